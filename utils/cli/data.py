@@ -1,0 +1,141 @@
+"""`distlab data`: what data this machine has, checks of it, a download, a conversion."""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from utils.data.catalogue import DATA_SETS, FULL_EXAMPLES, SAMPLE_EXAMPLES, find_facts
+from utils.data.fetch import DOWNLOAD_SECONDS, fetch
+from utils.data.idx import read_idx_folder
+from utils.data.prepare import prepare, prepare_sample
+from utils.data.prepared import standard_folder
+from utils.data.verify import Place, list_places
+
+NAMES = " or ".join(DATA_SETS)
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Declare `distlab data` and its actions."""
+    parser = subparsers.add_parser(
+        "data", help="show, verify, fetch and prepare the data sets", description=__doc__
+    )
+    parser.set_defaults(run=run, act=show, json=False)
+    _add_json(parser)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    _add_action(actions, "show", show, "what is found where (the default)")
+    verifying = _add_action(actions, "verify", verify, "check all content; status 1 if damaged")
+    verifying.add_argument("name", nargs="?", metavar="NAME", help=f"{NAMES}; all when left out")
+    verifying.add_argument("--folder", type=Path, help="check this folder too (needs NAME)")
+    fetching = _add_action(actions, "fetch", fetch_full, "download a full set through TFDS")
+    fetching.add_argument("name", metavar="NAME", help=NAMES)
+    fetching.add_argument(
+        "--seconds",
+        type=float,
+        default=DOWNLOAD_SECONDS,
+        help="time limit (default %(default)g)",
+    )
+    preparing = _add_action(actions, "prepare", prepare_full, "idx files -> a prepared TFDS folder")
+    preparing.add_argument("name", metavar="NAME", help=NAMES)
+    preparing.add_argument(
+        "--from", dest="source", type=Path, required=True, help="folder with the four idx files"
+    )
+    preparing.add_argument(
+        "--sample", action="store_true", help="the course's sample with its checksums (needs --to)"
+    )
+    for action in (fetching, preparing):
+        action.add_argument("--to", type=Path, help="TFDS data folder (default: TFDS's own)")
+
+
+def _add_action(
+    actions: argparse._SubParsersAction, name: str, act: object, text: str
+) -> argparse.ArgumentParser:
+    parser = actions.add_parser(name, help=text, description=text)
+    parser.set_defaults(act=act)
+    _add_json(parser)
+    return parser
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON value"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the chosen action; return the exit status."""
+    return arguments.act(arguments)
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """Print what is found where, checked."""
+    _print_places(list_places(), arguments.json)
+    return 0
+
+
+def verify(arguments: argparse.Namespace) -> int:
+    """Check the content of what is found; return 1 if something is damaged."""
+    places = list_places(arguments.name, folder=arguments.folder)
+    _print_places(places, arguments.json)
+    return int(any(place.state == "damaged" for place in places))
+
+
+def fetch_full(arguments: argparse.Namespace) -> int:
+    """Download a full set, with a time limit."""
+    facts = find_facts(arguments.name)
+    _say(f"downloading {facts.title} through TFDS, {arguments.seconds:g} s at most ...")
+    folder = fetch(facts.name, arguments.to, arguments.seconds)
+    return _report(facts.name, folder, FULL_EXAMPLES, arguments.json)
+
+
+def prepare_full(arguments: argparse.Namespace) -> int:
+    """Turn idx files into a prepared TFDS folder: the full set, or the sample."""
+    facts = find_facts(arguments.name)
+    data = read_idx_folder(arguments.source.expanduser(), facts)
+    target = arguments.to or standard_folder()
+    write, examples = prepare, FULL_EXAMPLES
+    if arguments.sample:
+        target = arguments.to or Path.cwd()
+        write, examples = prepare_sample, SAMPLE_EXAMPLES
+    _say(f"preparing {examples['train']:,} and {examples['test']:,} examples of {facts.title} ...")
+    return _report(facts.name, write(data, target), examples, arguments.json)
+
+
+def _report(name: str, folder: Path, examples: dict[str, int], as_json: bool) -> int:
+    train, test = examples["train"], examples["test"]
+    if as_json:
+        found = {"name": name, "folder": str(folder), "train_examples": train}
+        print(json.dumps({**found, "test_examples": test}))
+    else:
+        print(f"{name}: {train:,} training and {test:,} test examples in {folder}")
+    return 0
+
+
+def _print_places(places: list[Place], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([asdict(place) for place in places], indent=2))
+        return
+    rows = [("data set", "what", "training", "test", "state", "where")]
+    rows += [
+        (p.name, p.kind, _count(p.train_examples), _count(p.test_examples), p.state, p.folder)
+        for p in places
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
+    for place in places:
+        if place.problem:
+            print(f"damaged: {place.problem}")
+    for name in dict.fromkeys(place.name for place in places):
+        if not any(p.name == name and p.kind != "bundled sample" for p in places):
+            print(f"the full {name} is not on this machine: `distlab data fetch {name}` gets it")
+
+
+def _count(examples: int | None) -> str:
+    return "-" if examples is None else f"{examples:,}"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

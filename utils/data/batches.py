@@ -1,0 +1,95 @@
+"""Batches for training under any strategy: fixed shapes, uneven ends exact.
+
+A global batch must be cut into equal pieces, one per replica, and the last batch
+of an epoch is usually smaller than the others. Every batch here has the same
+shape: missing places are filled with an example whose weight is 0. Each real
+example weighs 1 / (real examples in its global batch), so that the sum over all
+replicas of `weight * loss` is the mean loss of the batch, whatever its size and
+however it is split. Padding never reaches the gradient, and fixed shapes keep
+the training step to one trace.
+
+Layers that look across the batch (BatchNormalization) do see the padding, which
+is why it repeats a real image.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from utils.data.images import Split
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """How `examples` are cut into global batches for `replicas` replicas."""
+
+    examples: int
+    global_batch_size: int
+    replicas: int
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """The number of global batches, the smaller last one included."""
+        return math.ceil(self.examples / self.global_batch_size)
+
+    @property
+    def per_replica_batch_size(self) -> int:
+        """Places of one replica in one batch, padding included."""
+        return math.ceil(min(self.global_batch_size, self.examples) / self.replicas)
+
+    @property
+    def padded_batch_size(self) -> int:
+        """Places in one global batch, padding included: a multiple of `replicas`."""
+        return self.per_replica_batch_size * self.replicas
+
+    def examples_before(self, step: int) -> int:
+        """The number of real examples in the first `step` batches of an epoch."""
+        return min(step * self.global_batch_size, self.examples)
+
+
+def epoch_order(examples: int, seed: int, epoch: int) -> np.ndarray:
+    """Return the order in which an epoch visits the examples: int64 [examples].
+
+    It depends on `seed` and `epoch` alone, so that a resumed run goes on exactly
+    where it stopped.
+    """
+    return np.random.default_rng([seed, epoch]).permutation(examples)
+
+
+def batch_table(plan: BatchPlan, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which example stands where, and what it weighs.
+
+    Indices int64 [steps_per_epoch, padded_batch_size] and weights float64 of the
+    same shape; padding has index order[0] and weight 0, and the weights of every
+    row sum to 1.
+    """
+    steps, places = plan.steps_per_epoch, plan.padded_batch_size
+    indices = np.full((steps, places), order[0], dtype=np.int64)
+    weights = np.zeros((steps, places))
+    for step in range(steps):
+        batch = order[plan.examples_before(step) : plan.examples_before(step + 1)]
+        indices[step, : len(batch)] = batch
+        weights[step, : len(batch)] = 1 / len(batch)
+    return indices, weights
+
+
+def make_batches(
+    split: Split, plan: BatchPlan, order: np.ndarray, dtype: str = "float32", first_step: int = 0
+) -> tf.data.Dataset:
+    """Return one epoch of `split` as a dataset of (images, labels, weights) batches.
+
+    Images `[places, 28, 28, 1]` in [0, 1] and weights `[places]` have `dtype`,
+    labels `[places]` are int64; places = `plan.padded_batch_size`. Batches before
+    `first_step` are left out.
+    """
+    indices, weights = batch_table(plan, order)
+    all_images, all_labels = tf.constant(split.images), tf.constant(split.labels)
+
+    def gather(batch_indices: tf.Tensor, batch_weights: tf.Tensor):
+        images = tf.cast(tf.gather(all_images, batch_indices), dtype) / 255
+        return images[..., tf.newaxis], tf.gather(all_labels, batch_indices), batch_weights
+
+    rows = (indices[first_step:], weights[first_step:].astype(dtype))
+    return tf.data.Dataset.from_tensor_slices(rows).map(gather).prefetch(2)

@@ -1,0 +1,116 @@
+"""The bundled sample: real data that travels with the course, checked each time it is read.
+
+`bundled/<name>/` holds the first 10,000 training and 2,000 test examples of the
+original, in order, as a prepared TFDS folder (`3.0.1/`), with the SHA-256 of
+every file and of the content (`checksums.json`) and the licence beside it.
+`utils.data.prepare` made them.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utils.data.catalogue import TFDS_VERSION, find_facts
+from utils.data.idx import content_sha256
+from utils.data.images import ImageData, Split
+from utils.data.prepared import read_prepared
+from utils.environment import quiet_tensorflow
+from utils.errors import CourseError
+
+if TYPE_CHECKING:
+    import tensorflow_datasets as tfds
+
+FOLDER = Path(__file__).parent / "bundled"
+CHECKSUMS_FILE = "checksums.json"
+RESTORE = "restore it from the course (git checkout) or install the course again"
+
+
+def load_bundled(name: str, root: Path = FOLDER) -> ImageData:
+    """Read the bundled sample of `name` from `root`, files and content checked.
+
+    Needs no network and no TensorFlow. Raises CourseError that names the file
+    which is missing or damaged.
+    """
+    facts = find_facts(name)
+    folder = check_files(facts.name, root)
+    splits = read_prepared(folder, facts)
+    if describe_content(splits) != _read_checksums(facts.name, root)["content"]:
+        raise CourseError(f"{folder}: the content has another checksum than it should: {RESTORE}")
+    return ImageData(
+        name=facts.name,
+        source=f"bundled sample (TFDS {TFDS_VERSION})",
+        full=False,
+        train=splits["train"],
+        test=splits["test"],
+        class_names=facts.class_names,
+    )
+
+
+def builder(name: str, root: Path = FOLDER) -> "tfds.core.DatasetBuilder":
+    """Return a TFDS builder of the bundled sample, with `.info` and `.as_dataset(split=...)`.
+
+    Follows `tfds.builder_from_directory`: reads what is prepared, downloads
+    nothing. Raises CourseError that names the file which is missing or damaged.
+    """
+    folder = check_files(find_facts(name).name, root)
+    with quiet_tensorflow():
+        import tensorflow_datasets as tfds
+
+        return tfds.builder_from_directory(folder)
+
+
+def check_files(name: str, root: Path = FOLDER) -> Path:
+    """Compare each bundled file of `name` with its checksum; return the prepared folder.
+
+    Raises CourseError that names the first file which is missing or differs.
+    """
+    folder = root / name / TFDS_VERSION
+    for file_name, expected in _read_checksums(name, root)["files"].items():
+        path = folder / file_name
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            problem = error.strerror or error
+            raise CourseError(f"{path} cannot be read ({problem}): {RESTORE}") from None
+        if len(content) != expected["bytes"]:
+            raise CourseError(
+                f"{path} is damaged: {len(content):,} bytes, not {expected['bytes']:,}: {RESTORE}"
+            )
+        if hashlib.sha256(content).hexdigest() != expected["sha256"]:
+            raise CourseError(f"{path} is damaged: its SHA-256 differs: {RESTORE}")
+    return folder
+
+
+def describe_content(splits: dict[str, Split]) -> dict[str, dict[str, Any]]:
+    """Return per split the number of examples and the SHA-256 of images and labels as idx files."""
+    return {
+        name: {
+            "examples": len(split),
+            "images_sha256": content_sha256(split.images),
+            "labels_sha256": content_sha256(split.labels),
+        }
+        for name, split in splits.items()
+    }
+
+
+def describe_files(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return bytes and SHA-256 of each file in `folder`, by name."""
+    contents = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    return {
+        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for name, content in contents.items()
+    }
+
+
+def _read_checksums(name: str, root: Path) -> dict[str, Any]:
+    path = root / name / CHECKSUMS_FILE
+    try:
+        checksums = json.loads(path.read_bytes())
+        if not checksums["files"] or not checksums["content"]:
+            raise KeyError("files, content")
+    except OSError as error:
+        raise CourseError(f"{path} cannot be read ({error.strerror}): {RESTORE}") from None
+    except (ValueError, KeyError, TypeError):
+        raise CourseError(f"{path} is damaged: {RESTORE}") from None
+    return checksums

@@ -1,0 +1,88 @@
+"""Where each data set is found on this machine, and whether it is what it should be."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from utils.data import bundled
+from utils.data.catalogue import DATA_SETS, DataSetFacts, find_facts
+from utils.data.idx import has_idx_files, read_idx_folder
+from utils.data.images import ImageData
+from utils.data.loading import read_folder
+from utils.data.prepared import find_prepared, read_full_prepared, standard_folder
+from utils.errors import CourseError
+
+
+@dataclass(frozen=True)
+class Place:
+    """A data set in one place.
+
+    `state` is "found" (not checked), "verified" (every byte of the content has
+    the right checksum) or "damaged" (`problem` names the file and what is wrong).
+    The numbers of examples are None unless verified.
+    """
+
+    name: str
+    kind: str
+    folder: str
+    state: str
+    train_examples: int | None = None
+    test_examples: int | None = None
+    problem: str | None = None
+
+
+def list_places(
+    name: str | None = None,
+    check: bool = True,
+    folder: Path | None = None,
+    sample_root: Path | None = None,
+) -> list[Place]:
+    """Return every place where `name`, or any data set, is found, and check it if `check`.
+
+    The bundled sample always comes first; then TFDS's standard folder, the idx
+    files of a system package and `folder`, as far as they exist. A check reads
+    the whole data set: about a second for the sample, some seconds for a full
+    set. `sample_root` is where the samples are, the course's own folder when
+    None. Raises CourseError for an unknown name or a `folder` without a name.
+    """
+    if folder is not None and name is None:
+        raise CourseError(f"{folder}: say which data set it should hold")
+    chosen = [find_facts(name)] if name is not None else list(DATA_SETS.values())
+    return [
+        check_place(facts, kind, path, read) if check else _not_checked(facts, kind, path)
+        for facts in chosen
+        for kind, path, read in _find_readers(facts, folder, sample_root or bundled.FOLDER)
+    ]
+
+
+def check_place(
+    facts: DataSetFacts, kind: str, folder: Path, read: Callable[[], ImageData]
+) -> Place:
+    """Call `read`, which reads and checks the data in `folder`, and return what came of it."""
+    try:
+        data = read()
+    except CourseError as error:
+        return Place(facts.name, kind, str(folder), "damaged", problem=str(error))
+    counts = len(data.train), len(data.test)
+    return Place(facts.name, kind, str(folder), "verified", *counts)
+
+
+def _not_checked(facts: DataSetFacts, kind: str, folder: Path) -> Place:
+    return Place(facts.name, kind, str(folder), "found")
+
+
+def _find_readers(
+    facts: DataSetFacts, folder: Path | None, sample_root: Path
+) -> Iterator[tuple[str, Path, Callable[[], ImageData]]]:
+    """Yield (kind, folder, what reads it) for each place where the data set is found."""
+    sample = partial(bundled.load_bundled, facts.name, sample_root)
+    yield "bundled sample", sample_root / facts.name, sample
+    prepared = find_prepared(standard_folder(), facts.name)
+    if prepared is not None:
+        yield "TFDS folder", prepared, partial(read_full_prepared, prepared, facts)
+    idx_folder = facts.idx_folder
+    if idx_folder is not None and has_idx_files(idx_folder):
+        yield "idx files", idx_folder, partial(read_idx_folder, idx_folder, facts)
+    if folder is not None:
+        yield "named folder", folder, partial(read_folder, folder, facts)

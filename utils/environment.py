@@ -1,0 +1,80 @@
+"""Quiet TensorFlow, seeds and versions. This module never imports TensorFlow."""
+
+import contextlib
+import logging
+import os
+import platform
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib import metadata
+
+import numpy as np
+
+PACKAGES = ("tensorflow", "keras", "tf_keras", "numpy", "jupyterlab")
+
+
+@contextlib.contextmanager
+def quiet_tensorflow() -> Iterator[None]:
+    """Silence TensorFlow's start-up banner, and its warnings from then on.
+
+    Use it around the first import:
+
+        with quiet_tensorflow():
+            import tensorflow as tf
+
+    TensorFlow's C++ code writes to file descriptor 2 before any Python setting
+    reaches it, so the descriptor itself is caught while the block runs. If the
+    block raises, what was caught is printed, so that no real error is lost.
+    The banner is caught and not switched off: `TF_ENABLE_ONEDNN_OPTS=0` would
+    silence it too, and make a small CNN train four times slower.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with tempfile.TemporaryFile() as caught:
+        try:
+            with _descriptor_to(caught.fileno()):
+                yield
+        except BaseException:
+            caught.seek(0)
+            sys.stderr.write(caught.read().decode(errors="replace"))
+            raise
+    for name in ("tensorflow", "absl"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+@contextlib.contextmanager
+def _descriptor_to(target: int, descriptor: int = 2) -> Iterator[None]:
+    saved = os.dup(descriptor)
+    sys.stderr.flush()
+    os.dup2(target, descriptor)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(saved, descriptor)
+        os.close(saved)
+
+
+def set_seeds(seed: int) -> None:
+    """Seed Python, NumPy and, where it is already imported, Keras with TensorFlow.
+
+    Seeds the module-level generators only; give `np.random.default_rng(seed)`
+    to code of your own.
+    """
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    keras = sys.modules.get("keras")
+    if keras is not None:
+        keras.utils.set_random_seed(seed)
+
+
+def versions() -> dict[str, str]:
+    """Return the version of Python and of each of `PACKAGES`, "missing" where not installed."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "missing"
+    return found

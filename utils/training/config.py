@@ -1,0 +1,111 @@
+"""What to train, as a plain record that checks itself. Imports no TensorFlow."""
+
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from utils.errors import CourseError
+from utils.strategies import check_strategy
+
+LOOPS = ("fit", "custom")
+DATASETS = ("fashion-mnist", "mnist")
+OPTIMIZERS = {"sgd": 0.05, "momentum": 0.02, "adam": 0.001}  # with the usual learning rate
+DTYPES = ("float32", "float64", "mixed_bfloat16")
+MODELS = ("cnn", "mlp")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training job. `replicas` counts per worker; None takes the strategy's usual number.
+
+    `learning_rate` None takes the optimizer's usual one, `limit` None all training
+    examples, `checkpoint_every` None a checkpoint at the end of each epoch only.
+    `epochs` counts from the very start, also for a run that resumes.
+    Raises CourseError, which names the value and what is allowed.
+    """
+
+    strategy: str = "default"
+    replicas: int | None = None
+    dataset: str = "fashion-mnist"
+    loop: str = "custom"
+    model: str = "cnn"
+    epochs: int = 2
+    global_batch_size: int = 64
+    optimizer: str = "adam"
+    learning_rate: float | None = None
+    dtype: str = "float32"
+    seed: int = 0
+    limit: int | None = None
+    full_data: bool = False
+    data_folder: str | Path | None = None
+    checkpoint: str | Path | None = None
+    checkpoint_every: int | None = None
+    export: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        _set(self, "replicas", check_strategy(self.strategy, self.replicas))
+        if str(self.dataset).replace("_", "-") not in DATASETS:
+            raise CourseError(f"dataset {self.dataset!r}: choose from {', '.join(DATASETS)}")
+        for name, allowed in (("loop", LOOPS), ("model", MODELS), ("dtype", DTYPES)):
+            _check_choice(name, getattr(self, name), allowed)
+        _check_choice("optimizer", self.optimizer, tuple(OPTIMIZERS))
+        for name in ("epochs", "global_batch_size", "limit", "checkpoint_every"):
+            _check_count(name, getattr(self, name))
+        if not isinstance(self.seed, int) or not 0 <= self.seed < 2**31:
+            raise CourseError(f"seed {self.seed}: must be a whole number from 0 to {2**31 - 1}")
+        if self.learning_rate is None:
+            _set(self, "learning_rate", OPTIMIZERS[self.optimizer])
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise CourseError(f"learning rate {self.learning_rate}: must be a number above 0")
+        if self.checkpoint_every is not None and self.checkpoint is None:
+            raise CourseError("checkpoint_every needs checkpoint: the folder to save in")
+        for name in ("checkpoint", "export"):
+            _check_folder(name, getattr(self, name))
+
+    def fingerprint(self, examples: int) -> dict[str, Any]:
+        """Return what a checkpoint must agree on for a run to go on from it.
+
+        Strategy, replicas and loop may change between one run and the next; these may not.
+        """
+        names = ("model", "global_batch_size", "optimizer", "learning_rate", "dtype", "seed")
+        kept = {name: getattr(self, name) for name in names}
+        return {**kept, "dataset": self.dataset.replace("_", "-"), "examples": examples}
+
+
+def make_config(config: TrainConfig | None, settings: dict[str, Any]) -> TrainConfig:
+    """Return `config` (the default one for None) with `settings` changed.
+
+    Raises CourseError for a setting that does not exist.
+    """
+    known = [field.name for field in fields(TrainConfig)]
+    for name in settings:
+        if name not in known:
+            raise CourseError(f"setting {name!r}: choose from {', '.join(known)}")
+    base = {name: getattr(config, name) for name in known} if config else {}
+    if base and "strategy" in settings and "replicas" not in settings:
+        base["replicas"] = None
+    if base and "optimizer" in settings and "learning_rate" not in settings:
+        base["learning_rate"] = None
+    return TrainConfig(**{**base, **settings})
+
+
+def _set(config: TrainConfig, name: str, value: Any) -> None:
+    object.__setattr__(config, name, value)
+
+
+def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise CourseError(f"{name} {value!r}: choose from {', '.join(allowed)}")
+
+
+def _check_count(name: str, value: Any) -> None:
+    if value is None and name in ("limit", "checkpoint_every"):
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise CourseError(f"{name.replace('_', ' ')} {value}: must be a whole number from 1 up")
+
+
+def _check_folder(name: str, path: str | Path | None) -> None:
+    if path is not None and Path(path).exists() and not Path(path).is_dir():
+        raise CourseError(f"{name} {path}: is a file; name a folder")

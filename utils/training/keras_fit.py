@@ -1,0 +1,47 @@
+"""The `fit` path: Keras's own loop on the same weighted batches, exact for uneven ends.
+
+Plain `fit` fails or drifts where a batch does not divide by the replicas. Here
+padding weighs 0 and the weights of a global batch sum to 1, so the loss is a
+plain weighted sum (`reduction="sum"`, which Keras does not scale by itself) and
+the optimizer adds up the replicas.
+"""
+
+import keras
+import tensorflow as tf
+
+from utils.training.parts import Parts, make_loss
+from utils.training.progress import Run
+
+
+def compile_model(parts: Parts, dtype: str, steps_per_execution: int) -> None:
+    """Compile the model for `fit_epoch`; XLA stays off, since it makes small CNNs slower on CPUs."""
+    with parts.strategy.scope():
+        parts.model.compile(
+            optimizer=parts.optimizer,
+            loss=make_loss(dtype, reduction="sum"),
+            weighted_metrics=[parts.loss_metric, parts.accuracy_metric],
+            steps_per_execution=steps_per_execution,
+            jit_compile=False,
+        )
+
+
+def fit_epoch(parts: Parts, batches: tf.data.Dataset, run: Run) -> None:
+    """Train on `batches` with `model.fit`, reporting to `run` as it goes."""
+    parts.model.fit(batches, verbose=0, shuffle=False, callbacks=[_Reporter(parts, run)])
+
+
+class _Reporter(keras.callbacks.Callback):
+    """Tells `run` after every call of the compiled steps; `batch` counts from 0."""
+
+    def __init__(self, parts: Parts, run: Run) -> None:
+        super().__init__()
+        self.parts, self.run, self.done = parts, run, 0
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        steps, self.done = batch + 1 - self.done, batch + 1
+        self.run.advance(steps, lambda: read_logs(logs))
+
+
+def read_logs(logs: dict) -> tuple[float, float]:
+    """Return loss and accuracy from Keras's logs, which may hold one value per replica."""
+    return float(logs["cross_entropy"]), float(logs["accuracy"])

@@ -1,0 +1,177 @@
+"""The training program: one for every strategy."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utils.environment import quiet_tensorflow
+from utils.errors import CourseError
+from utils.events import Listener
+from utils.training.config import TrainConfig, make_config
+from utils.training.report import TrainReport, weights_checksum
+
+if TYPE_CHECKING:
+    from utils.data import ImageData
+    from utils.training.parts import Parts
+    from utils.training.progress import Run
+
+
+def train(
+    config: TrainConfig | None = None,
+    *,
+    on_event: Listener | None = None,
+    should_stop: Callable[[], bool] | None = None,
+    **settings: Any,
+) -> TrainReport:
+    """Train as `config` says, with `settings` changed, and return the report.
+
+        report = train(strategy="mirrored", replicas=2, epochs=3)
+        report.loss, report.test_accuracy, report.weights
+
+    `settings` are the fields of `TrainConfig`. `on_event` is called with every
+    event of `utils.events` as it happens. `should_stop` is asked between steps;
+    when it says True, a checkpoint is saved (where there is a folder for it) and
+    TrainingStopped is raised. Raises CourseError for settings that cannot be.
+    """
+    begun = time.perf_counter()
+    config = make_config(config, settings)
+    with quiet_tensorflow():
+        import tensorflow  # noqa: F401  (first import, with the banner caught)
+
+    from utils.data import load
+    from utils.strategies import make_strategy
+
+    strategy = make_strategy(config.strategy, config.replicas)
+    data = load(config.dataset, full=config.full_data, folder=config.data_folder)
+    if config.limit is not None:
+        data = data.take(config.limit)
+    return _train_with(strategy, config, data, on_event, should_stop, begun)
+
+
+def _train_with(strategy, config, data, on_event, should_stop, begun) -> TrainReport:
+    from utils.data.batches import BatchPlan
+    from utils.training.parts import make_parts
+    from utils.training.progress import Run
+
+    replicas = strategy.num_replicas_in_sync
+    plan = BatchPlan(len(data.train), config.global_batch_size, replicas)
+    run = Run(config, plan, on_event, should_stop)
+    parts = make_parts(strategy, config)
+    run.resume(parts)
+    run.report(
+        "start",
+        strategy=config.strategy,
+        replicas=replicas,
+        workers=1,
+        global_batch_size=config.global_batch_size,
+        steps_per_epoch=plan.steps_per_epoch,
+        epochs=config.epochs,
+        first_step=run.steps_taken,
+    )
+    train_epochs(parts, run, data)
+    return _report(parts, run, data, begun)
+
+
+def train_epochs(parts: "Parts", run: "Run", data: "ImageData") -> None:
+    """Train from where `run` stands to the configured number of epochs, with either loop."""
+    from utils.data.batches import epoch_order, make_batches
+    from utils.training.custom_loop import make_train_steps, read_metrics, reset_metrics
+    from utils.training.parts import batch_dtype
+
+    config, plan, position = run.config, run.plan, run.position
+    dtype = batch_dtype(config.dtype)
+    train_epoch = _custom_epoch(parts, run, make_train_steps(parts, config.dtype))
+    if config.loop == "fit":
+        train_epoch = _fit_epoch(parts, run)
+    while position.epoch < config.epochs:
+        order = epoch_order(plan.examples, config.seed, position.epoch)
+        batches = make_batches(data.train, plan, order, dtype, first_step=position.step)
+        run.begin_epoch()
+        reset_metrics(parts)
+        train_epoch(batches)
+        run.end_epoch(lambda: read_metrics(parts))
+
+
+def _custom_epoch(parts: "Parts", run: "Run", train_steps) -> Callable[[Any], None]:
+    import tensorflow as tf
+
+    from utils.training.custom_loop import read_metrics
+
+    def train_epoch(batches: tf.data.Dataset) -> None:
+        iterator = iter(parts.strategy.experimental_distribute_dataset(batches))
+        while run.position.step < run.plan.steps_per_epoch:
+            steps = run.next_steps()
+            train_steps(iterator, tf.constant(steps))
+            run.advance(steps, lambda: read_metrics(parts))
+
+    return train_epoch
+
+
+def _fit_epoch(parts: "Parts", run: "Run") -> Callable[[Any], None]:
+    from utils.training.keras_fit import compile_model, fit_epoch
+
+    compile_model(parts, run.config.dtype, steps_per_execution=1)
+    return lambda batches: fit_epoch(parts, batches, run)
+
+
+def _report(parts: "Parts", run: "Run", data: "ImageData", begun: float) -> TrainReport:
+    from utils.data.batches import BatchPlan, make_batches
+    from utils.training.custom_loop import evaluate, make_test_steps
+    from utils.training.parts import batch_dtype
+
+    import numpy as np
+
+    config, position = run.config, run.position
+    plan = BatchPlan(len(data.test), 500, run.plan.replicas)
+    order = np.arange(plan.examples)
+    batches = make_batches(data.test, plan, order, batch_dtype(config.dtype))
+    test_loss, test_accuracy = evaluate(parts, make_test_steps(parts), batches)
+    run.report(
+        "end",
+        step=run.steps_taken,
+        test_loss=test_loss,
+        test_accuracy=test_accuracy,
+    )
+    weights = tuple(np.asarray(v) for v in parts.model.trainable_variables)
+    if config.export is not None:
+        export_model(parts.model, config, weights)
+    return TrainReport(
+        strategy=config.strategy,
+        replicas=config.replicas,
+        workers=1,
+        dataset=config.dataset,
+        source=data.source,
+        examples=len(data.train),
+        loop=config.loop,
+        global_batch_size=config.global_batch_size,
+        epochs=position.epoch,
+        loss=position.loss,
+        accuracy=position.accuracy,
+        test_loss=test_loss,
+        test_accuracy=test_accuracy,
+        images_per_second=run.images_per_second(),
+        seconds=time.perf_counter() - begun,
+        weights_checksum=weights_checksum(weights),
+        weights=weights,
+    )
+
+
+def export_model(model, config: TrainConfig, weights) -> tuple[Path, Path]:
+    """Write `model.keras` and `saved_model/` into the export folder; return both paths.
+
+    What is written is a plain copy, built outside any strategy, so that it loads
+    anywhere. Raises CourseError if the folder cannot be written.
+    """
+    from utils.models import build_model
+
+    plain = build_model(config.model, seed=config.seed, dtype=config.dtype)
+    plain.set_weights(model.get_weights())
+    folder = Path(config.export)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        plain.save(folder / "model.keras")
+        plain.export(folder / "saved_model", verbose=False)
+    except OSError as error:
+        raise CourseError(f"export {folder}: cannot be written ({error})") from None
+    return folder / "model.keras", folder / "saved_model"

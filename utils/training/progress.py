@@ -1,0 +1,205 @@
+"""Where a run stands: counted step by step, reported as events, saved in checkpoints."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from utils.data.batches import BatchPlan
+from utils.errors import CourseError
+from utils.events import Listener, make_event
+from utils.training.config import TrainConfig
+from utils.training.parts import Parts
+from utils.training.report import TrainingStopped
+
+Means = Callable[[], tuple[float, float]]
+STATE_KEY = "state/.ATTRIBUTES/py_state"
+
+
+class Position(tf.train.experimental.PythonState):
+    """Finished epochs, steps in the current one, its sums so far, the history: saved as JSON."""
+
+    def __init__(self, fingerprint: dict[str, Any]) -> None:
+        self.fingerprint = fingerprint
+        self.epoch = 0
+        self.step = 0
+        self.loss_sum = 0.0
+        self.accuracy_sum = 0.0
+        self.loss: list[float] = []
+        self.accuracy: list[float] = []
+
+    def serialize(self) -> str:
+        return json.dumps(vars(self))
+
+    def deserialize(self, text: str) -> None:
+        vars(self).update(json.loads(text))
+
+
+class Run:
+    """One job's progress, shared by both loops.
+
+    A loop asks `next_steps` how many steps it may take, takes them, and tells
+    `advance`, which reports, saves when a checkpoint is due, and raises
+    TrainingStopped if the run was asked to stop.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        plan: BatchPlan,
+        listener: Listener | None = None,
+        should_stop: Callable[[], bool] | None = None,
+        steps_per_call: int = 32,
+    ) -> None:
+        self.config, self.plan = config, plan
+        self.listener, self.should_stop = listener, should_stop
+        self.steps_per_call = steps_per_call
+        self.position = Position(config.fingerprint(plan.examples))
+        self.manager: tf.train.CheckpointManager | None = None
+        self.epoch_seconds: list[float] = []
+
+    @property
+    def steps_taken(self) -> int:
+        """Steps since the very start of the job, those of earlier runs included."""
+        return self.position.epoch * self.plan.steps_per_epoch + self.position.step
+
+    def begin_epoch(self) -> None:
+        self._first_step = self.position.step
+        self._sums_before = (self.position.loss_sum, self.position.accuracy_sum)
+        self._begun = time.perf_counter()
+        self._saving_seconds = 0.0
+
+    def next_steps(self) -> int:
+        """Return how many steps come before the next report, checkpoint or end of the epoch."""
+        left = self.plan.steps_per_epoch - self.position.step
+        steps = min(left, self.steps_per_call)
+        every = self.config.checkpoint_every
+        if every:
+            steps = min(steps, every - self.steps_taken % every)
+        return steps
+
+    def advance(self, steps: int, read_means: Means) -> None:
+        """Count `steps` more; `read_means()` gives loss and accuracy since `begin_epoch`."""
+        position, every = self.position, self.config.checkpoint_every
+        position.step += steps
+        stop = self.should_stop is not None and self.should_stop()
+        due = every and self.steps_taken % every == 0 and position.step < self.plan.steps_per_epoch
+        if self.listener or stop or due:
+            self._add_up(read_means)
+        if self.listener:
+            self._report_step()
+        if due or stop:
+            self.save()
+        if stop:
+            raise TrainingStopped(position.epoch, self.steps_taken, self._folder())
+
+    def end_epoch(self, read_means: Means) -> None:
+        """Close the epoch: its means go into the history, and a checkpoint is saved."""
+        position = self.position
+        self.epoch_seconds.append(time.perf_counter() - self._begun - self._saving_seconds)
+        self._add_up(read_means)
+        position.loss.append(position.loss_sum / self.plan.examples)
+        position.accuracy.append(position.accuracy_sum / self.plan.examples)
+        position.epoch, position.step = position.epoch + 1, 0
+        position.loss_sum = position.accuracy_sum = 0.0
+        self.report(
+            "epoch",
+            step=self.steps_taken,
+            epoch=position.epoch,
+            loss=position.loss[-1],
+            accuracy=position.accuracy[-1],
+            images_per_second=self._examples_trained(self.plan.steps_per_epoch)
+            / self.epoch_seconds[-1],
+        )
+        self.save()
+
+    def report(self, event: str, **fields: Any) -> None:
+        if self.listener:
+            self.listener(make_event(event, **fields))
+
+    def images_per_second(self) -> float | None:
+        """Return the training throughput of this run without its first epoch."""
+        later = self.epoch_seconds[1:]
+        return len(later) * self.plan.examples / sum(later) if later else None
+
+    def save(self) -> None:
+        if self.manager is None:
+            return
+        begun = time.perf_counter()
+        path = self.manager.save(checkpoint_number=self.steps_taken)
+        self._saving_seconds += time.perf_counter() - begun
+        self.report("checkpoint", step=self.steps_taken, epoch=self.position.epoch, path=path)
+
+    def resume(self, parts: Parts) -> None:
+        """Attach the checkpoint folder, if there is one, and go on from its newest good checkpoint.
+
+        A damaged checkpoint is passed over for the one before it. Raises CourseError
+        if the folder cannot be used, no checkpoint in it can be read, or the newest
+        one belongs to another job.
+        """
+        folder = self.config.checkpoint
+        if folder is None:
+            return
+        checkpoint = tf.train.Checkpoint(
+            model=parts.model, optimizer=parts.optimizer, state=self.position
+        )
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            self.manager = tf.train.CheckpointManager(
+                checkpoint, str(folder), max_to_keep=3, checkpoint_name="train"
+            )
+        except (OSError, tf.errors.OpError) as error:
+            raise CourseError(f"checkpoint {folder}: cannot be used ({error})") from None
+        found = list(reversed(self.manager.checkpoints))
+        if found and not any(self._restore(checkpoint, path) for path in found):
+            raise CourseError(
+                f"checkpoint {folder}: none of {len(found)} can be read; name another folder"
+            )
+
+    def _restore(self, checkpoint: tf.train.Checkpoint, path: str) -> bool:
+        try:
+            reader = tf.train.load_checkpoint(path)
+            saved = json.loads(reader.get_tensor(STATE_KEY))["fingerprint"]
+        except (tf.errors.OpError, RuntimeError, ValueError, KeyError):
+            return False
+        self._check_same_job(saved, path)
+        try:
+            checkpoint.restore(path).assert_existing_objects_matched()
+        except (tf.errors.OpError, AssertionError):
+            return False
+        return True
+
+    def _check_same_job(self, saved: dict[str, Any], path: str) -> None:
+        for name, wanted in self.position.fingerprint.items():
+            if saved.get(name) != wanted:
+                raise CourseError(
+                    f"checkpoint {Path(path).parent}: was made with {name} {saved.get(name)}, and "
+                    f"this run has {wanted}; use the same, or another folder"
+                )
+
+    def _add_up(self, read_means: Means) -> None:
+        """Bring the epoch's sums up to date: what was before this run, and its own means."""
+        examples = self._examples_trained(self.position.step)
+        means = read_means()
+        self.position.loss_sum = self._sums_before[0] + means[0] * examples
+        self.position.accuracy_sum = self._sums_before[1] + means[1] * examples
+
+    def _examples_trained(self, step: int) -> int:
+        return self.plan.examples_before(step) - self.plan.examples_before(self._first_step)
+
+    def _report_step(self) -> None:
+        position = self.position
+        seconds = time.perf_counter() - self._begun - self._saving_seconds
+        self.report(
+            "step",
+            step=self.steps_taken,
+            epoch=position.epoch + 1,
+            loss=position.loss_sum / self.plan.examples_before(position.step),
+            images_per_second=self._examples_trained(position.step) / seconds,
+        )
+
+    def _folder(self) -> str | None:
+        return str(self.config.checkpoint) if self.config.checkpoint else None
