@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 SINGLE_MACHINE = ("default", "one-device", "mirrored", "central-storage")
 COMING = {
-    "multi-worker": "the cluster lessons (08 to 10)",
-    "parameter-server": "the cluster lessons (11)",
-    "tpu": "the TPU lesson (14)",
+    "multi-worker": "the cluster work (lessons 08 to 10)",
+    "parameter-server": "the cluster work (lesson 11)",
+    "tpu": "its lesson 14",
 }
 NAMES = SINGLE_MACHINE + tuple(COMING)
 MANY_REPLICAS = ("mirrored", "central-storage")

@@ -33,7 +33,9 @@ HOME_PAGE = "README.md"
 TRUSTED_FOLDERS = ("notebooks", "solutions")
 GRACE_SECONDS = 10.0
 PR_SET_PDEATHSIG = 1  # prctl(2)
-END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+END_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 
 
 class _Stop(Exception):

@@ -92,4 +92,16 @@ def make_batches(
         return images[..., tf.newaxis], tf.gather(all_labels, batch_indices), batch_weights
 
     rows = (indices[first_step:], weights[first_step:].astype(dtype))
-    return tf.data.Dataset.from_tensor_slices(rows).map(gather).prefetch(2)
+    return without_autotune(tf.data.Dataset.from_tensor_slices(rows).map(gather).prefetch(2))
+
+
+def without_autotune(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Return `dataset` with tf.data's tuning thread switched off.
+
+    That thread sleeps for up to a minute at a time, and an iterator that is dropped
+    in an unlucky moment waits for it to wake (seen with MirroredStrategy, which
+    makes several iterators). A pipeline with fixed settings has nothing to tune.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)

@@ -1,5 +1,6 @@
 """`load`: the bundled sample, or the full set from where it is found."""
 
+import functools
 import os
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def load(
     if not full:
         if folder is not None or download:
             raise CourseError("folder and download are for the full set: add full=True")
-        return load_bundled(facts.name)
+        return _load_sample(facts.name)
     if folder is not None:
         return read_folder(Path(folder).expanduser(), facts)
     prepared = find_prepared(standard_folder(), facts.name)
@@ -51,6 +52,12 @@ def load(
     if download:
         return read_full_prepared(fetch(facts.name, seconds=DOWNLOAD_SECONDS), facts)
     raise CourseError(f"the full {facts.title} is not on this machine: {_advise(facts)}")
+
+
+@functools.cache
+def _load_sample(name: str) -> ImageData:
+    """Read and check a bundled sample once per process: its arrays are read-only."""
+    return load_bundled(name)
 
 
 def read_folder(folder: Path, facts: DataSetFacts) -> ImageData:

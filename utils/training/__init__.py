@@ -8,5 +8,5 @@ Importing this package does not import TensorFlow; `train` does.
 
 from utils.training.config import TrainConfig as TrainConfig
 from utils.training.program import train as train
-from utils.training.report import TrainReport as TrainReport
 from utils.training.report import TrainingStopped as TrainingStopped
+from utils.training.report import TrainReport as TrainReport

@@ -44,7 +44,7 @@ def make_train_steps(parts: Parts, dtype: str) -> TrainSteps:
 
 
 def make_test_steps(parts: Parts) -> TrainSteps:
-    """Return a compiled function that takes an iterator and a number of steps, and fills the metrics."""
+    """Return a compiled function of an iterator and a number of steps that fills the metrics."""
 
     def test_replica(images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> None:
         logits = parts.model(images, training=False)  # [per_replica_batch, 10]

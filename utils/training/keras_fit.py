@@ -12,9 +12,11 @@ import tensorflow as tf
 from utils.training.parts import Parts, make_loss
 from utils.training.progress import Run
 
+STEPS_PER_EXECUTION = 16  # steps in one call of the compiled function
+
 
 def compile_model(parts: Parts, dtype: str, steps_per_execution: int) -> None:
-    """Compile the model for `fit_epoch`; XLA stays off, since it makes small CNNs slower on CPUs."""
+    """Compile the model for `fit_epoch`, without XLA: it makes small CNNs slower on CPUs."""
     with parts.strategy.scope():
         parts.model.compile(
             optimizer=parts.optimizer,
@@ -27,19 +29,21 @@ def compile_model(parts: Parts, dtype: str, steps_per_execution: int) -> None:
 
 def fit_epoch(parts: Parts, batches: tf.data.Dataset, run: Run) -> None:
     """Train on `batches` with `model.fit`, reporting to `run` as it goes."""
-    parts.model.fit(batches, verbose=0, shuffle=False, callbacks=[_Reporter(parts, run)])
+    parts.model.fit(batches, verbose=0, shuffle=False, callbacks=[_Reporter(run)])
 
 
 class _Reporter(keras.callbacks.Callback):
-    """Tells `run` after every call of the compiled steps; `batch` counts from 0."""
+    """Tells `run` after every call of the compiled steps."""
 
-    def __init__(self, parts: Parts, run: Run) -> None:
+    def __init__(self, run: Run) -> None:
         super().__init__()
-        self.parts, self.run, self.done = parts, run, 0
+        self.run, self.done = run, 0
+        self.steps = run.plan.steps_per_epoch - run.position.step
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        steps, self.done = batch + 1 - self.done, batch + 1
-        self.run.advance(steps, lambda: read_logs(logs))
+        """Count up to batch `batch`, from 0; Keras counts a last, shorter call as a whole one."""
+        before, self.done = self.done, min(batch + 1, self.steps)
+        self.run.advance(self.done - before, lambda: read_logs(logs))
 
 
 def read_logs(logs: dict) -> tuple[float, float]:

@@ -40,25 +40,36 @@ class ExampleMean(keras.metrics.Metric):
     def update_state(self, y_true, y_pred, sample_weight) -> None:
         real = tf.cast(sample_weight > 0, self.total.dtype)  # [per_replica_batch]
         values = tf.cast(self.values(y_true, y_pred), self.total.dtype)
-        self.total.value.assign_add(tf.reduce_sum(values * real))
-        self.count.value.assign_add(tf.reduce_sum(real))
+        _add_in_place(self.total, tf.reduce_sum(values * real))
+        _add_in_place(self.count, tf.reduce_sum(real))
 
     def result(self) -> tf.Tensor:
         return tf.math.divide_no_nan(self.total.value, self.count.value)
+
+
+def _add_in_place(variable: keras.Variable, amount: tf.Tensor) -> None:
+    if tf.distribute.in_cross_replica_context():  # `fit` traces shapes there, and adds nothing
+        variable.assign(variable + amount)
+    else:
+        variable.value.assign_add(amount)
 
 
 class ExampleLoss(ExampleMean):
     """Mean cross-entropy of the logits."""
 
     def values(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.reshape(labels, [-1]), logits)
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(_as_indices(labels), logits)
 
 
 class ExampleAccuracy(ExampleMean):
     """Share of examples whose largest logit is the label's."""
 
     def values(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-        return tf.equal(tf.argmax(logits, axis=-1), tf.reshape(labels, [-1]))
+        return tf.equal(tf.argmax(logits, axis=-1), _as_indices(labels))
+
+
+def _as_indices(labels: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.reshape(labels, [-1]), tf.int64)  # `fit` hands them on as [batch, 1] floats
 
 
 def make_optimizer(name: str, learning_rate: float) -> keras.optimizers.Optimizer:

@@ -75,28 +75,39 @@ def _train_with(strategy, config, data, on_event, should_stop, begun) -> TrainRe
 
 def train_epochs(parts: "Parts", run: "Run", data: "ImageData") -> None:
     """Train from where `run` stands to the configured number of epochs, with either loop."""
+    train_epoch = make_epoch_trainer(parts, run, data)
+    while run.position.epoch < run.config.epochs:
+        train_epoch()
+
+
+def make_epoch_trainer(parts: "Parts", run: "Run", data: "ImageData") -> Callable[[], None]:
+    """Return a function that trains one epoch, or what is left of the one `run` stands in."""
     from utils.data.batches import epoch_order, make_batches
-    from utils.training.custom_loop import make_train_steps, read_metrics, reset_metrics
+    from utils.training.custom_loop import read_metrics, reset_metrics
     from utils.training.parts import batch_dtype
 
     config, plan, position = run.config, run.plan, run.position
-    dtype = batch_dtype(config.dtype)
-    train_epoch = _custom_epoch(parts, run, make_train_steps(parts, config.dtype))
-    if config.loop == "fit":
-        train_epoch = _fit_epoch(parts, run)
-    while position.epoch < config.epochs:
+    make_loop = {"custom": _custom_epoch, "fit": _fit_epoch}[config.loop]
+    train_on = make_loop(parts, run)
+
+    def train_epoch() -> None:
         order = epoch_order(plan.examples, config.seed, position.epoch)
+        dtype = batch_dtype(config.dtype)
         batches = make_batches(data.train, plan, order, dtype, first_step=position.step)
         run.begin_epoch()
         reset_metrics(parts)
-        train_epoch(batches)
+        train_on(batches)
         run.end_epoch(lambda: read_metrics(parts))
 
+    return train_epoch
 
-def _custom_epoch(parts: "Parts", run: "Run", train_steps) -> Callable[[Any], None]:
+
+def _custom_epoch(parts: "Parts", run: "Run") -> Callable[[Any], None]:
     import tensorflow as tf
 
-    from utils.training.custom_loop import read_metrics
+    from utils.training.custom_loop import make_train_steps, read_metrics
+
+    train_steps = make_train_steps(parts, run.config.dtype)
 
     def train_epoch(batches: tf.data.Dataset) -> None:
         iterator = iter(parts.strategy.experimental_distribute_dataset(batches))
@@ -109,18 +120,20 @@ def _custom_epoch(parts: "Parts", run: "Run", train_steps) -> Callable[[Any], No
 
 
 def _fit_epoch(parts: "Parts", run: "Run") -> Callable[[Any], None]:
-    from utils.training.keras_fit import compile_model, fit_epoch
+    from utils.training.keras_fit import STEPS_PER_EXECUTION, compile_model, fit_epoch
 
-    compile_model(parts, run.config.dtype, steps_per_execution=1)
+    compile_model(
+        parts, run.config.dtype, 1 if run.config.checkpoint_every else STEPS_PER_EXECUTION
+    )
     return lambda batches: fit_epoch(parts, batches, run)
 
 
 def _report(parts: "Parts", run: "Run", data: "ImageData", begun: float) -> TrainReport:
+    import numpy as np
+
     from utils.data.batches import BatchPlan, make_batches
     from utils.training.custom_loop import evaluate, make_test_steps
     from utils.training.parts import batch_dtype
-
-    import numpy as np
 
     config, position = run.config, run.position
     plan = BatchPlan(len(data.test), 500, run.plan.replicas)

@@ -16,11 +16,14 @@ from utils.training.parts import Parts
 from utils.training.report import TrainingStopped
 
 Means = Callable[[], tuple[float, float]]
+UNREADABLE = (tf.errors.OpError, RuntimeError, ValueError, LookupError, AssertionError)
 STATE_KEY = "state/.ATTRIBUTES/py_state"
 
 
 class Position(tf.train.experimental.PythonState):
     """Finished epochs, steps in the current one, its sums so far, the history: saved as JSON."""
+
+    SAVED = ("fingerprint", "epoch", "step", "loss_sum", "accuracy_sum", "loss", "accuracy")
 
     def __init__(self, fingerprint: dict[str, Any]) -> None:
         self.fingerprint = fingerprint
@@ -32,10 +35,12 @@ class Position(tf.train.experimental.PythonState):
         self.accuracy: list[float] = []
 
     def serialize(self) -> str:
-        return json.dumps(vars(self))
+        return json.dumps({name: getattr(self, name) for name in self.SAVED})
 
     def deserialize(self, text: str) -> None:
-        vars(self).update(json.loads(text))
+        saved = json.loads(text)
+        for name in self.SAVED:
+            setattr(self, name, saved[name])
 
 
 class Run:
@@ -163,12 +168,12 @@ class Run:
         try:
             reader = tf.train.load_checkpoint(path)
             saved = json.loads(reader.get_tensor(STATE_KEY))["fingerprint"]
-        except (tf.errors.OpError, RuntimeError, ValueError, KeyError):
+        except UNREADABLE:
             return False
         self._check_same_job(saved, path)
         try:
             checkpoint.restore(path).assert_existing_objects_matched()
-        except (tf.errors.OpError, AssertionError):
+        except UNREADABLE:
             return False
         return True
 

@@ -1,0 +1,58 @@
+# Thin: the work is in `distlab`. Every target builds the environment first, if it is not there.
+#   make lab · make test · make bench · make clean
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+.DEFAULT_GOAL := help
+
+.PHONY: help lab test bench build doctor constraints clean
+
+help:
+	@echo 'make lab     open the course in JupyterLab (make lab ARGS=--no-browser)'
+	@echo 'make test    run every test, lessons and labs included'
+	@echo 'make bench   measure, side by side'
+	@echo 'make build   regenerate notebooks and labs whose source changed'
+	@echo 'make doctor  say what this machine has and what works'
+	@echo 'make clean   remove the environment'
+
+# The first Python from 3.11 to 3.13 that can make a virtual environment; PYTHON=... names another.
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@python=$${PYTHON:-}; \
+	if [ -z "$$python" ]; then \
+	  for candidate in python3.12 python3.13 python3.11 python3 python; do \
+	    if $$candidate -c 'import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1; \
+	    then python=$$candidate; break; fi; \
+	  done; \
+	fi; \
+	if [ -z "$$python" ]; then \
+	  echo 'No Python 3.11, 3.12 or 3.13 with venv was found. Install one (Debian, Ubuntu: python3 and python3-venv), or name it: make PYTHON=/path/to/python3.12' >&2; exit 1; \
+	fi; \
+	echo "Building the environment in $(VENV) with $$($$python --version) (a few minutes, about 3 GB, once)"; \
+	$$python -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lab,test]'
+	@touch $@
+
+lab: $(VENV)/.ready
+	@$(BIN)/distlab lab $(ARGS)
+
+test: $(VENV)/.ready
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --nbval --nbval-current-env $(ARGS)
+
+bench: $(VENV)/.ready
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+build: $(VENV)/.ready
+	@$(BIN)/distlab build $(ARGS)
+
+doctor: $(VENV)/.ready
+	@$(BIN)/distlab doctor $(ARGS)
+
+# Resolve again in an empty environment and pin what came out.
+constraints:
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && python3 -m venv $$fresh/venv && \
+	$$fresh/venv/bin/python -m pip install --quiet '.[lab,test]' && \
+	{ head -n 2 constraints.txt; $$fresh/venv/bin/python -m pip freeze | grep -v -e '^distributed-training-lab' -e '^nvidia' -e ' @ '; } > $$fresh/pins && \
+	cp $$fresh/pins constraints.txt
+
+clean:
+	@rm -rf $(VENV)

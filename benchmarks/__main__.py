@@ -1,0 +1,21 @@
+"""Run every benchmark, or those named: `python -m benchmarks [training …] [--rounds N]`."""
+
+import argparse
+import importlib
+
+NAMES = ("training",)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds (default 9)")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.names) - set(NAMES):
+        parser.error(f"{', '.join(sorted(unknown))}: choose from {', '.join(NAMES)}")
+    for name in arguments.names or NAMES:
+        importlib.import_module(f"benchmarks.{name}").run(arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Training throughput: our custom loop and `fit` against the loop of TensorFlow's tutorial.
+
+The tutorial's loop is Python code over batches: one compiled step at a time, the
+loss reduced over the replicas and added up in Python after every step. All three
+train the same network on the same images with the same global batch size. They
+take turns, one epoch each, so that whatever else the machine does hits all of
+them; the first epoch of each (it compiles) is not counted.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+
+from utils.environment import quiet_tensorflow, versions
+
+with quiet_tensorflow():
+    import keras
+    import tensorflow as tf
+
+from utils.data import load
+from utils.data.batches import BatchPlan
+from utils.devices import use_logical_devices
+from utils.measure import Stopwatch
+from utils.models import build_cnn
+from utils.strategies import make_strategy
+from utils.training import TrainConfig
+from utils.training.parts import make_parts
+from utils.training.program import make_epoch_trainer
+from utils.training.progress import Run
+
+GLOBAL_BATCH_SIZE = 128
+LOOPS = ("tutorial", "custom", "fit")
+
+
+def run(rounds: int) -> None:
+    """Measure `rounds` epochs of each loop for 1 and 2 replicas and print images per second."""
+    use_logical_devices(2)
+    data = load("fashion_mnist")
+    print("\nTraining, images per second (CNN, Fashion-MNIST sample, 10,000 images an epoch,")
+    print(f"global batch {GLOBAL_BATCH_SIZE}); {describe_versions()}; {rounds} rounds")
+    print(f"{'replicas':<10}{'loop':<12}{'median':>10}{'best':>10}{'to the tutorial (median)':>28}")
+    for replicas in (1, 2):
+        seconds = measure(replicas, data, rounds)
+        rates = {name: [len(data.train) / s for s in seconds[name]] for name in LOOPS}
+        for name in LOOPS:
+            pairs = zip(seconds["tutorial"], seconds[name])
+            ratio = statistics.median(theirs / ours for theirs, ours in pairs)
+            row = (
+                f"{statistics.median(rates[name]):>10,.0f}{max(rates[name]):>10,.0f}{ratio:>27.2f}x"
+            )
+            print(f"{replicas:<10}{name:<12}{row}", flush=True)
+
+
+def describe_versions() -> str:
+    found = versions()
+    return f"TensorFlow {found['tensorflow']}, Keras {found['keras']}"
+
+
+def measure(replicas: int, data, rounds: int) -> dict[str, list[float]]:
+    """Return the seconds of each round's epoch for every loop."""
+    trainers = {
+        "tutorial": make_tutorial_epoch(replicas, data),
+        "custom": make_our_epoch(replicas, data, "custom"),
+        "fit": make_our_epoch(replicas, data, "fit"),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in LOOPS}
+    for round_number in range(rounds + 1):
+        shift = round_number % len(LOOPS)
+        for name in LOOPS[shift:] + LOOPS[:shift]:
+            with Stopwatch() as watch:
+                trainers[name]()
+            if round_number:
+                seconds[name].append(watch.seconds)
+        time.sleep(0.2)
+    return seconds
+
+
+def make_our_epoch(replicas: int, data, loop: str) -> Callable[[], None]:
+    """Return a function that trains one more epoch with `utils.training`."""
+    config = TrainConfig(
+        strategy="mirrored", replicas=replicas, loop=loop, global_batch_size=GLOBAL_BATCH_SIZE
+    )
+    parts = make_parts(make_strategy("mirrored", replicas), config)
+    run = Run(config, BatchPlan(len(data.train), GLOBAL_BATCH_SIZE, replicas))
+    return make_epoch_trainer(parts, run, data)
+
+
+def make_tutorial_epoch(replicas: int, data) -> Callable[[], None]:
+    """Return a function that trains one more epoch the way the tutorial does."""
+    strategy = make_strategy("mirrored", replicas)
+    images = (data.train.images / 255).astype("float32")[..., None]
+    examples = tf.data.Dataset.from_tensor_slices((images, data.train.labels))
+    batches = examples.shuffle(len(images)).batch(GLOBAL_BATCH_SIZE)
+    distributed = strategy.experimental_distribute_dataset(batches)
+    with strategy.scope():
+        model = build_cnn()
+        optimizer = keras.optimizers.Adam()
+        optimizer.build(model.trainable_variables)
+        accuracy = keras.metrics.SparseCategoricalAccuracy()
+        per_example = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=None)
+
+    def train_step(inputs):
+        images, labels = inputs
+        with tf.GradientTape() as tape:
+            logits = model(images, training=True)
+            losses = per_example(labels, logits)
+            loss = tf.nn.compute_average_loss(losses, global_batch_size=GLOBAL_BATCH_SIZE)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        accuracy.update_state(labels, logits)
+        return loss
+
+    @tf.function
+    def distributed_train_step(inputs):
+        losses = strategy.run(train_step, args=(inputs,))
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
+
+    def train_epoch() -> None:
+        total, steps = 0.0, 0
+        for inputs in distributed:
+            total += distributed_train_step(inputs)
+            steps += 1
+        float(total / steps), float(accuracy.result())
+        accuracy.reset_state()
+
+    return train_epoch

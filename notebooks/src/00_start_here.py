@@ -1,0 +1,400 @@
+# %% [markdown]
+# # Start here
+#
+# Two replicas train on real images on this computer in under a minute, and then you know how every lesson and lab of this course works.
+#
+# **Time:** 25 minutes · **Builds on:** Keras; nothing of distribution · **Hardware:** any computer with two CPU cores; no GPU, no network
+#
+# ## Objectives
+#
+# - Run a training on two replicas and say what each of them did.
+# - Split the CPU into logical devices, and tell from a measurement what they are good for.
+# - Find out how many devices a strategy really has.
+# - Restart a kernel when, and only when, it must be restarted.
+# - Use a lab's check cell and hints.
+#
+# **To begin:** click the next cell and press `Shift`+`Enter`. That runs it and goes on to the one below. Run the cells in order, from here to the end.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+devices = use_logical_devices(4)
+print(devices)
+
+# %%
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from IPython.display import Markdown, display
+
+from utils import doctor, figures
+from utils.data import load
+from utils.errors import CourseError
+from utils.exercises import lab01
+from utils.exercises.predict import show_guess
+from utils.measure import array_bytes, format_bytes, peak_memory_bytes, time_calls
+from utils.models import build_model
+from utils.training import train
+from utils.widgets import Slider, explore
+
+# %% [markdown]
+# ## What you train on
+#
+# Photographs of clothes, 28 by 28 pixels, in ten classes. They come with the course; nothing is downloaded.
+
+# %%
+data = load("fashion_mnist")
+print(data)
+print(len(data.class_names), "classes:", ", ".join(data.class_names))
+names = [data.class_names[label] for label in data.train.labels[:14]]
+figures.show(figures.images(data.train.images[:14], names, title="Fashion-MNIST", columns=7))
+
+# %% [markdown]
+# ## Two replicas, in under a minute
+#
+# A **replica** is one device's copy of the model. The next cells train two of them together, twice through 5,000 images, on two devices made out of your CPU.
+#
+# Before a result, this course asks you for it. Write your number in place of `None` and run the cell; the result is printed beside it. Nobody sees your guess, and `None` stops nothing. Try it: guessing first is the part of a lesson that stays.
+#
+# **Predict.** Picking one of the ten classes blindly is right once in ten. After the training, what share of 2,000 images that the model has never seen does it name correctly, in percent?
+
+# %%
+my_guess = None  # your number, for example 50
+
+# %% [markdown]
+# The next cell makes room for a picture. The one after it trains, and the picture is drawn again every few steps.
+
+# %% tags=["nbval-ignore-output"]
+events = []
+screen = display(Markdown("The loss will be drawn here."), display_id=True)
+
+
+def draw_loss(event):
+    events.append(event)
+    reports = [e for e in events if e["event"] == "step"]
+    if event["event"] in ("step", "end"):
+        curve = ([e["step"] for e in reports], [e["loss"] for e in reports])
+        screen.update(
+            figures.lines(
+                {"training loss": curve},
+                x_label="step",
+                y_label="mean loss of the epoch so far",
+                title="Two replicas, learning together",
+            )
+        )
+
+
+# %% tags=["nbval-ignore-output"]
+report = train(strategy="mirrored", replicas=2, limit=5000, epochs=2, on_event=draw_loss)
+print(report)
+assert len(report.loss) == 2 and report.loss[1] < report.loss[0]
+
+# %% tags=["nbval-ignore-output"]
+show_guess(my_guess, 100 * report.test_accuracy, unit="%")
+assert report.test_accuracy > 0.5  # five times better than picking blindly
+
+# %% [markdown]
+# That was distributed training, with `tf.distribute.MirroredStrategy`. What it did, in four numbers:
+
+# %%
+start = events[0]
+gradient_bytes = array_bytes(report.weights)  # one number for each weight
+print(f"{start['replicas']} replicas, each with its own copy of every weight")
+print(f"{start['global_batch_size'] // start['replicas']} images a step for each of them")
+print(f"{start['steps_per_epoch'] * start['epochs']} steps")
+print(f"{gradient_bytes:,} bytes of gradients from each of them, at every step")
+
+# %% tags=["nbval-ignore-output"]
+model = build_model("cnn")
+model.set_weights(report.weights)
+unseen = data.test.images[:10, ..., np.newaxis] / 255  # [10, 28, 28, 1]
+said = np.argmax(model(unseen), axis=-1)
+right = said == data.test.labels[:10]
+words = [f"{data.class_names[s]} {'✓' if ok else '✗'}" for s, ok in zip(said, right)]
+title = f"What the model says of ten unseen images: {right.sum()} of 10 correct (✓)"
+figures.show(figures.images(data.test.images[:10], words, title=title, columns=5))
+assert len(words) == 10
+
+# %% [markdown]
+# ## What each replica did
+#
+# Each step took 64 images, the *global batch*, and gave each replica its part. Each replica computed gradients on its own part, the gradients were added up, and every copy of the weights made the same update.
+
+# %%
+figures.show(figures.mirrored_devices(2, device="CPU"))
+
+# %% [markdown]
+# Move the slider: which of the first 20 images does each replica get? (With the keyboard: `Tab` to the slider, then the arrow keys.)
+
+
+# %%
+def show_shares(replicas):
+    sizes = figures.split_evenly(20, replicas)  # examples of each replica
+    owners = [f"replica {r}" for r, size in enumerate(sizes) for _ in range(size)]
+    title = f"A global batch of 20 images for {replicas} replicas: {sizes}"
+    return figures.images(data.train.images[:20], owners, title=title)
+
+
+explore(show_shares, replicas=Slider("Replicas", 1, 8, 2))
+
+# %% [markdown]
+# **Predict.** The same job, the same seed, once on one device and once on two replicas, in 64-bit arithmetic. Look at the weight that differs most between the two trained models. By how much does it differ: 0.1, 0.001, or less than 0.000001?
+
+# %%
+my_difference = None  # 0.1, 0.001 or 0.000001
+
+# %% tags=["nbval-ignore-output"]
+job = dict(model="mlp", limit=640, epochs=1, optimizer="sgd", dtype="float64")
+alone = train(strategy="one-device", **job)
+together = train(strategy="mirrored", replicas=2, **job)
+gaps = [np.abs(a - b).max() for a, b in zip(alone.weights, together.weights)]
+show_guess(my_difference, max(gaps))
+for a, b in zip(alone.weights, together.weights):
+    np.testing.assert_allclose(a, b, rtol=0, atol=1e-9)
+
+# %% [markdown]
+# Nothing but rounding. Two replicas do not train another model, or an average of two models: they compute what one device computes, on parts of the batch. Every strategy of this course is held to that test.
+#
+# ## What a logical device is
+#
+# You have one CPU, and the strategy wanted two devices. TensorFlow can cut one CPU into several *logical* devices. Each has its own name, its own variables and its own queue of work, as several GPUs would have. The set-up cell of every lesson makes four.
+
+# %%
+for name in devices:
+    with tf.device(name):
+        print(name, "holds", tf.Variable(1.0).device)
+
+# %% [markdown]
+# **Predict.** Four matrix products, first all on one logical device, then one on each of four, side by side. How many times faster are four devices?
+
+# %%
+my_speed_up = None  # 1 means: just as fast
+
+# %%
+squares = tf.random.stateless_normal([4, 700, 700], seed=(0, 0))
+
+
+@tf.function
+def multiply_on(places):
+    results = []
+    for square, place in zip(tf.unstack(squares), places):  # one product for each place
+        with tf.device(place):
+            results.append(tf.reduce_sum(square @ square))
+    return tf.add_n(results)
+
+
+# %% tags=["nbval-ignore-output"]
+one, four = ["CPU:0"] * 4, devices
+rounds = [[time_calls(lambda: multiply_on(p).numpy(), 7) for p in (one, four)] for _ in range(3)]
+on_one, on_four = (min(t.best_seconds for t in column) for column in zip(*rounds))
+show_guess(my_speed_up, on_one / on_four, unit="x")
+print(f"cores: {os.cpu_count()}, logical devices: {len(devices)}")
+assert on_one / on_four < 3  # four devices, but not four times the speed
+
+# %% [markdown]
+# Cutting the CPU made four devices, and no new cores: one device had already kept them busy. Logical devices **teach**: placement, copies, gradients, errors and results are those of real accelerators. They do not **speed up**. Where a lesson speaks of speed it says what was measured here and what would change on real devices.
+#
+# ## The mistake: more devices than there are
+#
+# The split is made once. Suppose you now want six replicas, and just ask for them:
+
+# %%
+six = [f"CPU:{i}" for i in range(6)]
+strategy = tf.distribute.MirroredStrategy(six, tf.distribute.ReductionToOneDevice())
+with strategy.scope():
+    weight = tf.Variable(1.0)
+places = Counter(copy.device[-5:] for copy in strategy.experimental_local_results(weight))
+print(strategy.num_replicas_in_sync, "replicas, and their copies lie on:", dict(places))
+
+# %% [markdown]
+# No error, six "replicas", and the copies of those that have no device lie on `CPU:0`. TensorFlow puts what it cannot place on a device that exists (*soft placement*). On a machine with fewer GPUs than you believe the same thing costs you the speed you paid for, in silence. Count the devices, not the replicas.
+#
+# So split again, into six: first with TensorFlow's function, then with the course's.
+
+# %%
+cpu = tf.config.list_physical_devices("CPU")[0]
+try:
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 6)
+except RuntimeError as error:
+    print("RuntimeError:", error)
+try:
+    use_logical_devices(6)
+except CourseError as error:
+    print("CourseError:", error)
+print(use_logical_devices(4), "are still there")
+
+# %% [markdown]
+# TensorFlow fixes its devices before its first operation and keeps them for the life of the process. The course's function says what to do about it. It complains only when you want *more*: running a set-up cell again is harmless.
+#
+# The mend is a fresh process that splits first. In JupyterLab that is *Kernel → Restart Kernel…*, then a set-up cell with 6 in place of 4. Here a second Python process shows the same, so that yours can stay:
+
+# %%
+program = """
+from utils.environment import quiet_tensorflow
+with quiet_tensorflow():
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+strategy = tf.distribute.MirroredStrategy(use_logical_devices(6))
+with strategy.scope():
+    weight = tf.Variable(1.0)
+print(sorted(copy.device[-5:] for copy in strategy.experimental_local_results(weight)))
+"""
+command = [sys.executable, "-c", program]
+fresh = subprocess.run(command, capture_output=True, text=True, timeout=120)
+print(fresh.stdout)
+assert fresh.stdout.count("CPU:") == 6, fresh.stderr
+
+# %% [markdown]
+# ## Stop, restart, and the keyboard
+#
+# | you want to | keys | menu | what stays |
+# |---|---|---|---|
+# | stop a cell that runs | `Esc`, then `I` `I` | Kernel → Interrupt Kernel | all variables, the devices |
+# | begin afresh | `Esc`, then `0` `0` | Kernel → Restart Kernel… | nothing but the notebook |
+# | run everything again | | Run → Restart Kernel and Run All Cells… | nothing but the notebook |
+# | free the memory of a lesson that you have left | | Kernel → Shut Down Kernel | the notebook and its outputs |
+#
+# | key | does | key | does |
+# |---|---|---|---|
+# | `Shift`+`Enter` | run the cell, go to the next | `Ctrl`+`Enter` | run the cell, stay |
+# | `Esc` | leave the cell's text | `Enter` | edit the cell |
+# | `↑` `↓` (after `Esc`) | choose a cell | `A` `B` (after `Esc`) | new cell above, below |
+# | `D` `D` (after `Esc`) | delete the cell | `Z` (after `Esc`) | undo that |
+# | `Tab` | complete a name | `Shift`+`Tab` | show a function's documentation |
+# | `Ctrl`+`Shift`+`C` | find any command | `Ctrl`+`Shift`+`H` | list all keys |
+#
+# On a Mac `Cmd` stands for `Ctrl`. To interrupt is harmless, as this cell shows by interrupting itself:
+
+# %%
+try:
+    signal.raise_signal(signal.SIGINT)  # what Kernel → Interrupt Kernel sends
+    print("never printed")
+except KeyboardInterrupt:
+    print(
+        "stopped; the report is still here:", report.strategy, "with", report.replicas, "replicas"
+    )
+
+# %% [markdown]
+# ## How a lab works
+#
+# A lesson has a lab: exercises with points, in a notebook that you fill in. Its first code cell of an exercise is a **stub**, the next one a **check cell**. Here is the first exercise of lab 01, read from its file; its hints open with a click.
+
+# %% tags=["nbval-ignore-output"]
+lab = json.loads(Path("../labs/lab01-batches-and-words.ipynb").read_text(encoding="utf-8"))
+cells = ["".join(cell["source"]) for cell in lab["cells"]]
+exercises = [k for k, text in enumerate(cells) if text.startswith("## Exercise")]
+first = exercises[0]
+display(Markdown("#" + cells[first]))  # one heading level down
+print("The stub:", cells[first + 1], sep="\n\n")
+assert "Hint 1" in cells[first] and "NotImplementedError" in cells[first + 1]
+
+
+# %% [markdown]
+# You replace the stub and run the check cell. A first try, wrong on purpose, with the check that the lab makes:
+
+
+# %%
+def plan_epoch(examples, global_batch_size):
+    return examples // global_batch_size, global_batch_size
+
+
+try:
+    lab01.check_epoch([plan_epoch(*example) for example in lab01.EPOCH.examples])
+except AssertionError as error:
+    print("AssertionError:", error)
+
+# %% [markdown]
+# A check names the call, your answer, the right answer and the mistake behind it. Try again as often as you like. When stuck, open hint 1, then hint 2, then the worked idea: they cost no points. When you hand in, the same function is tried on other numbers, so an answer that was typed in does not pass and one that is computed does.
+#
+# ## What runs here
+#
+# The doctor looks at this machine. Only a *problem* stops the course; what is *missing* is wanted by single later lessons, which do without and say so. Findings that name a folder are left out here; in a terminal, `distlab doctor` shows all of them, with advice.
+
+# %% tags=["nbval-ignore-output"]
+findings = doctor.examine(quick=True)
+for found in findings:
+    if "/" not in found.value:
+        print(f"{found.status:8} {found.name:18} {found.value}")
+assert doctor.can_run(findings)
+
+# %% [markdown]
+# ## What it costs
+#
+# What the first training took. Its first epoch holds the compilation of the step, so the course measures speed from the second one on. Whatever else runs on the machine takes its part as well.
+
+# %% tags=["nbval-ignore-output"]
+speeds = [event["images_per_second"] for event in events if event["event"] == "epoch"]
+for number, speed in enumerate(speeds, start=1):
+    print(f"epoch {number}: {5000 / speed:.1f} s, {speed:,.0f} images/s")
+print(f"in all: {report.seconds:.1f} s")
+print("images:", format_bytes(data.train.images[:5000].nbytes))
+print("weights:", format_bytes(2 * gradient_bytes), "in two copies")
+print("most memory that this kernel has held:", format_bytes(peak_memory_bytes()))
+assert gradient_bytes == 4 * model.count_params()  # float32: 4 bytes a parameter
+assert report.seconds < 120
+
+# %% [markdown]
+# ## Take-away card
+#
+# ```python
+# import tensorflow as tf
+#
+# cpu = tf.config.list_physical_devices("CPU")[0]  # before TensorFlow's first operation
+# tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+# strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+# with strategy.scope():
+#     weight = tf.Variable(1.0)
+# copies = strategy.experimental_local_results(weight)
+# assert len({copy.device for copy in copies}) == strategy.num_replicas_in_sync
+# ```
+#
+# ## Where it is described
+#
+# - TensorFlow's guide, [Distributed training with TensorFlow](https://www.tensorflow.org/guide/distributed_training), and its page [Use a GPU](https://www.tensorflow.org/guide/gpu), which has logical devices and soft placement.
+# - API: [tf.config.set_logical_device_configuration](https://www.tensorflow.org/api_docs/python/tf/config/set_logical_device_configuration), [tf.distribute.MirroredStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/MirroredStrategy).
+# - The images: Xiao, Rasul and Vollgraf, [Fashion-MNIST: a novel image dataset for benchmarking machine learning algorithms](https://arxiv.org/abs/1708.07747), 2017.
+# - Keys and menus: [JupyterLab's documentation](https://jupyterlab.readthedocs.io).
+#
+# ## The lab
+#
+# [Lab 01, batches and words](../labs/lab01-batches-and-words.ipynb), begins with the exercise that you saw. Read lesson 01 first: the lab asks for its words.
+#
+# ## The course, lesson by lesson
+#
+# A lesson that has no link yet is still being written.
+#
+# | part | lesson | what you see happen |
+# |---|---|---|
+# | I: one machine, many replicas | 00 start here | this page |
+# | | [01 why distribute](01-why-distribute.ipynb) | what is split, what is reduced, and when one device is enough |
+# | | [02 strategy API](02-strategy-api.ipynb) | variables, `run`, `reduce` and `gather`, one at a time |
+# | | [03 mirrored Keras](03-mirrored-keras.ipynb) | `fit` on MNIST under MirroredStrategy, with callbacks and export |
+# | | 04 custom training loop | the same by hand, with the same result |
+# | | [05 loss scaling](05-loss-scaling.ipynb) | every way to divide a loss, measured by its update |
+# | | 06 all-reduce | naive, ring, tree and hierarchical, with messages counted |
+# | | [07 central storage](07-central-storage.ipynb) | one set of variables, and when that wins |
+# | II: many machines | 08 TF_CONFIG | a cluster described, and eight ways to get it wrong |
+# | | 09 multi-worker mirrored | real processes that train together |
+# | | 10 fault tolerance | a worker is killed, and the run ends with the same weights |
+# | | 11 parameter server | asynchronous training, and what staleness does |
+# | III: feeding and fitting | 12 input pipelines | from naive to tuned, with a measured waterfall |
+# | | 13 distributed input | who reads which example |
+# | | 14 TPU and XLA | what a TPU demands, found on a CPU |
+# | | 15 model parallelism | one layer on several devices |
+# | | 16 pipeline parallelism | stages, micro-batches and the bubble |
+# | | 17 large-batch training | how the learning rate follows the batch |
+# | IV: beyond one machine | 18 engines | the same job on Ray, Spark, Slurm and Kubernetes |
+# | | 19 planning | from two workers to thousands, predicted |
+# | | 20 choosing | a decision guide, and the table of what works |
+# | | 21 capstone | a segmentation run, end to end |

@@ -1,0 +1,518 @@
+# %% [markdown]
+# # Keras on four replicas: MirroredStrategy with fit
+#
+# You train a digit classifier on MNIST with `fit` on four replicas, with the callbacks, the checkpoint and the export of a real job, and check that the four copies of every variable stay equal.
+#
+# **Time:** 45 minutes · **Builds on:** [what a strategy does](02-strategy-api.ipynb) · **Hardware:** two CPU cores
+#
+# ## Objectives
+#
+# - Build an input pipeline whose global batch is the per-replica batch times the replicas.
+# - Compile a model in a strategy's scope and train it with TensorBoard, checkpoint and learning-rate callbacks.
+# - Prove that every replica holds the same variables after training.
+# - Restore the best checkpoint, export the model, and load it with and without a scope.
+# - Predict how the last batch of an epoch is split, and repair the runs that it breaks.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import keras
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+devices = use_logical_devices(4)
+print(devices)
+
+# %%
+import contextlib
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+
+from utils import figures
+from utils.data import builder, load
+from utils.data.batches import epoch_order
+from utils.exercises.predict import show_guess
+from utils.measure import Stopwatch, array_bytes, format_bytes, images_per_second, time_calls
+from utils.models import build_cnn, build_mlp
+from utils.strategies import make_strategy
+from utils.training import train
+from utils.widgets import Slider, explore
+
+# %% [markdown]
+# ## The picture first
+#
+# `MirroredStrategy` keeps a copy of every variable on every device. In each step every replica computes gradients on its part of the global batch, the gradients are added up over the replicas, and all copies make the same update. `fit` does all of it, once the model was made in the strategy's scope.
+
+# %%
+strategy = tf.distribute.MirroredStrategy(devices)
+print(strategy.num_replicas_in_sync, "replicas")
+figures.show(figures.mirrored_devices(4, device="CPU"))
+
+# %% [markdown]
+# These four devices are parts of one CPU and share its cores: they show what four GPUs do, and are no faster than one.
+#
+# ## MNIST, and what TFDS knows about it
+#
+# A TFDS builder carries a description of its data, `info`, next to the data. The course brings a prepared sample of the real MNIST, so nothing is downloaded. With the full set it is `tfds.load("mnist", with_info=True)`.
+
+# %%
+mnist = builder("mnist")
+print(mnist.info.full_name, mnist.info.supervised_keys)
+print(mnist.info.features["image"], mnist.info.features["label"].num_classes, "classes")
+print({name: split.num_examples for name, split in mnist.info.splits.items()})
+first = list(mnist.as_dataset(split="train[:10]", as_supervised=True))
+pictures = np.stack([image for image, _ in first])  # [10, 28, 28, 1]
+digits = [int(label) for _, label in first]
+figures.show(figures.images(pictures, digits, title="The first ten training examples"))
+
+# %% [markdown]
+# ## Scale, cache, shuffle, batch
+#
+# The pipeline produces *global* batches; the strategy cuts each of them into one piece per replica. So choose the per-replica batch size for one device, and multiply.
+#
+# The order matters: `cache` keeps whatever stands before it.
+#
+# **Predict.** If `shuffle` stood before `cache`, how many different orders would three epochs see?
+
+# %%
+my_guess = None  # how many orders
+
+
+# %%
+def count_orders(dataset, epochs=3):
+    """Return in how many different orders `epochs` passes visit the labels."""
+    return len({tuple(int(y) for _, y in dataset) for _ in range(epochs)})
+
+
+some = mnist.as_dataset(split="train[:100]", as_supervised=True)
+print("cache, then shuffle:", count_orders(some.cache().shuffle(100, seed=0)))
+show_guess(my_guess, count_orders(some.shuffle(100, seed=0).cache()), unit=" order")
+
+# %% [markdown]
+# A cached order is frozen: `cache` comes first, `shuffle` after it. Now the pipeline. `drop_remainder=True` gives every batch the same, static shape; what happens without it is the mistake of this lesson. Of the evaluation sets nothing may be dropped, so their sizes must divide.
+
+# %%
+per_replica_batch_size = 32
+global_batch_size = per_replica_batch_size * strategy.num_replicas_in_sync
+
+
+def scale(image, label):
+    return tf.cast(image, tf.float32) / 255, label  # [28, 28, 1] in [0, 1]
+
+
+def read(split):
+    return mnist.as_dataset(split=split, as_supervised=True).map(scale).cache()
+
+
+training = read("train[:6000]").shuffle(6000, seed=0)
+training = training.batch(global_batch_size, drop_remainder=True).prefetch(2)
+validation = read("train[8000:]").batch(200, drop_remainder=True)
+test = read("test").batch(200, drop_remainder=True)
+print("global batch", global_batch_size, "·", int(training.cardinality()), "steps an epoch")
+assert int(validation.cardinality()) * 200 == 2000 == int(test.cardinality()) * 200
+
+# %% [markdown]
+# ## Model, optimizer and compile in the scope
+#
+# The scope decides where variables are made, so the model and what `compile` makes, optimizer and metrics, belong in it. `fit` and `evaluate` find the strategy by themselves.
+
+# %%
+with strategy.scope():
+    model = build_cnn(seed=0)
+    model.compile(
+        optimizer="adam",
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+print(model.layers[0].kernel.path, "is a", type(model.layers[0].kernel.value).__name__)
+
+# %% [markdown]
+# ## Callbacks
+#
+# | callback | what it does here |
+# |---|---|
+# | `TensorBoard` | writes loss, accuracy and learning rate of each epoch to event files |
+# | `ModelCheckpoint` | keeps the model of the epoch with the best validation accuracy |
+# | `LearningRateScheduler` | sets 1e-3, 1e-4, 1e-5, two epochs each |
+# | our own | prints the learning rate that the optimizer really holds |
+#
+# They run once, in the Python process, and not once per replica. What they read from the model is the replicas' common value.
+
+
+# %%
+def decay(epoch):
+    """Return the learning rate of `epoch`, counted from 0."""
+    return 1e-3 if epoch < 2 else 1e-4 if epoch < 4 else 1e-5
+
+
+class PrintLearningRate(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        rate = float(self.model.optimizer.learning_rate.numpy())
+        print(f"epoch {epoch + 1}: learning rate {rate:.0e}")
+
+
+EPOCHS = 6
+run_folder = tempfile.TemporaryDirectory()  # removed at the end of the lesson
+folder = Path(run_folder.name)
+callbacks = [
+    keras.callbacks.TensorBoard(folder / "logs"),
+    keras.callbacks.ModelCheckpoint(
+        folder / "best.keras", monitor="val_accuracy", save_best_only=True
+    ),
+    keras.callbacks.LearningRateScheduler(decay),
+    PrintLearningRate(),
+]
+fit = {"verbose": 0, "shuffle": False}  # the dataset shuffles; no progress bar
+with Stopwatch() as watch:
+    run = model.fit(training, validation_data=validation, epochs=EPOCHS, callbacks=callbacks, **fit)
+history, fit_seconds = run.history, watch.seconds
+
+# %% [markdown]
+# ## Four copies, still equal?
+#
+# Each replica saw other examples in every step.
+#
+# **Predict.** After all these steps, what is the largest difference between the copies of any weight on the four devices?
+
+# %%
+my_guess = None  # 0, about 1e-7, about 1e-3, …
+
+
+# %%
+def copies_of(variable):
+    """Return the copies of a Keras variable, one for each replica: [replica, ...]."""
+    return np.stack([c.numpy() for c in strategy.experimental_local_results(variable.value)])
+
+
+largest = 0.0
+for variable in model.trainable_variables:
+    copies = copies_of(variable)
+    differs = np.abs(copies - copies[0]).max()
+    largest = max(largest, float(differs))
+    print(f"{variable.path:<20} {len(copies)} copies of {copies[0].size:>6,}: {differs} apart")
+show_guess(my_guess, largest)
+print("steps that Adam counted:", copies_of(model.optimizer.iterations).tolist())
+assert largest == 0
+assert all(np.ptp(copies_of(v), axis=0).max() == 0 for v in model.optimizer.variables)
+
+# %% [markdown]
+# Not one bit differs: the copies began equal and every replica made the same update with the same summed gradient. The optimizer's own variables are mirrored too; the assertion compares them, and its step counter reads 6 × 46 on every replica.
+#
+# ## TensorBoard on the run
+#
+# On your own machine: `tensorboard --logdir logs` in a shell, or `%load_ext tensorboard` and `%tensorboard --logdir logs` in a notebook. The magic leaves a server running after the notebook is closed. Here the server is a child that cannot outlive this cell: a time limit and the end of the `with` block kill it, and it ends by itself when the pipe to this notebook breaks. The page in a browser asks this server for its numbers; the second cell asks the same questions.
+
+# %%
+SERVER = """
+import sys
+from tensorboard import program
+
+board = program.TensorBoard()
+board.configure(logdir=sys.argv[1], host="127.0.0.1", port=0, load_fast="false")
+print(board.launch(), flush=True)
+sys.stdin.read()  # returns when the notebook closes the pipe, or dies
+"""
+
+
+@contextlib.contextmanager
+def serve_tensorboard(log_folder, seconds=90):
+    """Run TensorBoard on a free port of this machine; yield its address, then end it."""
+    command = [sys.executable, "-c", SERVER, str(log_folder)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, text=True, **pipes) as child:
+        watchdog = threading.Timer(seconds, child.kill)
+        watchdog.start()
+        try:
+            yield child.stdout.readline().strip()
+        finally:
+            watchdog.cancel()
+            child.kill()
+
+
+# %%
+def ask(url, question):
+    """Return the answer of TensorBoard's scalars page, which is JSON."""
+    no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with no_proxy.open(f"{url}data/plugin/scalars/{question}", timeout=30) as reply:
+        return json.load(reply)
+
+
+points, a_moment = {}, threading.Event()
+with serve_tensorboard(folder / "logs") as url:
+    for name in ("train", "validation"):
+        while len(points.get(name, [])) < EPOCHS:  # until the server has read the files
+            tags = ask(url, "tags")
+            if "epoch_accuracy" in tags.get(name, {}):
+                points[name] = ask(url, f"scalars?run={name}&tag=epoch_accuracy")
+            a_moment.wait(0.1)
+for name in sorted(tags):
+    print(f"{name}:", *sorted(tag for tag in tags[name] if tag.startswith("epoch_")))
+served = {name: [value for _, _, value in rows] for name, rows in points.items()}
+np.testing.assert_allclose(served["validation"], history["val_accuracy"], rtol=1e-6)
+
+# %% tags=["nbval-ignore-output"]
+curves = {name: (range(1, EPOCHS + 1), values) for name, values in served.items()}
+marks = {"rate 1e-4": 3, "rate 1e-5": 5}
+words = {"x_label": "epoch", "y_label": "accuracy", "title": "What TensorBoard serves"}
+figures.show(figures.lines(curves, marks=marks, **words))
+first, second, *_, last = served["validation"]
+assert second - 0.5 > last - second and last > 0.85
+assert served["train"][0] < first
+
+# %% [markdown]
+# Most is learnt in the first two epochs, at the highest rate. The curves flatten where the rate falls, because steps ten and a hundred times smaller hardly move the weights. `train` lies below `validation` at first: it is a mean over the epoch, taken while the model was still learning.
+#
+# ## The best checkpoint, not the last
+#
+# `ModelCheckpoint` kept the epoch with the best *validation* accuracy. Evaluated again it must give that number, to the digit. The *test* set chose nothing, so its number is the honest one.
+
+# %% tags=["nbval-ignore-output"]
+with strategy.scope():
+    best = keras.models.load_model(folder / "best.keras")
+again = best.evaluate(validation, verbose=0, return_dict=True)
+tested = best.evaluate(test, verbose=0, return_dict=True)
+print(f"best epoch {1 + int(np.argmax(history['val_accuracy']))}:", end=" ")
+print(f"validation {again['accuracy']:.4f}, test {tested['accuracy']:.4f}")
+assert abs(again["accuracy"] - max(history["val_accuracy"])) < 1e-6
+
+# %% [markdown]
+# ## Export, then load with and without a scope
+#
+# A `.keras` file holds what Keras needs to rebuild the model. A SavedModel holds a function, `serve`, and its variables: it needs no Keras and no class of yours. Neither holds a strategy: whoever loads decides, with a scope or without.
+#
+# **Predict.** The model had four copies of each variable when it was saved. How many has it when it is loaded without a scope?
+
+# %%
+my_guess = None  # how many copies
+
+# %%
+best.save(folder / "model.keras")
+best.export(folder / "saved_model", verbose=False)
+
+
+def load_both():
+    """Return the .keras model, and the exported function with its variables."""
+    return keras.models.load_model(folder / "model.keras"), tf.saved_model.load(
+        folder / "saved_model"
+    )
+
+
+plain_keras, plain_saved = load_both()
+with strategy.scope():
+    mirrored_keras, mirrored_saved = load_both()
+
+images = pictures / np.float32(255)  # [10, 28, 28, 1]
+want = best(images).numpy()  # [10, 10] logits
+loaded = {
+    "keras, no scope": (plain_keras, plain_keras.weights[0].value),
+    "keras, in the scope": (mirrored_keras, mirrored_keras.weights[0].value),
+    "SavedModel, no scope": (plain_saved.serve, plain_saved.variables[0]),
+    "SavedModel, in the scope": (mirrored_saved.serve, mirrored_saved.variables[0]),
+}
+for name, (predict, variable) in loaded.items():
+    copies = len(strategy.experimental_local_results(variable))
+    np.testing.assert_allclose(predict(images).numpy(), want, rtol=1e-5, atol=1e-5)
+    print(f"{name:<25} copies of a variable: {copies}, same predictions")
+show_guess(my_guess, len(strategy.experimental_local_results(loaded["keras, no scope"][1])))
+
+# %% [markdown]
+# Train on four devices, serve on one: nothing needs to be converted. What was loaded in the scope has four copies again.
+#
+# ## The mistake: a last batch that does not divide
+#
+# Now leave out `drop_remainder`. 168 examples make one batch of 128 and a last one of 40, which divides by four. Let the strategy cut it, once from TFDS's files and once from arrays in memory.
+
+
+# %%
+def show_pieces(dataset, split_by=strategy):
+    """Print how many examples of each batch every replica gets; return the last batch's."""
+    for images, _ in split_by.experimental_distribute_dataset(dataset):
+        sizes = [int(part.shape[0]) for part in split_by.experimental_local_results(images)]
+    print("last batch:", sizes)
+    return sizes
+
+
+def in_memory(examples, batch):
+    return tf.data.Dataset.from_tensor_slices((np.zeros((examples, 28, 28, 1)),) * 2).batch(batch)
+
+
+from_files = read("train[:168]").batch(global_batch_size)
+assert show_pieces(from_files) == [32, 8, 0, 0]
+assert show_pieces(in_memory(168, global_batch_size)) == [10, 10, 10, 10]
+
+# %% [markdown]
+# For data that comes from files, the default sharding policy `AUTO` becomes `FILE`: the batches are cut again at 32, 32, 32, 32, and what is left fills replica 0 first. Two replicas get *no* example, and on CPUs a convolution of nothing fails:
+
+
+# %%
+def first_error(call, wanted):
+    """Return the part of the error of `call()` that matches `wanted`."""
+    try:
+        call()
+    except tf.errors.InvalidArgumentError as error:
+        return re.search(wanted, str(error)).group()
+    return "no error"
+
+
+says = first_error(lambda: model.fit(from_files, **fit), "input depth must.*")
+print("InvalidArgumentError:", says)
+assert "depth" in says
+
+# %% [markdown]
+# The message speaks of depths, the cause is a batch of no examples. Three mends, by what you can give up:
+#
+# | mend | what it costs |
+# |---|---|
+# | `batch(…, drop_remainder=True)` | up to one batch of examples an epoch, others each time thanks to `shuffle` |
+# | sharding policy `DATA` | nothing, where the last batch divides by the replicas |
+# | padding with examples of weight 0 | a few wasted computations; always exact. `utils.training.train` does this |
+
+# %%
+options = tf.data.Options()
+options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+by_data = from_files.with_options(options)
+assert show_pieces(by_data) == [10, 10, 10, 10]
+print(first_error(lambda: model.fit(by_data, **fit), "input depth must.*"))
+
+# %% [markdown]
+# The second form of the same mistake keeps a familiar batch of 32 and adds a device. Three replicas cannot share 32 examples evenly, and plain `fit` stops in its first step. (A second number of replicas in one process wants `ReductionToOneDevice`, which `make_strategy` sets.)
+
+# %%
+three = make_strategy("mirrored", 3)
+batches = read("train[:96]").batch(32)
+assert show_pieces(batches, three) == [11, 11, 10]
+with three.scope():
+    on_three = build_mlp()
+    on_three.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+print(says := first_error(lambda: on_three.fit(batches, **fit), r"Inputs to .*AddN.*\[10\S*\]"))
+assert "[11,28,28,1] != " in says
+
+# %% [markdown]
+# Before its first step, Keras averages a batch over the replicas to learn its shape, and pieces of 11 and 10 cannot be added. The cure is the habit from above: choose the *per-replica* batch size, and multiply. Move the sliders before you choose; 6,000 is this lesson's training set.
+
+
+# %%
+def cut_last_batch(replicas, global_batch_size, examples=6000):
+    """Draw how the last batch is cut, by files and by data, and say what plain fit does."""
+    sizes = figures.split_evenly(global_batch_size, replicas)
+    full, rest = divmod(examples, global_batch_size)
+    starts = np.cumsum([0, *sizes[:-1]])
+    files = [int(np.clip(rest - start, 0, size)) for start, size in zip(starts, sizes)]
+    cuts = {"FILE": files, "DATA": figures.split_evenly(rest, replicas)}
+    groups = {
+        f"policy {name}": {f"replica {i}": n for i, n in enumerate(cut)}
+        for name, cut in cuts.items()
+    }
+    even = [name for name, cut in cuts.items() if len(set(cut)) == 1]
+    words = f"{examples:,} = {full} × {global_batch_size} + {rest}. "
+    if len(set(sizes)) > 1:
+        words += f"A full batch gives {sizes}: plain fit stops in its first step."
+    elif len(even) == 2:
+        words += "Plain fit is exact." if rest == 0 else "Plain fit is exact with either policy."
+    else:
+        words += "With FILE plain fit fails or drifts; with DATA it is "
+        words += "exact." if even else "not exact either: drop the remainder, or pad."
+    title = f"The last batch of an epoch: {rest} examples"
+    return dataclasses.replace(
+        figures.grouped_bars(groups, unit="examples", title=title), caption=words
+    )
+
+
+explore(
+    cut_last_batch,
+    replicas=Slider("Replicas", 1, 6, 4),
+    global_batch_size=Slider("Global batch size", 16, 512, 128, 4),
+)
+
+# %% [markdown]
+# ## The same through utils
+#
+# `train(loop="fit")` is this program with the padding built in. 100 examples in batches of 32 end with a batch of 4, uneven for three replicas everywhere. The reference is plain Keras without any strategy, in float64 with SGD, on the same examples in the same order.
+
+# %%
+mnist_arrays = load("mnist").train
+order = epoch_order(100, seed=0, epoch=0)
+by_hand = build_mlp(seed=0, dtype="float64")
+by_hand.compile(
+    keras.optimizers.SGD(0.05),
+    keras.losses.SparseCategoricalCrossentropy(from_logits=True, dtype="float64"),
+)
+x, y = mnist_arrays.images[order, ..., None] / 255.0, mnist_arrays.labels[order]
+by_hand.fit(x, y, batch_size=32, **fit)
+
+job = {"dataset": "mnist", "loop": "fit", "model": "mlp", "limit": 100, "epochs": 1}
+job |= {"global_batch_size": 32, "optimizer": "sgd", "dtype": "float64"}
+for replicas in (3, 4):
+    report = train(strategy="mirrored", replicas=replicas, **job)
+    for ours, theirs in zip(report.weights, by_hand.get_weights()):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
+    print(f"{replicas} replicas: the weights of one device, to 1e-12")
+
+# %% [markdown]
+# ## What it costs
+#
+# Mirroring costs memory: each device holds all weights, and Adam's two moments of each.
+
+# %%
+weights = array_bytes(model.trainable_variables)
+print("weights:                      ", format_bytes(weights))
+print("with Adam, on one device:     ", format_bytes(3 * weights))
+print("with Adam, on all four:       ", format_bytes(4 * 3 * weights))
+print("gradients of one replica:     ", format_bytes(weights), "a step, whatever the batch")
+assert weights == 4 * model.count_params()
+run_folder.cleanup()  # nothing of this lesson stays on the disk
+assert not folder.exists()
+
+# %% [markdown]
+# It also costs time in every step, so small steps are dear. Who keeps the global batch of one device when adding replicas shrinks the piece of each: 16 examples over four replicas leave 4. The same images, in three sizes of batch:
+
+
+# %% tags=["nbval-ignore-output"]
+some = read("train[:768]").with_options(options)
+rates = {}
+for batch in (16, 64, 256):
+    timing = time_calls(lambda: model.fit(some.batch(batch), **fit), repeats=3)
+    rates[f"{batch // 4} per replica"] = images_per_second(768, timing.best_seconds)
+figures.show(figures.bars(rates, unit="images/s", title="Four replicas here, by batch size"))
+print(f"the {EPOCHS} epochs with callbacks took {fit_seconds:.1f} s")
+assert rates["64 per replica"] > rates["4 per replica"]
+
+# %% [markdown]
+# The larger the piece of each replica, the less the fixed cost of a step weighs. That is the reason to scale the global batch with the replicas; what it does to learning is the subject of lesson 17.
+#
+# ## Take-away card
+#
+# ```python
+# strategy = tf.distribute.MirroredStrategy()  # all GPUs of this machine
+# batch = 64 * strategy.num_replicas_in_sync  # per replica, times replicas
+# training = training.cache().shuffle(10_000).batch(batch, drop_remainder=True).prefetch(2)
+# with strategy.scope():
+#     model = build_model()
+#     model.compile("adam", loss, metrics=["accuracy"])
+# best = keras.callbacks.ModelCheckpoint("best.keras", monitor="val_accuracy", save_best_only=True)
+# rate = keras.callbacks.LearningRateScheduler(decay)
+# model.fit(training, validation_data=validation, epochs=12, callbacks=[best, rate])
+# keras.models.load_model("best.keras").export("saved_model")  # no scope: one device
+# ```
+#
+# ## Where it is described
+#
+# - TensorFlow's tutorial, [Distributed training with Keras](https://www.tensorflow.org/tutorials/distribute/keras), and the guide, [Save and load a model using a distribution strategy](https://www.tensorflow.org/tutorials/distribute/save_and_load)
+# - Keras's guide, [Multi-GPU distributed training with TensorFlow](https://keras.io/guides/distributed_training_with_tensorflow/)
+# - API: [tf.distribute.MirroredStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/MirroredStrategy), [AutoShardPolicy](https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutoShardPolicy), [keras.callbacks.ModelCheckpoint](https://keras.io/api/callbacks/model_checkpoint/)
+# - The data: [LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document recognition](http://yann.lecun.com/exdb/publis/pdf/lecun-98.pdf), 1998
+#
+# ## The lab
+#
+# You practise this in lab 03, Keras under a strategy.

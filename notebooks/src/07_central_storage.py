@@ -1,0 +1,455 @@
+# %% [markdown]
+# # Central storage
+#
+# One host keeps the only copy of every variable while the accelerators compute, and you count what that saves in memory and what it costs in bytes sent.
+#
+# **Time:** 40 minutes · **Builds on:** [what a strategy does](02-strategy-api.ipynb) and [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
+#
+# ## Objectives
+#
+# - Say where each variable and each optimizer slot lives under central storage, and where under mirroring.
+# - Count the bytes that cross between devices in one step, on paper and on TensorFlow's own graph.
+# - Choose between the two from the parameters, the optimizer and the number of replicas.
+# - Repair a metric whose total central storage multiplies.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import tensorflow as tf
+    import keras
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+devices = use_logical_devices(4)
+print(devices)
+
+# %%
+from collections import Counter
+
+import numpy as np
+
+from utils import figures
+from utils.data import load
+from utils.data.batches import BatchPlan, epoch_order, make_batches
+from utils.exercises.predict import show_guess
+from utils.measure import array_bytes, format_bytes, time_calls
+from utils.models import build_model
+from utils.training import train
+from utils.widgets.storage import held_bytes, sent_bytes, storage_explorer
+
+# %% [markdown]
+# ## One store, several readers
+#
+# `MirroredStrategy` keeps a copy of all variables on every replica. `CentralStorageStrategy` keeps one set, usually in the host's memory, and sends values out and gradients in. Like mirroring it is synchronous, and it works on one machine.
+#
+# Here the logical device CPU:0 plays the host, and CPU:1, CPU:2 and CPU:3 play three GPUs. Both strategies get the same three replicas.
+
+# %%
+HOST, ACCELERATORS = "CPU:0", ["CPU:1", "CPU:2", "CPU:3"]
+central = tf.distribute.experimental.CentralStorageStrategy(ACCELERATORS, parameter_device=HOST)
+mirrored = tf.distribute.MirroredStrategy(
+    ACCELERATORS, cross_device_ops=tf.distribute.ReductionToOneDevice()
+)
+strategies = {"central-storage": central, "mirrored": mirrored}
+print([strategy.num_replicas_in_sync for strategy in strategies.values()], "replicas")
+figures.show(figures.central_storage_devices(3, device="GPU", store="CPU:0, the host"))
+
+# %% [markdown]
+# ## Where the variables live
+#
+# Adam keeps two slots, moving averages, beside each weight: three arrays of the same size.
+#
+# **Predict.** Call the size of all weights V. How many V do the three accelerators hold together under `mirrored`, slots included?
+
+# %%
+my_guess = None  # a multiple of V
+
+
+# %%
+def build(strategy, dtype="float32"):
+    """Return the MLP and its Adam, made in the scope of `strategy`."""
+    with strategy.scope():
+        model = build_model("mlp", dtype=dtype)
+        optimizer = keras.optimizers.Adam(0.001)
+        optimizer.build(model.trainable_variables)
+    return model, optimizer
+
+
+held = {}
+for name, strategy in strategies.items():
+    model, optimizer = build(strategy)
+    held[name] = Counter()
+    for variable in model.trainable_variables + optimizer.variables:
+        for part in strategy.experimental_local_results(variable.value):
+            held[name][part.device[-5:]] += array_bytes([part])
+    print(f"{name:<16}{type(variable.value).__name__:<20}", sorted(held[name]))
+
+V = array_bytes(model.trainable_variables)
+show_guess(my_guess, round(sum(held["mirrored"].values()) / V, 2), unit=" V")
+
+# %% [markdown]
+# A mirrored variable has a part on each of CPU:1, CPU:2 and CPU:3. An `AggregatingVariable`, which central storage makes, is one variable on CPU:0; no accelerator holds anything between steps. In bytes:
+
+# %%
+groups = {
+    name: {device: bytes_on[device] / 1e6 for device in devices} for name, bytes_on in held.items()
+}
+figures.show(figures.grouped_bars(groups, unit="MB", title="Variables and slots on each device"))
+
+# %% [markdown]
+# ## One step by hand
+#
+# To see what must be sent, train a linear classifier without any strategy: one kernel on the host, three devices that compute.
+#
+# **Predict.** The kernel has 784 × 10 weights of 8 bytes: V is 62,720 bytes. How many bytes cross between devices in one step?
+
+# %%
+my_guess = None  # your number of bytes
+
+# %%
+split = load("fashion_mnist").train.take(480)
+images = split.images.reshape(10, 3, 16, 784) / 255.0  # [step, replica, 16, pixels]
+labels = split.labels.reshape(10, 3, 16)
+sent = Counter()
+
+
+def send(tensor, device):
+    """Return `tensor` on `device`, and count its bytes."""
+    sent[tensor.device[-5:], device] += array_bytes([tensor])
+    with tf.device(device):
+        return tf.identity(tensor)
+
+
+def find_loss(kernel, images, labels):
+    """Return this replica's share of the mean loss of 48 examples."""
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, images @ kernel)
+    return tf.reduce_sum(losses) / 48
+
+
+# %%
+def step_by_hand(kernel, images, labels):
+    gradients = []
+    for device, own_images, own_labels in zip(ACCELERATORS, images, labels, strict=True):
+        values = send(kernel.read_value(), device)  # out
+        with tf.device(device), tf.GradientTape() as tape:
+            tape.watch(values)
+            loss = find_loss(values, own_images, own_labels)
+        gradients.append(send(tape.gradient(loss, values), HOST))  # in
+    with tf.device(HOST):
+        kernel.assign_sub(0.1 * tf.add_n(gradients))
+
+
+with tf.device(HOST):
+    by_hand = tf.Variable(tf.zeros([784, 10], tf.float64))
+step_by_hand(by_hand, images[0], labels[0])
+show_guess(my_guess, sum(sent.values()), unit=" bytes")
+
+# %% [markdown]
+# Each replica is sent V and sends V back: 2 × 3 × V. All of it passes through the host, which is why the number of replicas matters so much below.
+#
+# `CentralStorageStrategy` does the same: reading a variable in a replica sends its value, and a variable with `aggregation=SUM` adds up what the replicas subtract.
+
+# %%
+with central.scope():
+    kernel = tf.Variable(tf.zeros([784, 10], tf.float64), aggregation=tf.VariableAggregation.SUM)
+
+
+def replica_step(images, labels):
+    with tf.GradientTape() as tape:
+        loss = find_loss(kernel, images, labels)
+    kernel.assign_sub(0.1 * tape.gradient(loss, kernel))
+
+
+# %%
+def split_step(step):
+    """Return images and labels of one step, a part for each replica of `central`."""
+    give = central.experimental_distribute_values_from_function
+    pairs = [(images[step, i], labels[step, i]) for i in range(3)]
+    return [
+        give(lambda context, k=k: tf.constant(pairs[context.replica_id_in_sync_group][k]))
+        for k in range(2)
+    ]
+
+
+for step in range(10):
+    central.run(replica_step, args=split_step(step))
+    if step > 0:
+        step_by_hand(by_hand, images[step], labels[step])
+np.testing.assert_allclose(kernel.numpy(), by_hand.numpy(), rtol=0, atol=1e-12)
+print("10 steps: equal weights; kernel on", kernel.device[-5:])
+
+# %% [markdown]
+# ## What TensorFlow really sends
+#
+# A compiled step is a graph whose operations have devices. A tensor that is made on one device and used on another is sent, once for each device that uses it. So the bytes can be counted without running anything: walk back from every assignment and output, since what none of them needs is never computed, and add up the tensors that change devices. A variable is read on the device where it lives.
+
+
+# %%
+def count_sent(graph):
+    """Return {(from, to): bytes} of the floating-point tensors that change devices."""
+    home = {inner.op.name: outer.device for outer, inner in graph.captures}  # of each variable
+
+    def place(op):
+        reads = op.type == "ReadVariableOp"
+        return (home[op.inputs[0].op.name] if reads else op.device)[-5:]
+
+    used, waiting = set(), [tensor.op for tensor in graph.outputs]
+    waiting += [op for op in graph.get_operations() if op.type.startswith("Assign")]
+    while waiting:
+        op = waiting.pop()
+        if op not in used:
+            used.add(op)
+            waiting += [tensor.op for tensor in op.inputs]
+    edges = {(t.ref(), place(t.op), place(op)) for op in used for t in op.inputs}
+    total = Counter()
+    for tensor, start, end in edges:
+        if start and end and start != end and tensor.deref().dtype.is_floating:
+            total[start, end] += array_bytes([tensor.deref()])
+    return total
+
+
+# %%
+def as_picture(total, size, title):
+    table = np.array([[total[start, end] / size for end in devices] for start in devices])
+    return figures.matrix(
+        table, [f"from {d}" for d in devices], [f"to {d}" for d in devices], title=title
+    )
+
+
+compiled = tf.function(lambda *batch: central.run(replica_step, args=batch))
+total = count_sent(compiled.get_concrete_function(*split_step(0)).graph)
+assert sum(total.values()) == 6 * kernel.dtype.size * 7840
+figures.show(as_picture(total, kernel.dtype.size * 7840, "Sent in one step, in V: SGD by hand"))
+
+# %% [markdown]
+# The graph agrees with the hand count: V out and V in for each of three replicas. Now a real model with Keras's Adam, under both strategies.
+
+
+# %%
+def make_step(strategy, model, optimizer):
+    """Return a compiled training step on a batch of (images, labels, weights)."""
+
+    def replica_step(images, labels, weights):
+        with tf.GradientTape() as tape:
+            logits = model(images, training=True)  # [per_replica_batch, 10]
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+            loss = tf.reduce_sum(losses * weights)  # weights: 1 / global_batch_size
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+    return tf.function(lambda batch: strategy.run(replica_step, args=batch))
+
+
+# %%
+split = load("fashion_mnist").train.take(384)
+plan = BatchPlan(384, global_batch_size=48, replicas=3)
+batches = make_batches(split, plan, epoch_order(384, 0, 0), "float64")
+weights, steps, counts, reads = {}, {}, {}, {}
+for name, strategy in strategies.items():
+    model, optimizer = build(strategy, "float64")
+    steps[name] = make_step(strategy, model, optimizer)
+    for batch in strategy.experimental_distribute_dataset(batches):
+        steps[name](batch)
+    counts[name] = count_sent(steps[name].get_concrete_function(batch).graph)
+    forward = tf.function(lambda b, s=strategy, m=model: s.run(lambda x, *_: m(x), args=b))
+    reads[name] = count_sent(forward.get_concrete_function(batch).graph)
+    weights[name] = [np.asarray(variable) for variable in model.trainable_variables]
+V = array_bytes(model.trainable_variables)
+
+# %%
+figures.show(as_picture(counts["central-storage"], V, "Central storage with Keras: sent, in V"))
+figures.show(as_picture(counts["mirrored"], V, "Mirrored, reduced on one device: sent, in V"))
+print("training step:", {name: sum(total.values()) / V for name, total in counts.items()})
+print("forward pass: ", {name: sum(total.values()) / V for name, total in reads.items()})
+
+# %% [markdown]
+# Central storage sends 8 V, not 6. The Keras optimizer asks for the sum *in the replicas*, as it must under mirroring: the host sends the sum to CPU:1, and CPU:1 sends it back for the update. Two V for nothing, whatever the number of replicas.
+#
+# Mirroring sends 4 V here: two replicas send their gradients to the first, and the sum comes back. The weights never travel.
+#
+# Reading alone has its price as well. A forward pass, as in evaluation, sends V to each replica under central storage, and nothing under mirroring.
+#
+# ## The same weights
+#
+# Both made the same eight steps. `utils.training.train`, under either strategy, makes them too.
+
+# %%
+options = {"model": "mlp", "optimizer": "adam", "dtype": "float64", "replicas": 3, "epochs": 1}
+reports = {n: train(strategy=n, limit=384, global_batch_size=48, **options) for n in strategies}
+for name, report in reports.items():
+    triples = zip(weights[name], report.weights, weights["mirrored"], strict=True)
+    for ours, theirs, others in triples:
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(ours, others, rtol=0, atol=1e-9)
+print("central storage, mirrored, and train under both: equal weights to 1e-9")
+
+# %% [markdown]
+# ## Memory against bytes sent
+#
+# The counts fit two formulas with R replicas: 2 (R + 1) V for central storage, 2 (R - 1) V for mirroring reduced on one device. `utils` has them, and they agree with what was measured.
+
+# %%
+for name in strategies:
+    assert sum(counts[name].values()) == sent_bytes(name, V, replicas=3)
+    computed = held_bytes(name, V // 2, slots=2)  # float32: half the bytes
+    assert abs(held[name][HOST] - computed["host"]) < 16  # Adam's two scalars
+    assert abs(held[name]["CPU:1"] - computed["each accelerator"]) < 16
+storage_explorer()
+
+# %% [markdown]
+# Three things to try:
+#
+# 1. Add replicas. The ring stays below 2 V for each replica; the host's share grows with every one.
+# 2. Go from Adam to SGD. Mirroring needs a third of the memory, and central storage has less to save.
+# 3. Find a model that fits one way only. With Adam and accelerators of 16 GiB (16,384 MiB), look above a thousand million parameters.
+#
+# So central storage never wins in bytes sent. It wins where the variables and slots do not fit on an accelerator but do fit in the host, the replicas are few, and the link to the host is fast. Large models today are mostly *sharded* over the accelerators instead: lesson 15 does it.
+#
+# ## The mistake: trusting Keras's metrics under central storage
+#
+# A metric, `keras.metrics.Mean`, is told 1 by each replica in step 1, 2 in step 2, and so on up to 5. The true mean is 3.
+#
+# **Predict.** What does the metric say under `central`?
+
+# %%
+my_guess = None  # your number
+
+
+# %%
+def follow(strategy, metric, steps):
+    """Tell `metric` the number of the step, from each replica; return [step, (mean, total)]."""
+    seen = []
+    for step in range(1, steps + 1):
+        strategy.run(lambda s=step: metric.update_state(tf.constant(float(s))))
+        total = tf.convert_to_tensor(metric.total.value)
+        seen.append((float(metric.result()), float(total)))
+    return np.array(seen)
+
+
+# %%
+seen = {}
+for name, strategy in strategies.items():
+    with strategy.scope():
+        metric = keras.metrics.Mean()
+    seen[name] = follow(strategy, metric, steps=90)
+    print(f"{name:<16} totals {seen[name][:5, 1].tolist()}")
+show_guess(my_guess, seen["central-storage"][4, 0])
+
+# %% [markdown]
+# There is no error. Under central storage the total is `3 × (old total) + 3 × step`: the metric writes `total.assign(total + value)` on each replica, and the strategy adds up what three replicas assign, old total and all. Under mirroring the same variable is made `ON_READ`, each replica has its own, and nothing goes wrong.
+
+# %%
+totals = seen["central-storage"][:10, 1]
+assert (totals[1:] == 3 * totals[:-1] + 3 * np.arange(2, 11)).all()
+title = "What a mean says that is told 1, 2, 3, … step by step"
+steps_so_far = np.arange(1, 91)
+series = {name: (steps_so_far, values[:, 0]) for name, values in seen.items()}
+figures.show(figures.lines(series, x_label="step", y_label="reported mean", title=title))
+
+# %% [markdown]
+# The early steps get nearly all the weight. Then total and count overflow float32, and the mean is nan. `fit` keeps its loss in such a metric, so under central storage it reports a wrong loss while it trains rightly: below, the weights are equal and the reported losses are not.
+
+# %% tags=["nbval-ignore-output"]
+images = split.images[..., np.newaxis] / 255.0
+losses, fitted = {}, {}
+for name, strategy in strategies.items():
+    with strategy.scope():
+        model = build_model("mlp", dtype="float64")
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(0.05), loss)
+    history = model.fit(images, split.labels, batch_size=48, shuffle=False, verbose=0)
+    losses[name], fitted[name] = history.history["loss"][0], model.get_weights()
+    print(f"{name:<16} fit says {losses[name]:.4f}")
+for ours, theirs in zip(*fitted.values(), strict=True):
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
+assert abs(losses["central-storage"] - losses["mirrored"]) > 1e-2
+
+# %% [markdown]
+# The mend is to add in place. `assign_add` hands the strategy only what is new, and the sum of that is right under every strategy. `utils.training` measures with metrics of this kind (`ExampleMean`), so what `train` reported above agrees too.
+
+
+# %%
+class AddingMean(keras.metrics.Metric):
+    def __init__(self, name="adding_mean"):
+        super().__init__(name=name)
+        self.total = self.add_weight(initializer="zeros", name="total")
+        self.count = self.add_weight(initializer="zeros", name="count")
+
+    def update_state(self, value):
+        self.total.value.assign_add(value)
+        self.count.value.assign_add(tf.ones_like(value))
+
+    def result(self):
+        return self.total / self.count
+
+
+# %%
+for name, strategy in strategies.items():
+    with strategy.scope():
+        metric = AddingMean()
+    means = follow(strategy, metric, steps=90)[:, 0]
+    np.testing.assert_allclose(means, (np.arange(1, 91) + 1) / 2, rtol=1e-6)
+    print(f"{name:<16} mean of 1 to 90: {means[-1]}")
+
+np.testing.assert_allclose(reports["central-storage"].loss, reports["mirrored"].loss, rtol=1e-6)
+print("train reports the same loss under both strategies")
+
+# %% [markdown]
+# ## What it costs
+#
+# Seconds for one step, measured. On logical devices nothing is copied over a wire: a tensor changes hands inside one process. So these seconds show the strategies' own work, and the bytes show what a wire would have to carry. Central storage may even come out ahead here, since it computes one update where mirroring computes three.
+#
+# Memory, in the second cell: what fits on an accelerator of 16 GiB with Adam, activations left out. During a step a mirrored replica holds weights, two slots and gradients; under central storage it holds the values that it was sent, and its gradients.
+
+# %% tags=["nbval-ignore-output"]
+milliseconds = {}
+for name, strategy in strategies.items():
+    batch = next(iter(strategy.experimental_distribute_dataset(batches)))
+    timing = time_calls(lambda n=name, b=batch: steps[n](b), repeats=30, warm_up=3)
+    milliseconds[name] = 1e3 * timing.median_seconds
+    print(f"{name:<16} {format_bytes(sum(counts[name].values()))} sent in a step")
+assert min(milliseconds.values()) > 0
+figures.show(figures.bars(milliseconds, unit="ms", title="One step on two shared cores"))
+
+# %%
+arrays = {"mirrored": 1 + 2 + 1, "central-storage": 1 + 1}  # each of the size of the weights
+for name, count in arrays.items():
+    millions = 16 * 2**30 / (4 * count) / 1e6
+    print(f"{name:<16} at most {millions:,.0f} million float32 parameters")
+
+# %% [markdown]
+# ## Where it stands in TensorFlow
+#
+# The strategy is experimental: TensorFlow promises neither to keep it nor to keep it as it is. Inside, it runs on a part that was written for parameter servers, with one store in the same process:
+
+# %%
+print("tf.distribute has it:", hasattr(tf.distribute, "CentralStorageStrategy"))
+print("its working part is the", type(central.extended).__name__)
+
+# %% [markdown]
+# Parameter servers, in lesson 11, take the same idea across machines: several stores, each with a share of the variables, and workers that need not wait for one another. What you counted here, values out and gradients in, is what each of those workers pays.
+#
+# ## Take-away card
+#
+# ```python
+# strategy = tf.distribute.experimental.CentralStorageStrategy()   # all GPUs, variables on the CPU
+# with strategy.scope():
+#     model, optimizer = build_model(), keras.optimizers.Adam()
+#     optimizer.build(model.trainable_variables)
+#     loss_metric = AddingMean()   # not keras.metrics: self.total.value.assign_add(value)
+# # sent in a step, R replicas, V bytes of weights: 2 (R + 1) V, all through the host
+# # held by each GPU between steps: 0 instead of (1 + slots) V
+# # choose it when (1 + slots) V does not fit on a GPU, fits in the host, and R is small
+# ```
+#
+# ## Where it is described
+#
+# - TensorFlow's guide, [Distributed training: CentralStorageStrategy](https://www.tensorflow.org/guide/distributed_training#centralstoragestrategy)
+# - The API page [tf.distribute.experimental.CentralStorageStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/CentralStorageStrategy)
+# - Li and others, [Scaling distributed machine learning with the parameter server](https://www.usenix.org/conference/osdi14/technical-sessions/presentation/li_mu), OSDI 2014
+# - Ren and others, [ZeRO-Offload](https://arxiv.org/abs/2101.06840): optimizer state in the host's memory, done for large models
+#
+# ## The lab
+#
+# You practise placing variables in lab 02, strategy API, and values out, gradients in across processes in lab 10, parameter server.

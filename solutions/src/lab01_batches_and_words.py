@@ -1,0 +1,429 @@
+# %% [markdown]
+# # Lab 01 · Batches and words
+#
+# Count steps, share a batch among replicas, choose what to split, and say what more devices gave
+# you.
+#
+# **Time:** 30 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
+#
+# | word | what it means in this course |
+# |---|---|
+# | worker | one process, usually one machine |
+# | replica | one device's copy of the model; a worker has one for each of its devices |
+# | global batch | the examples of one step, over all replicas of all workers |
+# | per-replica batch | the part of it that one replica sees |
+# | data parallelism | every replica holds the whole model and takes a part of the batch |
+# | model parallelism | every device holds a part of the model |
+#
+# Each exercise has a cell for your code and a check cell below it, which tries your function on
+# worked numbers and says what went wrong. When you hand in, other numbers are tried, drawn from
+# another seed: a function that works out its answer passes, one that remembers it does not.
+
+# %%
+import numpy as np
+
+from utils.exercises import lab01
+
+# %%
+SEED = 2026
+
+# %% [markdown]
+# ## Exercise 1: an epoch in steps
+#
+# **2 points · easy · 5 minutes**
+#
+# An epoch goes once through the data. The last step may find fewer examples than a full batch,
+# and trains on those.
+#
+# **Contract.** `plan_epoch(examples, global_batch_size)` takes two counts of examples, both 1 or
+# more. It returns two counts: `(steps, last_batch_size)`, the steps of one epoch and the examples
+# in the last of them.
+#
+# **Example.** `plan_epoch(66, 32)` is `(3, 2)`: steps of 32, 32 and 2.
+#
+# <details><summary>Hint 1</summary>
+#
+# `divmod(66, 32)` gives both the whole batches and what is left over.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# What should happen when nothing is left over? Try `plan_epoch(64, 32)` on paper.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# 10 examples in batches of 4: two whole batches, 2 left over, so 3 steps, and the last has 2. 8
+# examples in batches of 4: two whole batches, nothing left over, so 2 steps, and the last is a
+# full one of 4.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "epoch", "solution": true}
+def plan_epoch(examples, global_batch_size):
+    ### BEGIN SOLUTION
+    whole, left_over = divmod(examples, global_batch_size)
+    return whole + (left_over > 0), left_over or global_batch_size
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "epoch-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 1])
+epoch_cases = []
+for left_over in (0, 1, 5, 0):
+    batch = int(rng.integers(8, 65))
+    epoch_cases.append((batch * int(rng.integers(3, 40)) + left_over, batch))
+### END INPUTS
+got_epochs = [plan_epoch(*case) for case in epoch_cases]
+lab01.check_epoch([plan_epoch(*example) for example in lab01.EPOCH.examples])
+### BEGIN HIDDEN TESTS
+right = [(-(-n // b), n % b or b) for n, b in epoch_cases]
+mistakes = {
+    "the examples left over make one more, smaller step": [(n // b, b) for n, b in epoch_cases],
+    "steps are rounded up, not down": [(n // b, n % b or b) for n, b in epoch_cases],
+    "where the batch divides the examples the last step is a full one": [
+        (-(-n // b), n % b) for n, b in epoch_cases
+    ],
+    "one step too many where the batch divides the examples": [
+        (n // b + 1, n % b) for n, b in epoch_cases
+    ],
+    "the last batch holds what is left over, not a full batch": [
+        (-(-n // b), b) for n, b in epoch_cases
+    ],
+}
+
+
+def numbers(answer):
+    try:
+        return tuple(float(x) for x in np.ravel(answer))
+    except (TypeError, ValueError):
+        return ()
+
+
+given = [numbers(answer) for answer in got_epochs]
+why = [text for text, wrong in mistakes.items() if given == wrong] + ["not (steps, last batch)"]
+for k in range(len(right)):
+    text = f"plan_epoch{epoch_cases[k]} gave {given[k : k + 1]}, should give {right[k]}: {why[0]}"
+    assert given[k : k + 1] == [right[k]], text
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 2: each replica's share
+#
+# **3 points · medium · 8 minutes**
+#
+# TensorFlow splits a global batch as evenly as it can over *all* replicas: no two shares differ
+# by more than one example, and the larger shares come first. (The rule stands in the docstring of
+# `batch_sizes_for_worker` in TensorFlow's `distribute.py`, under data, experimental.)
+#
+# **Contract.** `replica_batch_sizes(batch_size, workers, replicas_per_worker)` takes the examples
+# of one global batch (0 or more), the number of workers and the replicas on each. It returns a
+# sequence of `workers * replicas_per_worker` counts of examples, worker after worker.
+#
+# **Example.** `replica_batch_sizes(34, 2, 2)` is `[9, 9, 8, 8]`: worker 0 trains on 18 examples
+# and worker 1 on 16.
+#
+# <details><summary>Hint 1</summary>
+#
+# How many replicas are there in all? 1,024 examples over 4 workers of 4 devices are 64 for each
+# of 16.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The sizes must add up to the batch. If you round down, how many examples are still to be handed
+# out, and to whom?
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# 11 examples over 3 workers of 1 replica: 11 // 3 is 3, and 2 are left over. Everyone gets 3, the
+# first 2 replicas one more: 4, 4, 3. With fewer examples than replicas the same rule leaves some
+# replicas with none.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "batches", "solution": true}
+def replica_batch_sizes(batch_size, workers, replicas_per_worker):
+    ### BEGIN SOLUTION
+    replicas = workers * replicas_per_worker
+    share, left_over = divmod(batch_size, replicas)
+    return [share + (index < left_over) for index in range(replicas)]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "batches-test", "points": 3}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 2])
+batch_cases = [(2, 1, 4)]
+for left_over in (0, 2, 3):
+    workers, replicas_per_worker = int(rng.integers(2, 5)), int(rng.integers(2, 5))
+    share = int(rng.integers(5, 65))
+    batch_size = share * workers * replicas_per_worker + left_over
+    batch_cases.append((batch_size, workers, replicas_per_worker))
+### END INPUTS
+got_batches = [replica_batch_sizes(*case) for case in batch_cases]
+lab01.check_batches([replica_batch_sizes(*example) for example in lab01.BATCHES.examples])
+
+
+### BEGIN HIDDEN TESTS
+def split(count, parts):
+    return [count // parts + (i < count % parts) for i in range(parts)]
+
+
+def last_takes_rest(count, parts):
+    return [count // parts] * (parts - 1) + [count // parts + count % parts]
+
+
+right = [split(n, w * r) for n, w, r in batch_cases]
+mistakes = {
+    "divide the global batch by the replicas of all workers, not of one": [
+        split(n, r) for n, w, r in batch_cases
+    ],
+    "these are per-worker batches: each is shared among the worker's replicas": [
+        split(n, w) for n, w, r in batch_cases
+    ],
+    "rounding down everywhere loses examples": [
+        [n // (w * r)] * (w * r) for n, w, r in batch_cases
+    ],
+    "rounding up everywhere invents examples": [
+        [-(-n // (w * r))] * (w * r) for n, w, r in batch_cases
+    ],
+    "what is left over is spread, one each, not given to the last": [
+        last_takes_rest(n, w * r) for n, w, r in batch_cases
+    ],
+    "over all replicas at once, not worker by worker": [
+        [s for part in split(n, w) for s in split(part, r)] for n, w, r in batch_cases
+    ],
+}
+
+
+def numbers(answer):
+    try:
+        return [float(x) for x in np.ravel(answer)]
+    except (TypeError, ValueError):
+        return []
+
+
+given = [numbers(answer) for answer in got_batches]
+why = [text for text, wrong in mistakes.items() if given == wrong] + ["one size for each replica"]
+for k in range(len(right)):
+    call = f"replica_batch_sizes{batch_cases[k]}"
+    text = f"{call} gave {given[k : k + 1]}, should give {right[k]}: {why[0]}"
+    assert given[k : k + 1] == [right[k]], text
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 3: what to split
+#
+# **2 points · medium · 7 minutes**
+#
+# Two questions decide. Does one copy of the model fit on one device? And would one copy, on as
+# many devices as it needs, be done in time?
+#
+# In float32 with Adam each parameter takes 16 bytes: the weight, its gradient and two moments, of
+# 4 bytes each. The activations of one step come on top. 1 GiB is `2**30` bytes.
+#
+# **Contract.** `choose_parallelism(parameters, activation_gib, device_gib, copy_hours,
+# allowed_hours)` takes a count, two sizes in GiB, and two times in hours: what one copy would
+# take, and what is allowed. It returns a word:
+#
+# | one copy | is done in time | takes too long |
+# |---|---|---|
+# | fits on one device | `"one device"` | `"data"` |
+# | does not fit | `"model"` | `"both"` |
+#
+# Memory that is just enough fits; a time that is just allowed is in time.
+#
+# **Example.** `choose_parallelism(2_000_000_000, 4, 24, 6, 8)` is `"model"`: 29.8 GiB of state
+# and 4 GiB of activations do not fit into 24 GiB.
+#
+# <details><summary>Hint 1</summary>
+#
+# Write the two questions as two booleans, `fits` and `in_time`, before you think about words.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Another data-parallel replica is another whole copy of the model. Does it make room on any device?
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# 100 million parameters are 1.6 billion bytes, 1.49 GiB. With 4 GiB of activations that is 5.49
+# GiB, which fits into 16. One copy would take 30 hours of the 8 allowed. It fits and takes too
+# long: copies of it share the data.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "parallelism", "solution": true}
+def choose_parallelism(parameters, activation_gib, device_gib, copy_hours, allowed_hours):
+    ### BEGIN SOLUTION
+    fits = 16 * parameters / 2**30 + activation_gib <= device_gib
+    in_time = copy_hours <= allowed_hours
+    if fits:
+        return "one device" if in_time else "data"
+    return "model" if in_time else "both"
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "parallelism-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 3])
+model_cases = []
+for state, activations in ((0.3, 0.2), (0.3, 0.2), (1.5, 0.2), (0.7, 0.5), (8.0, 0.2), (1.5, 0.2)):
+    device_gib = int(rng.integers(2, 10)) * 8
+    parameters = int(state * device_gib * 2**30 / 16)
+    allowed_hours = int(rng.integers(4, 48))
+    late = len(model_cases) in (1, 5)
+    copy_hours = allowed_hours + int(rng.integers(1, 30)) * (1 if late else -1) / 10
+    model_cases.append(
+        (parameters, activations * device_gib, device_gib, copy_hours, allowed_hours)
+    )
+model_cases = [model_cases[i] for i in rng.permutation(6)]
+### END INPUTS
+got_words = [choose_parallelism(*case) for case in model_cases]
+lab01.check_parallelism([choose_parallelism(*example) for example in lab01.PARALLELISM.examples])
+
+
+### BEGIN HIDDEN TESTS
+def choose(case, bytes_each=16, activations=True, memory=True, late="data", late_split="both"):
+    parameters, activation_gib, device_gib, copy_hours, allowed_hours = case
+    need = bytes_each * parameters / 2**30 + activation_gib * activations
+    in_time = copy_hours <= allowed_hours
+    if need <= device_gib or not memory:
+        return "one device" if in_time else late
+    return "model" if in_time else late_split
+
+
+right = [choose(case) for case in model_cases]
+mistakes = {
+    "4 bytes are the weight alone: 16 a parameter": [choose(c, bytes_each=4) for c in model_cases],
+    "activations need room as well": [choose(c, activations=False) for c in model_cases],
+    "memory comes first: every data-parallel replica holds a whole copy": [
+        choose(c, memory=False) for c in model_cases
+    ],
+    "a run that takes too long wants more replicas": [
+        choose(c, late="one device", late_split="model") for c in model_cases
+    ],
+    "a model that fits is not split: copies of it share the data": [
+        choose(c, late="model", late_split="model") for c in model_cases
+    ],
+}
+given = [str(word).strip().lower() for word in got_words]
+why = [text for text, wrong in mistakes.items() if given == wrong]
+why += ["does one copy fit, and is it in time?"]
+for k in range(len(right)):
+    call = f"choose_parallelism{model_cases[k]}"
+    text = f"{call} gave {given[k : k + 1]}, should give {right[k]!r}: {why[0]}"
+    assert given[k : k + 1] == [right[k]], text
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 4: what more devices gave
+#
+# **3 points · medium · 10 minutes**
+#
+# A job was timed with different numbers of replicas, and every replica kept the same batch. So a
+# step of 4 replicas handles four times as many images as a step of one: what counts is images per
+# second.
+#
+# **Contract.** `measure_scaling(replicas, step_seconds)` takes two lists of the same length: how
+# many replicas, and the seconds of one step with as many. One of the runs has 1 replica, and it
+# may stand anywhere. The function returns two sequences of that length, `(speed_ups,
+# efficiencies)`: images per second divided by those of one replica, and the speed-up divided by
+# the number of replicas, a fraction of 1. Answers within 1 % are accepted.
+#
+# **Example.** `measure_scaling([1, 2, 4], [0.100, 0.125, 0.160])` is `([1, 1.6, 2.5], [1, 0.8,
+# 0.625])`.
+#
+# <details><summary>Hint 1</summary>
+#
+# Call the batch of one replica `b`. How many images does a step of `n` replicas handle, and in
+# how many seconds?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `step_seconds[replicas.index(1)]` is the time of one replica, wherever it stands.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# One replica takes 0.1 s for `b` images, four take 0.2 s for `4b`: `10b` against `20b` images per
+# second. The speed-up is 2 and the efficiency 2 / 4 = 0.5. The batch has cancelled.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "scaling", "solution": true}
+def measure_scaling(replicas, step_seconds):
+    ### BEGIN SOLUTION
+    one_seconds = step_seconds[replicas.index(1)]
+    speed_ups = [n * one_seconds / t for n, t in zip(replicas, step_seconds)]
+    return speed_ups, [s / n for s, n in zip(speed_ups, replicas)]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "scaling-test", "points": 3}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 4])
+timing_cases = []
+for counts in ((1, 2, 4, 8), (8, 4, 1)):
+    one_seconds = float(rng.uniform(0.05, 0.4))
+    losses = rng.uniform(0.05, 0.15, size=len(counts))
+    seconds = [one_seconds * (1 + float(x) * (n - 1)) for n, x in zip(counts, losses)]
+    timing_cases.append((list(counts), seconds))
+### END INPUTS
+got_scaling = [measure_scaling(*case) for case in timing_cases]
+lab01.check_scaling([measure_scaling(*example) for example in lab01.SCALING.examples])
+
+
+### BEGIN HIDDEN TESTS
+def scale(case, power=1, upside_down=False, first=False, divide=True, factor=1):
+    n, t = np.asarray(case[0], float), np.asarray(case[1], float)
+    one = 0 if first else case[0].index(1)
+    speed_up = (n / n[one]) ** power * (t / t[one] if upside_down else t[one] / t)
+    return np.array([speed_up, factor * speed_up / n if divide else speed_up])
+
+
+mistakes = {
+    "a step of n replicas handles n times as many images": {"power": 0},
+    "upside down: a shorter step is a larger speed-up": {"upside_down": True},
+    "the reference is the run with one replica, wherever it stands": {"first": True},
+    "efficiency is the speed-up divided by the number of replicas": {"divide": False},
+    "efficiency is a fraction of 1, not a percentage": {"factor": 100},
+}
+
+
+def close(answer, wanted):
+    try:
+        given = np.asarray(answer, float)
+    except (TypeError, ValueError):
+        return False
+    return given.shape == wanted.shape and bool(np.allclose(given, wanted, rtol=0.01))
+
+
+def agree(answers, **options):
+    pairs = zip(answers, timing_cases)
+    return all(close(answer, scale(case, **options)) for answer, case in pairs)
+
+
+why = [text for text, options in mistakes.items() if agree(got_scaling, **options)]
+why += ["two sequences, speed-ups and efficiencies"]
+assert len(got_scaling) == len(timing_cases), "one answer for each call"
+for answer, case in zip(got_scaling, timing_cases):
+    wanted = scale(case)
+    shown = f"measure_scaling{case} gave {answer}, should give {np.round(wanted, 3).tolist()}"
+    assert close(answer, wanted), f"{shown}: {why[0]}"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Before you hand in
+#
+# Restart the kernel and run all cells: every check cell should print that its worked examples are
+# right.

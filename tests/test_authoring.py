@@ -1,0 +1,263 @@
+"""Sources to notebooks: regions, generation, execution, staleness."""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from utils.authoring import build, outputs, regions, sources
+from utils.cli import build as build_command
+from utils.errors import CourseError
+
+LESSON = """# %% [markdown]
+# # Tiny
+
+# %%
+import os, sys
+print("a", flush=True)
+print("b", flush=True)
+os.path.basename(os.getcwd()), "PYTEST_CURRENT_TEST" in os.environ, "TF_CONFIG" in os.environ
+
+# %% tags=["raises-exception"]
+import json
+json.loads("{")
+"""
+LAB = """# %% nbgrader={"grade_id": "double", "solution": true}
+def double(x):
+    if x:
+        ### BEGIN SOLUTION
+        return x + x
+        ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "double-test", "points": 2}
+### BEGIN INPUTS
+x = 3
+### END INPUTS
+got_double = double(x)
+### BEGIN HIDDEN TESTS
+assert got_double == 6, "secret"
+### END HIDDEN TESTS
+"""
+
+
+@pytest.fixture
+def course(tmp_path: Path) -> Path:
+    for folder in ("notebooks/src", "solutions/src", "labs"):
+        (tmp_path / folder).mkdir(parents=True)
+    return tmp_path
+
+
+def distlab_build(course: Path, *arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    build_command.add_parser(parser.add_subparsers())
+    parsed = parser.parse_args(["build", "--root", str(course), *arguments])
+    return parsed.run(parsed)
+
+
+def write_lesson(course: Path, name: str, text: str) -> Path:
+    (course / "notebooks" / "src" / f"{name}.py").write_text(text)
+    return course / "notebooks" / f"{name.replace('_', '-')}.ipynb"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a\n### BEGIN SOLUTION\nb", "x.py:2: SOLUTION is not closed"),
+        ("### BEGIN INPUTS\n# %%\n### END INPUTS", "x.py:1: INPUTS is not closed"),
+        ("### BEGIN INPUTS\n### BEGIN SOLUTION\n", "x.py:2: SOLUTION begins inside INPUTS"),
+        ("a\n\n### END SOLUTION", "x.py:3: END SOLUTION without its BEGIN"),
+        ("### BEGIN INPUTS\n### END SOLUTION", "x.py:2: END SOLUTION without its BEGIN"),
+        ("## BEGIN SOLUTION\n## END SOLUTION", "x.py:1: write ### BEGIN"),
+        ("### BEGIN SOLUTIONS\n### END SOLUTIONS", "x.py:1: write ### BEGIN"),
+        ("### BEGIN HIDDEN TESTS \n### END HIDDEN TESTS", "x.py:1: write ### BEGIN"),
+    ],
+)
+def test_bad_marker_is_named_with_file_and_line(text: str, said: str) -> None:
+    with pytest.raises(CourseError) as caught:
+        regions.find_regions(text, "x.py")
+    assert str(caught.value).startswith(said)
+
+
+def test_regions_are_replaced_at_their_indentation() -> None:
+    text = "def f():\n    ### BEGIN SOLUTION\n    return 1\n    ### END SOLUTION\nf()"
+    assert regions.replace_regions(text, "SOLUTION", "# yours\npass") == (
+        "def f():\n    # yours\n    pass\nf()"
+    )
+    assert regions.replace_regions(text, "SOLUTION", "") == "def f():\nf()"
+    assert regions.replace_regions(text, "HIDDEN TESTS", "") == text
+    assert regions.region_text(text, "SOLUTION") == "    return 1"
+
+
+def test_build_makes_an_executed_notebook_and_only_when_needed(
+    course: Path, capsys, monkeypatch
+) -> None:
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    path = write_lesson(course, "00_tiny", LESSON)
+    assert distlab_build(course, "--check") == 1
+    assert "notebooks/00-tiny.ipynb is missing" in capsys.readouterr().out
+    assert distlab_build(course) == 0
+    text = path.read_text()
+    notebook = json.loads(text)
+    assert [c["id"] for c in notebook["cells"]] == [f"00-tiny-00{i}" for i in range(3)]
+    shown = notebook["cells"][1]["outputs"]
+    assert [o["output_type"] for o in shown] == ["stream", "execute_result"]
+    assert shown[0]["text"] == ["a\n", "b\n"]
+    assert shown[1]["data"]["text/plain"] == ["('notebooks', True, False)"]
+    error = notebook["cells"][2]["outputs"][0]
+    assert error["ename"] == "JSONDecodeError"
+    assert "\x1b" not in str(error)
+    assert any(line.startswith("File python/json/") for line in error["traceback"])
+    assert "version" not in notebook["metadata"]["language_info"]
+    assert text.endswith("}\n")
+
+    before = path.stat().st_mtime_ns
+    assert distlab_build(course) == 0
+    assert path.stat().st_mtime_ns == before
+    assert distlab_build(course, "--check") == 0
+    assert distlab_build(course, "--force", "00") == 0
+    assert path.stat().st_mtime_ns != before
+    assert path.read_text() == text, "two runs of one source differ"
+
+
+def test_check_finds_what_was_edited_by_hand(course: Path, capsys) -> None:
+    path = write_lesson(course, "00_tiny", "# %%\nprint(1)\n\n# %%\nprint(2)\n")
+    assert distlab_build(course) == 0
+    good = json.loads(path.read_text())
+    edits = {
+        "cell 1: source differ": lambda nb: nb["cells"][1].update(source=["print(3)"]),
+        "cell 0: id differ": lambda nb: nb["cells"][0].update(id="other"),
+        "cell 0: metadata differ": lambda nb: nb["cells"][0].update(metadata={"tags": ["x"]}),
+        "cell 1: has not run": lambda nb: nb["cells"][1].update(execution_count=None),
+        "1 cells, the source has 2": lambda nb: nb["cells"].pop(),
+        "its source has changed": lambda nb: nb["metadata"].pop("distlab"),
+        "notebook metadata differ": lambda nb: nb["metadata"].update(extra=1),
+        "cannot be read": None,
+    }
+    for said, edit in edits.items():
+        notebook = json.loads(json.dumps(good))
+        if edit:
+            edit(notebook)
+        path.write_text(json.dumps(notebook) if edit else "{")
+        assert distlab_build(course, "--check") == 1
+        assert said in capsys.readouterr().out
+    (course / "notebooks" / "src" / "00_tiny.py").rename(course / "notebooks/src/00_other.py")
+    assert distlab_build(course, "--check") == 1
+    printed = capsys.readouterr().out
+    assert "00-tiny.ipynb: its source is gone" in printed
+    assert "00-other.ipynb is missing" in printed
+
+
+def test_failures_name_the_cell_and_leave_the_old_notebook(course: Path, capsys) -> None:
+    sleeper = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', "
+    sleeper += f"'import time; time.sleep(99)', {str(course)!r}], start_new_session=True)\n"
+    wrong = {
+        "01_raises": ("# %%\nx = 1\n\n# %%\n1 / 0\n", "cell 1 (1 / 0): ZeroDivisionError"),
+        "02_noisy": ("# %%\nimport sys\nsys.stderr.write('hm')\n", "cell 0: wrote to standard"),
+        "03_slow": (f"# %%\n{sleeper}while True: pass\n", "took more than 4 s"),
+        "04_dies": ("# %%\nimport os\nos._exit(3)\n", "the kernel died"),
+        "05_marker": ("# %%\n### BEGIN SOLUTION\n", "05_marker.py:2: SOLUTION is not closed"),
+    }
+    paths = {name: write_lesson(course, name, text) for name, (text, _) in wrong.items()}
+    for path in paths.values():
+        path.write_text("old")
+    targets = sources.find_targets(course)
+    slow = sources.choose_targets(targets, ["03"])
+    quick = [target for target in targets if target not in slow]
+    done = [*build.build_all(slow, course, seconds=4), *build.build_all(quick, course)]
+    results = {result.slug: result.error for result in done}
+    for name, (_, said) in wrong.items():
+        assert said in results[paths[name].stem]
+        assert paths[name].read_text() == "old"
+    assert sorted(p.name for p in (course / "notebooks").iterdir()) == sorted(
+        ["src", *(p.name for p in paths.values())]
+    )
+    assert not [p for p in psutil.process_iter() if str(course) in _command_line(p)]
+    (course / "notebooks" / "src" / "05_marker.py").unlink()
+    assert distlab_build(course, "01") == 1
+    assert "01-raises  " in capsys.readouterr().out
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def test_whole_notebook_has_a_time_limit(course: Path) -> None:
+    cell = "# %%\nimport time\nt = time.monotonic() + 1.5\nwhile time.monotonic() < t: pass\n\n"
+    write_lesson(course, "00_long", cell * 4)
+    (result,) = build.build_all(sources.find_targets(course), course, seconds=3.0)
+    assert "the notebook took more than 3 s" in result.error
+    assert result.seconds < 6
+
+
+def test_leaving_early_kills_what_runs(course: Path) -> None:
+    write_lesson(course, "00_quick", "# %%\nx = 1\n")
+    write_lesson(course, "01_slow", "# %%\nwhile True: pass\n")
+    results = build.build_all(sources.find_targets(course), course, seconds=60)
+    assert next(results).slug == "00-quick"
+    begun = time.monotonic()
+    results.close()
+    assert time.monotonic() - begun < 20
+    kernels = [
+        p for p in psutil.Process().children(recursive=True) if "ipykernel" in str(_command_line(p))
+    ]
+    assert kernels == []
+
+
+def test_lab_holds_no_solution_and_no_hidden_test(course: Path) -> None:
+    (course / "solutions" / "src" / "lab01_double.py").write_text(LAB)
+    assert distlab_build(course, "lab01") == 0
+    text = (course / "labs" / "lab01-double.ipynb").read_text()
+    assert "secret" not in text
+    assert "x + x" not in text
+    lab = json.loads(text)
+    stub = "".join(lab["cells"][0]["source"])
+    assert '\n        raise NotImplementedError("' in stub
+    assert "### BEGIN INPUTS" in "".join(lab["cells"][1]["source"])
+    assert lab["cells"][1]["metadata"]["nbgrader"] == {
+        "grade": True,
+        "grade_id": "double-test",
+        "locked": True,
+        "points": 2,
+        "schema_version": 3,
+        "solution": False,
+        "task": False,
+    }
+    assert all(c["outputs"] == [] and c["execution_count"] is None for c in lab["cells"])
+    solution = json.loads((course / "solutions" / "lab01-double.ipynb").read_text())
+    assert solution["cells"][1]["execution_count"] == 2
+    (course / "labs" / "lab01-double.ipynb").write_text(text.replace("x = 3", "x = 4"))
+    assert distlab_build(course, "--check") == 1
+    assert distlab_build(course) == 0
+    assert (course / "labs" / "lab01-double.ipynb").read_text() == text
+
+
+def test_names_choose_targets(course: Path) -> None:
+    write_lesson(course, "03_mirrored_keras", "# %%\n")
+    write_lesson(course, "04_loop", "# %%\n")
+    targets = sources.find_targets(course)
+    for name in ("03", "03-mirrored-keras", "mirrored_keras", "03_mirrored_keras.py"):
+        assert [t.slug for t in sources.choose_targets(targets, [name])] == ["03-mirrored-keras"]
+    assert sources.choose_targets(targets, []) == targets
+    with pytest.raises(CourseError, match="'05': choose from 03, 04"):
+        sources.choose_targets(targets, ["05"])
+    write_lesson(course, "3_Bad", "# %%\n")
+    with pytest.raises(CourseError, match="3_Bad.py"):
+        sources.find_targets(course)
+
+
+def test_machine_paths_get_short_names(tmp_path: Path) -> None:
+    names = outputs.path_names(tmp_path)
+    library = os.path.dirname(os.path.dirname(pytest.__file__))
+    text = f"\x1b[31m{library}/keras/x.py\x1b[0m {tmp_path}/utils/a.py {tmp_path}x"
+    assert (
+        outputs.shorten_paths(text, names)
+        == f"site-packages/keras/x.py course/utils/a.py {tmp_path}x"
+    )

@@ -1,0 +1,91 @@
+"""Checkpoints: a run that was cut, stopped or damaged ends with the uninterrupted run's weights."""
+
+import numpy as np
+import pytest
+
+from utils.errors import CourseError
+from utils.training import TrainingStopped, train
+
+EXACT = {"dtype": "float64", "optimizer": "sgd", "epochs": 3, "limit": 202, "model": "mlp"}
+
+
+class Cut(Exception):
+    """The power cut of the tests below."""
+
+
+def cut_at(step):
+    def listen(event):
+        if event["event"] == "step" and event["step"] >= step:
+            raise Cut
+
+    return listen
+
+
+@pytest.mark.parametrize("loop, optimizer, steps", [
+    ("custom", "adam", range(1, 12)), ("custom", "momentum", [2, 5, 8]),
+    ("fit", "momentum", [1, 4, 5, 7, 11]), ("fit", "adam", [6, 10]),
+])  # fmt: skip
+def test_resumed_run_equals_the_uninterrupted_one(tf, tmp_path, loop, optimizer, steps):
+    """4 steps an epoch, 3 epochs, a checkpoint every 3 steps; the power is cut at many steps."""
+    settings = {**EXACT, "optimizer": optimizer, "loop": loop, "strategy": "mirrored"}
+    settings |= {"replicas": 2, "global_batch_size": 64}
+    whole = train(**settings)
+    for step in steps:
+        saved = {"checkpoint": tmp_path / str(step), "checkpoint_every": 3}
+        with pytest.raises(Cut):
+            train(on_event=cut_at(step), **settings, **saved)
+        resumed = train(**settings, **saved)
+        assert resumed.weights_checksum == whole.weights_checksum, f"cut at step {step}"
+        np.testing.assert_allclose(resumed.loss, whole.loss, rtol=1e-6)
+        np.testing.assert_allclose(resumed.accuracy, whole.accuracy, rtol=1e-6)
+
+
+@pytest.mark.parametrize("loop", ["custom", "fit"])
+def test_stop_saves_at_once_and_nothing_is_trained_twice(tf, tmp_path, loop):
+    settings = {**EXACT, "loop": loop, "global_batch_size": 64, "checkpoint": tmp_path}
+    asked = iter([False, False, False, False, False, True])
+    seen = []
+    with pytest.raises(TrainingStopped) as stopped:
+        train(**settings, checkpoint_every=1, should_stop=lambda: next(asked))
+    assert stopped.value.step == 6 and str(tmp_path) in str(stopped.value)
+    report = train(**settings, on_event=seen.append)
+    assert next(e for e in seen if e["event"] == "start")["first_step"] == 6
+    whole = train(**{**settings, "checkpoint": None})
+    assert report.weights_checksum == whole.weights_checksum
+
+
+def test_checkpoint_survives_a_change_of_strategy_and_loop(tf, tmp_path):
+    settings = {**EXACT, "global_batch_size": 64}
+    train(**{**settings, "epochs": 1}, strategy="mirrored", replicas=4, checkpoint=tmp_path)
+    train(**{**settings, "epochs": 2}, strategy="central-storage", loop="fit", checkpoint=tmp_path)
+    report = train(**settings, strategy="one-device", checkpoint=tmp_path)
+    whole = train(**settings)
+    for got, wanted in zip(report.weights, whole.weights):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(report.loss, whole.loss, atol=1e-6)
+    again = train(**settings, checkpoint=tmp_path)
+    assert again.weights_checksum == report.weights_checksum and again.images_per_second is None
+
+
+def test_checkpoint_of_another_job_is_refused(tf, tmp_path):
+    settings = {**EXACT, "epochs": 1, "global_batch_size": 64, "checkpoint": tmp_path}
+    train(**settings)
+    for change in ({"seed": 1}, {"limit": 200}, {"optimizer": "adam"}, {"dataset": "mnist"}):
+        with pytest.raises(CourseError, match="was made with"):
+            train(**{**settings, **change})
+
+
+def test_damaged_checkpoint_is_passed_over(tf, tmp_path):
+    settings = {**EXACT, "global_batch_size": 64, "checkpoint": tmp_path}
+    train(**settings)
+    newest = next(tmp_path.glob("train-12.data*"))
+    newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
+    seen = []
+    report = train(**settings, on_event=seen.append)
+    assert next(e for e in seen if e["event"] == "start")["first_step"] == 8
+    whole = train(**{**settings, "checkpoint": None})
+    assert report.weights_checksum == whole.weights_checksum
+    for piece in tmp_path.glob("train-*.data*"):
+        piece.write_bytes(b"")
+    with pytest.raises(CourseError, match="none of"):
+        train(**settings)

@@ -1,0 +1,127 @@
+"""`distlab train` as a user of a shell meets it: real processes, real signals."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from utils.cli import main
+from utils.events import read_events
+
+COMMAND = [sys.executable, "-m", "utils", "train"]
+SMALL = ["--limit", "500", "--model", "mlp"]
+KEYS = ["strategy", "replicas", "workers", "dataset", "source", "examples", "loop",
+        "global_batch_size", "epochs", "loss", "accuracy", "test_loss", "test_accuracy",
+        "images_per_second", "seconds", "weights_checksum"]  # fmt: skip
+
+
+def distlab_train(*arguments):
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=120
+    )  # fmt: skip
+
+
+def test_json_is_one_object_and_nothing_else_is_said():
+    done = distlab_train(
+        *"--strategy mirrored --replicas 4 --dataset fashion-mnist --loop custom".split(),
+        *"--epochs 2 --global-batch-size 32 --json".split(), *SMALL,
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stderr == ""
+    report = json.loads(done.stdout)
+    assert list(report) == KEYS
+    assert report["strategy"] == "mirrored" and report["replicas"] == 4 and report["workers"] == 1
+    assert report["dataset"] == "fashion-mnist" and report["examples"] == 500
+    assert len(report["loss"]) == len(report["accuracy"]) == report["epochs"] == 2
+    assert report["images_per_second"] > 0 and len(report["weights_checksum"]) == 64
+
+
+def test_report_for_people_with_export_and_mixed_precision(tmp_path):
+    done = distlab_train(
+        *"--strategy central-storage --dataset mnist --loop fit --dtype mixed_bfloat16".split(),
+        "--export", str(tmp_path), *SMALL,
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stderr == ""
+    assert "mnist, 500 training examples" in done.stdout and "test:" in done.stdout
+    assert (tmp_path / "model.keras").is_file() and (tmp_path / "saved_model").is_dir()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path, number):
+    """It ends between two steps, with a checkpoint; the next run goes on from that very step."""
+    arguments = ["--checkpoint", str(tmp_path / "c"), "--epochs", "60", "--model", "mlp"]
+    arguments += ["--global-batch-size", "50", "--limit", "2000", "--events", str(tmp_path / "e")]
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )  # fmt: skip
+    deadline = time.time() + 90
+    while time.time() < deadline and not any_epoch(tmp_path / "e"):
+        time.sleep(0.02)
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + number
+    assert said.count("\n") == 1 and "stopped in epoch" in said and "to go on" in said
+    reached = [e for e in read_events(tmp_path / "e") if e["event"] == "step"][-1]
+    epochs = str(reached["epoch"] + 1)
+    done = distlab_train(*arguments[:2], "--epochs", epochs, *arguments[4:], "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert len(report["loss"]) == int(epochs)
+    starts = list(read_events(tmp_path / "e", "start"))
+    assert [start["first_step"] for start in starts] == [0, reached["step"]]
+
+
+def any_epoch(path):
+    return path.exists() and any(read_events(path, "epoch"))
+
+
+def test_progress_bar_on_a_terminal():
+    """On a terminal standard error shows a bar; standard output stays the report alone."""
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *SMALL, "--epochs", "1", "--json"], stdout=subprocess.PIPE, stderr=terminal
+    )  # fmt: skip
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(controller, 4096)
+        except OSError:  # the other end is closed
+            break
+        shown += piece
+    output = process.communicate(timeout=120)[0]
+    os.close(controller)
+    assert process.returncode == 0 and json.loads(output)["epochs"] == 1
+    assert b"step" in shown and b"epoch 1, loss" in shown
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--strategy", "miror"], ["'miror'", "mirrored"]),
+    (["--strategy", "tpu"], ["'tpu'", "lesson 14"]),
+    (["--strategy", "multi-worker"], ["'multi-worker'", "cluster"]),
+    (["--replicas", "two"], ["--replicas", "'two'"]),
+    (["--strategy", "one-device", "--replicas", "3"], ["3 replicas", "one device"]),
+    (["--epochs", "0"], ["epochs 0", "from 1"]),
+    (["--global-batch-size", "-1"], ["global batch size -1"]),
+    (["--learning-rate", "-0.1"], ["-0.1"]),
+    (["--dataset", "imagenet"], ["'imagenet'", "fashion-mnist"]),
+    (["--dtype", "int8"], ["'int8'", "float64"]),
+    (["--loop", "for"], ["'for'", "custom"]),
+    (["--checkpoint-every", "3"], ["checkpoint"]),
+    (["--flux", "1"], ["--flux"]),
+    (["--data-folder", "/nowhere/at/all", "--full-data", "--epochs", "1"], ["/nowhere/at/all"]),
+    (["--data-folder", "/nowhere/at/all"], ["full"]),
+    (["--checkpoint", __file__], ["is a file"]),
+])  # fmt: skip
+def test_bad_values_get_one_line_and_status_2(capsys, tf, arguments, words):
+    try:
+        status = main(["train", *arguments])
+    except SystemExit as end:
+        status = end.code
+    said = capsys.readouterr()
+    assert status == 2 and said.out == ""
+    assert said.err.count("\n") == 1 and all(word in said.err for word in words), said.err

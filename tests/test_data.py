@@ -1,0 +1,709 @@
+"""The data room: what is bundled, what is found, what is damaged, what is never done."""
+
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from utils.cli import OneLineParser
+from utils.cli import data as cli
+from utils.data import builder, bundled, catalogue, fetch, load, loading
+from utils.data.catalogue import FASHION_MNIST, FULL_EXAMPLES, MNIST, TFDS_VERSION
+from utils.data.idx import content_sha256, read_idx, read_idx_folder, write_idx
+from utils.data.images import ImageData, Split
+from utils.data.prepare import prepare, prepare_sample
+from utils.data.prepared import find_prepared, read_prepared
+from utils.data.verify import list_places
+from utils.errors import CourseError
+
+NAMES = ("fashion_mnist", "mnist")
+# The first ten training labels, as anyone who has printed them knows them.
+FIRST_LABELS = {
+    "fashion_mnist": [9, 0, 0, 3, 0, 2, 7, 2, 5, 5],
+    "mnist": [5, 0, 4, 1, 9, 2, 1, 3, 1, 4],
+}
+TRAIN_FILE = "mnist-train.tfrecord-00000-of-00001"
+HAS_DEBIAN_FILES = (FASHION_MNIST.idx_folder / "train-images-idx3-ubyte.gz").is_file()
+needs_debian_files = pytest.mark.skipif(
+    not HAS_DEBIAN_FILES, reason="dataset-fashion-mnist is not installed"
+)
+
+
+@pytest.fixture(scope="module")
+def samples() -> dict[str, ImageData]:
+    return {name: load(name) for name in NAMES}
+
+
+@pytest.fixture
+def sample_copy(tmp_path: Path) -> Path:
+    """A copy of the bundled MNIST that may be damaged: the folder that holds `mnist/`."""
+    shutil.copytree(bundled.FOLDER / "mnist", tmp_path / "bundled" / "mnist")
+    return tmp_path / "bundled"
+
+
+@pytest.fixture
+def small(samples, monkeypatch) -> dict[str, ImageData]:
+    """Let 60 and 20 real examples stand for the full sets, their checksums for the originals'."""
+    monkeypatch.setitem(FULL_EXAMPLES, "train", 60)
+    monkeypatch.setitem(FULL_EXAMPLES, "test", 20)
+    small = {}
+    for name, data in samples.items():
+        splits = {"train": data.train.take(60), "test": data.test.take(20)}
+        for split, examples in splits.items():
+            sums = content_sha256(examples.images), content_sha256(examples.labels)
+            monkeypatch.setitem(catalogue.DATA_SETS[name].sha256, split, sums)
+        small[name] = ImageData(name, "small", True, **splits, class_names=data.class_names)
+    return small
+
+
+@pytest.fixture
+def nothing_installed(monkeypatch, tmp_path) -> Path:
+    """A machine with an empty TFDS folder and no idx files; returns that TFDS folder."""
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
+    for facts in catalogue.DATA_SETS.values():
+        monkeypatch.setitem(vars(facts), "idx_folder", None)  # the dataclass is frozen
+    return tmp_path / "tfds"
+
+
+def write_idx_folder(data: ImageData, folder: Path, ending: str = "") -> Path:
+    folder.mkdir(parents=True)
+    for split, (images, labels) in catalogue.IDX_FILES.items():
+        write_idx(folder / f"{images}{ending}", getattr(data, split).images)
+        write_idx(folder / f"{labels}{ending}", getattr(data, split).labels)
+    return folder
+
+
+def assert_same(left: ImageData, right: ImageData) -> None:
+    for split in ("train", "test"):
+        np.testing.assert_array_equal(getattr(left, split).images, getattr(right, split).images)
+        np.testing.assert_array_equal(getattr(left, split).labels, getattr(right, split).labels)
+
+
+def assert_one_line(error: pytest.ExceptionInfo, *parts: str) -> None:
+    message = str(error.value)
+    assert "\n" not in message
+    for part in parts:
+        assert part in message
+
+
+# What is bundled
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bundled_sample_has_the_promised_form(samples, name):
+    data = samples[name]
+    assert (data.name, data.full) == (name, False)
+    assert data.source == "bundled sample (TFDS 3.0.1)"
+    assert str(data) == (
+        f"{name}: 10,000 training and 2,000 test examples from the bundled sample (TFDS 3.0.1)"
+    )
+    for split, examples in ((data.train, 10_000), (data.test, 2_000)):
+        assert split.images.dtype == np.uint8 and split.images.shape == (examples, 28, 28)
+        assert split.labels.dtype == np.int64 and split.labels.shape == (examples,)
+        assert set(split.labels) == set(range(10)) and len(split) == examples
+    assert len(data.class_names) == 10 and isinstance(data.class_names, tuple)
+    assert data.train.labels[:10].tolist() == FIRST_LABELS[name]
+
+
+def test_names_may_be_written_with_a_hyphen_and_unknown_ones_are_named():
+    assert load("Fashion-MNIST").name == "fashion_mnist"
+    with pytest.raises(CourseError) as error:
+        load("cifar10")
+    assert_one_line(error, "cifar10", "fashion_mnist or mnist")
+
+
+@needs_debian_files
+def test_bundled_pixels_are_the_first_of_the_originals_in_order(samples):
+    original = read_idx_folder(FASHION_MNIST.idx_folder, FASHION_MNIST)
+    assert (len(original.train), len(original.test)) == (60_000, 10_000)
+    sample = samples["fashion_mnist"]
+    for mine, theirs in ((sample.train, original.train), (sample.test, original.test)):
+        assert mine.images.tobytes() == theirs.images[: len(mine)].tobytes()
+        np.testing.assert_array_equal(mine.labels, theirs.labels[: len(mine)])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tfds_reads_the_same_from_the_bundled_folder(samples, name):
+    prepared = builder(name)
+    assert prepared.info.splits["train"].num_examples == 10_000
+    assert prepared.info.splits["test"].num_examples == 2_000
+    assert prepared.info.features["label"].names == list(samples[name].class_names)
+    assert prepared.info.supervised_keys == ("image", "label")
+    for split in ("train", "test"):
+        batch = prepared.as_dataset(split=split, batch_size=-1)  # images: [examples, 28, 28, 1]
+        mine = getattr(samples[name], split)
+        np.testing.assert_array_equal(batch["image"].numpy()[..., 0], mine.images)
+        np.testing.assert_array_equal(batch["label"].numpy(), mine.labels)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bundle_has_a_licence_and_no_path_of_a_machine(name):
+    licence = (bundled.FOLDER / name / "LICENSE").read_text(encoding="utf-8")
+    word = {"fashion_mnist": "Zalando SE", "mnist": "creativecommons.org/licenses/by-sa/3.0/"}
+    assert word[name] in licence and "first 10,000 training" in " ".join(licence.split())
+    for path in bundled.FOLDER.glob(f"{name}/**/*.json"):
+        text = path.read_text(encoding="utf-8")
+        for root in ('"/', "/home", "/usr", "/var", "\\\\"):
+            assert root not in text, f"{path} has {root}"
+    size = sum(path.stat().st_size for path in (bundled.FOLDER / name).rglob("*"))
+    assert size < 7_000_000
+
+
+def test_data_is_read_only_and_take_shortens_only_the_training_examples(samples):
+    data = samples["mnist"]
+    with pytest.raises(ValueError, match="read-only"):
+        data.train.images[0, 0, 0] = 1
+    few = data.take(7)
+    assert (len(few.train), len(few.test), few.name) == (7, 2_000, "mnist")
+    np.testing.assert_array_equal(few.train.images, data.train.images[:7])
+    assert few.train.labels.tolist() == FIRST_LABELS["mnist"][:7]
+    assert len(data.take(10_000).train) == 10_000
+    for count in (0, -1, 10_001):
+        with pytest.raises(CourseError) as error:
+            data.take(count)
+        assert_one_line(error, str(count), "1 to 10,000")
+
+
+def test_split_refuses_other_types_and_lengths():
+    images, labels = np.zeros((3, 28, 28), np.uint8), np.zeros(3, np.int64)
+    with pytest.raises(ValueError, match="uint8"):
+        Split(images.astype(np.float32), labels)
+    with pytest.raises(ValueError, match="int64"):
+        Split(images, labels[:2])
+
+
+def test_loading_needs_no_network_and_no_tensorflow():
+    """TensorFlow's runtime must not start: the device split and strategies come after."""
+    program = (
+        "import socket, sys\n"
+        "def refuse(*a, **k): raise AssertionError('network used')\n"
+        "socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse\n"
+        "from utils.data import load\n"
+        "for name in ('fashion_mnist', 'mnist'): print(load(name))\n"
+        "for name in ('tensorflow', 'tensorflow_datasets', 'keras'):\n"
+        "    assert name not in sys.modules, name\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("10,000 training") == 2 and done.stderr == ""
+
+
+# A damaged bundle is named, and left as it is
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def flip_one_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def overwrite_with_text(path: Path) -> None:
+    path.write_text("<html>404</html>", encoding="utf-8")
+
+
+@pytest.mark.parametrize("damage", [cut_short, flip_one_bit, empty, Path.unlink])
+@pytest.mark.parametrize("file_name", [TRAIN_FILE, "dataset_info.json", "features.json"])
+def test_damaged_bundled_file_is_named_and_not_touched(sample_copy, file_name, damage):
+    path = sample_copy / "mnist" / TFDS_VERSION / file_name
+    damage(path)
+    before = path.read_bytes() if path.exists() else None
+    for read in (bundled.load_bundled, bundled.builder):
+        with pytest.raises(CourseError) as error:
+            read("mnist", sample_copy)
+        assert_one_line(error, str(path))
+    assert (path.read_bytes() if path.exists() else None) == before
+
+
+@pytest.mark.parametrize("damage", [cut_short, empty, overwrite_with_text, Path.unlink])
+def test_damaged_checksums_are_named(sample_copy, damage):
+    path = sample_copy / "mnist" / "checksums.json"
+    damage(path)
+    with pytest.raises(CourseError) as error:
+        bundled.load_bundled("mnist", sample_copy)
+    assert_one_line(error, str(path))
+
+
+def test_content_is_checked_even_where_the_files_checksums_were_changed_too(sample_copy):
+    folder = sample_copy / "mnist" / TFDS_VERSION
+    path, checksums_path = folder / TRAIN_FILE, sample_copy / "mnist" / "checksums.json"
+    content = path.read_bytes()
+    label = b"label\x12\x05\x1a\x03\x0a\x01"  # key, then Feature, Int64List, one packed varint
+    position = content.index(label) + len(label)
+    assert content[position] == FIRST_LABELS["mnist"][0]
+    path.write_bytes(content[:position] + b"\x06" + content[position + 1 :])
+    checksums = json.loads(checksums_path.read_bytes())
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    checksums["files"][TRAIN_FILE]["sha256"] = digest
+    checksums_path.write_text(json.dumps(checksums), encoding="utf-8")
+    with pytest.raises(CourseError) as error:
+        bundled.load_bundled("mnist", sample_copy)
+    assert_one_line(error, str(folder), "content")
+
+
+# Prepared TFDS folders without checksums of their files
+
+
+def cut_at_a_record(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: 16 + int.from_bytes(content[:8], "little")])
+
+
+def wreck_a_length(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(b"\xff" * 8 + content[8:])
+
+
+def wreck_a_picture(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[content.index(b"IDAT") + 8] ^= 0xFF
+    path.write_bytes(content)
+
+
+def repeat_the_file(path: Path) -> None:
+    path.write_bytes(path.read_bytes() * 2)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [cut_short, cut_at_a_record, wreck_a_length, wreck_a_picture, repeat_the_file, empty]
+    + [overwrite_with_text, Path.unlink],
+)
+def test_damaged_records_are_named_without_tensorflow(sample_copy, damage):
+    path = sample_copy / "mnist" / TFDS_VERSION / TRAIN_FILE
+    damage(path)
+    with pytest.raises(CourseError) as error:
+        read_prepared(path.parent, MNIST)
+    assert_one_line(error, str(path))
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"name": "fashion_mnist"}, "holds fashion_mnist, not mnist"),
+        ({"fileFormat": "array_record"}, "array_record"),
+        ({"splits": []}, "split 'train'"),
+        ({"splits": [{"name": "train", "shardLengths": ["x"]}]}, "split 'train'"),
+        ({"splits": [{"name": "train", "shardLengths": ["999999999999"]}]}, "damaged"),
+        ({"splits": [{"name": "train", "shardLengths": ["-5"]}]}, "damaged"),
+    ],
+)
+def test_wrong_description_of_a_prepared_folder_is_named(sample_copy, change, part):
+    path = sample_copy / "mnist" / TFDS_VERSION / "dataset_info.json"
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), **change}), encoding="utf-8")
+    with pytest.raises(CourseError) as error:
+        read_prepared(path.parent, MNIST)
+    assert_one_line(error, str(path.parent), part)
+    for text in ("[]", "{}", "not json"):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(CourseError) as error:
+            read_prepared(path.parent, MNIST)
+        assert_one_line(error, str(path))
+
+
+def test_prepared_sample_is_not_taken_for_the_full_set(sample_copy):
+    with pytest.raises(CourseError) as error:
+        load("mnist", full=True, folder=sample_copy)
+    assert_one_line(error, "10,000 train", "60,000")
+
+
+def test_newest_version_of_a_prepared_folder_is_found(tmp_path):
+    for version in ("1.0.0", "3.0.1", "3.0.10", "3.1.0.incompleteX"):
+        (tmp_path / "mnist" / version).mkdir(parents=True)
+        (tmp_path / "mnist" / version / "dataset_info.json").touch()
+    (tmp_path / "mnist" / "9.0.0").mkdir()  # without a description: never finished
+    newest = tmp_path / "mnist" / "3.0.10"
+    assert find_prepared(tmp_path, "mnist") == newest
+    assert find_prepared(tmp_path / "mnist", "mnist") == newest
+    assert find_prepared(newest, "mnist") == newest
+    assert find_prepared(tmp_path, "fashion_mnist") is None
+
+
+# idx files
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_idx_files_read_back_as_written_and_are_not_overwritten(tmp_path, ending):
+    path = tmp_path / f"array{ending}"
+    for shape in ((5,), (2, 3), (3, 28, 28)):
+        array = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+        write_idx(path, array)
+        np.testing.assert_array_equal(read_idx(path), array)
+        before = path.read_bytes()
+        with pytest.raises(CourseError) as error:
+            write_idx(path, array)
+        assert_one_line(error, str(path), "not overwritten")
+        assert path.read_bytes() == before
+        path.unlink()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_idx_bytes_follow_the_format(tmp_path):
+    write_idx(tmp_path / "a", np.array([[1, 2, 3], [4, 5, 255]]))
+    expected = bytes([0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 255])
+    assert (tmp_path / "a").read_bytes() == expected
+    with pytest.raises(ValueError, match="256"):
+        write_idx(tmp_path / "b", np.array([256]))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\0\0\x08",
+        b"\0\0\x08\x01\0\0",  # ends in the header
+        b"\0\0\x08\x01\0\0\0\x03\1\2",  # one element short
+        b"\0\0\x08\x01\0\0\0\x03\1\2\3\4",  # one too many
+        b"\0\0\x08\x01\xff\xff\xff\xff\1",  # a wrecked count
+        b"\1\0\x08\x01\0\0\0\x01\1",  # another magic number
+        b"\0\0\x0d\x01\0\0\0\x01\0\0\0\0",  # floats
+        b"\0\0\x08\x09\0\0\0\x01\1",  # nine dimensions
+        b"<html>404</html>",
+    ],
+)
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_wrong_idx_files_are_named(tmp_path, content, ending):
+    path = tmp_path / f"train-labels-idx1-ubyte{ending}"
+    path.write_bytes(gzip.compress(content) if ending else content)
+    with pytest.raises(CourseError) as error:
+        read_idx(path)
+    assert_one_line(error, str(path))
+
+
+@pytest.mark.parametrize("damage", [cut_short, flip_one_bit, overwrite_with_text, Path.unlink])
+def test_damaged_gzip_is_named(tmp_path, damage):
+    path = tmp_path / "train-images-idx3-ubyte.gz"
+    noise = np.random.default_rng(1).integers(0, 256, (50, 28, 28), dtype=np.uint8)
+    write_idx(path, noise)
+    damage(path)
+    with pytest.raises(CourseError) as error:
+        read_idx(path)
+    assert_one_line(error, str(path))
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_idx_folder_is_the_full_set_or_names_the_file(small, tmp_path, ending):
+    folder = write_idx_folder(small["mnist"], tmp_path / "idx", ending)
+    data = load("mnist", full=True, folder=folder)
+    assert_same(data, small["mnist"])
+    assert (data.full, data.source) == (True, f"idx files in {folder}")
+    labels = folder / f"train-labels-idx1-ubyte{ending}"
+    for wrong, part in (
+        (small["mnist"].train.labels[:59], "shape (59,)"),
+        (small["fashion_mnist"].train.labels, "differs from the original"),
+        (small["mnist"].train.images, "shape (60, 28, 28)"),
+    ):
+        labels.unlink()
+        write_idx(labels, wrong)
+        with pytest.raises(CourseError) as error:
+            load("mnist", full=True, folder=folder)
+        assert_one_line(error, str(labels), part)
+    labels.unlink()
+    with pytest.raises(CourseError) as error:
+        load("mnist", full=True, folder=folder)
+    assert_one_line(error, str(folder), "train-labels-idx1-ubyte")
+
+
+@needs_debian_files
+def test_full_fashion_mnist_comes_from_the_system_package(monkeypatch, tmp_path):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    data = load("fashion_mnist", full=True)
+    assert str(data) == (
+        "fashion_mnist: 60,000 training and 10,000 test examples "
+        f"from the idx files in {FASHION_MNIST.idx_folder}"
+    )
+    assert np.bincount(data.train.labels).tolist() == [6_000] * 10
+    assert np.bincount(data.test.labels).tolist() == [1_000] * 10
+
+
+# prepare, and where the full set is taken from
+
+
+def test_prepared_folder_reads_back_and_is_not_overwritten(small, tmp_path):
+    folder = prepare(small["fashion_mnist"], tmp_path / "tfds")
+    assert folder == tmp_path / "tfds" / "fashion_mnist" / TFDS_VERSION
+    data = load("fashion_mnist", full=True, folder=tmp_path / "tfds")
+    assert_same(data, small["fashion_mnist"])
+    assert data.source == f"TFDS folder {folder}" and data.full
+    text = (folder / "dataset_info.json").read_text(encoding="utf-8")
+    assert str(tmp_path) not in text
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(CourseError) as error:
+        prepare(small["fashion_mnist"], tmp_path / "tfds")
+    assert_one_line(error, str(folder), "not overwritten")
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    assert sorted(folder.parent.iterdir()) == [folder]  # nothing temporary is left
+
+
+def test_sample_is_prepared_with_checksums_that_load_accepts(samples, small, tmp_path, monkeypatch):
+    monkeypatch.setitem(catalogue.SAMPLE_EXAMPLES, "train", 12)
+    monkeypatch.setitem(catalogue.SAMPLE_EXAMPLES, "test", 5)
+    folder = prepare_sample(small["mnist"], tmp_path)
+    data = bundled.load_bundled("mnist", tmp_path)
+    assert (folder, len(data.train), len(data.test)) == (tmp_path / "mnist", 12, 5)
+    np.testing.assert_array_equal(data.train.images, samples["mnist"].train.images[:12])
+    flip_one_bit(folder / TFDS_VERSION / TRAIN_FILE)
+    with pytest.raises(CourseError):
+        bundled.load_bundled("mnist", tmp_path)
+    assert sorted(tmp_path.iterdir()) == [folder]
+
+
+def test_full_set_is_sought_in_order(small, tmp_path, nothing_installed, monkeypatch):
+    data = small["fashion_mnist"]
+    package = write_idx_folder(data, tmp_path / "package", ".gz")
+    named = write_idx_folder(data, tmp_path / "named")
+    monkeypatch.setitem(vars(FASHION_MNIST), "idx_folder", package)
+    assert load("fashion_mnist", full=True).source == f"idx files in {package}"
+    prepared = prepare(data, nothing_installed)
+    assert load("fashion_mnist", full=True).source == f"TFDS folder {prepared}"
+    given = load("fashion_mnist", full=True, folder=named)
+    assert given.source == f"idx files in {named}"
+    flip_one_bit(prepared / "fashion_mnist-train.tfrecord-00000-of-00001")
+    with pytest.raises(CourseError) as error:  # damage is named, not passed over
+        load("fashion_mnist", full=True)
+    assert_one_line(error, str(prepared))
+
+
+def test_nothing_is_downloaded_unasked(nothing_installed, monkeypatch, tmp_path):
+    monkeypatch.setattr(loading, "fetch", lambda *a, **k: pytest.fail("a download was started"))
+    with pytest.raises(CourseError) as error:
+        load("fashion_mnist", full=True)
+    assert_one_line(error, "dataset-fashion-mnist", "distlab data fetch fashion-mnist")
+    with pytest.raises(CourseError) as error:
+        load("mnist", full=True)
+    assert_one_line(error, "MNIST is not on this machine", "distlab data fetch mnist")
+    with pytest.raises(CourseError) as error:
+        load("mnist", full=True, folder=tmp_path, download=True)
+    assert_one_line(error, str(tmp_path), "neither")
+    for options in ({"folder": tmp_path}, {"download": True}):
+        with pytest.raises(CourseError, match="full=True"):
+            load("mnist", **options)
+
+
+def test_the_shuffle_of_tfds_is_undone(small, tmp_path, monkeypatch):
+    """TFDS's own builder, fed with idx files: what a download leaves on disk."""
+    import tensorflow_datasets as tfds
+    from tensorflow_datasets.image_classification import mnist as definition
+
+    files = write_idx_folder(small["mnist"], tmp_path / "idx")
+    monkeypatch.setattr(definition, "_TRAIN_EXAMPLES", 60)
+    monkeypatch.setattr(definition, "_TEST_EXAMPLES", 20)
+    monkeypatch.setattr(
+        tfds.download.DownloadManager,
+        "download_and_extract",
+        lambda self, urls: {key: str(files / Path(url).stem) for key, url in urls.items()},
+    )
+    tfds.builder("mnist", data_dir=tmp_path / "tfds", try_gcs=False).download_and_prepare()
+    stored = tfds.builder_from_directory(tmp_path / "tfds" / "mnist" / TFDS_VERSION)
+    labels = stored.as_dataset(split="train", batch_size=-1)["label"].numpy()
+    assert labels.tolist() != small["mnist"].train.labels.tolist()
+    assert_same(load("mnist", full=True, folder=tmp_path / "tfds"), small["mnist"])
+
+
+# fetch
+
+
+HANGING = (
+    "import subprocess, sys, time; "
+    "child = subprocess.Popen(['sleep', '60']); "
+    "open(sys.argv[2] + '/../children', 'w').write(str(child.pid)); time.sleep(60)"
+)
+
+
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{process}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_hanging_download_is_stopped_with_all_its_processes(tmp_path):
+    begun = time.monotonic()
+    with pytest.raises(CourseError) as error:
+        fetch.fetch("mnist", tmp_path / "tfds", 2, [sys.executable, "-c", HANGING])
+    assert_one_line(error, "MNIST", "2 s", "--seconds")
+    assert time.monotonic() - begun < 20
+    grandchild = int((tmp_path / "tfds" / "children").read_text())
+    deadline = time.monotonic() + 5
+    while is_running(grandchild) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_running(grandchild)
+    assert [path.name for path in (tmp_path / "tfds").iterdir()] == ["children"]
+
+
+def test_failed_download_gives_one_line_and_leaves_nothing(tmp_path):
+    failing = [sys.executable, "-c", "raise SystemExit('first\\nthe server is on fire')"]
+    with pytest.raises(CourseError) as error:
+        fetch.fetch("mnist", tmp_path, 30, failing)
+    assert_one_line(error, "MNIST", "the server is on fire")
+    with pytest.raises(CourseError) as error:
+        fetch.fetch("mnist", tmp_path, 30, [sys.executable, "-c", "pass"])
+    assert_one_line(error, "no prepared folder")
+    with pytest.raises(CourseError, match="more than 0"):
+        fetch.fetch("mnist", tmp_path, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_real_download_without_a_network_says_so(tmp_path, monkeypatch):
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # a port where nobody listens
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(CourseError) as error:
+        fetch.fetch("mnist", tmp_path, 90)
+    assert_one_line(error, "MNIST", "is there a network?", "cannot be reached")
+    assert list(tmp_path.iterdir()) == []
+
+
+COPYING = (
+    "import shutil, sys; source, name, folder = sys.argv[1:4]; "
+    "shutil.copytree(source + '/' + name, folder + '/' + name)"
+)
+
+
+def test_download_is_checked_put_in_place_and_not_repeated(small, tmp_path, nothing_installed):
+    prepared = prepare(small["mnist"], tmp_path / "server")
+    command = [sys.executable, "-c", COPYING, str(tmp_path / "server")]
+    folder = fetch.fetch("mnist", seconds=30, command=command)
+    assert folder == nothing_installed / "mnist" / TFDS_VERSION
+    assert_same(load("mnist", full=True), small["mnist"])
+    with pytest.raises(CourseError) as error:
+        fetch.fetch("mnist", seconds=30, command=command)
+    assert_one_line(error, str(folder), "not overwritten")
+    shutil.rmtree(nothing_installed / "mnist")
+    wreck_a_picture(prepared / TRAIN_FILE)
+    with pytest.raises(CourseError, match="corrupt"):
+        fetch.fetch("mnist", seconds=30, command=command)
+    assert list(nothing_installed.iterdir()) == []
+
+
+def test_load_downloads_when_asked(small, tmp_path, nothing_installed, monkeypatch):
+    prepare(small["mnist"], tmp_path / "server")
+    command = [sys.executable, "-c", COPYING, str(tmp_path / "server")]
+    asked = []
+
+    def fetch_from_here(name: str, seconds: float) -> Path:
+        asked.append((name, seconds))
+        return fetch.fetch(name, seconds=seconds, command=command)
+
+    monkeypatch.setattr(loading, "fetch", fetch_from_here)
+    for _ in range(2):  # the second time it is found
+        assert_same(load("mnist", full=True, download=True), small["mnist"])
+    assert asked == [("mnist", fetch.DOWNLOAD_SECONDS)]
+
+
+# verify, and the command
+
+
+def test_places_say_what_is_verified_and_what_is_damaged(sample_copy, nothing_installed):
+    (place,) = list_places("mnist", sample_root=sample_copy)
+    assert (place.kind, place.state, place.problem) == ("bundled sample", "verified", None)
+    assert (place.train_examples, place.test_examples) == (10_000, 2_000)
+    path = sample_copy / "mnist" / TFDS_VERSION / TRAIN_FILE
+    flip_one_bit(path)
+    (place,) = list_places("mnist", sample_root=sample_copy)
+    assert (place.state, place.train_examples) == ("damaged", None)
+    assert str(path) in place.problem
+    (place,) = list_places("mnist", check=False, sample_root=sample_copy)
+    assert place.state == "found"
+    with pytest.raises(CourseError, match="which data set"):
+        list_places(folder=sample_copy)
+
+
+def distlab(*arguments: str) -> int:
+    parser = OneLineParser(prog="distlab")
+    cli.add_parser(parser.add_subparsers(dest="command"))
+    parsed = parser.parse_args(["data", *arguments])
+    return parsed.run(parsed)
+
+
+@pytest.fixture
+def small_sample(small, tmp_path, monkeypatch) -> Path:
+    """Samples of 12 and 5 examples in the place of the bundled ones."""
+    monkeypatch.setitem(catalogue.SAMPLE_EXAMPLES, "train", 12)
+    monkeypatch.setitem(catalogue.SAMPLE_EXAMPLES, "test", 5)
+    for data in small.values():
+        prepare_sample(data, tmp_path / "samples")
+    monkeypatch.setattr(bundled, "FOLDER", tmp_path / "samples")
+    return tmp_path / "samples"
+
+
+def test_command_shows_and_verifies(small, small_sample, nothing_installed, capsys):
+    prepare(small["mnist"], nothing_installed)
+    assert distlab() == 0
+    output = capsys.readouterr()
+    lines = [" ".join(line.split()) for line in output.out.splitlines()]
+    assert len(lines) == 5 and output.err == ""
+    assert lines[1].startswith("fashion_mnist bundled sample 12 5 verified")
+    assert lines[3].startswith("mnist TFDS folder 60 20 verified")
+    assert "distlab data fetch fashion_mnist" in lines[4]
+    for arguments in (("--json",), ("show", "--json"), ("verify", "--json")):
+        assert distlab(*arguments) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert [place["state"] for place in found] == ["verified"] * 3
+
+
+def test_command_verify_ends_with_1_and_names_the_file(
+    sample_copy, nothing_installed, monkeypatch, capsys
+):
+    path = sample_copy / "mnist" / TFDS_VERSION / TRAIN_FILE
+    cut_short(path)
+    monkeypatch.setattr(bundled, "FOLDER", sample_copy)
+    assert distlab("verify", "mnist") == 1
+    assert f"damaged: {path}" in capsys.readouterr().out
+    assert distlab("verify", "mnist", "--json") == 1
+    assert str(path) in json.loads(capsys.readouterr().out)[0]["problem"]
+    with pytest.raises(CourseError, match="cifar10"):
+        distlab("verify", "cifar10")
+
+
+def test_command_prepares_full_sets_and_samples(small, small_sample, tmp_path, capsys):
+    source = write_idx_folder(small["mnist"], tmp_path / "idx", ".gz")
+    arguments = ("prepare", "mnist", "--from", str(source), "--to", str(tmp_path / "tfds"))
+    assert distlab(*arguments, "--json") == 0
+    output = capsys.readouterr()
+    folder = tmp_path / "tfds" / "mnist" / TFDS_VERSION
+    assert json.loads(output.out) == {
+        "name": "mnist",
+        "folder": str(folder),
+        "train_examples": 60,
+        "test_examples": 20,
+    }
+    assert "preparing 60 and 20 examples" in output.err
+    with pytest.raises(CourseError, match="not overwritten"):
+        distlab(*arguments)
+    assert distlab("verify", "mnist", "--folder", str(tmp_path / "tfds")) == 0
+    sample = tmp_path / "sample"
+    assert distlab("prepare", "mnist", "--from", str(source), "--to", str(sample), "--sample") == 0
+    assert len(bundled.load_bundled("mnist", sample).train) == 12
+
+
+def test_command_refuses_wrong_input(tmp_path, capsys):
+    with pytest.raises(CourseError, match="train-images-idx3-ubyte"):
+        distlab("prepare", "mnist", "--from", str(tmp_path))
+    with pytest.raises(CourseError, match="cifar10"):
+        distlab("fetch", "cifar10")
+    for arguments in (("fetch", "mnist", "--seconds", "soon"), ("prepare", "mnist"), ("burn",)):
+        with pytest.raises(SystemExit) as end:
+            distlab(*arguments)
+        assert end.value.code == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1

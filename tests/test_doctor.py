@@ -1,0 +1,293 @@
+"""The doctor as a whole: the command, probes that fail, TensorFlow's child, the report."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from utils import doctor
+from utils.cli import main
+from utils.doctor import commands
+from utils.doctor.examination import list_probes
+from utils.doctor.findings import STATUSES, Finding, Probe, run_probes
+from utils.doctor.tensorflow_trial import judge_gpus, try_tensorflow
+
+ROOT = Path(__file__).parents[1]
+
+
+def run_distlab(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    """Run the command as a shell does, and say on its last line whether it imported TensorFlow."""
+    code = (
+        "import sys; from utils.cli import main\n"
+        "try: status = main(sys.argv[1:])\n"
+        "except SystemExit as end: status = end.code\n"
+        "print('tensorflow' in sys.modules or 'keras' in sys.modules, file=sys.stderr)\n"
+        "sys.exit(status)"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    environment = {**os.environ, **environment}
+    environment.pop("TF_CONFIG", None) if "TF_CONFIG" not in environment else None
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, cwd=ROOT, env=environment
+    )
+
+
+def find(findings, name: str) -> Finding:
+    (found,) = [finding for finding in findings if finding.name == name]
+    return found
+
+
+# --- the command ---------------------------------------------------------------------------
+
+
+def test_the_command_tries_tensorflow_in_a_child_and_says_that_the_course_can_run():
+    done = run_distlab("doctor", "--json")
+    record = json.loads(done.stdout)
+    assert done.returncode == 0 and record["ok"] is True, done.stdout + done.stderr
+    assert done.stderr.split()[-1] == "False", "the parent imported TensorFlow"
+    found = [Finding(**finding) for finding in record["findings"]]
+    for name in ("TensorFlow start", "logical devices", "computation"):
+        assert find(found, name).status == "ok"
+    assert "splits into 4" in find(found, "logical devices").value
+    assert "GFLOP/s" in find(found, "computation").value
+    assert all(len(line) <= 80 for line in doctor.format_report(found).splitlines())
+
+
+def test_the_json_object_has_its_fields_and_quick_leaves_the_child_out():
+    done = run_distlab("doctor", "--quick", "--json")
+    record = json.loads(done.stdout)
+    assert set(record) == {"ok", "findings", "works"}
+    for finding in record["findings"]:
+        assert set(finding) == {"name", "status", "value", "advice"}
+        assert finding["status"] in STATUSES
+        assert all(isinstance(text, str) for text in finding.values())
+        assert finding["status"] == "ok" or finding["advice"], f"{finding['name']}: no advice"
+    names = [finding["name"] for finding in record["findings"]]
+    assert len(names) == len(set(names)), "a name stands twice"
+    assert {"Python", "Keras", "cores", "memory", "GPU", "MNIST", "bubblewrap", "Java"} <= {*names}
+    assert not {"TensorFlow start", "computation"} & {*names}
+    works = record["works"]
+    assert works["strategies"] == ["default", "one-device", "mirrored", "central-storage"]
+    assert works["table"]["multi-worker"]["keras 3 fit"] is False
+    assert done.stderr.split()[-1] == "False", "the parent imported TensorFlow"
+
+
+def test_help_answers_without_tensorflow():
+    done = run_distlab("--help")
+    assert done.returncode == 0 and "doctor" in done.stdout
+    assert done.stderr.split()[-1] == "False"
+
+
+def test_a_crash_of_tensorflow_is_told_by_its_signal_and_gives_exit_status_1(tmp_path):
+    package = tmp_path / "tensorflow"
+    package.mkdir()
+    (package / "__init__.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    done = run_distlab("doctor", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1, done.stdout
+    assert "illegal instruction" in done.stdout and "AVX" in done.stdout
+    assert "✗ problem" in done.stdout and "cannot run here yet: 1 problem" not in done.stderr
+    assert "The course cannot run here yet" in done.stdout
+
+
+def test_text_goes_to_an_ascii_terminal_without_colour(monkeypatch):
+    done = run_distlab("doctor", "--quick", PYTHONIOENCODING="ascii", FORCE_COLOR="1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.isascii() and "\x1b" not in done.stdout and "+ ok " in done.stdout
+
+
+def test_an_interrupt_leaves_no_child(tmp_path):
+    package = tmp_path / "tensorflow"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+        "time.sleep(60)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "utils", "doctor"]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    with process:
+        pid = int(wait_for(lambda: read_text(tmp_path / "pid")))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+    assert wait_for(lambda: not psutil.pid_exists(pid))
+
+
+def read_text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def wait_for(look, seconds: float = 20.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := look():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("waited in vain")
+
+
+# --- probes that fail ----------------------------------------------------------------------
+
+
+def test_a_probe_that_hangs_or_raises_does_not_harm_the_others():
+    def fail():
+        raise PermissionError("no entry")
+
+    probes = [
+        Probe("slow", lambda: time.sleep(30), 0.3),
+        Probe("broken", fail),
+        Probe("fine", lambda: Finding("fine", "ok", "1")),
+    ]
+    slow, broken, fine = run_probes(probes)
+    assert slow.status == "warning" and "no answer within 0.3 s" in slow.value
+    assert broken.status == "warning" and "PermissionError: no entry" in broken.value
+    assert fine == Finding("fine", "ok", "1")
+
+
+def test_a_probe_that_hangs_in_a_program_leaves_no_program(tmp_path):
+    pid_file = tmp_path / "pid"
+    script = f"echo $$ > {pid_file}; sleep 60 & sleep 60"
+
+    def hang():
+        commands.run_command(["sh", "-c", script], 60)
+
+    run_probes([Probe("slow", hang, 2.0)])
+    pid = int(pid_file.read_text())
+    assert wait_for(lambda: not group_members(pid))
+
+
+def group_members(group: int) -> list[psutil.Process]:
+    members = []
+    for process in psutil.process_iter():
+        try:
+            same = os.getpgid(process.pid) == group
+            if same and process.status() != psutil.STATUS_ZOMBIE:
+                members.append(process)
+        except (ProcessLookupError, psutil.Error):
+            pass
+    return members
+
+
+def test_every_probe_has_a_time_limit_and_another_name():
+    for quick in (True, False):
+        probes = list_probes(quick)
+        assert all(0 < probe.limit_seconds <= 70 for probe in probes)
+        assert len({probe.name for probe in probes}) == len(probes)
+
+
+def test_an_unknown_status_is_refused():
+    with pytest.raises(ValueError, match="status 'fine'"):
+        Finding("name", "fine", "value")
+
+
+# --- TensorFlow's child --------------------------------------------------------------------
+
+IMPORTED = '{"stage": "import", "version": "2", "seconds": 1.0}'
+KERAS = '{"stage": "keras", "version": "3", "backend": "tensorflow"}'
+GPUS = '{"stage": "gpus", "names": [], "built_with": true}'
+
+
+def try_child(code: str, limit_seconds: float = 20.0) -> list[Finding]:
+    return try_tensorflow(limit_seconds, [sys.executable, "-c", code])
+
+
+def test_a_child_killed_for_memory_while_computing_is_told_so():
+    code = f"import os; print('''noise\n{IMPORTED}\n{KERAS}\n{GPUS}''')\n"
+    code += 'print(\'{"stage": "split", "devices": 4}\', flush=True); os.kill(os.getpid(), 9)'
+    found = try_child(code)
+    assert find(found, "TensorFlow start").status == "ok"
+    assert find(found, "logical devices").status == "ok"
+    computation = find(found, "computation")
+    assert computation.status == "problem"
+    assert "memory ran out" in computation.value and "computing" in computation.value
+
+
+def test_a_child_that_hangs_is_killed_and_the_stage_is_named():
+    found = try_child(f"import time; print('{IMPORTED}', flush=True); time.sleep(60)", 2.0)
+    start = find(found, "TensorFlow start")
+    assert start.status == "problem"
+    assert "no answer within 2 s, importing Keras" in start.value
+
+
+def test_an_import_error_is_quoted():
+    found = try_child("raise ImportError('libfoo.so: cannot open')")
+    assert "ImportError: libfoo.so: cannot open" in find(found, "TensorFlow start").value
+    assert not doctor.can_run(found)
+
+
+def test_another_keras_backend_is_a_problem():
+    code = f"print('''{IMPORTED}\n{KERAS.replace('tensorflow', 'jax')}''')"
+    found = try_child(code)
+    assert any("Keras runs on jax" in finding.value for finding in found)
+    assert not doctor.can_run(found)
+
+
+def test_gpus_that_tensorflow_does_not_see_are_a_warning(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    driver, blind = ["Some GPU"] * 2, {"names": [], "built_with": True}
+    unseen = judge_gpus(driver, blind)
+    assert unseen.status == "warning" and "2 x Some GPU" in unseen.value
+    assert "and-cuda" in unseen.advice
+    assert "without CUDA" in judge_gpus(driver, {**blind, "built_with": False}).advice
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert "CUDA_VISIBLE_DEVICES hides them" in judge_gpus(driver, blind).advice
+    assert judge_gpus(driver, {"names": driver, "built_with": True}).value == "2 x Some GPU"
+    assert judge_gpus([], blind).status == "missing"
+    assert "TensorFlow not asked" in judge_gpus(driver, None).value
+
+
+# --- the report ----------------------------------------------------------------------------
+
+FINDINGS = [
+    Finding("Python", "ok", "3.11.2"),
+    Finding("Java", "missing", "not installed", "only the Spark part needs it"),
+    Finding("bubblewrap", "warning", "cannot seal " * 12, "grading refuses to run unsealed"),
+    Finding("TensorFlow start", "problem", "x", "advice " * 20),
+]
+
+
+def test_the_report_has_words_beside_its_marks_and_80_columns_at_most():
+    text = doctor.format_report(FINDINGS)
+    assert max(map(len, text.splitlines())) <= 80
+    for finding in FINDINGS:
+        assert any(finding.status in line and finding.name in line for line in text.splitlines())
+    assert "The course cannot run here yet: 1 ok, 1 missing, 1 warning, 1 problem." in text
+    assert "the Spark part of lesson 18 (Java: not installed)" in text
+    assert "grading: it refuses" in text and "distlab train --strategy: none" in text
+    assert "\x1b" not in text
+
+
+def test_the_report_in_colour_says_the_same():
+    coloured = doctor.format_report(FINDINGS, colour=True)
+    for code in ("32", "2", "33", "31", "0"):
+        coloured = coloured.replace(f"\x1b[{code}m", "")
+    assert coloured == doctor.format_report(FINDINGS)
+    assert doctor.format_report(FINDINGS, plain=True).isascii()
+
+
+def test_a_problem_and_nothing_else_means_that_the_course_cannot_run():
+    assert doctor.can_run(FINDINGS[:3]) and not doctor.can_run(FINDINGS)
+    assert doctor.make_record(FINDINGS)["works"]["strategies"] == []
+    assert doctor.make_record(FINDINGS[:1])["works"]["without"] == []
+
+
+def test_exit_status_follows_the_findings(monkeypatch, capsys):
+    for findings, status in ((FINDINGS, 1), (FINDINGS[:3], 0)):
+        monkeypatch.setattr(doctor, "examine", lambda quick, found=findings: found)
+        assert main(["doctor", "--quick"]) == status
+        assert "What works here" in capsys.readouterr().out
+
+
+def test_lessons_on_disk_are_those_that_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("utils.doctor.report.NOTEBOOKS", tmp_path)
+    for name in ("00-start-here.ipynb", "notes.ipynb"):
+        (tmp_path / name).write_text("{}")
+    assert doctor.describe_works(FINDINGS[:1])["lessons"] == {"00-start-here": True}
+    assert doctor.describe_works(FINDINGS)["lessons"] == {"00-start-here": False}

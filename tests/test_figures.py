@@ -1,0 +1,257 @@
+"""Pictures: words computed from the data, clean SVG for both themes, the same bytes twice."""
+
+import re
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from utils import figures
+from utils.errors import CourseError
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def draw_images():
+    pixels = np.arange(6 * 28 * 28, dtype=np.uint8).reshape(6, 28, 28)
+    return figures.images(pixels, ["Bag"] * 6, columns=3, title="Six")
+
+
+PICTURES = {
+    "lines": lambda: figures.lines(
+        {"loss": ([1, 2, 3], [0.95, 0.6, 0.41]), "<other> & co": ([1, 2, 3], [0.9, 0.5, 0.4])},
+        x_label="epoch", y_label="loss", title="Training loss", marks={"half": 2.0},
+    ),
+    "log lines": lambda: figures.lines(
+        {"ring": ([2, 4, 8], [1, 1.5, 1.75])},
+        x_label="devices", y_label="bytes", title="Bytes", log_x=True, log_y=True,
+    ),
+    "bars": lambda: figures.bars(
+        {"sum": 64.0, "mean": 4.0}, unit="×", title="Update", reference=("one device", 1.0),
+        highlight="sum", log=True,
+    ),
+    "grouped bars": lambda: figures.grouped_bars(
+        {"1 replica": {"fit": 7000, "loop": 10000}, "2 replicas": {"fit": 4500}},
+        unit="images/s", title="Throughput",
+    ),
+    "images": draw_images,
+    "batch split": lambda: figures.batch_split(1024, 4, 4),
+    "uneven split": lambda: figures.batch_split(66, 1, 4),
+    "many workers": lambda: figures.batch_split(4096, 16, 8),
+    "one device": figures.one_device,
+    "mirrored": lambda: figures.mirrored_devices(8),
+    "central": lambda: figures.central_storage_devices(2),
+    "servers": lambda: figures.parameter_server_devices(3, 2),
+    "timeline": lambda: figures.timeline(
+        [("stage 0", 0, 1, "F0", "forward"), ("stage 1", 1, 3, "B0", "backward")],
+        title="Two stages", unit="ticks",
+    ),
+    "amdahl": lambda: figures.amdahl(0.9, 64, {2: 1.7, 4: 2.9}),
+    "matrix": lambda: figures.matrix([[1, -2], [3, 4]], ["r0", "r1"], ["a", "b"], title="Grid"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    return {name: make() for name, make in PICTURES.items()}
+
+
+def texts(picture):
+    return ["".join(t.itertext()) for t in ElementTree.fromstring(picture.svg).iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_svg_is_clean(pictures, name):
+    svg, alt = pictures[name].svg, pictures[name].alt
+    root = ElementTree.fromstring(svg)  # raises unless it is well-formed XML
+    assert root.tag == f"{SVG}svg"
+    assert (root.get("role"), root.get("aria-label")) == ("img", alt)
+    assert len(alt) > 20
+    assert "max-width:720px" in root.get("style")
+    assert root.get("width") is None and root.get("height") is None
+    assert "<style" not in svg, "a style element would reach the whole page"
+    assert "<metadata" not in svg and "clip-path" not in svg and "\n\n" not in svg
+    sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px", svg)]
+    assert sizes and min(sizes) >= 12
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_ink_follows_the_theme(pictures, name):
+    svg = pictures[name].svg
+    assert "var(--jp-content-font-color1, #222)" in svg
+    for text in re.findall(r"<text[^>]*>", svg):
+        assert "font-family" not in text, "the font is inherited"
+        assert "fill: var(--jp-content-font-color1" in text, text
+    assert not re.search(r"(fill|stroke): ?(#000000|#ffffff|black|white|#212224|#fcfdfe)", svg)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_equal_records_give_equal_bytes(pictures, name):
+    again = PICTURES[name]()
+    assert again.svg == pictures[name].svg
+    assert again == pictures[name]
+    assert again.png() == pictures[name].png()
+
+
+def test_two_pictures_in_a_page_share_no_id(pictures):
+    seen = {}
+    for name, picture in pictures.items():
+        for found in set(re.findall(r' id="([^"]+)"', picture.svg)):
+            assert found not in seen, f"{name} and {seen.get(found)} both have {found}"
+            seen[found] = name
+    assert seen, "some picture should have markers, or this test shows nothing"
+    for picture in pictures.values():
+        ids = set(re.findall(r' id="([^"]+)"', picture.svg))
+        assert set(re.findall(r'href="#([^"]+)"', picture.svg)) <= ids
+
+
+def test_png_is_opaque_white(pictures):
+    import io
+
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(pictures["lines"].png())).convert("RGBA")
+    assert image.size[0] == 1440
+    assert image.getpixel((2, 400)) == (255, 255, 255, 255)
+
+
+def test_words_are_computed_from_the_data(pictures):
+    assert "loss falls from 0.95 to 0.41" in pictures["lines"].alt
+    assert "epoch goes from 1 to 3" in pictures["lines"].alt
+    assert "sum: ×64" in pictures["bars"].alt
+    assert "2 replicas: fit 4,500 images/s" in pictures["grouped bars"].alt
+    assert "6 images of 28 by 28 pixels" in pictures["images"].alt
+    assert "stage 1: 1 span, 2 ticks" in pictures["timeline"].alt
+    assert "speed-up of 8.77 instead of 64; the limit is 10" in pictures["amdahl"].alt
+    assert "Measured: 1.7 on 2, 2.9 on 4" in pictures["amdahl"].alt
+    assert "r1: a 3, b 4" in pictures["matrix"].alt
+    for name, words in (("mirrored", "8 replicas"), ("servers", "3 workers and 2 parameter")):
+        assert words in pictures[name].alt
+
+
+def test_words_can_be_replaced():
+    picture = figures.bars({"a": 1}, unit="s", title="T", alt='one "bar" < two')
+    assert picture.alt == 'one "bar" < two'
+    assert ElementTree.fromstring(picture.svg).get("aria-label") == 'one "bar" < two'
+
+
+def test_losses_that_are_not_finite_are_named():
+    picture = figures.lines(
+        {"loss": ([1, 2, 3], [1.0, np.inf, np.nan]), "none": ([1], [np.nan])},
+        x_label="step", y_label="loss", title="Diverging",
+    )  # fmt: skip
+    assert "not finite at 2" in picture.alt and "none is never a finite number" in picture.alt
+
+
+def test_values_are_written_into_the_picture(pictures):
+    assert {"loss", "<other> & co", "epoch", "half"} <= set(texts(pictures["lines"]))
+    assert {"×64", "×4", "one device"} <= set(texts(pictures["bars"]))
+    assert {"1", "-2", "3", "4"} <= set(texts(pictures["matrix"]))
+    assert texts(pictures["images"]).count("Bag") == 6
+    assert pictures["images"].svg.count("<image ") == 6
+
+
+def test_lengths_follow_the_values():
+    picture = figures.bars({"one": 10.0, "two": 5.0}, unit="s", title="T")
+    paths = re.findall(r'<path d="([^"]+)" style="fill: #0072b2', picture.svg)
+    widths = []
+    for path in paths:
+        xs = [float(x) for x in re.findall(r"[ML] ([\d.]+) ", path)]
+        widths.append(max(xs) - min(xs))
+    assert len(widths) == 2
+    assert widths[0] == pytest.approx(2 * widths[1], rel=1e-3)
+
+
+def test_batches_are_cut_as_tensorflow_cuts_them(pictures):
+    assert figures.split_evenly(1024, 4) == [256] * 4
+    assert figures.split_evenly(66, 4) == [17, 17, 16, 16]
+    assert figures.split_evenly(2, 4) == [1, 1, 0, 0]
+    assert texts(pictures["batch split"]).count("256") == 4
+    assert texts(pictures["batch split"]).count("64") == 16
+    assert "17, 17, 16, 16" in pictures["uneven split"].alt
+    assert texts(pictures["uneven split"]).count("17") == 2
+    assert texts(figures.batch_split(34, 2, 2)).count("18") == 1
+    assert "(9, 9, 8, 8)" in figures.batch_split(34, 2, 2).alt
+    empty = figures.batch_split(2, 1, 4)
+    assert "1, 1, 0, 0" in empty.alt and "stroke-dasharray" in empty.svg
+
+
+def test_many_workers_are_abridged(pictures):
+    words = texts(pictures["many workers"])
+    assert "worker 5" in words and "…" in words and "worker 15" in words
+    assert "worker 6" not in words
+
+
+def test_amdahl_follows_the_formula():
+    assert figures.amdahl_speed_up(0.9, 64) == pytest.approx(8.767, abs=1e-3)
+    assert figures.amdahl_speed_up(1.0, 7) == pytest.approx(7)
+    assert figures.amdahl_speed_up(0.0, 7) == 1
+    assert "there is no limit" in figures.amdahl(1.0, 8).alt
+    assert "limit: 10" in texts(figures.amdahl(0.9, 64))
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: figures.lines({}, x_label="", y_label="", title=""), "no series"),
+        (
+            lambda: figures.lines({"a": ([1, 2], [1])}, x_label="", y_label="", title=""),
+            "'a' has x of shape",
+        ),
+        (
+            lambda: figures.lines({"a": ([1], [0])}, x_label="", y_label="", title="", log_y=True),
+            "no logarithm",
+        ),
+        (lambda: figures.bars({"a": float("nan")}, unit="", title=""), "'a' is nan"),
+        (lambda: figures.bars({"a": 0}, unit="", title="", log=True), "above 0"),
+        (lambda: figures.grouped_bars({"g": {}}, unit="", title=""), "'g' has no bars"),
+        (lambda: figures.images(np.zeros(3), title=""), "shape (3,)"),
+        (lambda: figures.images(np.zeros((2, 4, 4)), ["a"], title=""), "2 images and 1 labels"),
+        (lambda: figures.batch_split(0, 1, 1), "1 or more"),
+        (lambda: figures.mirrored_devices(0), "replicas=0"),
+        (lambda: figures.timeline([("a", 2, 1, "x", "k")], title=""), "starts at 2, ends at 1"),
+        (lambda: figures.amdahl(1.5), "0 to 1"),
+        (lambda: figures.matrix([[1]], ["a", "b"], ["c"], title=""), "2 row and 1"),
+        (
+            lambda: figures.diagram(
+                {}, [figures.Arrow("here", "there")], title="", alt="", height_px=9
+            ),
+            "'here'",
+        ),
+    ],
+)
+def test_mistakes_are_named_in_one_line(call, says):
+    with pytest.raises(CourseError) as caught:
+        call()
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_show_makes_one_output(monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append((data, raw)))
+    picture = figures.one_device()
+    figures.show(picture)
+    picture.show()
+    assert len(shown) == 2 and shown[0] == shown[1]
+    data, raw = shown[0]
+    assert raw and set(data) == {"text/html", "text/plain"}
+    assert data["text/plain"] == f"Figure: {picture.alt}"
+    assert data["text/html"].startswith("<figure") and "<svg" in data["text/html"]
+
+
+def test_the_reader_keeps_matplotlib_as_it_was():
+    import matplotlib
+
+    with matplotlib.rc_context({"font.size": 31, "lines.linewidth": 9}):
+        before = dict(matplotlib.rcParams)
+        drawn = figures.amdahl(0.5, 8)
+        assert dict(matplotlib.rcParams) == before
+    assert drawn.svg == figures.amdahl(0.5, 8).svg, "the reader's settings reached the picture"
+
+
+def test_import_is_lazy():
+    code = "import sys, utils.figures; print('matplotlib' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert run.stdout.strip() == "False", run.stderr

@@ -1,0 +1,285 @@
+"""`distlab lab`: a real server, its settings, its end, and the course home in a real browser."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from utils.cli import lab, make_parser
+from utils.errors import CourseError
+
+START_SECONDS, END_SECONDS = 60, 30
+BROWSER_FLAGS = (
+    "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update "
+    "--disable-sync --no-first-run"
+).split()
+EXPLORER = "from utils.widgets.batches import batch_explorer\n\nbatch_explorer()"
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """A course folder with a home page and one notebook with an explorer."""
+    folder = tmp_path_factory.mktemp("course")
+    (folder / "notebooks").mkdir()
+    (folder / "labs").mkdir()
+    (folder / "README.md").write_text("# The course\n\n[First](notebooks/01-first.ipynb)\n")
+    cells = [new_markdown_cell("# First"), new_code_cell(EXPLORER)]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    for name in ("notebooks/01-first", "notebooks/10-tenth", "labs/lab01-first"):
+        nbformat.write(notebook, folder / f"{name}.ipynb")
+    return folder
+
+
+class Lab:
+    """A running `distlab lab` with a home of its own."""
+
+    def __init__(self, course: Path, home: Path, *options: str) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        command = [sys.executable, "-m", "utils", "lab", "--no-browser", "--port", str(self.port)]
+        root = str(Path(lab.__file__).parents[2])
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "JPY_"))}
+        self.log = home / "lab.log"
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(
+                [*command, *options], cwd=course, stdout=log, stderr=log,
+                env={**clean, "HOME": str(home), "PYTHONPATH": path},
+            )  # fmt: skip
+        self.url, self.token = self._wait_for_address()
+        self.server = psutil.Process(self.process.pid).children()[0]
+
+    def _wait_for_address(self) -> tuple[str, str]:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            found = re.search(r"(http://127\.0\.0\.1:\d+/\S+)\?token=(\w+)", self.log.read_text())
+            if found:
+                return found.group(1), found.group(2)
+            time.sleep(0.05)
+        self.process.kill()
+        raise AssertionError(f"distlab lab gave no address:\n{self.log.read_text()}")
+
+    def ask(self, path: str, data: dict | None = None) -> dict | str:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/{path}",
+            data=None if data is None else json.dumps(data).encode(),
+            headers={"Authorization": f"token {self.token}"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            text = answer.read().decode()
+        return json.loads(text) if path.lstrip("/").startswith(("api", "lab/api")) else text
+
+    def start_kernel(self) -> list[psutil.Process]:
+        self.ask("api/kernels", {"name": "python3"})
+        deadline = time.monotonic() + START_SECONDS
+        while not (kernels := lab.find_kernel_processes(self.server.pid)):
+            assert time.monotonic() < deadline, "no kernel process appeared"
+            time.sleep(0.05)
+        return kernels
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(END_SECONDS)
+
+
+@pytest.fixture
+def start(course, tmp_path):
+    """Start `distlab lab`; whatever happens, end it and everything under it."""
+    labs = []
+
+    def make(*options):
+        labs.append(Lab(course, tmp_path, *options))
+        return labs[-1]
+
+    yield make
+    for made in labs:
+        left = [made.server, *lab.find_kernel_processes(made.server.pid), made.process]
+        for process in left:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                pass
+        made.process.wait(END_SECONDS)
+
+
+def gone(process: psutil.Process, seconds: float = 5.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_the_home_page_its_settings_and_sigterm(start, tmp_path):
+    running = start()
+    assert running.url.endswith("/lab/tree/README.md")
+    assert "jupyter-config-data" in running.ask("lab")
+    settings = {s["id"]: s for s in running.ask("lab/api/settings")["settings"]}
+    manager = settings["@jupyterlab/docmanager-extension:plugin"]["schema"]["properties"]
+    assert manager["defaultViewers"]["default"] == {"markdown": "Markdown Preview"}
+    news = settings["@jupyterlab/apputils-extension:notification"]["schema"]["properties"]
+    assert news["fetchNews"]["default"] == "false"
+    assert news["checkForUpdates"]["default"] is False
+    assert {c.laddr.ip for c in running.server.net_connections("tcp") if c.status == "LISTEN"} == {
+        "127.0.0.1"
+    }
+    kernels = running.start_kernel()
+    assert running.end(signal.SIGTERM) == 0
+    assert gone(running.server) and all(gone(kernel) for kernel in kernels)
+    written = {p.name for p in (tmp_path / ".jupyter").rglob("*") if p.is_file()}
+    assert written <= {"migrated"}, "the reader's own Jupyter configuration was written to"
+
+
+def test_one_ctrl_c_ends_server_and_kernels(start):
+    running = start()
+    kernels = running.start_kernel()
+    assert running.end(signal.SIGINT) == 0
+    assert gone(running.server) and all(gone(kernel) for kernel in kernels)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl is Linux's")
+@pytest.mark.parametrize("victim", ["server", "distlab"])
+def test_a_killed_half_takes_the_other_and_the_kernels_with_it(start, victim):
+    running = start()
+    kernels = running.start_kernel()
+    (running.server if victim == "server" else running.process).kill()
+    status = running.process.wait(END_SECONDS)
+    assert status != 0
+    assert gone(running.server, 20) and all(gone(kernel, 20) for kernel in kernels)
+
+
+def browser_path() -> str:
+    """Return the path of Chromium; skip where it or Playwright is missing, but fail in CI."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    try:
+        import playwright.sync_api  # noqa: F401
+    except ImportError:
+        found = None
+    if found is None:
+        miss = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        miss("needs the package playwright and the program chromium")
+    return found
+
+
+def test_the_course_home_in_a_browser(start):
+    path = browser_path()
+    from playwright.sync_api import sync_playwright
+
+    running = start()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
+        try:
+            page = browser.new_page(viewport={"width": 1400, "height": 1000})
+            trouble, outside = watch(page)
+            page.goto(f"{running.url}?token={running.token}")
+            page.wait_for_selector(".jp-MarkdownViewer h1:has-text('The course')", timeout=60_000)
+            page.click(".jp-MarkdownViewer a:has-text('First')")
+            page.wait_for_selector(".jp-Notebook >> text=batch_explorer()", timeout=60_000)
+            assert page.locator(".lm-TabBar-tab:has-text('01-first.ipynb')").count() == 1
+            move_slider_by_keyboard(page)
+            assert page.locator(".jp-toast, .Toastify__toast").count() == 0
+        finally:
+            browser.close()
+    assert trouble == [] and outside == []
+
+
+def watch(page) -> tuple[list[str], list[str]]:
+    """Return lists that fill with the page's console errors and its requests to elsewhere."""
+    trouble: list[str] = []
+    outside: list[str] = []
+    page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+
+    def note(request):
+        if not request.url.startswith(("http://127.0.0.1:", "data:", "blob:")):
+            outside.append(request.url)
+
+    page.on("request", note)
+    return trouble, outside
+
+
+def move_slider_by_keyboard(page) -> None:
+    """Run the explorer and move it with the arrow keys, which JupyterLab would take."""
+    page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=60_000)
+    page.click(".jp-Notebook .jp-CodeCell .cm-content")
+    page.keyboard.press("Shift+Enter")
+    slider = page.get_by_label("Replicas per worker")
+    slider.wait_for(timeout=60_000)
+    slider.focus()
+    slider.press("ArrowRight")
+    page.wait_for_selector("svg[aria-label*='20 replicas (4 of 52, 16 of 51)']", timeout=30_000)
+    assert slider.input_value() == "5"
+
+
+def test_the_course_folder_is_found_from_below(course, tmp_path, monkeypatch):
+    assert lab.find_course_folder(course / "notebooks") == course
+    monkeypatch.setattr(lab, "__file__", str(tmp_path / "a" / "b" / "lab.py"))
+    with pytest.raises(CourseError, match="no course here"):
+        lab.find_course_folder(tmp_path)
+
+
+def test_a_notebook_is_found_by_the_start_of_its_name(course):
+    assert lab.find_page(course, None) == "README.md"
+    assert lab.find_page(course, "01") == "notebooks/01-first.ipynb"
+    assert lab.find_page(course, "lab01") == "labs/lab01-first.ipynb"
+    assert lab.find_page(course, "10-tenth.ipynb") == "notebooks/10-tenth.ipynb"
+    for name, says in (("1x", "fits no notebook"), ("", "fits several notebooks")):
+        with pytest.raises(CourseError, match=f"{says}.*01-first"):
+            lab.find_page(course, name)
+
+
+def test_options_reach_jupyter_lab(course):
+    words = ["lab", "--port", "9000", "--notebook", "01", "--ServerApp.shutdown_no_activity=9"]
+    arguments = make_parser().parse_args(words)
+    assert arguments.unknown_options == ["--ServerApp.shutdown_no_activity=9"]
+    command = lab.make_command(course, "notebooks/01-first.ipynb", arguments)
+    assert "--ServerApp.port=9000" in command
+    assert "--LabApp.default_url=/lab/tree/notebooks/01-first.ipynb" in command
+    assert command[-1] == "--ServerApp.shutdown_no_activity=9"
+
+
+def test_the_readers_own_configuration_comes_after_ours(course, monkeypatch):
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "theirs")
+    paths = lab.make_environment(course)["JUPYTER_CONFIG_PATH"].split(os.pathsep)
+    assert paths == [str(lab.CONFIG_FOLDER), "theirs"]
+
+
+def test_a_bad_port_is_one_line(course, monkeypatch):
+    monkeypatch.chdir(course)
+    with pytest.raises(CourseError, match="--port 99999: choose 1 to 65535"):
+        lab.run(make_parser().parse_args(["lab", "--port", "99999"]))
+
+
+def test_executed_notebooks_are_trusted_and_labs_are_not(tmp_path, monkeypatch):
+    from nbformat.sign import NotebookNotary
+
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    signed = {}
+    for part in ("notebooks", "labs"):
+        (tmp_path / part).mkdir()
+        notebook = new_notebook(cells=[new_markdown_cell(part)])
+        nbformat.write(notebook, tmp_path / part / "a.ipynb")
+    (tmp_path / "notebooks" / "broken.ipynb").write_text("{")
+    lab.trust_notebooks(tmp_path)
+    for part in ("notebooks", "labs"):
+        notebook = nbformat.read(tmp_path / part / "a.ipynb", as_version=4)
+        signed[part] = NotebookNotary().check_signature(notebook)
+    assert signed == {"notebooks": True, "labs": False}

@@ -1,0 +1,124 @@
+"""The course home: every link, command, table and example in README.md holds."""
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from utils.cli import make_parser
+from utils.devices import use_logical_devices
+from utils.errors import CourseError
+from utils.strategies import NAMES, SUPPORT
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+LINKS = re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", README)
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+SHELL_LINES = "".join(text for language, text in BLOCKS if language == "sh").splitlines()
+INLINE = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", README, flags=re.M | re.S))
+COMMANDS = [line.split("#")[0].strip() for line in SHELL_LINES + INLINE]
+
+
+def read_table(heading: str) -> list[list[str]]:
+    """Return the cells of the first table after `heading`, without its header."""
+    section = re.split(rf"^#+ {re.escape(heading)}$", README, flags=re.MULTILINE)[1]
+    table = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    return rows[2:]
+
+
+def test_every_relative_link_resolves():
+    relative = [link for link in LINKS if "://" not in link]
+    assert len(relative) > 8
+    broken = [link for link in relative if not (ROOT / link.partition("#")[0]).exists()]
+    assert not broken
+
+
+def test_every_distlab_command_parses():
+    shown = [c for c in COMMANDS if c.startswith("distlab ")]
+    assert {"doctor", "train", "data", "build", "lab"} <= {c.split()[1] for c in shown}
+    for command in shown:
+        try:
+            parsed = make_parser().parse_args(shlex.split(command)[1:])
+        except SystemExit as end:
+            assert end.code == 0 and "--help" in command, command
+        else:
+            assert not getattr(parsed, "unknown_options", []), command
+
+
+def test_every_make_target_exists():
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    shown = {c.split()[1] for c in COMMANDS if re.match(r"make \w", c)}
+    assert {"lab", "test"} <= shown <= targets
+
+
+def test_the_example_runs_anywhere_where_utils_is_installed(tmp_path):
+    (example,) = [text for language, text in BLOCKS if language == "python"]
+    assert len(example.splitlines()) <= 5
+    done = subprocess.run(
+        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    assert "mirrored, 2 replicas" in done.stdout and "epoch   2: loss" in done.stdout
+    assert re.search(r"^[0-9a-f]{64} \[", done.stdout, re.MULTILINE)
+
+
+def test_lessons_are_those_on_disk_and_the_others_are_marked():
+    rows = re.findall(r"^\| ((?:\d\d|\[\d\d) [^|]*?) \|", README, re.MULTILINE)
+    lessons = [row for row in rows if "](labs/" not in row]
+    assert [row.lstrip("[")[:2] for row in lessons] == [f"{number:02}" for number in range(22)]
+    linked = {}
+    for row in lessons:
+        match = re.fullmatch(r"\[(\d\d) .*\]\(notebooks/(.*)\)", row)
+        assert match or row.endswith("(*coming*)"), row
+        linked |= {match[2]: match[1]} if match else {}
+    assert set(linked) == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert all(name.startswith(f"{number}-") for name, number in linked.items())
+
+
+def test_labs_are_those_on_disk():
+    for folder in ("labs", "solutions"):
+        linked = {link for link in LINKS if link.startswith(f"{folder}/")}
+        assert linked == {f"{folder}/{path.name}" for path in (ROOT / folder).glob("*.ipynb")}
+
+
+def test_the_commands_table_names_every_command():
+    shown = {row[0].strip("`") for row in read_table("In a shell")}
+    subparsers = make_parser()._subparsers._group_actions[0].choices
+    assert shown == set(subparsers)
+
+
+def test_what_works_is_what_the_table_in_the_library_says():
+    words = {True: "works", False: "fails", None: "needs a TPU"}
+    columns = [
+        ("fit", "keras 3"),
+        ("custom", "keras 3"),
+        ("fit", "tf_keras"),
+        ("custom", "tf_keras"),
+    ]
+    cells = {(row.strategy, row.loop, row.keras): words[row.works] for row in SUPPORT}
+    expected = [[f"`{name}`", *(cells[name, *column] for column in columns)] for name in NAMES]
+    assert read_table("What works with which Keras") == expected
+
+
+def test_versions_and_names_agree_with_the_project():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["requires-python"] == ">=3.11,<3.14"
+    assert "Python 3.11, 3.12 or 3.13" in README
+    pins = dict(d.split("==") for d in project["dependencies"] if "==" in d)
+    for title, name in (("TensorFlow", "tensorflow"), ("Keras", "keras"), ("tf_keras", "tf_keras")):
+        assert f"{title} {'.'.join(pins[name].split('.')[:2])}" in README
+    name = re.search(r"^name: *(\S+)", (ROOT / "environment.yml").read_text(), re.MULTILINE)[1]
+    assert f"conda activate {name}" in SHELL_LINES
+
+
+def test_the_quoted_error_is_the_one_that_is_raised(tf):
+    with pytest.raises(CourseError) as raised:
+        use_logical_devices(64)
+    quoted = re.search(r'"(4 logical devices [^"]*)"', README)[1]
+    without_numbers = [re.sub(r"\d+", "N", text) for text in (quoted, str(raised.value))]
+    assert without_numbers[1].startswith(without_numbers[0])

@@ -1,0 +1,88 @@
+"""The table of what works, run row by row, and the strategies by name."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from utils.errors import CourseError
+from utils.strategies import NAMES, SINGLE_MACHINE, SUPPORT, format_support, make_strategy
+
+PROBE = Path(__file__).with_name("strategy_probe.py")
+
+
+@pytest.fixture(scope="module")
+def measured():
+    if sys.platform != "linux":
+        pytest.skip("the probe forks after importing TensorFlow, which is safe on Linux only")
+    done = subprocess.run(
+        [sys.executable, str(PROBE)], capture_output=True, text=True, timeout=280
+    )  # fmt: skip
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert done.returncode == 0, done.stderr[-2000:]
+    return {(row["strategy"], row["loop"], row["keras"]): row for row in rows}
+
+
+RUNNABLE = [row for row in SUPPORT if row.works is not None]
+
+
+@pytest.mark.parametrize("row", RUNNABLE, ids=lambda r: f"{r.strategy}-{r.loop}-{r.keras}")
+def test_every_row_is_as_the_table_says(measured, row):
+    got = measured[row.strategy, row.loop, row.keras]
+    assert got["works"] == row.works, got["error"][-1500:]
+    assert row.error in got["error"]
+    assert row.works or row.error, "a row that fails names its error"
+
+
+def test_the_table_has_every_cell_once():
+    cells = [(row.strategy, row.loop, row.keras) for row in SUPPORT]
+    assert len(cells) == len(set(cells)) == len(NAMES) * 2 * 2
+    shown = format_support().splitlines()
+    assert len(shown) == 1 + len(NAMES) and max(map(len, shown)) <= 90
+    assert [row.strategy for row in SUPPORT if row.works is None] == ["tpu"] * 4
+
+
+def test_strategies_one_after_the_other_in_one_process(tf):
+    """With default collectives the second number of replicas would fail."""
+    for name, replicas in [("mirrored", 2), ("mirrored", 4), ("central-storage", 3),
+                           ("mirrored", 1), ("one-device", 1), ("mirrored", 3)]:  # fmt: skip
+        strategy = make_strategy(name, replicas)
+        assert strategy.num_replicas_in_sync == replicas
+
+        def give():
+            context = tf.distribute.get_replica_context()
+            return context.all_reduce("sum", tf.constant(1.0))
+
+        total = strategy.experimental_local_results(tf.function(strategy.run)(give))
+        assert [float(t) for t in total] == [float(replicas)] * replicas
+
+
+def test_usual_numbers_of_replicas(tf):
+    counts = {name: make_strategy(name).num_replicas_in_sync for name in SINGLE_MACHINE}
+    assert counts == {"default": 1, "one-device": 1, "mirrored": 2, "central-storage": 2}
+
+
+@pytest.mark.parametrize("name, replicas, words", [
+    ("horovod", None, "choose from default"),
+    ("parameter-server", 2, "lesson 11"),
+    ("one-device", 2, "one device"),
+    ("mirrored", 65, "1 to 64"),
+    ("mirrored", 9, "Restart the kernel"),
+])  # fmt: skip
+def test_what_cannot_be_made_is_said_in_one_line(tf, name, replicas, words):
+    with pytest.raises(CourseError, match=words) as refused:
+        make_strategy(name, replicas)
+    assert "\n" not in str(refused.value)
+
+
+def test_devices_can_be_asked_for_twice_and_not_too_late(tf):
+    from utils.devices import training_devices, use_logical_devices
+
+    assert use_logical_devices(4) == ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
+    assert use_logical_devices(2) == training_devices(2)[:2] == ["CPU:0", "CPU:1"]
+    with pytest.raises(CourseError, match="this process has 4"):
+        use_logical_devices(5)
+    with pytest.raises(CourseError, match="1 to 64"):
+        use_logical_devices(0)

@@ -1,0 +1,274 @@
+"""The style lint, on every committed notebook and on lessons made wrong on purpose."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from utils.authoring import sources, style, style_labs, style_lessons, style_outputs
+from utils.authoring.build import find_stale
+from utils.errors import CourseError
+
+ROOT = Path(__file__).parents[1]
+COMMITTED = [p for d in ("notebooks", "labs", "solutions") for p in (ROOT / d).glob("*.ipynb")]
+LESSONS = [t for t in sources.find_targets(ROOT) if t.lab is None]
+Notebook = dict[str, Any]
+
+FIRST = """# Loss scaling
+
+What each way to scale a loss does to the weights.
+
+**Time:** 40 minutes · **Builds on:** nothing · **Hardware:** two CPU cores
+
+## Objectives
+
+- Compute the loss of one replica.
+- Measure the ratio of two updates.
+- Repair a loop."""
+SET_UP = """from utils.environment import quiet_tensorflow, set_seeds
+with quiet_tensorflow():
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+set_seeds(0)
+devices = use_logical_devices(4)"""
+LAST = """## Take-away card
+
+```python
+loss = 1
+```
+
+## Where it is described
+
+- [Custom training](https://example.org)
+
+## The lab
+
+You practise this in lab 99."""
+
+
+def markdown(source: str) -> dict[str, Any]:
+    return {"cell_type": "markdown", "source": source, "metadata": {}}
+
+
+def code(source: str, *outputs: Any, tags: tuple[str, ...] = ()) -> dict[str, Any]:
+    cell = {"cell_type": "code", "source": source, "metadata": {}, "outputs": list(outputs)}
+    return cell | {"metadata": {"tags": list(tags)} if tags else {}, "execution_count": None}
+
+
+def stream(text: str, name: str = "stdout") -> dict[str, Any]:
+    return {"output_type": "stream", "name": name, "text": text}
+
+
+def display(**data: str) -> dict[str, Any]:
+    mimes = {"html": "text/html", "png": "image/png", "plain": "text/plain"}
+    mimes["view"] = style_outputs.WIDGET_VIEW
+    return {"output_type": "display_data", "data": {mimes[k]: v for k, v in data.items()}}
+
+
+def good_lesson() -> Notebook:
+    predict = [markdown("**Predict.** How much?"), code("my_guess = None  # your number")]
+    cells = [markdown(FIRST), code(SET_UP), code("import numpy as np\nfrom utils import measure")]
+    cells += [*predict, code("show_guess(my_guess, 4)")] * 2
+    cells += [markdown("Text."), code("x = 1"), code("assert x == 1")] * 4
+    cells += [markdown("## The mistake: no scaling"), code("1 / 0", tags=("raises-exception",))]
+    cells += [markdown("## What it costs"), code("print(4)", stream("4\n")), markdown(LAST)]
+    cells = [copy.deepcopy(cell) for cell in cells]
+    for count, cell in enumerate((c for c in cells if c["cell_type"] == "code"), start=1):
+        cell["execution_count"] = count
+    return {"cells": cells}
+
+
+def lint(notebook: Notebook) -> list[str]:
+    checks = (
+        style_lessons.check_lesson,
+        style.check_headings,
+        style.check_code,
+        style_outputs.check_outputs,
+    )
+    found = [line for check in checks for line in check(notebook, "nb")]
+    found += style.check_links(notebook, "nb", ROOT / "notebooks")
+    return found + style_lessons.check_lab_link(notebook, "nb", ROOT)
+
+
+def test_good_lesson_passes() -> None:
+    assert lint(good_lesson()) == []
+
+
+def replace(cell: int, old: str, new: str) -> Callable[[Notebook], None]:
+    def change(notebook: Notebook) -> None:
+        assert old in notebook["cells"][cell]["source"]
+        source = notebook["cells"][cell]["source"]
+        notebook["cells"][cell]["source"] = source.replace(old, new)
+
+    return change
+
+
+def delete(start: int, stop: int | None = None) -> Callable[[Notebook], None]:
+    return lambda nb: nb["cells"].__delitem__(slice(start, stop or start + 1))
+
+
+def add(source: str, *outputs: Any, tags: tuple[str, ...] = ()) -> Callable[[Notebook], None]:
+    """Put a code cell that ran with these outputs before the last one."""
+
+    def change(notebook: Notebook) -> None:
+        cell = code(source, *outputs, tags=tags)
+        cell["execution_count"] = notebook["cells"][-2]["execution_count"] + 1
+        notebook["cells"].insert(len(notebook["cells"]) - 1, cell)
+
+    return change
+
+
+BROKEN = [
+    (delete(9, 12), "23 cells"),
+    (replace(10, "x = 1", "\n" * 41), "more than 40 lines"),
+    (lambda nb: [c.update(source="x\n" * 9) for c in nb["cells"][9:]], "lines (median)"),
+    (replace(0, "# Loss scaling", "Loss"), "begin with a markdown cell"),
+    (replace(0, "weights.", "weights. And more."), "promise of one sentence"),
+    (replace(0, "**Time:** 40 minutes", "40 minutes"), "write **Time:**"),
+    (replace(0, "**Builds on:** ", ""), "write **Builds on:**"),
+    (replace(0, "two CPU cores", "needs a GPU"), "needs a GPU"),
+    (replace(0, "- Repair a loop.", ""), "2 objectives"),
+    (replace(0, "Repair", "Understand"), "does not begin with a verb"),
+    (replace(0, "## Objectives", "## Goals"), "no section `## Objectives`"),
+    (replace(1, "set_seeds(0)", ""), "the set-up cell has no set_seeds("),
+    (replace(2, "import numpy as np", "x = 1"), "imports only"),
+    (replace(2, "from utils import measure", ""), "import from utils"),
+    (replace(10, "x = 1", "import os"), "imports stand in the import cell"),
+    (replace(3, "**Predict.** ", ""), "1 **Predict.** cells"),
+    (replace(4, "my_guess = None", "pass"), "after **Predict.** a code cell"),
+    (replace(5, "show_guess(my_guess, 4)", "pass"), "2 predictions and 1 show_guess"),
+    (replace(21, "## The mistake", "## An error"), "no section `## The mistake`"),
+    (delete(22), "`## The mistake` holds no code cell"),
+    (delete(24), "`## What it costs` holds no code cell"),
+    (replace(25, "loss = 1", "loss = 1\n" * 11), "take-away card is one"),
+    (replace(25, "[Custom training]", "[https://example.org]"), "by their names"),
+    (replace(25, "lab 99", "a lab"), "names its lab"),
+    (replace(25, "lab 99", "lab 01"), "link to ../labs/lab01-"),
+    (replace(25, "https://example.org", "missing.ipynb"), "link to missing.ipynb"),
+    (replace(25, "## Take-away card", "#### Take-away card"), "skips a level"),
+    (replace(9, "Text.", "# Again"), "a second h1"),
+    (replace(9, "Text.", "![](../README.md)"), "a picture without alt text"),
+    (replace(9, "Text.", "<img src='../LICENSE'>"), "has no alt text"),
+    (lambda nb: nb["cells"].insert(3, nb["cells"].pop(23)), "sections in another order"),
+    (lambda nb: [c.update(source="x") for c in nb["cells"][9:]], "nothing is asserted"),
+    (replace(10, "x = 1", "%%bash --bg\nls"), "%%bash --bg"),
+    (replace(10, "x = 1", "time.sleep(1)"), "sleep("),
+    (add("x", tags=("nbval-skip",)), "nbval-skip"),
+    (add("x", tags=("nbval-ignore-output",)), "without an assertion"),
+    (lambda nb: nb["cells"][10].update(execution_count=None), "execution count is not"),
+    (add("x", stream("hm", "stderr")), "standard error"),
+    (add("x", stream("see /home/ann/x.py")), "an absolute path: '/home/ann/x.py'"),
+    (add("x", display(html="<b>/tmp/a</b>")), "an absolute path: '/tmp/a'"),
+    (add("x", stream("<f at 0x7f0012345678>")), "an object's address"),
+    (add("x", stream("1/4\r2/4")), "a progress bar"),
+    (add("x", stream("157/157 ━━━━━━━━━ 1s 2ms/step")), "a progress bar"),
+    (add("x", stream("40%|####     | 2/5")), "a progress bar"),
+    (add("x", stream("2026-01-01 10:00:00.1: I tensorflow/core/x.cc:1")), "a log line"),
+    (add("x", stream("WARNING:tensorflow:slow")), "a log line"),
+    (add("x", stream("\x1b[31mred")), "a colour code"),
+    (add("x", {"output_type": "error", "ename": "E", "traceback": []}), "an error, E, without"),
+    (add("x", display(png="aa", plain="<Figure>")), "image/png alone"),
+    (add("x", display(html="<img src='data:x'>")), "has no alt text"),
+    (add("x", display(html="<img alt='' src='data:x'>")), "has no alt text"),
+    (add("x", display(html="<svg width='3'>")), "aria-label"),
+    (add("x", display(view="v", plain="IntSlider()")), "without a still picture"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), BROKEN, ids=[said for _, said in BROKEN])
+def test_each_breach_is_named(change: Callable[[Notebook], None], said: str) -> None:
+    notebook = good_lesson()
+    change(notebook)
+    assert [line for line in lint(notebook) if said in line]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        add("x", display(html="<img alt='four lines' src='data:image/png;base64,/tmp/ab+c='>")),
+        add("x", display(png="aa", html="<img alt='four lines' src='x'>")),
+        add("x", display(html='<svg role="img" aria-label="a ring">')),
+        add("x", display(view="v", png="aa")),
+        add("x", display(html="<img alt='a' src='x'>"), tags=("nbval-ignore-output",)),
+        add("y = 1\nassert y", stream("0.1 s"), tags=("nbval-ignore-output",)),
+        add("x", stream("/job:worker/replica:0/task:1 and https://a.org/home/x, 3/4 done")),
+        add("x", stream("[CPU:0, CPU:1]\n7 it, 2 s")),
+    ],
+)
+def test_what_is_allowed_passes(change: Callable[[Notebook], None]) -> None:
+    notebook = good_lesson()
+    change(notebook)
+    assert lint(notebook) == []
+
+
+def solution_parts() -> tuple[Notebook, Notebook]:
+    (target,) = sources.choose_targets(sources.find_targets(ROOT), ["lab01"])
+    return style.read_notebook(target.lab), style.read_notebook(target.notebook)
+
+
+def edit(old: str, new: str) -> Callable[[Notebook], None]:
+    def change(notebook: Notebook) -> None:
+        cell = next(c for c in notebook["cells"] if old in c["source"])
+        cell["source"] = cell["source"].replace(old, new)
+
+    return change
+
+
+BROKEN_LABS = [
+    (edit("# Lab 01", "# 01"), "`# Lab NN …`"),
+    (edit("SEED = 2026", "seed = 1"), "0 cells `SEED"),
+    (edit("## Exercise 2", "## Exercise 3"), "exercises numbered [1, 3, 3, 4]"),
+    (edit("**2 points · easy · 5 minutes**", ""), "exercise 1: no line **N points"),
+    (edit("**Contract.**", ""), "exercise 1: no **Contract.**"),
+    (edit("**Example.**", ""), "exercise 1: no **Example.**"),
+    (edit("<summary>Hint 2</summary>", ""), "exercise 1: no <details> 'Hint 2'"),
+    (edit("**3 points · ", "**4 points · "), "give 3 points, its heading says 4"),
+    (edit("raise NotImplementedError", "pass #"), "the stub does not raise"),
+    (lambda nb: nb["cells"][1].update(execution_count=1), "a lab carries no outputs"),
+    (edit("SEED = 2026", "SEED = 2026\n### BEGIN HIDDEN TESTS"), "only the solution may hold"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), BROKEN_LABS, ids=[said for _, said in BROKEN_LABS])
+def test_each_breach_of_a_lab_is_named(change: Callable[[Notebook], None], said: str) -> None:
+    lab, _ = solution_parts()
+    assert style_labs.check_lab(lab, "lab") == []
+    change(lab)
+    assert [line for line in style_labs.check_lab(lab, "lab") if said in line]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("### BEGIN INPUTS\n", "", None),
+        ("### BEGIN INPUTS\n", "### BEGIN INPUTS\nlab01\n", "the inputs use lab01"),
+        ("### END HIDDEN", "plan_epoch\n### END HIDDEN", "the hidden tests use plan_epoch"),
+        ("got_epochs = [", "given = [", "nothing is assigned to a got_"),
+    ],
+)
+def test_graded_cell_has_its_parts(old: str, new: str, said: str | None) -> None:
+    _, solution = solution_parts()
+    source = next(c["source"] for c in solution["cells"] if "got_epochs" in c["source"])
+    assert style_labs.check_graded_cell(source) == []
+    changed = source.replace(old, new)
+    if said is None:
+        with pytest.raises(CourseError, match="END INPUTS without its BEGIN"):
+            style_labs.check_graded_cell(changed)
+    else:
+        assert [line for line in style_labs.check_graded_cell(changed) if said in line]
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_committed_notebook_keeps_the_style(path: Path) -> None:
+    assert style.lint_file(path) == []
+
+
+@pytest.mark.parametrize("target", LESSONS, ids=lambda t: t.slug)
+def test_committed_lesson_is_what_its_source_generates(target: sources.Target) -> None:
+    assert find_stale(target) == []
+
+
+def test_no_notebook_without_a_source() -> None:
+    assert sources.find_orphans(ROOT) == []

@@ -1,0 +1,233 @@
+"""The training program against loops written here, by hand, on one device."""
+
+import json
+
+import numpy as np
+import pytest
+
+from utils.data import load
+from utils.data.batches import BatchPlan, batch_table, epoch_order
+from utils.errors import CourseError
+from utils.events import EventWriter, read_events
+from utils.training import TrainConfig, train
+from utils.training.report import weights_checksum
+
+EXACT = {"dtype": "float64", "optimizer": "sgd", "epochs": 3, "limit": 202, "model": "mlp"}
+MANY = [("mirrored", 2), ("mirrored", 3), ("mirrored", 4)]
+MANY += [("central-storage", 2), ("central-storage", 3), ("central-storage", 4)]
+SINGLE = [("default", 1), ("one-device", 1), ("mirrored", 1), ("central-storage", 1)]
+
+
+def train_by_hand(tf, *, limit, batch, epochs, optimizer="sgd", dtype="float64", model="mlp"):
+    """Return weights and epoch-mean losses of plain training: no strategy, no padding."""
+    import keras
+
+    from utils.models import build_model
+
+    data = load("fashion_mnist").take(limit)
+    net = build_model(model, seed=0, dtype=dtype)
+    rate = {"sgd": 0.05, "adam": 0.001}[optimizer]
+    update = keras.optimizers.SGD(rate) if optimizer == "sgd" else keras.optimizers.Adam(rate)
+    update.build(net.trainable_variables)
+
+    @tf.function(reduce_retracing=True)
+    def step(images, labels):
+        with tf.GradientTape() as tape:
+            logits = net(images, training=True)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+            loss = tf.reduce_mean(losses)
+        update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables),
+                                   net.trainable_variables))  # fmt: skip
+        return tf.reduce_sum(losses)
+
+    means = []
+    for epoch in range(epochs):
+        total, order = 0.0, epoch_order(limit, 0, epoch)
+        for start in range(0, limit, batch):
+            chosen = order[start : start + batch]
+            images = (data.train.images[chosen] / 255).astype(dtype)[..., None]
+            total += float(step(tf.constant(images), tf.constant(data.train.labels[chosen])))
+        means.append(total / limit)
+    return [v.numpy() for v in net.trainable_variables], means
+
+
+@pytest.fixture(scope="module")
+def by_hand(tf):
+    return train_by_hand(tf, limit=202, batch=64, epochs=3)
+
+
+def assert_same_weights(report, weights, tolerance=1e-9):
+    assert len(report.weights) == len(weights)
+    for got, wanted in zip(report.weights, weights):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("loop", ["custom", "fit"])
+@pytest.mark.parametrize("strategy, replicas", SINGLE + MANY)
+def test_weights_equal_one_device_with_uneven_last_batch(by_hand, strategy, replicas, loop):
+    """202 examples in batches of 64: the last has 10, and 3 replicas divide neither."""
+    weights, losses = by_hand
+    report = train(
+        strategy=strategy, replicas=replicas, loop=loop, global_batch_size=64, **EXACT
+    )  # fmt: skip
+    assert_same_weights(report, weights)
+    np.testing.assert_allclose(report.loss, losses, atol=1e-5)
+    assert report.replicas == replicas and report.epochs == 3 == len(report.accuracy)
+
+
+@pytest.mark.parametrize("loop", ["custom", "fit"])
+@pytest.mark.parametrize("strategy, replicas", [("mirrored", 3), ("central-storage", 4)])
+def test_convolutions_too(tf, strategy, replicas, loop):
+    weights, _ = train_by_hand(tf, limit=130, batch=64, epochs=3, model="cnn")
+    settings = {**EXACT, "limit": 130, "model": "cnn", "global_batch_size": 64}
+    report = train(strategy=strategy, replicas=replicas, loop=loop, **settings)
+    assert_same_weights(report, weights)
+
+
+@pytest.mark.parametrize("loop", ["custom", "fit"])
+@pytest.mark.parametrize("limit, batch", [(66, 32), (2, 64), (1, 64), (65, 64), (7, 2)])
+def test_fewer_examples_than_replicas(tf, limit, batch, loop):
+    weights, losses = train_by_hand(tf, limit=limit, batch=batch, epochs=2)
+    settings = {**EXACT, "epochs": 2, "limit": limit, "global_batch_size": batch}
+    report = train(strategy="mirrored", replicas=4, loop=loop, **settings)
+    assert_same_weights(report, weights)
+    np.testing.assert_allclose(report.loss, losses, atol=1e-5)
+
+
+@pytest.mark.parametrize("loop", ["custom", "fit"])
+@pytest.mark.parametrize("strategy, replicas", [("mirrored", 2), ("mirrored", 4), ("mirrored", 3),
+                                                ("central-storage", 3)])  # fmt: skip
+def test_adam_losses_in_float32(tf, strategy, replicas, loop):
+    settings = {"epochs": 3, "limit": 1000, "global_batch_size": 64, "model": "mlp"}
+    _, losses = train_by_hand(
+        tf, limit=1000, batch=64, epochs=3, optimizer="adam", dtype="float32"
+    )  # fmt: skip
+    report = train(strategy=strategy, replicas=replicas, loop=loop, **settings)
+    np.testing.assert_allclose(report.loss, losses, atol=2e-3)
+
+
+def test_regularisation_counts_once(tf, monkeypatch):
+    """An L2 penalty must weigh the same for one replica and for four."""
+    import keras
+
+    from utils import models
+
+    def build(seed=0, dtype="float32"):
+        model = models.build_mlp(seed, dtype)
+        model.layers[-1].kernel.regularizer = keras.regularizers.L2(0.5)
+        assert model.losses
+        return model
+
+    monkeypatch.setitem(models.MODELS, "mlp", build)
+    settings = {**EXACT, "epochs": 1, "global_batch_size": 64}
+    one = train(strategy="one-device", **settings)
+    four = train(strategy="mirrored", replicas=4, **settings)
+    assert_same_weights(four, one.weights)
+    single = {**settings, "dtype": "float32"}  # Keras cannot add float64 penalties in `fit`
+    fitted = train(strategy="mirrored", replicas=4, loop="fit", **single)
+    assert_same_weights(fitted, train(**single).weights, tolerance=1e-5)
+    monkeypatch.undo()
+    plain = train(strategy="one-device", **settings)
+    assert np.abs(plain.weights[-2] - one.weights[-2]).max() > 1e-3
+
+
+def test_export_loads_anywhere_and_predicts_the_same(tf, tmp_path):
+    import keras
+
+    report = train(
+        strategy="mirrored", replicas=2, epochs=1, limit=200, model="mlp", export=tmp_path
+    )  # fmt: skip
+    images = (load("fashion_mnist").test.images[:50, ..., None] / 255).astype("float32")
+    model = keras.models.load_model(tmp_path / "model.keras")
+    for got, wanted in zip(model.trainable_variables, report.weights):
+        np.testing.assert_array_equal(got.numpy(), wanted)
+    served = tf.saved_model.load(str(tmp_path / "saved_model"))
+    np.testing.assert_allclose(served.serve(images), model(images), atol=1e-5)
+
+
+@pytest.mark.parametrize("loop", ["custom", "fit"])
+def test_mixed_bfloat16_learns(tf, loop):
+    report = train(
+        strategy="mirrored", dtype="mixed_bfloat16", loop=loop, limit=2000, model="mlp", epochs=2
+    )  # fmt: skip
+    assert report.weights[0].dtype == np.float32 and report.loss[1] < report.loss[0] < 2.0
+
+
+def test_both_data_sets_learn(tf):
+    for dataset in ("fashion-mnist", "mnist"):
+        report = train(dataset=dataset, limit=3000, epochs=2, model="mlp")
+        assert report.dataset == dataset and report.examples == 3000
+        assert report.test_accuracy > 0.7 and "bundled" in report.source
+
+
+def test_report_checksum_and_json(tf):
+    report = train(**{**EXACT, "epochs": 1, "limit": 64})
+    by_rule = b"".join(w.astype("<f8").tobytes() for w in report.weights)
+    import hashlib
+
+    assert report.weights_checksum == hashlib.sha256(by_rule).hexdigest()
+    assert weights_checksum(report.weights) == report.weights_checksum
+    record = json.loads(report.to_json())
+    assert "weights" not in record and record["images_per_second"] is None
+    assert "second epoch" in str(report)
+
+
+def test_events_tell_the_whole_run(tf, tmp_path):
+    with EventWriter(tmp_path / "events.jsonl") as writer:
+        report = train(**{**EXACT, "checkpoint": tmp_path / "c"}, on_event=writer)
+    events = list(read_events(tmp_path / "events.jsonl"))
+    assert [e["event"] for e in events if e["event"] != "step"] == (
+        ["start"] + ["epoch", "checkpoint"] * 3 + ["end"]
+    )
+    epochs = list(read_events(tmp_path / "events.jsonl", "epoch"))
+    assert [e["loss"] for e in epochs] == report.loss
+    assert events[-1]["test_accuracy"] == report.test_accuracy
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"strategy": "miror"}, ["miror", "mirrored"]),
+    ({"strategy": "multi-worker"}, ["multi-worker", "cluster"]),
+    ({"strategy": "tpu"}, ["tpu", "lesson 14"]),
+    ({"replicas": 2}, ["2 replicas", "one device"]),
+    ({"strategy": "mirrored", "replicas": 0}, ["0 replicas", "1 to"]),
+    ({"epochs": 0}, ["epochs 0", "from 1"]),
+    ({"epochs": 1.5}, ["epochs 1.5"]),
+    ({"global_batch_size": -3}, ["-3"]),
+    ({"learning_rate": float("nan")}, ["nan"]),
+    ({"dataset": "cifar"}, ["cifar", "mnist"]),
+    ({"dtype": "float16"}, ["float16", "mixed_bfloat16"]),
+    ({"loop": "while"}, ["while", "fit"]),
+    ({"optimizer": "sdg"}, ["sdg", "sgd"]),
+    ({"seed": -1}, ["-1"]),
+    ({"checkpoint_every": 5}, ["checkpoint"]),
+    ({"checkpoint": __file__}, ["is a file"]),
+    ({"epoch": 3}, ["epoch", "epochs"]),
+    ({"limit": 10**6}, ["1000000", "10,000"]),
+])  # fmt: skip
+def test_bad_settings_name_the_value_and_what_is_allowed(change, words):
+    with pytest.raises(CourseError) as refused:
+        train(**change)
+    message = str(refused.value)
+    assert "\n" not in message and all(word in message for word in words), message
+
+
+def test_settings_change_a_config():
+    from utils.training.config import make_config
+
+    base = TrainConfig(strategy="mirrored", replicas=4, optimizer="sgd", learning_rate=0.5)
+    assert make_config(base, {"epochs": 7}).replicas == 4
+    assert make_config(base, {"strategy": "default"}).replicas == 1
+    assert make_config(base, {"optimizer": "adam"}).learning_rate == 0.001
+
+
+@pytest.mark.parametrize("examples, batch, replicas", [(202, 64, 3), (66, 32, 4), (2, 64, 4), (8, 4, 2)])  # fmt: skip  # noqa: E501
+def test_batch_table_holds_every_example_once(examples, batch, replicas):
+    plan = BatchPlan(examples, batch, replicas)
+    order = epoch_order(examples, seed=3, epoch=1)
+    indices, weights = batch_table(plan, order)
+    assert indices.shape == (plan.steps_per_epoch, plan.padded_batch_size)
+    assert plan.padded_batch_size % replicas == 0
+    np.testing.assert_array_equal(indices[weights > 0], order)
+    np.testing.assert_allclose(weights.sum(axis=1), 1)
+    assert sorted(order) == list(range(examples))
+    assert len({tuple(epoch_order(202, seed, epoch)) for seed in (0, 1) for epoch in (0, 1)}) == 4

@@ -1,0 +1,68 @@
+"""The update explorer: ratios from inner products against updates added up by hand."""
+
+import numpy as np
+import pytest
+
+from utils.errors import CourseError
+from utils.figures import split_evenly
+from utils.widgets.update_scaling import (
+    DIVISORS,
+    Shares,
+    inner_products,
+    update_explorer,
+    update_ratio,
+)
+
+
+@pytest.fixture
+def gradients():
+    return np.random.default_rng(3).normal(0.5, 1.0, size=(64, 200))
+
+
+@pytest.mark.parametrize("way", list(DIVISORS))
+@pytest.mark.parametrize("batch", [Shares(4, 64, 64), Shares(4, 63, 32), Shares(3, 2, 32)])
+def test_ratio_and_residual_equal_the_update_added_up_by_hand(gradients, batch, way):
+    gradient = gradients[: batch.examples].mean(axis=0)
+    update, start = np.zeros(200), 0
+    for own in split_evenly(batch.examples, batch.replicas):
+        if own:
+            update += gradients[start : start + own].sum(axis=0) / DIVISORS[way](own, batch)
+        start += own
+    (expected,), *_ = np.linalg.lstsq(gradient[:, None], update, rcond=None)
+    off = np.linalg.norm(update - expected * gradient) / np.linalg.norm(gradient)
+    ratio, residual = update_ratio(inner_products(gradients), batch, way)
+    np.testing.assert_allclose([ratio, residual], [expected, off], rtol=1e-9, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("way", "batch", "expected"),
+    [
+        ("tf.reduce_mean", Shares(4, 64, 64), 4),
+        ("Keras's loss object", Shares(4, 64, 64), 1),
+        ("Keras's loss object", Shares(4, 2, 32), 0.5),
+        ("Keras's loss object / replicas", Shares(4, 64, 64), 0.25),
+        ("compute_average_loss(written size)", Shares(4, 2, 32), 1 / 16),
+        ("compute_average_loss(real count)", Shares(4, 63, 32), 1),
+        ("tf.reduce_sum", Shares(4, 64, 64), 64),
+    ],
+)
+def test_ratios_of_the_lesson(gradients, way, batch, expected):
+    assert update_ratio(inner_products(gradients), batch, way)[0] == pytest.approx(expected)
+
+
+def test_explorer_shows_the_chosen_way_and_follows_its_controls(gradients):
+    explorer = update_explorer(gradients)
+    replicas, examples, written, way = explorer.children[:4]
+    assert "The replicas hold 16, 16, 16, 16. With tf.reduce_mean they apply ×4" in explorer.result
+    examples.value, written.value, way.value = 2, 32, "compute_average_loss(written size)"
+    assert "hold 1, 1, 0, 0." in explorer.result and "×0.0625" in explorer.result
+    way.value = "compute_average_loss(real count)"
+    assert "exactly what one device applies" in explorer.result
+    examples.value, way.value = 63, "tf.reduce_mean"
+    assert "the direction is off" in explorer.result
+    assert "image/png" in explorer._repr_mimebundle_()
+
+
+def test_a_shape_without_examples_is_named():
+    with pytest.raises(CourseError, match=r"\(5,\)"):
+        update_explorer(np.ones(5))

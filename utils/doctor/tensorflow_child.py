@@ -1,0 +1,96 @@
+"""The program that the doctor starts to try TensorFlow: a JSON line after each stage.
+
+It runs by its path, with nothing of `utils`, so that it tells of TensorFlow
+alone. The last line that came out says how far it got before it hung or crashed.
+"""
+
+import json
+import signal
+import sys
+import time
+
+LOGICAL_DEVICES = 4
+MATRIX = 1024  # rows and columns
+IMAGES, SIZE, FILTERS = 64, 28, 32
+
+
+def main() -> None:
+    """Import, split the CPU, find GPUs, compute; `argv[1]` is the most seconds in all."""
+    if len(sys.argv) > 1 and hasattr(signal, "alarm"):
+        signal.alarm(int(float(sys.argv[1])) + 2)  # ends it even when nobody watches any more
+    begun = time.perf_counter()
+    import tensorflow as tf
+
+    tell("import", version=tf.__version__, seconds=time.perf_counter() - begun)
+    import keras
+
+    tell("keras", version=keras.__version__, backend=keras.backend.backend())
+    gpus = tf.config.list_physical_devices("GPU")
+    tell("gpus", names=[name_gpu(tf, gpu) for gpu in gpus], built_with=tf.test.is_built_with_cuda())
+    tell("split", devices=split_cpu(tf, gpus))
+    device = "GPU:0" if gpus else "CPU:0"
+    with tf.device(device):
+        gigaflops = time_matmul(tf)
+        images_per_second = time_convolution(tf)
+    tell("compute", device=device, gigaflops=gigaflops, images_per_second=images_per_second)
+
+
+def tell(stage: str, **facts: object) -> None:
+    print(json.dumps({"stage": stage, **facts}), flush=True)
+
+
+def name_gpu(tf, gpu) -> str:
+    """Return the GPU's name; let it take memory only as it needs it."""
+    tf.config.experimental.set_memory_growth(gpu, True)
+    return tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
+
+
+def split_cpu(tf, gpus) -> int:
+    """Split the CPU, add one number on each logical device; return how many there are."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    pieces = [tf.config.LogicalDeviceConfiguration()] * LOGICAL_DEVICES
+    tf.config.set_logical_device_configuration(cpu, pieces)
+    devices = tf.config.list_logical_devices("CPU")
+    for number, device in enumerate(devices):
+        with tf.device(device.name):
+            total = tf.constant(number) + 1
+        if int(total) != number + 1 or not total.device.endswith(f"CPU:{number}"):
+            raise RuntimeError(f"1 + {number} on {device.name} gave {total}")
+    return len(devices)
+
+
+def time_matmul(tf) -> float:
+    """Return GFLOP/s of multiplying two float32 matrices of `MATRIX` rows; check one result."""
+    ones = tf.ones([MATRIX, MATRIX])  # [row, column]
+    product = tf.matmul(ones, ones).numpy()
+    if not (product == MATRIX).all():
+        raise RuntimeError("a matrix product of ones came out wrong")
+    seconds = time_best(lambda: tf.matmul(ones, ones).numpy())
+    return 2 * MATRIX**3 / seconds / 1e9
+
+
+def time_convolution(tf) -> float:
+    """Return images a second through one 3 by 3 convolution; check one result."""
+    images = tf.ones([IMAGES, SIZE, SIZE, 1])  # [image, row, column, channel]
+    kernel = tf.ones([3, 3, 1, FILTERS])
+
+    def convolve():
+        return tf.nn.conv2d(images, kernel, strides=1, padding="VALID").numpy()
+
+    if not (convolve() == 9).all():
+        raise RuntimeError("a convolution of ones came out wrong")
+    return IMAGES / time_best(convolve)
+
+
+def time_best(call, budget_seconds: float = 0.5) -> float:
+    """Return the seconds of the quickest call within the budget, at least one."""
+    end, best = time.perf_counter() + budget_seconds, float("inf")
+    while best == float("inf") or time.perf_counter() < end:
+        begun = time.perf_counter()
+        call()
+        best = min(best, time.perf_counter() - begun)
+    return best
+
+
+if __name__ == "__main__":
+    main()

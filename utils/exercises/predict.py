@@ -1,0 +1,37 @@
+"""Guess first, then look: what a lesson's predict cells call."""
+
+from typing import Any
+
+
+def show_guess(guess: Any, measured: Any, unit: str = "") -> None:
+    """Print the reader's guess beside what was measured, in one line.
+
+    `guess` is a number, a word, or None when nothing was written down; `unit`
+    goes before the values when it is a sign such as "x", after them otherwise
+    (" images/s", "%"). With `guess=None` the line is the same on every run as
+    long as `measured` is.
+    """
+    seen = _format(measured, unit)
+    if guess is None or (isinstance(guess, str) and not guess.strip()):
+        print(f"no guess written down: measured {seen}")
+    else:
+        print(f"you said {_format(guess, '')}, measured {seen}")
+
+
+def _format(value: Any, unit: str) -> str:
+    if hasattr(value, "numpy"):  # a tensor or a variable
+        value = value.numpy()
+    if hasattr(value, "item") and getattr(value, "size", 1) == 1:
+        value = value.item()
+    text = _format_number(value) if isinstance(value, float) else str(value).strip()
+    if unit in ("x", "×", "€", "$"):
+        return unit + text
+    separator = "" if unit in ("", "%") or unit.startswith(" ") else " "
+    return text + separator + unit
+
+
+def _format_number(value: float) -> str:
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    text = f"{value:.4g}"
+    return f"{value:.1f}" if text.lstrip("-").isdigit() else text

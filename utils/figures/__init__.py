@@ -1,0 +1,47 @@
+"""Pictures: every function takes plain records and returns an accessible `Picture`.
+
+from utils import figures
+
+    figures.show(figures.lines({"loss": (epochs, losses)}, x_label="epoch", ...))
+
+Matplotlib is imported when the first picture is drawn, not here. It is used
+through its own objects inside a context, so the reader's matplotlib settings
+stay as they are.
+"""
+
+from utils.figures.amdahl import amdahl, amdahl_speed_up
+from utils.figures.arrays import images, matrix
+from utils.figures.bars import bars, grouped_bars
+from utils.figures.batches import batch_split, split_evenly
+from utils.figures.devices import (
+    central_storage_devices,
+    mirrored_devices,
+    one_device,
+    parameter_server_devices,
+)
+from utils.figures.diagram import Arrow, Box, diagram
+from utils.figures.lines import lines
+from utils.figures.picture import Picture, show
+from utils.figures.timeline import timeline
+
+__all__ = [
+    "Arrow",
+    "Box",
+    "Picture",
+    "amdahl",
+    "amdahl_speed_up",
+    "bars",
+    "batch_split",
+    "central_storage_devices",
+    "diagram",
+    "grouped_bars",
+    "images",
+    "lines",
+    "matrix",
+    "mirrored_devices",
+    "one_device",
+    "parameter_server_devices",
+    "show",
+    "split_evenly",
+    "timeline",
+]

@@ -1,0 +1,121 @@
+"""A picture that says what it shows, and the clean-up that matplotlib's SVG needs.
+
+What is drawn in `INK` and `PAPER` follows the theme of the page: both are
+replaced by CSS variables that JupyterLab sets (with fallbacks for other pages).
+"""
+
+import hashlib
+import html
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+INK = "#212224"  # text, axes and outlines
+PAPER = "#fcfdfe"  # behind labels that cross a line
+INK_CSS = "var(--jp-content-font-color1, #222)"
+PAPER_CSS = "var(--jp-layout-color0, #fff)"
+FONT_CSS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+CAPTION_CSS = f"max-width:720px;margin-top:0.6em;line-height:1.5;color:{INK_CSS}"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One drawn picture: `svg` (one `<svg>` element, transparent) and what it shows in words.
+
+    `alt` stands for the picture where it cannot be seen; it is also the
+    element's accessible name. `caption` is plain text to read below it.
+    """
+
+    svg: str
+    alt: str
+    caption: str = ""
+    _draw_png: Callable[[], bytes] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def html(self) -> str:
+        """The picture as HTML, for a notebook's output or a widget."""
+        words = ""
+        if self.caption:
+            words = f'<figcaption style="{CAPTION_CSS}">{html.escape(self.caption)}</figcaption>'
+        return f'<figure style="margin:0.5em 0">{self.svg}{words}</figure>'
+
+    def png(self) -> bytes:
+        """Return the picture as PNG bytes on opaque white, at twice its nominal size."""
+        if self._draw_png is None:
+            raise ValueError("this Picture was made from SVG text alone: it has no PNG form")
+        return self._draw_png()
+
+    def show(self) -> None:
+        """Display the picture in a notebook."""
+        show(self)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/html": self.html, "text/plain": f"Figure: {self.alt}"}
+
+
+def show(picture: Picture) -> None:
+    """Display `picture` as one output: HTML with the SVG inside, and its words as plain text.
+
+    Equal pictures give equal outputs, so a notebook that is run again compares clean.
+    """
+    from IPython.display import display
+
+    display(picture._repr_mimebundle_(), raw=True)
+
+
+def clean_svg(raw: str, alt: str, width_px: int) -> str:
+    """Turn matplotlib's SVG file into one element that can stand in any page.
+
+    Takes the file's text; returns `<svg>…</svg>` with `alt` as its accessible
+    name. Matplotlib's file styles every element of the page it stands in
+    (`*{…}`), names its parts `figure_1`, `text_2`, … in every file, and has a fixed
+    size: here the style moves to the element itself, ids that nothing refers
+    to go, the others get a prefix of their own, and the width follows the page
+    up to `width_px`.
+    """
+    svg = raw[raw.index("<svg") :].strip()
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
+    svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.S)
+    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
+    svg = re.sub(r" font-family: [^\"]*?;", "", svg)  # inherited from the element
+    svg = re.sub(r' transform="rotate\(-?0 [^"]*\)"', "", svg)
+    svg = re.sub(r' (d|x|y|points|transform)="[^"]*"', _shorten_numbers, svg)
+    svg = re.sub(INK, INK_CSS, svg, flags=re.I)
+    svg = re.sub(PAPER, PAPER_CSS, svg, flags=re.I)
+    svg = _prefix_ids(svg, alt)
+    svg = re.sub(r"\n\s*", "\n", re.sub(r"\n\s*\n+", "\n", svg))
+    return _open_element(svg, alt, width_px)
+
+
+def _shorten_numbers(attribute: re.Match[str]) -> str:
+    """Round to a hundredth of a pixel: smaller, and the same text on every machine."""
+    text = re.sub(r"\s*\n\s*", " ", attribute.group())
+    if " transform=" in text:
+        return text
+    return re.sub(r"-?\d+\.\d+", lambda n: f"{float(n.group()):.2f}".rstrip("0").rstrip("."), text)
+
+
+def _open_element(svg: str, alt: str, width_px: int) -> str:
+    view_box = re.search(r'viewBox="[^"]*"', svg).group()
+    style = (
+        f"width:100%;max-width:{width_px}px;height:auto;display:block;overflow:visible;"
+        f"stroke-linejoin:round;stroke-linecap:butt;font-family:{FONT_CSS}"
+    )
+    element = (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        f'role="img" aria-label="{html.escape(alt)}" {view_box} style="{style}">'
+    )
+    return re.sub(r"<svg[^>]*>", lambda _: element, svg, count=1, flags=re.S)
+
+
+def _prefix_ids(svg: str, alt: str) -> str:
+    used = set(re.findall(r"url\(#([^)]+)\)", svg)) | set(re.findall(r'href="#([^"]+)"', svg))
+    prefix = "p" + hashlib.sha256((alt + svg).encode()).hexdigest()[:10] + "-"
+
+    def rename(match: re.Match[str]) -> str:
+        return f' id="{prefix}{match.group(1)}"' if match.group(1) in used else ""
+
+    svg = re.sub(r'\s+id="([^"]*)"', rename, svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}\1)", svg)
+    return re.sub(r'href="#([^"]+)"', rf'href="#{prefix}\1"', svg)
