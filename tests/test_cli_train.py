@@ -1,11 +1,14 @@
 """`distlab train` as a user of a shell meets it: real processes, real signals."""
 
+import fcntl
 import json
 import os
 import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -82,6 +85,7 @@ def any_epoch(path):
 def test_progress_bar_on_a_terminal():
     """On a terminal standard error shows a bar; standard output stays the report alone."""
     controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
     process = subprocess.Popen(
         [*COMMAND, *SMALL, "--epochs", "1", "--json"], stdout=subprocess.PIPE, stderr=terminal
     )  # fmt: skip

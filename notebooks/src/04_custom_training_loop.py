@@ -127,11 +127,10 @@ with strategy.scope():
     model = build_cnn(seed=0)
     optimizer = keras.optimizers.Adam()
     optimizer.build(model.trainable_variables)
-    train_accuracy = keras.metrics.SparseCategoricalAccuracy(name="train_accuracy")
-    test_loss = keras.metrics.Mean(name="test_loss")
-    test_accuracy = keras.metrics.SparseCategoricalAccuracy(name="test_accuracy")
-print("weights:", type(model.weights[0].value).__name__)
-print("metrics:", type(test_accuracy.variables[0].value).__name__)
+    train_accuracy = keras.metrics.SparseCategoricalAccuracy()
+    test_loss = keras.metrics.Mean()
+    test_accuracy = keras.metrics.SparseCategoricalAccuracy()
+print([type(v.value).__name__ for v in (model.weights[0], test_accuracy.count)])
 
 # %% [markdown]
 # Two kinds of variable. A `MirroredVariable` has equal copies. A `SyncOnReadVariable` has a copy of its own for each replica, and they are added up only when somebody reads it: no communication in the step.
@@ -158,6 +157,8 @@ def make_train_replica(model, optimizer, accuracy, global_batch_size):
     return train_replica
 
 
+train_replica = make_train_replica(model, optimizer, train_accuracy, GLOBAL_BATCH)
+
 # %% [markdown]
 # `strategy.run` calls it once on each replica. Before we let it train: the same loss on one device, to compare with.
 #
@@ -167,17 +168,13 @@ def make_train_replica(model, optimizer, accuracy, global_batch_size):
 my_guess = None  # the count on replica 0
 
 # %%
-train_replica = make_train_replica(model, optimizer, train_accuracy, GLOBAL_BATCH)
 batch = next(iter(train_batches))  # (images, labels), each a PerReplica
 images, labels = (strategy.gather(part, axis=0) for part in batch)  # [128, ...] on one device
-one_device = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model(images))
-
-losses = strategy.run(train_replica, args=batch)
-total = strategy.reduce("SUM", losses, axis=None)
-print(type(losses).__name__, "of", len(strategy.experimental_local_results(losses)), "losses")
-np.testing.assert_allclose(total, tf.reduce_mean(one_device), rtol=1e-5)
+one_device = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model(images))  # [128]
+loss = strategy.reduce("SUM", strategy.run(train_replica, args=batch), axis=None)
+np.testing.assert_allclose(loss, tf.reduce_mean(one_device), rtol=1e-5)
 counts = [int(c) for c in strategy.experimental_local_results(train_accuracy.count.value)]
-print("count on each replica:", counts, "· read:", int(train_accuracy.count))
+print("count on each replica:", counts, "· read:", int(train_accuracy.count.numpy()))
 show_guess(my_guess, counts[0])
 
 # %% [markdown]
@@ -262,8 +259,8 @@ for epoch in range(1, 5):
 
 # %% tags=["nbval-ignore-output"]
 curves = {name: (range(1, 5), values) for name, values in record.items()}
-labels = {"x_label": "epoch", "y_label": "accuracy", "title": "Accuracy of each epoch"}
-figures.show(figures.lines(curves, marks={"ckpt-1": 2, "ckpt-2": 4}, **labels))
+words = {"x_label": "epoch", "y_label": "accuracy", "title": "Accuracy of each epoch"}
+figures.show(figures.lines(curves, marks={"ckpt-1": 2, "ckpt-2": 4}, **words))
 print(f"loss of the last epoch {mean_loss:.3f}, test accuracy {accuracy:.3f}")
 assert np.isfinite(mean_loss) and accuracy > 0.7
 assert record["training"][-1] > record["training"][0]
@@ -319,7 +316,6 @@ small_step = compile_step(strategy, small_replica)
 start = small.get_weights()
 
 
-# %%
 def drive_from_python(strategy, step, batches):
     for images, labels in batches:
         step(images, labels)
@@ -383,10 +379,9 @@ milliseconds = {}
 for name, way in ways.items():
     timing = time_calls(lambda: (way(), sgd.iterations.numpy()), repeats=3)  # after a warm-up
     milliseconds[name] = 1000 * timing.best_seconds / 20
-fastest = min(milliseconds, key=milliseconds.get)
 title = "Four logical replicas on this machine, best of three"
-figures.show(figures.bars(milliseconds, unit="ms a step", title=title, highlight=fastest))
-show_guess(my_guess, fastest)
+figures.show(figures.bars(milliseconds, unit="ms a step", title=title))
+show_guess(my_guess, min(milliseconds, key=milliseconds.get))
 assert int(sgd.iterations.numpy()) == 20 * (1 + 4 + 4 * 4)
 
 # %% [markdown]
@@ -459,7 +454,6 @@ loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, dtype="float
 fitted.compile(sgd, loss)
 fitted.fit(ordered, verbose=0, shuffle=False)
 
-# %%
 job = {"strategy": "mirrored", "replicas": 4, "dataset": "fashion_mnist", "model": "mlp"}
 job |= {"limit": 512, "global_batch_size": 64, "epochs": 1, "optimizer": "sgd", "dtype": "float64"}
 others = {"fit": fitted.get_weights()}
@@ -474,16 +468,12 @@ for name, weights in others.items():
 # ## What it costs
 
 # %% tags=["nbval-ignore-output"]
-weights = array_bytes(model.trainable_variables)
+sent = array_bytes(model.trainable_variables)
 saved = sum(p.stat().st_size for p in Path(run_folder.name).glob("ckpt-2*"))
-print("gradients that a replica gives to each step:", format_bytes(weights))
-print("a checkpoint, with Adam's two moments:      ", format_bytes(saved))
-print(
-    f"saving it took {1000 * min(saving_seconds):.0f} ms, an epoch {min(epoch_seconds):.2f} s:",
-    end=" ",
-)
-print(f"{images_per_second(5120, min(epoch_seconds)):,.0f} images/s on four logical replicas")
-assert 3 * weights < saved < 3.2 * weights and len(saving_seconds) == 2
+rate = images_per_second(5120, min(epoch_seconds))
+print(f"gradients of a replica {format_bytes(sent)} a step, checkpoint {format_bytes(saved)}")
+print(f"saved in {min(saving_seconds):.2f} s; {rate:,.0f} images/s on four logical replicas")
+assert 3 * sent < saved < 3.2 * sent and len(saving_seconds) == 2
 run_folder.cleanup()  # nothing of this lesson stays on the disk
 
 # %% [markdown]
