@@ -3,7 +3,7 @@
 import argparse
 import importlib
 
-NAMES = ("training",)
+NAMES = ("training", "pipeline_simulation")
 
 
 def main() -> None:

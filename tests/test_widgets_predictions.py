@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from utils.errors import CourseError
-from utils.widgets.predictions import draw_prediction, prediction_explorer
+from utils.figures import draw_prediction
+from utils.widgets.predictions import prediction_explorer
 
 NAMES = ("cat", "dog", "owl")
 

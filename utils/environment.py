@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from importlib import metadata
+from typing import IO
 
 import numpy as np
 
@@ -31,16 +32,26 @@ def quiet_tensorflow() -> Iterator[None]:
     silence it too, and make a small CNN train four times slower.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with tempfile.TemporaryFile() as caught:
+    with _open_scratch_file() as caught:
         try:
             with _descriptor_to(caught.fileno()):
                 yield
+        except KeyboardInterrupt:
+            raise
         except BaseException:
             caught.seek(0)
             sys.stderr.write(caught.read().decode(errors="replace"))
             raise
     for name in ("tensorflow", "absl"):
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def _open_scratch_file() -> IO[bytes]:
+    """Return a temporary file, or the null device where nothing can be written."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:
+        return open(os.devnull, "w+b")
 
 
 @contextlib.contextmanager

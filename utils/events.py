@@ -10,14 +10,19 @@ since the epoch). `training` writes these kinds:
 | epoch | step, epoch, loss, accuracy, images_per_second |
 | checkpoint | step, epoch, path |
 | end | step, test_loss, test_accuracy |
+
+In a file, a loss that is not finite (the run diverged) is null.
 """
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+EVENTS_VARIABLE = "DISTLAB_EVENTS_DESCRIPTOR"  # set in a cluster's tasks: an open descriptor
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
@@ -26,6 +31,36 @@ Listener = Callable[[Event], None]
 def make_event(event: str, **fields: Any) -> Event:
     """Return one event of kind `event`, stamped with the time of now."""
     return {"event": event, "time": time.time(), **fields}
+
+
+def to_json_line(record: Any) -> str:
+    """Return `record` as JSON on one line, which any parser takes.
+
+    JSON has no word for a number that is not finite: the loss of a run that
+    diverged (NaN, infinity) becomes null.
+    """
+    return json.dumps(_replace_not_finite(record), allow_nan=False)
+
+
+def _replace_not_finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _replace_not_finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replace_not_finite(inner) for inner in value]
+    return value
+
+
+def report(event: str, **fields: Any) -> None:
+    """Report from inside a cluster's task; anywhere else this does nothing.
+
+    The event reaches whoever reads `job.events()` in the process that started the
+    cluster.
+    """
+    descriptor = os.environ.get(EVENTS_VARIABLE)
+    if descriptor is not None:
+        os.write(int(descriptor), json.dumps(make_event(event, **fields)).encode() + b"\n")
 
 
 class EventWriter:
@@ -41,7 +76,7 @@ class EventWriter:
         self._file = open(self.path, "ab", buffering=0)
 
     def __call__(self, event: Event) -> None:
-        self._file.write(json.dumps(event).encode() + b"\n")
+        self._file.write(to_json_line(event).encode() + b"\n")
 
     def close(self) -> None:
         self._file.close()

@@ -8,6 +8,7 @@ that the machine can run.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 from utils.errors import CourseError
@@ -43,10 +44,10 @@ def check_strategy(name: str, replicas: int | None = None) -> int:
     if replicas is None:
         return 2 if name in MANY_REPLICAS else 1
     most = MOST_REPLICAS if name in MANY_REPLICAS else 1
-    if not 1 <= replicas <= most:
+    if not isinstance(replicas, Integral) or not 1 <= replicas <= most:
         allowed = f"1 to {most}" if most > 1 else "1, since it trains on one device"
         raise CourseError(f"{replicas} replicas: strategy {name!r} takes {allowed}")
-    return replicas
+    return int(replicas)
 
 
 def make_strategy(name: str, replicas: int | None = None) -> tf.distribute.Strategy:

@@ -13,7 +13,7 @@
 # - Restart a kernel when, and only when, it must be restarted.
 # - Use a lab's check cell and hints.
 #
-# **To begin:** click the next cell and press `Shift`+`Enter`. That runs it and goes on to the one below. Run the cells in order, from here to the end.
+# **To begin:** click the next cell and press `Shift`+`Enter`. That runs it and goes on to the one below. Run the cells in order, from here to the end. The first two prepare every lesson in the same way; what their four devices are comes [below](#What-a-logical-device-is).
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -65,7 +65,7 @@ figures.show(figures.images(data.train.images[:14], names, title="Fashion-MNIST"
 #
 # A **replica** is one device's copy of the model. The next cells train two of them together, twice through 5,000 images, on two devices made out of your CPU.
 #
-# Before a result, this course asks you for it. Write your number in place of `None` and run the cell; the result is printed beside it. Nobody sees your guess, and `None` stops nothing. Try it: guessing first is the part of a lesson that stays.
+# Before it shows a result, this course asks what you expect. Write your number in place of `None` and run the cell; your number is printed beside the result. Nobody sees it, and if you leave `None` everything still runs.
 #
 # **Predict.** Picking one of the ten classes blindly is right once in ten. After the training, what share of 2,000 images that the model has never seen does it name correctly, in percent?
 
@@ -80,19 +80,14 @@ events = []
 screen = display(Markdown("The loss will be drawn here."), display_id=True)
 
 
-def draw_loss(event):
+def draw_loss(event):  # called by the training, every few steps
     events.append(event)
-    reports = [e for e in events if e["event"] == "step"]
-    if event["event"] in ("step", "end"):
-        curve = ([e["step"] for e in reports], [e["loss"] for e in reports])
-        screen.update(
-            figures.lines(
-                {"training loss": curve},
-                x_label="step",
-                y_label="mean loss of the epoch so far",
-                title="Two replicas, learning together",
-            )
-        )
+    seen = [e for e in events if e["event"] == "step"]
+    curve = [e["step"] for e in seen], [e["loss"] for e in seen]
+    if seen:
+        labels = dict(x_label="step", y_label="mean loss of the epoch so far")
+        title = "Two replicas, learning together"
+        screen.update(figures.lines({"training loss": curve}, title=title, **labels))
 
 
 # %% tags=["nbval-ignore-output"]
@@ -105,7 +100,7 @@ show_guess(my_guess, 100 * report.test_accuracy, unit="%")
 assert report.test_accuracy > 0.5  # five times better than picking blindly
 
 # %% [markdown]
-# That was distributed training, with `tf.distribute.MirroredStrategy`. What it did, in four numbers:
+# That was distributed training, with `tf.distribute.MirroredStrategy`. (*Custom loop* in the report means that the course's own loop ran, in place of Keras's `fit`; lesson 04 writes that loop.) What it did, in four numbers:
 
 # %%
 start = events[0]
@@ -115,8 +110,11 @@ print(f"{start['global_batch_size'] // start['replicas']} images a step for each
 print(f"{start['steps_per_epoch'] * start['epochs']} steps")
 print(f"{gradient_bytes:,} bytes of gradients from each of them, at every step")
 
+# %% [markdown]
+# The trained weights, put into a model of the same kind, name images that they have not seen:
+
 # %% tags=["nbval-ignore-output"]
-model = build_model("cnn")
+model = build_model("cnn")  # the convolutional network that was trained
 model.set_weights(report.weights)
 unseen = data.test.images[:10, ..., np.newaxis] / 255  # [10, 28, 28, 1]
 said = np.argmax(model(unseen), axis=-1)
@@ -124,12 +122,11 @@ right = said == data.test.labels[:10]
 words = [f"{data.class_names[s]} {'✓' if ok else '✗'}" for s, ok in zip(said, right)]
 title = f"What the model says of ten unseen images: {right.sum()} of 10 correct (✓)"
 figures.show(figures.images(data.test.images[:10], words, title=title, columns=5))
-assert len(words) == 10
 
 # %% [markdown]
 # ## What each replica did
 #
-# Each step took 64 images, the *global batch*, and gave each replica its part. Each replica computed gradients on its own part, the gradients were added up, and every copy of the weights made the same update.
+# Each step took 64 images, the **global batch**, and gave each replica its part. Each replica computed gradients on its own part. The gradients were added up over the replicas, which is called an **all-reduce**, and every copy of the weights made the same update.
 
 # %%
 figures.show(figures.mirrored_devices(2, device="CPU"))
@@ -160,15 +157,14 @@ alone = train(strategy="one-device", **job)
 together = train(strategy="mirrored", replicas=2, **job)
 gaps = [np.abs(a - b).max() for a, b in zip(alone.weights, together.weights)]
 show_guess(my_difference, max(gaps))
-for a, b in zip(alone.weights, together.weights):
-    np.testing.assert_allclose(a, b, rtol=0, atol=1e-9)
+assert max(gaps) < 1e-9
 
 # %% [markdown]
-# Nothing but rounding. Two replicas do not train another model, or an average of two models: they compute what one device computes, on parts of the batch. Every strategy of this course is held to that test.
+# The difference is rounding and nothing else. Two replicas do not train two models: together they compute what one device computes.
 #
 # ## What a logical device is
 #
-# You have one CPU, and the strategy wanted two devices. TensorFlow can cut one CPU into several *logical* devices. Each has its own name, its own variables and its own queue of work, as several GPUs would have. The set-up cell of every lesson makes four.
+# You have one CPU, and the strategy wanted two devices. TensorFlow can split one CPU into several **logical devices**. Each has its own name and holds its own variables, as a GPU would. The set-up cell of every lesson makes four.
 
 # %%
 for name in devices:
@@ -188,26 +184,27 @@ squares = tf.random.stateless_normal([4, 700, 700], seed=(0, 0))
 @tf.function
 def multiply_on(places):
     results = []
-    for square, place in zip(tf.unstack(squares), places):  # one product for each place
+    for square, place in zip(tf.unstack(squares), places):  # one product on each place
         with tf.device(place):
             results.append(tf.reduce_sum(square @ square))
     return tf.add_n(results)
 
 
 # %% tags=["nbval-ignore-output"]
-one, four = ["CPU:0"] * 4, devices
-rounds = [[time_calls(lambda: multiply_on(p).numpy(), 7) for p in (one, four)] for _ in range(3)]
-on_one, on_four = (min(t.best_seconds for t in column) for column in zip(*rounds))
-show_guess(my_speed_up, on_one / on_four, unit="x")
+one, four = [], []
+for _ in range(7):  # in turn, so that other work on the machine slows both
+    one.append(time_calls(lambda: multiply_on(["CPU:0"] * 4).numpy(), 3).best_seconds)
+    four.append(time_calls(lambda: multiply_on(devices).numpy(), 3).best_seconds)
+show_guess(my_speed_up, min(one) / min(four), unit="x")
 print(f"cores: {os.cpu_count()}, logical devices: {len(devices)}")
-assert on_one / on_four < 3  # four devices, but not four times the speed
+assert min(one) / min(four) < 3  # four devices, but not four times the speed
 
 # %% [markdown]
-# Cutting the CPU made four devices, and no new cores: one device had already kept them busy. Logical devices **teach**: placement, copies, gradients, errors and results are those of real accelerators. They do not **speed up**. Where a lesson speaks of speed it says what was measured here and what would change on real devices.
+# The split made four devices and no new cores, so four devices are not four times as fast. Logical devices **teach**: where variables lie, what is copied and what is added up are as on several GPUs. They do not **speed up**. Where a lesson speaks of speed, it says what was measured here and what would differ on real devices.
 #
 # ## The mistake: more devices than there are
 #
-# The split is made once. Suppose you now want six replicas, and just ask for them:
+# This process has four devices. Suppose you want six replicas, and ask for them:
 
 # %%
 six = [f"CPU:{i}" for i in range(6)]
@@ -218,7 +215,7 @@ places = Counter(copy.device[-5:] for copy in strategy.experimental_local_result
 print(strategy.num_replicas_in_sync, "replicas, and their copies lie on:", dict(places))
 
 # %% [markdown]
-# No error, six "replicas", and the copies of those that have no device lie on `CPU:0`. TensorFlow puts what it cannot place on a device that exists (*soft placement*). On a machine with fewer GPUs than you believe the same thing costs you the speed you paid for, in silence. Count the devices, not the replicas.
+# There is no error. The strategy counts six replicas, and two of the copies lie on `CPU:0` beside the one that belongs there, because TensorFlow puts what it cannot place on a device that exists (*soft placement*). Names of GPUs that are not there end the same way. Count the devices, not the replicas.
 #
 # So split again, into six: first with TensorFlow's function, then with the course's.
 
@@ -235,9 +232,9 @@ except CourseError as error:
 print(use_logical_devices(4), "are still there")
 
 # %% [markdown]
-# TensorFlow fixes its devices before its first operation and keeps them for the life of the process. The course's function says what to do about it. It complains only when you want *more*: running a set-up cell again is harmless.
+# TensorFlow fixes its devices before its first operation and keeps them as long as the process lives. You may run a set-up cell again, as the last line shows; you cannot ask for more devices.
 #
-# The mend is a fresh process that splits first. In JupyterLab that is *Kernel → Restart Kernel…*, then a set-up cell with 6 in place of 4. Here a second Python process shows the same, so that yours can stay:
+# The mend is a new process that splits first. In JupyterLab that is *Kernel → Restart Kernel…*, then a set-up cell with 6 in place of 4. Here a second Python process does it, so that your variables stay:
 
 # %%
 program = """
@@ -252,7 +249,7 @@ print(sorted(copy.device[-5:] for copy in strategy.experimental_local_results(we
 """
 command = [sys.executable, "-c", program]
 fresh = subprocess.run(command, capture_output=True, text=True, timeout=120)
-print(fresh.stdout)
+print(fresh.stdout, end="")
 assert fresh.stdout.count("CPU:") == 6, fresh.stderr
 
 # %% [markdown]
@@ -261,9 +258,9 @@ assert fresh.stdout.count("CPU:") == 6, fresh.stderr
 # | you want to | keys | menu | what stays |
 # |---|---|---|---|
 # | stop a cell that runs | `Esc`, then `I` `I` | Kernel → Interrupt Kernel | all variables, the devices |
-# | begin afresh | `Esc`, then `0` `0` | Kernel → Restart Kernel… | nothing but the notebook |
-# | run everything again | | Run → Restart Kernel and Run All Cells… | nothing but the notebook |
-# | free the memory of a lesson that you have left | | Kernel → Shut Down Kernel | the notebook and its outputs |
+# | begin afresh | `Esc`, then `0` `0` | Kernel → Restart Kernel… | the page with its outputs, no variables |
+# | run everything again | | Run → Restart Kernel and Run All Cells… | the page; outputs and variables are made anew |
+# | free the memory of a lesson that you have left | | Kernel → Shut Down Kernel | the page with its outputs, no variables |
 #
 # | key | does | key | does |
 # |---|---|---|---|
@@ -274,34 +271,31 @@ assert fresh.stdout.count("CPU:") == 6, fresh.stderr
 # | `Tab` | complete a name | `Shift`+`Tab` | show a function's documentation |
 # | `Ctrl`+`Shift`+`C` | find any command | `Ctrl`+`Shift`+`H` | list all keys |
 #
-# On a Mac `Cmd` stands for `Ctrl`. To interrupt is harmless, as this cell shows by interrupting itself:
+# On a Mac use `Cmd` for `Ctrl`. An interrupt takes nothing from you, as this cell shows by interrupting itself:
 
 # %%
 try:
     signal.raise_signal(signal.SIGINT)  # what Kernel → Interrupt Kernel sends
     print("never printed")
 except KeyboardInterrupt:
-    print(
-        "stopped; the report is still here:", report.strategy, "with", report.replicas, "replicas"
-    )
+    print("stopped; the report is still here, of", report.replicas, "replicas")
 
 # %% [markdown]
 # ## How a lab works
 #
-# A lesson has a lab: exercises with points, in a notebook that you fill in. Its first code cell of an exercise is a **stub**, the next one a **check cell**. Here is the first exercise of lab 01, read from its file; its hints open with a click.
+# A lab is a notebook of exercises with points. Each exercise has a text with hints, a **stub** (a function that you complete) and a **check cell**. Here is the first exercise of lab 01, read from its file; its hints open with a click.
 
 # %% tags=["nbval-ignore-output"]
 lab = json.loads(Path("../labs/lab01-batches-and-words.ipynb").read_text(encoding="utf-8"))
 cells = ["".join(cell["source"]) for cell in lab["cells"]]
-exercises = [k for k, text in enumerate(cells) if text.startswith("## Exercise")]
-first = exercises[0]
+first = next(k for k, text in enumerate(cells) if text.startswith("## Exercise"))
 display(Markdown("#" + cells[first]))  # one heading level down
 print("The stub:", cells[first + 1], sep="\n\n")
 assert "Hint 1" in cells[first] and "NotImplementedError" in cells[first + 1]
 
 
 # %% [markdown]
-# You replace the stub and run the check cell. A first try, wrong on purpose, with the check that the lab makes:
+# You complete the stub and run the check cell. Here is a first try, wrong on purpose, and what the lab's check says of it:
 
 
 # %%
@@ -315,11 +309,11 @@ except AssertionError as error:
     print("AssertionError:", error)
 
 # %% [markdown]
-# A check names the call, your answer, the right answer and the mistake behind it. Try again as often as you like. When stuck, open hint 1, then hint 2, then the worked idea: they cost no points. When you hand in, the same function is tried on other numbers, so an answer that was typed in does not pass and one that is computed does.
+# A check names the call, your answer, the right answer and the likely mistake. Try as often as you like; hints and the worked idea cost no points. Grading calls your function with other numbers, so compute the answer, do not type it in.
 #
 # ## What runs here
 #
-# The doctor looks at this machine. Only a *problem* stops the course; what is *missing* is wanted by single later lessons, which do without and say so. Findings that name a folder are left out here; in a terminal, `distlab doctor` shows all of them, with advice.
+# The course's doctor looks at this machine. Only a line that begins with `problem` stops the course. What is `missing` is used by a few later lessons, which run without it and say so. In a terminal, `distlab doctor` gives the full list, with advice (lines that name a folder are left out here).
 
 # %% tags=["nbval-ignore-output"]
 findings = doctor.examine(quick=True)
@@ -331,7 +325,7 @@ assert doctor.can_run(findings)
 # %% [markdown]
 # ## What it costs
 #
-# What the first training took. Its first epoch holds the compilation of the step, so the course measures speed from the second one on. Whatever else runs on the machine takes its part as well.
+# This is what the first training took. In the first epoch TensorFlow also compiles the step, so the course measures speed from the second epoch on.
 
 # %% tags=["nbval-ignore-output"]
 speeds = [event["images_per_second"] for event in events if event["event"] == "epoch"]
@@ -372,7 +366,7 @@ assert report.seconds < 120
 #
 # ## The course, lesson by lesson
 #
-# A lesson that has no link yet is still being written.
+# Lessons without a link are not written yet.
 #
 # | part | lesson | what you see happen |
 # |---|---|---|
@@ -380,7 +374,7 @@ assert report.seconds < 120
 # | | [01 why distribute](01-why-distribute.ipynb) | what is split, what is reduced, and when one device is enough |
 # | | [02 strategy API](02-strategy-api.ipynb) | variables, `run`, `reduce` and `gather`, one at a time |
 # | | [03 mirrored Keras](03-mirrored-keras.ipynb) | `fit` on MNIST under MirroredStrategy, with callbacks and export |
-# | | 04 custom training loop | the same by hand, with the same result |
+# | | [04 custom training loop](04-custom-training-loop.ipynb) | the same by hand, with the same result |
 # | | [05 loss scaling](05-loss-scaling.ipynb) | every way to divide a loss, measured by its update |
 # | | 06 all-reduce | naive, ring, tree and hierarchical, with messages counted |
 # | | [07 central storage](07-central-storage.ipynb) | one set of variables, and when that wins |

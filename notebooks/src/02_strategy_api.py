@@ -34,7 +34,7 @@ import numpy as np
 
 from utils import figures
 from utils.data import load
-from utils.data.batches import BatchPlan, epoch_order, make_batches
+from utils.data.batches import BatchPlan, epoch_order, make_batches, without_autotune
 from utils.exercises.predict import show_guess
 from utils.measure import array_bytes, time_calls
 from utils.models import build_model
@@ -110,7 +110,7 @@ print("inside run:  ", *mirrored.run(where))
 # %%
 def introduce():
     context = tf.distribute.get_replica_context()
-    return tf.identity(context.replica_id_in_sync_group)
+    return tf.identity(context.replica_id_in_sync_group)  # computed on this replica's device
 
 
 answers = mirrored.run(introduce)
@@ -143,16 +143,14 @@ for axis in (None, 0):
 print("gather        ", mirrored.gather(losses, axis=0).numpy())
 assert mirrored.reduce("MEAN", losses, axis=0) == table.mean()
 np.testing.assert_array_equal(mirrored.reduce("SUM", losses, axis=None), table.sum(axis=0))
-show_guess(my_guess, tf.size(mirrored.reduce("SUM", losses, axis=None)))
+show_guess(my_guess, tf.size(mirrored.reduce("SUM", losses, axis=None)), unit=" numbers")
 
 # %% [markdown]
 # `axis=None` adds replica to replica and keeps each replica's shape: two numbers. `axis=0` folds the batch axis in as well: one number. `gather` adds nothing up; it puts the parts one after the other. All three belong to the cross-replica context: call them after `run`.
 #
-# ## Inside the step: all_reduce and merge_call
+# ## Inside the step: all_reduce
 #
 # A replica that needs the sum during its step asks its replica context with `all_reduce`. Every replica must ask, and every replica gets the answer: below, each divides its own sum by everybody's.
-#
-# `merge_call` goes further: the replicas stop, one function runs once in the cross-replica context with everybody's values, and the replicas go on with what it returned.
 
 
 # %%
@@ -163,22 +161,7 @@ def share_of_total(values):
 
 
 shares = mirrored.experimental_local_results(mirrored.run(share_of_total, args=(losses,)))
-print([f"{share.numpy():.2f}" for share in shares])
-
-calls = []
-
-
-def add_up(strategy, values):
-    calls.append(type(values).__name__)
-    return strategy.reduce("SUM", values, axis=None)
-
-
-def merge_step(values):
-    return tf.distribute.get_replica_context().merge_call(add_up, args=(values,))
-
-
-total = mirrored.run(merge_step, args=(losses,))
-print(total.numpy(), "from", len(calls), "call, which was given a", calls[0])
+print("shares of the total:", [f"{share.numpy():.2f}" for share in shares])
 
 # %% [markdown]
 # ## Variables that replicas write to
@@ -233,7 +216,7 @@ for name, made in pair.items():
 
 # %%
 for examples in (8, 6):
-    dataset = tf.data.Dataset.range(examples).batch(8)
+    dataset = without_autotune(tf.data.Dataset.range(examples).batch(8))  # nothing to tune
     batch = next(iter(mirrored.experimental_distribute_dataset(dataset)))
     parts = mirrored.experimental_local_results(batch)
     print(examples, "examples:", [part.numpy().tolist() for part in parts])
@@ -287,11 +270,16 @@ assert reduction.payload_bytes == 4 * array_bytes(model.trainable_variables)
 #
 # A `tf.distribute.Strategy` is a thin shell: the work is done by its `extended`, a `tf.distribute.StrategyExtended`. Replacing the reduction is enough for most wishes. Beyond that, a new strategy is a subclass of `StrategyExtended` that fills in what the base class leaves open: the methods below, found by reading its source.
 
+
 # %%
+def is_left_open(member):
+    """Say whether `member`, a method or a property, only raises NotImplementedError."""
+    function = getattr(member, "fget", member)  # a property's function
+    return inspect.isfunction(function) and "NotImplementedError" in inspect.getsource(function)
+
+
 members = vars(tf.distribute.StrategyExtended).items()
-functions = {name: getattr(member, "fget", member) for name, member in members}
-functions = {name: f for name, f in functions.items() if inspect.isfunction(f)}
-left_open = [n for n, f in functions.items() if "NotImplementedError" in inspect.getsource(f)]
+left_open = [name for name, member in members if is_left_open(member)]
 for strategy in (mirrored, make_strategy("one-device")):
     given = [name for name in left_open if name in vars(type(strategy.extended))]
     print(f"{type(strategy.extended).__name__} gives {len(given)} of {len(left_open)}")
@@ -363,33 +351,30 @@ print(f"{report.strategy}, {report.replicas} replicas, {report.examples} example
 plain_model = build_model("mlp")  # no scope
 with mirrored.scope():
     plain_model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+examples = tf.data.Dataset.from_tensors((np.zeros((8, 28, 28, 1)), np.zeros(8)))
+one_batch = without_autotune(examples)
 try:
-    plain_model.fit(np.zeros((8, 28, 28, 1)), np.zeros(8), verbose=0)
+    plain_model.fit(one_batch, shuffle=False, verbose=0)
 except AssertionError as error:
     last = traceback.extract_tb(error.__traceback__)[-1]
     print(f"{error!r} in {last.name}: {last.line}")
 
 kernel = plain_model.trainable_variables[0].value
 print("made in the scope:", mirrored.extended.variable_created_in_scope(kernel))
-try:
-    with mirrored.scope(), mirrored.extended.colocate_vars_with(kernel):
-        pass
-except ValueError as error:
-    print("ValueError:", str(error).split(", not:")[0])
 
 # %% [markdown]
-# The error from `fit` has no message: the optimizer asked `strategy.extended.update` to write to a variable that the strategy did not make. Asked about that variable, the strategy speaks plainly.
+# The error from `fit` has no message: the optimizer asked `strategy.extended.update` to write to a variable that the strategy did not make. `variable_created_in_scope` tells you which ones it made.
 #
 # Worse is a plain variable that your own step writes to: no error, and all four replicas write to one place. The mend is the same: make everything that has variables inside the scope, that is model, optimizer and metrics. `compile` and `fit` may stand outside.
 
 # %%
 count = tf.Variable(1.0)  # no scope
 mirrored.run(lambda: count.assign_add(1.0))
-print("1 + 1 is now", count.numpy())
+print("each replica added 1 to 1, which is now", count.numpy())
 with mirrored.scope():
     model = build_model("mlp")
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-model.fit(np.zeros((8, 28, 28, 1)), np.zeros(8), verbose=0)
+model.fit(one_batch, shuffle=False, verbose=0)
 print("made in the scope:", mirrored.extended.variable_created_in_scope(model.weights[0].value))
 
 # %% [markdown]
@@ -402,7 +387,7 @@ with mirrored.scope():
     tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(1.0))
 
 # %% [markdown]
-# `get_replica_context()` returned None. The mirror image is `strategy.reduce` inside `run`. Each context has its own call, and the mend is to use the right one.
+# `get_replica_context()` returned None. The mirror image is `strategy.reduce` inside `run`. Each context has its own call, and the mend is to use the right one. (`merge_call`, which the message below names, stops all replicas while one function runs in the cross-replica context. Optimizers use it; you rarely need it.)
 
 # %%
 try:
@@ -417,7 +402,7 @@ print([float(part) for part in mirrored.experimental_local_results(inside_run)])
 # %% [markdown]
 # ### MEAN over unequal counts
 #
-# Each replica returns the mean of its own examples, and `reduce("MEAN", …, axis=None)` averages the four means. With unequal counts that weighs an example on a small replica for more. Move the slider: the two agree only where the examples divide by four.
+# Each replica returns the mean of its own examples, and `reduce("MEAN", …, axis=None)` averages the four means. With unequal counts, an example on a replica that has few of them counts for more. Move the slider: the two agree only where the examples divide by four.
 
 
 # %%

@@ -89,7 +89,8 @@ my_guess = None  # examples per replica
 
 # %%
 GLOBAL_BATCH = 128
-strategy = tf.distribute.MirroredStrategy(devices)
+reduction = tf.distribute.ReductionToOneDevice()  # on CPUs; GPUs use NCCL by default
+strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
 
 
 def make_batches(split, batch, examples, **options):

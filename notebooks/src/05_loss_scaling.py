@@ -10,7 +10,7 @@
 # ## Objectives
 #
 # - Scale the loss of one replica so that the update equals the single-device gradient.
-# - Measure the ratio of an applied update to that gradient, and tell a wrong scale from a wrong
+# - Measure the ratio of an applied update to that gradient, and tell a wrong length from a wrong
 #   direction.
 # - Divide weighted, uneven and per-pixel losses by the right number, and scale a penalty.
 # - Clip gradients after the reduction, and show what clipping before it does.
@@ -34,10 +34,11 @@ print(devices)
 import functools
 
 import numpy as np
+from IPython.display import Markdown
 
 from utils import figures
 from utils.data import load
-from utils.data.batches import epoch_order
+from utils.data.batches import epoch_order, without_autotune
 from utils.exercises.predict import show_guess
 from utils.measure import array_bytes, time_calls
 from utils.models import build_mlp
@@ -48,30 +49,37 @@ from utils.widgets.update_scaling import Shares, inner_products, update_explorer
 # %% [markdown]
 # ## Four numbers first
 #
-# Sixty-four examples have the losses 1, 2, … 64. Four replicas hold 16 each. A replica turns
-# its 16 losses into one number, and what the replicas return is added up, as their gradients
-# will be. Below: the mean that is wanted, then three ways to get at it. One of the three is
+# Sixty-four examples have the losses 1, 2, … 64. Four replicas hold 16 each. Each replica makes
+# one number of its 16 losses, and the four numbers are added up, as the replicas' gradients will
+# be. The first line is the mean that is wanted; then come three ways to get it, of which one is
 # right.
 
 # %%
 losses = np.arange(1.0, 65.0).reshape(4, 16)  # [replica, example]
-print("the mean of the 64             ", losses.mean())
-print("each replica its mean, summed  ", losses.mean(axis=1).sum())
-print("each its sum / 64, summed      ", (losses.sum(axis=1) / 64).sum())
-print("each its sum, summed           ", losses.sum())
+print("wanted: the mean of the 64    ", losses.mean())
+print("each replica gives its mean:  ", losses.mean(axis=1).sum())
+print("each gives its sum / 64:      ", (losses.sum(axis=1) / 64).sum())
+print("each gives its sum:           ", losses.sum())
 
 # %% [markdown]
+# Only the second way is right, with the number of *all* examples. The rest of the lesson is
+# this, for real gradients.
+#
 # ## The instrument: one step of SGD at learning rate 1
 #
-# With plain SGD at learning rate 1 a step subtracts the gradient itself: weights before minus
-# weights after is what was applied, the *update*. It is held against the gradient that one
-# device computes from the mean loss over the same examples.
+# With plain SGD at learning rate 1 a step subtracts the gradient itself. So weights before minus
+# weights after is what was applied: the *update*. Every measurement below is an update that four
+# replicas make, held against the gradient that one device computes from the mean loss of the
+# same examples. The first cell computes that gradient.
 #
-# The first cell computes that gradient on one device. The second makes the same weights on four
-# replicas. In it, `step` is the body of any custom loop; `apply_step` runs it once, returns the
-# update, and puts the weights back, so that every measurement starts from the same place.
-# `compare` fits update = ratio · gradient over all parameters by least squares. The *residual*
-# is what that leaves over, relative to the gradient: 0 means that only the scale differs.
+# The second makes the same weights on four replicas. The `step` in it is the step of any custom
+# loop; `apply_step` runs it once, returns the update, and puts the weights back, so that every
+# measurement starts from the same place.
+#
+# The third finds the ratio for which ratio · gradient comes closest to the update. The length of
+# what is left over, relative to the gradient, is the *residual*. If it is 0, the direction is
+# right, and only the length can be wrong. If not, the update is *turned*, and no learning rate
+# mends it.
 
 # %%
 data = load("fashion_mnist").train
@@ -106,11 +114,7 @@ print("parameters:", gradient.size)
 strategy = make_strategy("mirrored", 4)
 with strategy.scope():
     model = build_mlp(dtype="float64")
-measured = {}
-
-
-def make_sgd(rate=1.0, **options):
-    return keras.optimizers.SGD(rate, **options)
+make_sgd = functools.partial(keras.optimizers.SGD, 1.0)
 
 
 def apply_step(model, batch, loss, make_optimizer=make_sgd, change=list, put_back=True):
@@ -136,16 +140,36 @@ def apply_step(model, batch, loss, make_optimizer=make_sgd, change=list, put_bac
     return update
 
 
-def compare(name, update, gradient):
+# %%
+measured = {}  # {(topic, way): (ratio, residual)}
+
+
+def compare(topic, way, update, gradient):
     """Print and keep the ratio of `update` to `gradient`, and the residual."""
     ratio = update @ gradient / (gradient @ gradient)
     residual = np.linalg.norm(update - ratio * gradient) / np.linalg.norm(gradient)
-    measured[name] = (float(ratio), float(residual))
-    print(f"{name:<46} ×{ratio:<8.4g} residual {residual:.2f}")
+    measured[topic, way] = (float(ratio), float(residual))
+    turned = f"turned, residual {residual:.2f}" if residual > 1e-9 else "same direction"
+    print(f"{way:<38} ×{ratio:<7.4g} {turned}")
 
+
+def measure(topic, losses, model, batch, gradient):
+    """Compare the update that each of `losses`, {way: loss}, makes on the replicas."""
+    for way, loss in losses.items():
+        compare(topic, way, apply_step(model, batch, loss), gradient)
+
+
+def share_out(*arrays, batch_size=64):
+    """Return the batches of `arrays` as the strategy hands them to its replicas."""
+    batches = tf.data.Dataset.from_tensor_slices(arrays).batch(batch_size)
+    return list(strategy.experimental_distribute_dataset(without_autotune(batches)))
+
+
+batch = share_out(*full)[0]
+print("shares:", [len(share) for share in strategy.experimental_local_results(batch[1])])
 
 # %% [markdown]
-# ## Four ways to scale, and more
+# ## Four ways to scale, and two that do not
 #
 # **Predict.** The global batch is 64, each replica holds 16. A replica's loss is
 # `tf.reduce_mean` over its own 16, as on one device. How many times the single-device gradient
@@ -154,45 +178,61 @@ def compare(name, update, gradient):
 # %%
 my_guess = None  # your number
 
-
 # %%
-def share_out(*arrays, batch_size=64):
-    """Return the batches of `arrays` as the strategy hands them to its replicas."""
-    batches = tf.data.Dataset.from_tensor_slices(arrays).batch(batch_size)
-    return list(strategy.experimental_distribute_dataset(batches))
+average = tf.nn.compute_average_loss
+keras_loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
 def share_of_mean(y, z):
     return average(per_example(y, z), global_batch_size=64)
 
 
-average = tf.nn.compute_average_loss
-keras_loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-batch = share_out(*full)[0]
-for name, loss in {
+ways = {
     "tf.reduce_mean": mean_loss,
     "Keras's loss object": keras_loss,
     "Keras's loss object / replicas": lambda y, z: keras_loss(y, z) / 4,
     "compute_average_loss(64)": share_of_mean,
     "tf.reduce_sum": lambda y, z: tf.reduce_sum(per_example(y, z)),
-    'reduction="none", left as it is': per_example,
-}.items():
-    compare(name, apply_step(model, batch, loss), gradient)
-    assert measured[name][1] < 1e-12
-show_guess(my_guess, round(measured["tf.reduce_mean"][0], 6), unit="×")
-parts = strategy.run(lambda x, y: (keras_loss(y, model(x)), mean_loss(y, model(x))), args=batch)
-kept, own = [strategy.reduce("SUM", part, axis=None).numpy() for part in parts]
-print(f"what Keras's object returns in a replica / the mean of its 16: {kept / own:.4g}")
+    'reduction="none"': per_example,
+}
+measure("full batch", ways, model, batch, gradient)
+show_guess(my_guess, round(measured["full batch", "tf.reduce_mean"][0], 6), unit="×")
 
 # %% [markdown]
-# The residuals are 0: each way points in the right direction, and only the length differs. Two
-# ways apply the gradient itself: the sum divided by the *global* batch size, and Keras's loss
-# object as it comes.
+# All point in the right direction; the lengths differ. Two ways apply the gradient itself: the
+# sum divided by the *global* batch size, and Keras's loss object as it comes.
 #
-# The second may surprise. A replica that averages over its own 16 should give ×4, as
-# `tf.reduce_mean` does. The last line shows why it does not: inside a strategy, Keras 3's
-# object divides by the number of replicas once more, by itself. Who divides by 4 again takes a
-# step four times too short.
+# Keras's object averages over the replica's 16, as `tf.reduce_mean` does, yet it gives ×1 and
+# not ×4: inside a strategy, Keras 3 divides by the number of replicas once more, by itself. Who
+# divides by 4 again takes a step four times too short.
+#
+# ### Does the length matter?
+#
+# With SGD, a loss four times too large is a learning rate four times too large. Below, each row
+# holds an update of the loss × 4, with the rate divided by 4, against an update of the right
+# loss. Adam, which divides by the size of its gradients, keeps its rate.
+
+
+# %%
+def times_four(y, z):
+    return 4 * share_of_mean(y, z)
+
+
+decayed = functools.partial(keras.optimizers.SGD, weight_decay=0.1)
+optimizers = {
+    "SGD, rate / 4": (keras.optimizers.SGD, 1.0, 0.25),
+    "SGD, weight decay, rate / 4": (decayed, 1.0, 0.25),
+    "Adam, same rate": (keras.optimizers.Adam, 0.001, 0.001),
+}
+for way, (make, rate, rate_for_four) in optimizers.items():
+    right = apply_step(model, batch, share_of_mean, functools.partial(make, rate))
+    wrong = apply_step(model, batch, times_four, functools.partial(make, rate_for_four))
+    compare("loss × 4", way, wrong, right)
+
+# %% [markdown]
+# SGD alone shows no difference, and Adam hides the factor to within one per cent in length. That
+# is why a wrong scale is found late. But whatever has a size of its own beside the gradient,
+# here the weight decay, is now four times too weak: the update is turned.
 #
 # ## Sample weights
 #
@@ -220,31 +260,28 @@ def over_all_weights(y, z, w):
 weighted_mean = keras.losses.SparseCategoricalCrossentropy(
     from_logits=True, reduction="mean_with_sample_weight"
 )
-for name, loss in {
+ways = {
     "compute_average_loss(64)": lambda y, z, w: average(per_example(y, z), w, 64),
     "Keras's loss object": keras_loss,
-    'reduction="mean_with_sample_weight"': weighted_mean,
+    '"mean_with_sample_weight"': weighted_mean,
     "sum of weights, all replicas": over_all_weights,
-}.items():
-    update = apply_step(model, weighted_batch, loss)
-    compare(f"weights: {name}", update, weighted_gradient)
-assert np.isclose(measured["weights: compute_average_loss(64)"][0], weights.mean(), rtol=1e-12)
-assert np.allclose(measured["weights: sum of weights, all replicas"], (1, 0), atol=1e-12)
+}
+measure("weights", ways, model, weighted_batch, weighted_gradient)
+assert np.isclose(measured["weights", "compute_average_loss(64)"][0], weights.mean(), rtol=1e-12)
 
 # %% [markdown]
 # `compute_average_loss` and Keras's object divide by 64 whatever the weights are: their ratio
 # is the mean weight. That is right where weights have a mean of 1 over the data; elsewhere it
 # is another learning rate. `"mean_with_sample_weight"` divides by the sum of the weights, but
 # by each replica's own, so an example on a replica with small weights counts for more: the
-# residual says that the direction is off. The last way adds up the weights of all replicas
-# first.
+# update is turned. The last way adds up the weights of all replicas first.
 #
 # ## Regularisation
 #
 # Each replica computes the same penalty from the same weights, and the four equal gradients are
-# added up. `tf.nn.scale_regularization_loss` divides by the number of replicas. Below, the
-# gradient of the data's loss, which is right, is taken away, and what is left is held against
-# the penalty's own gradient.
+# added up. `tf.nn.scale_regularization_loss` divides by the number of replicas. The loss of the
+# data is scaled rightly here; its part of the update is taken away, and what is left is held
+# against the penalty's own gradient.
 
 
 # %%
@@ -263,10 +300,10 @@ def with_penalty(scale):
     return lambda y, z: share_of_mean(y, z) + scale(tf.add_n(regularised.losses))
 
 
-update = apply_step(regularised, batch, with_penalty(tf.identity))
-compare("penalty: added as it is", update - data_part, penalty)
-update = apply_step(regularised, batch, with_penalty(tf.nn.scale_regularization_loss))
-compare("penalty: scale_regularization_loss", update - data_part, penalty)
+ways = {"added as it is": tf.identity, "scale_regularization_loss": tf.nn.scale_regularization_loss}
+for way, scale in ways.items():
+    update = apply_step(regularised, batch, with_penalty(scale))
+    compare("penalty", way, update - data_part, penalty)
 
 # %% [markdown]
 # Added as it is, the penalty counts once for each replica: the same program moved from 1 to 4
@@ -275,40 +312,38 @@ compare("penalty: scale_regularization_loss", update - data_part, penalty)
 #
 # ## The last batch
 #
-# **Predict.** 66 examples in batches of 32 leave 2 for the last batch, and four replicas get 1,
-# 1, 0 and 0 of them. The loss is `compute_average_loss(..., global_batch_size=32)`, right for
-# the full batches. How many times the gradient of the mean of those 2 is applied?
+# 66 examples in batches of 32 leave 2 for the last batch, and two of the four replicas get
+# nothing. `compute_average_loss` with `global_batch_size=32` is right for the full batches; here
+# the mean of those 2 is wanted.
 
 # %%
-my_guess = None  # your number
+last_batch = share_out(images, labels, batch_size=32)[-1]
+last_gradient = gradient_of(one_device, images[64:], labels[64:])
+print("shares:", [len(y) for y in strategy.experimental_local_results(last_batch[1])])
 
 
-# %%
-def over_real_count(y, z):
-    """Divide by the number of examples that all replicas really hold."""
+def over_real_count(y, z):  # divides by the number of examples that all replicas hold
     count = tf.distribute.get_replica_context().all_reduce("SUM", tf.size(y))
     return average(per_example(y, z), global_batch_size=count)
 
 
-last_batch = share_out(images, labels, batch_size=32)[-1]
-last_gradient = gradient_of(one_device, images[64:], labels[64:])
-print("shares:", [len(share) for share in strategy.experimental_local_results(last_batch[1])])
-for name, loss in {
+# %%
+ways = {
     "tf.reduce_mean": mean_loss,
     "Keras's loss object": keras_loss,
     "compute_average_loss()": lambda y, z: average(per_example(y, z)),
     "compute_average_loss(32)": lambda y, z: average(per_example(y, z), global_batch_size=32),
     "compute_average_loss(real count)": over_real_count,
-}.items():
-    compare(f"last batch: {name}", apply_step(model, last_batch, loss), last_gradient)
-show_guess(my_guess, round(measured["last batch: compute_average_loss(32)"][0], 6), unit="×")
+}
+measure("last batch", ways, model, last_batch, last_gradient)
 own = strategy.run(lambda x, y: mean_loss(y, model(x)), args=last_batch)
 print("the loss that tf.reduce_mean reports:", strategy.reduce("SUM", own, axis=None).numpy())
 
 # %% [markdown]
-# Keras's object, and `compute_average_loss` without a size, take it that every replica holds as
-# many examples as this one: 1 · 4 instead of 2, and so half the step. The constant 32 gives
-# 1/16. Counting what is really there is exact.
+# `tf.reduce_mean` now gives ×2, since two replicas have something to add. Keras's object, and
+# `compute_average_loss` without a size, assume that all four replicas hold as many examples as
+# this one: they divide by 4 where 2 is right. The constant 32 gives 2/32. Counting what is
+# really there is exact.
 #
 # An empty replica has one more effect. The mean of nothing is not a number. Its gradient is
 # empty and does no harm, but the loss that you report is lost.
@@ -329,13 +364,13 @@ per_pixel = keras.losses.BinaryCrossentropy(from_logits=True, reduction="none")
 pixel_gradient = gradient_of(one, images[:64], masks, lambda y, z: tf.reduce_mean(per_pixel(y, z)))
 
 # %%
-for name, loss in {
-    "compute_average_loss(64)": lambda y, z: average(per_pixel(y, z), global_batch_size=64),
-    "each image first": lambda y, z: average(tf.reduce_mean(per_pixel(y, z), [1, 2]), None, 64),
+over_64 = functools.partial(average, global_batch_size=64)
+ways = {
+    "compute_average_loss(64)": lambda y, z: over_64(per_pixel(y, z)),
+    "mean of each image first": lambda y, z: over_64(tf.reduce_mean(per_pixel(y, z), [1, 2])),
     "Keras's loss object": keras.losses.BinaryCrossentropy(from_logits=True),
-}.items():
-    update = apply_step(segmenter, share_out(images[:64], masks)[0], loss)
-    compare(f"pixels: {name}", update, pixel_gradient)
+}
+measure("pixels", ways, segmenter, share_out(images[:64], masks)[0], pixel_gradient)
 
 # %% [markdown]
 # 784 is 28 · 28: every image counts as often as it has pixels. Average over the pixels first.
@@ -360,115 +395,67 @@ def normalise(synchronized):
 norm_gradient = gradient_of(normalise(False), *full)
 with strategy.scope():
     normalised = {"as it is": normalise(False), "synchronized=True": normalise(True)}
-for name, each in normalised.items():
-    compare(f"batch norm: {name}", apply_step(each, batch, share_of_mean), norm_gradient)
+for way, each in normalised.items():
+    compare("batch norm", way, apply_step(each, batch, share_of_mean), norm_gradient)
 
 # %%
-for name, each in normalised.items():
+for way, each in normalised.items():
     nans = int(np.isnan(apply_step(each, last_batch, over_real_count)).sum())
     strategy.run(each, args=batch[:1], kwargs={"training": True})
     moving_mean = each.layers[2].moving_mean.value
     copies = [copy.numpy() for copy in strategy.experimental_local_results(moving_mean)]
     same = np.allclose(copies, copies[0])
-    print(f"{name}: {nans} nan after empty replicas; moving means equal: {same}")
+    print(f"{way}: {nans} nan after the last batch; moving means equal: {same}")
     assert np.array_equal(each.get_weights()[4], copies[0])  # what is saved is the first one's
 
 # %% [markdown]
-# As it is, the layer has three faults here. The update points elsewhere: that is the residual.
-# A batch with empty replicas turns 32 weights into nan, one for each unit. And the moving
-# statistics, which inference uses, drift apart: in Keras 3 nothing averages them, and what is
-# saved is the first replica's, which saw a quarter of the data. With `synchronized=True` all
-# three are gone.
+# As it is, the layer has three faults here. The update is turned. A batch with empty replicas
+# turns 32 weights into nan, one for each unit. And the moving statistics, which inference uses,
+# drift apart: in Keras 3 nothing averages them, and what is saved is the first replica's, which
+# saw a quarter of the data. With `synchronized=True` all three are gone.
 #
 # ## Clipping
 #
 # To clip by norm is to shorten a gradient that is longer than a limit to that limit. To clip
-# each replica's share before the sum is something else: four shares within the limit can add up
-# to four times the limit.
+# each replica's share before the sum is something else: four shares, each within the limit, can
+# add up to four times the limit. The limit below is a tenth of the gradient's length, so the
+# right update is a tenth of the gradient, and the ratios are to that.
 #
-# **Predict.** The limit is half the length of the single-device gradient, so the right update
-# has half its length. How many times that update does `SGD(global_clipnorm=limit)` apply under
-# the strategy?
+# The first two rows let the optimizer clip. The other two ask for the sum in the step and clip by
+# *its* length: one hands on the clipped sum, one each replica's own share.
 
 # %%
-my_guess = None  # your number
-
-# %%
-limit = np.linalg.norm(gradient) / 2
+limit = np.linalg.norm(gradient) / 10
 
 
-def all_reduce_sum(gradients):
-    return tf.distribute.get_replica_context().all_reduce("SUM", gradients)
+def clip_sum(gradients):
+    """Return the clipped sum over all replicas."""
+    total = tf.distribute.get_replica_context().all_reduce("SUM", gradients)
+    return tf.clip_by_global_norm(total, limit)[0]
 
 
-def clip_by_sum(gradients, limit=limit):
-    """Scale this replica's gradients by the factor that clips the sum over all replicas."""
-    length = tf.linalg.global_norm(all_reduce_sum(gradients))
-    return [g * tf.minimum(1.0, limit / length) for g in gradients]
+def clip_by_sum(gradients):
+    """Return this replica's gradients times the factor that clips the sum."""
+    total = tf.distribute.get_replica_context().all_reduce("SUM", gradients)
+    return [g * tf.minimum(1.0, limit / tf.linalg.global_norm(total)) for g in gradients]
 
 
-for name, options in {
+keras_two_sgd = tf_keras.optimizers.SGD
+for way, options in {
     "SGD(global_clipnorm)": {"make_optimizer": lambda: make_sgd(global_clipnorm=limit)},
-    "the same in Keras 2": {
-        "make_optimizer": lambda: tf_keras.optimizers.SGD(1.0, global_clipnorm=limit)
-    },
-    "all_reduce, clip, apply": {
-        "change": lambda g: tf.clip_by_global_norm(all_reduce_sum(g), limit)[0]
-    },
-    "factor from the all_reduce": {"change": clip_by_sum},
+    "the same in Keras 2": {"make_optimizer": lambda: keras_two_sgd(1.0, global_clipnorm=limit)},
+    "clip the sum, hand it on": {"change": clip_sum},
+    "own share × the sum's factor": {"change": clip_by_sum},
 }.items():
-    compare(f"clipping: {name}", apply_step(model, batch, share_of_mean, **options), gradient / 2)
-show_guess(my_guess, round(measured["clipping: SGD(global_clipnorm)"][0], 6), unit="×")
-tight = apply_step(model, batch, share_of_mean, lambda: make_sgd(global_clipnorm=limit / 5))
-compare("clipping: SGD(global_clipnorm / 5)", tight, gradient / 10)
+    compare("clipping", way, apply_step(model, batch, share_of_mean, **options), gradient / 10)
 
 # %% [markdown]
-# Keras 3 clips each replica's share before it adds them up. At the first limit no share is long
-# enough to be clipped, and the sum passes at twice the limit. At a fifth of it (the last line)
-# every share is clipped, the sum is still too long, and it has turned: the longer shares lost
-# more. Keras 2 clipped after the reduction, so a recipe changes its meaning between the two,
-# without an error.
+# Keras 3 clips each replica's share before the shares are added: the sum is too long, and it is
+# turned, since the longer shares lost more. Keras 2 clipped after the reduction, so a recipe
+# changes its meaning between the two without an error.
 #
-# The third way clips the sum, and then `apply_gradients` adds up four equal copies of it. So
-# hand it shares that still add up: each replica's own gradients, times one common factor.
-#
-# ## Why a wrong scale hides, and why it matters
-#
-# With SGD, a loss four times too large is a learning rate four times too large: divide the rate
-# by 4 and no trace is left. Adam divides by the size of its gradients, and takes the factor out
-# by itself. But whatever has a size of its own beside the gradient does not scale with it. Each
-# row below holds the loss × 4 against the right loss, with the learning rate divided by 4
-# (Adam: with the same rate).
-
-
-# %%
-def compare_times_four(name, make_optimizer, wrong_rate=0.25, penalty=0.0, change=list):
-    def take_step(factor, rate):
-        def loss(y, z):
-            squares = tf.add_n([tf.nn.l2_loss(v) for v in model.trainable_variables])
-            return factor * share_of_mean(y, z) + tf.nn.scale_regularization_loss(penalty * squares)
-
-        return apply_step(model, batch, loss, lambda: make_optimizer(rate), change)
-
-    compare(f"loss × 4: {name}", take_step(4, wrong_rate), take_step(1, 1.0))
-
-
-def clip_at_double(gradients):
-    return clip_by_sum(gradients, limit=2 * np.linalg.norm(gradient))
-
-
-compare_times_four(
-    "Adam, same rate", lambda rate: keras.optimizers.Adam(rate / 1000), wrong_rate=1.0
-)
-compare_times_four("SGD, rate / 4", make_sgd)
-compare_times_four("SGD, rate / 4, L2 penalty", make_sgd, penalty=0.1)
-compare_times_four("SGD, rate / 4, weight decay", lambda rate: make_sgd(rate, weight_decay=0.1))
-compare_times_four("SGD, rate / 4, clipped", make_sgd, change=clip_at_double)
-
-# %% [markdown]
-# SGD alone: no difference. Adam: within one per cent in length, at the very first step. The
-# penalty and the weight decay are now four times too weak beside the data, and the step turns.
-# The clip is set at twice the gradient's length and should not act at all; it halves the step.
+# Handed the clipped sum, `apply_gradients` adds up four equal copies of it. So hand it shares
+# that still add up: each replica's own gradients, times one common factor.
 #
 # ## The mistake: an old tutorial's loss in `fit`
 #
@@ -489,7 +476,7 @@ def fit_once(model, loss):
     kept, before = model.get_weights(), flatten(model.trainable_variables)
     with strategy.scope():
         model.compile(make_sgd(), loss=loss)
-    batches = tf.data.Dataset.from_tensor_slices(full).batch(64)
+    batches = without_autotune(tf.data.Dataset.from_tensor_slices(full).batch(64))
     logged = model.fit(batches, verbose=0, shuffle=False).history["loss"][0]
     update = before - flatten(model.trainable_variables)
     model.set_weights(kept)
@@ -500,65 +487,75 @@ true_loss = mean_loss(labels[:64], model(images[:64])).numpy()
 for reduction in ("none", "sum", "sum_over_batch_size"):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=reduction)
     update, logged = fit_once(model, loss)
-    compare(f'fit: reduction="{reduction}"', update, gradient)
+    compare("fit", f'reduction="{reduction}"', update, gradient)
     print(f"  fit logs {logged / true_loss:.4g} times the mean loss")
-compare("fit: penalty", fit_once(regularised, keras_loss)[0] - data_part, penalty)
-show_guess(my_guess, round(measured['fit: reduction="none"'][0], 6), unit="×")
-
-# %% [markdown]
-# The mend is to leave the reduction alone: `"sum_over_batch_size"` is the default. `fit` scales
-# the penalty too. With the other two, the logged loss is the only hint.
-#
-# Other old advice fails at once, each piece in its own words. The last is Keras 2, whose loss
-# object refuses to run in a custom loop: its message is the old advice. Keras 3's object runs, and
-# scales itself, as was measured above.
+compare("fit", "penalty", fit_once(regularised, keras_loss)[0] - data_part, penalty)
+show_guess(my_guess, round(measured["fit", 'reduction="none"'][0], 6), unit="×")
 
 # %%
 keras_two_loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-attempts = {
-    'reduction="auto"': lambda: keras.losses.MeanSquaredError(reduction="auto"),
-    "losses.Reduction": lambda: keras.losses.Reduction.NONE,
-    "skipping": lambda: make_sgd().apply_gradients([], skip_gradients_aggregation=True),
-    "summing": lambda: make_sgd().apply_gradients([], experimental_aggregate_gradients=False),
-    "Keras 2": lambda: strategy.run(lambda x, y: keras_two_loss(y, model(x)), args=batch),
-}
-for name, attempt in attempts.items():
-    try:
-        attempt()
-        print(f"{name}: no error")
-    except (AttributeError, TypeError, ValueError) as error:
-        says = str(error).split(" Expected")[0].splitlines()[0]
-        print(f"{name}: {type(error).__name__}: {says}")
+try:
+    strategy.run(lambda x, y: keras_two_loss(y, model(x)), args=batch)
+except ValueError as error:
+    print(error)
 
 # %% [markdown]
+# `"none"` and `"sum"` apply 64 times the gradient, and the logged loss is the only hint. The mend
+# is to leave the reduction alone: `"sum_over_batch_size"` is the default, and `fit` scales the
+# penalty too.
+#
+# The last cell shows where the old advice comes from. In a custom loop Keras 2's loss object
+# refuses to run, and tells you to write `SUM` or `NONE`, except for `fit`: it is the exception that
+# got lost on the way. Keras 3's object runs in a custom loop, and scales itself, as measured above.
+#
 # ## Every mistake in one picture
 #
-# The table holds all that was measured above. The picture shows the rows that are not right, on a
-# logarithmic scale; the dashed line at 1 is the single-device step. Orange bars are also turned:
-# their residual is not 0, and no learning rate mends them.
+# First the table of all that was measured above. The picture then shows the rows that are not
+# right, on a logarithmic scale: a bar to the left is a step too short, a bar to the right a step
+# too long. Orange bars are *turned*, with the residual in their name: however close to ×1 they
+# are, no learning rate mends them.
 #
-# The explorer after it puts any update together from your own gradients, one for each of the 64
-# examples: a way to scale a loss is a factor for each. Set 2 examples and a written size of 32
-# for the last batch of above. Set 63 examples: now Keras's object is a little off in direction,
-# since the smallest share counts for more.
+# Below the picture you can move it yourself. To scale a loss is to multiply each example's
+# gradient with a factor, so every update can be put together from the 64 single gradients. Things
+# to try:
+#
+# 1. More replicas: which ways change, and which do not?
+# 2. The last batch of above: 2 examples, a written size of 32.
+# 3. 63 examples with Keras's loss object: it is a little turned, since an example on the smallest
+#    share counts for more.
+
+
+# %%
+def judge(ratio, residual):
+    if residual > 1e-9:
+        return "turned"
+    return "✓ right" if abs(ratio - 1) < 1e-9 else "too long" if ratio > 1 else "too short"
+
+
+verdicts = {key: judge(*values) for key, values in measured.items()}
+rows = [
+    f"| {topic} | {way} | ×{ratio:.4g} | {residual:.2f} | {verdicts[topic, way]} |"
+    for (topic, way), (ratio, residual) in measured.items()
+]
+head = ["| topic | way | ratio | residual | verdict |", "|---|---|--:|--:|---|"]
+Markdown("\n".join(head + rows))
 
 # %% tags=["nbval-ignore-output"]
-right = {name: abs(r - 1) < 1e-9 and off < 1e-9 for name, (r, off) in measured.items()}
-for name, (ratio, residual) in measured.items():
-    print(f"{'right' if right[name] else 'wrong'}  ×{ratio:<8.4g} residual {residual:.2f}  {name}")
-wrong = {n + ", turned" * (off > 1e-9): r for n, (r, off) in measured.items() if not right[n]}
-marks = {"highlight": [name for name in wrong if "turned" in name], "reference": ("right: ×1", 1)}
+wrong = {}
+for topic, way in sorted(measured, key=measured.get):  # the shortest step first
+    turned = f", turned {measured[topic, way][1]:.2f}" * (verdicts[topic, way] == "turned")
+    if "right" not in verdicts[topic, way]:
+        wrong[f"{topic}: {way}{turned}"] = measured[topic, way][0]
+marks = {"highlight": [n for n in wrong if "turned" in n], "reference": ("right: ×1", 1)}
 title = "Update / single-device gradient, 4 replicas"
 figures.show(figures.bars(wrong, unit="×", title=title, log=True, **marks))
-assert np.isclose(min(wrong.values()), 1 / 16) and np.isclose(max(wrong.values()), 784)
 
 # %% tags=["nbval-ignore-output"]
-singles = np.array(
-    [gradient_of(one_device, images[i : i + 1], labels[i : i + 1]) for i in range(64)]
-)  # [example, parameters]
+rows = [gradient_of(one_device, images[i : i + 1], labels[i : i + 1]) for i in range(64)]
+singles = np.array(rows)  # [example, parameters]
 for way in ("tf.reduce_mean", "Keras's loss object", "tf.reduce_sum"):
     ratio, _ = update_ratio(inner_products(singles), Shares(4, 64, 64), way)
-    assert np.isclose(ratio, measured[way][0])
+    assert np.isclose(ratio, measured["full batch", way][0])
 update_explorer(singles)
 
 # %% [markdown]
@@ -569,24 +566,16 @@ update_explorer(singles)
 # `train`, from the same weights and in the same order:
 
 # %%
-report = train(
-    strategy="mirrored",
-    replicas=4,
-    model="mlp",
-    dtype="float64",
-    optimizer="sgd",
-    learning_rate=0.1,
-    global_batch_size=32,
-    limit=66,
-    epochs=1,
-    seed=0,
-)
+shape = {"global_batch_size": 32, "limit": 66, "epochs": 1, "seed": 0}
+options = {"model": "mlp", "dtype": "float64", "optimizer": "sgd", "learning_rate": 0.1}
+report = train(strategy="mirrored", replicas=4, **shape, **options)
 order = epoch_order(66, seed=0, epoch=0)
+make_slow = functools.partial(keras.optimizers.SGD, 0.1)
 for name, loss in {"real count": over_real_count, "Keras's loss object": keras_loss}.items():
     with strategy.scope():
         by_hand = build_mlp(seed=0, dtype="float64")
     for shares in share_out(images[order], labels[order], batch_size=32):
-        apply_step(by_hand, shares, loss, lambda: make_sgd(0.1), put_back=False)
+        apply_step(by_hand, shares, loss, make_slow, put_back=False)
     pairs = zip(by_hand.get_weights(), report.weights)
     same = all(np.allclose(mine, theirs, rtol=0, atol=1e-12) for mine, theirs in pairs)
     print(f"{name}: the same weights as train: {same}")
@@ -603,7 +592,7 @@ for name, loss in {"real count": over_real_count, "Keras's loss object": keras_l
 
 # %% tags=["nbval-ignore-output"]
 class CountingReduction(tf.distribute.ReductionToOneDevice):
-    sizes = ()
+    sizes = ()  # bytes that one replica hands in, for each tensor reduced
 
     def reduce_implementation(self, reduce_op, per_replica_value, destinations, options):
         self.sizes += (array_bytes(per_replica_value.values[:1]),)
@@ -631,10 +620,10 @@ assert costs["sum of weights"] == costs["constant 64"] + 8
 assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 
 # %% [markdown]
-# The sum of the weights, or the real count, is one number beside all the gradients. Clipping by
-# the sum reduces every gradient twice. Synchronised normalisation adds few bytes but several
-# small reductions, each of which must end before the layer can go on; on a network it is the
-# waiting that costs.
+# The sum of the weights, like the real count, is one number beside all the gradients. Clipping by the
+# sum reduces every gradient twice. Synchronised normalisation adds few bytes but several small
+# reductions, each of which must end before the layer can go on; on a network it is the waiting
+# that costs.
 #
 # ## Take-away card
 #
@@ -646,8 +635,8 @@ assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 #     loss = tf.nn.compute_average_loss(losses, global_batch_size=count)
 #     return loss + tf.nn.scale_regularization_loss(tf.add_n(model.losses))  # if it has any
 #
-# # fit: leave the reduction alone. BatchNormalization(synchronized=True). Weights: / all their sum.
-# # Clip by the length of all_reduce("SUM", gradients), not with the optimizer's global_clipnorm.
+# # fit: leave the reduction alone. Across the batch: BatchNormalization(synchronized=True).
+# # Weights: divide by their sum on all replicas. Clip by the length of all_reduce("SUM", gradients).
 # ```
 #
 # ## Where it is described

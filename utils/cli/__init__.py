@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from utils.errors import CourseError
 
-COMMANDS = ("lab", "doctor", "data", "train", "build")
+COMMANDS = ("lab", "doctor", "data", "train", "tf_config", "simulate", "build")
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -37,18 +37,51 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Run `distlab` with `arguments` (those of the shell when None); return the exit status.
 
-    0: done; 1: a check found something; 2: the input was wrong, in one line on
-    standard error; 130: interrupted.
+    0: done; 1: a check found something; 2: the input was wrong, or the system let
+    nothing be read or written, in one line on standard error; 130: interrupted.
     """
-    parsed = make_parser().parse_args(arguments)
+    _open_standard_streams()
+    program = "distlab"
     try:
-        return parsed.run(parsed)
+        parsed = make_parser().parse_args(arguments)
+        program = f"distlab {parsed.command}"
+        status = parsed.run(parsed)
+        sys.stdout.flush()
+        return status
     except CourseError as error:
-        print(f"distlab {parsed.command}: {error}", file=sys.stderr)
+        print(f"{program}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"distlab {parsed.command}: interrupted", file=sys.stderr)
+        print(f"{program}: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # `distlab … | head`: the reader has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except OSError as error:
+        print(f"{program}: {_describe(error)}", file=sys.stderr)
+        _drop_output()
+        return 2
+
+
+def _open_standard_streams() -> None:
+    """Put the null device where a standard stream is closed (`2>&-`).
+
+    Otherwise the next file that is opened takes its place, and messages go into it.
+    """
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(descriptor, "w" if descriptor else "r", closefd=False))
+
+
+def _drop_output() -> None:
+    """Send what standard output still holds nowhere, so that the exit is quiet."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _describe(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}"

@@ -4,9 +4,11 @@ import argparse
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from utils.errors import CourseError
 from utils.events import Event, EventWriter
 from utils.strategies import NAMES
 from utils.training.config import DATASETS, DTYPES, LOOPS, MODELS, OPTIMIZERS, TrainConfig
@@ -80,8 +82,9 @@ class _Listeners:
     """Shows events in a progress bar on standard error and, where asked, writes them to a file."""
 
     def __init__(self, events_path: str | None) -> None:
-        self._writer = EventWriter(events_path) if events_path else None
-        self._bar: Any = None
+        self._path, self._bar = events_path, None
+        with self._events_written():
+            self._writer = EventWriter(events_path) if events_path else None
 
     def __enter__(self) -> Callable[[Event], None]:
         return self.listen
@@ -94,12 +97,22 @@ class _Listeners:
 
     def listen(self, event: Event) -> None:
         if self._writer is not None:
-            self._writer(event)
+            with self._events_written():
+                self._writer(event)
         if event["event"] == "start":
             self._bar = _make_bar(event)
         elif event["event"] == "step" and self._bar is not None:
             self._bar.set_postfix_str(f"epoch {event['epoch']}, loss {event['loss']:.4f}", False)
             self._bar.update(event["step"] - self._bar.n)
+
+    @contextmanager
+    def _events_written(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise CourseError(
+                f"events {self._path}: cannot be written ({error.strerror})"
+            ) from None
 
 
 def _make_bar(start: Event) -> Any:

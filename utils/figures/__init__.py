@@ -22,6 +22,7 @@ from utils.figures.devices import (
 from utils.figures.diagram import Arrow, Box, diagram
 from utils.figures.lines import lines
 from utils.figures.picture import Picture, show
+from utils.figures.prediction import draw_prediction
 from utils.figures.timeline import timeline
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "batch_split",
     "central_storage_devices",
     "diagram",
+    "draw_prediction",
     "grouped_bars",
     "images",
     "lines",

@@ -44,8 +44,9 @@ def bars(
 
     `reference` is a dashed line with its label, `(label, value)`; `highlight`
     names the bars that the text speaks of; `log` draws lengths on a logarithmic
-    scale. Raises CourseError for no values, values that are not finite and,
-    with `log`, values of 0 or less.
+    scale, where bars grow from `reference`, if there is one, to either side. Raises
+    CourseError for no values, values that are not finite and, with `log`, values
+    of 0 or less.
     """
     _check(values, log)
     marked = {highlight} if isinstance(highlight, str) else set(highlight or ())
@@ -56,15 +57,17 @@ def bars(
         write_title(figure, title)
         axes = pixel_axes(figure)
         left = max(text_width_px(name) for name in values) + 14
-        to_px = _lengths(
-            [*values.values(), *([reference[1]] if reference else [])], unit, left, log
-        )
+        lines = [reference[1]] if reference else []
+        centred = log and bool(reference)
+        to_px = _lengths([*values.values(), *lines], unit, left, log, centred)
         line_px = to_px(reference[1]) if reference else None
+        base_px = line_px if centred else to_px(None)
         for number, (name, value, colour) in enumerate(rows):
             y = top_px + number * ROW_PX
-            _draw_row(axes, y, left, to_px, name, value, unit, colour, line_px=line_px)
+            _draw_row(axes, y, left, base_px, to_px, name, value, unit, colour, line_px=line_px)
         bottom = top_px + len(rows) * ROW_PX
-        axes.plot([to_px(None)] * 2, [top_px - 4, bottom], color=INK, linewidth=1)
+        if not centred:
+            axes.plot([base_px] * 2, [top_px - 4, bottom], color=INK, linewidth=1)
         if reference:
             _draw_reference(axes, reference, to_px(reference[1]), top_px - 8, bottom)
 
@@ -82,16 +85,15 @@ def _check(values: Mapping[str, float], log: bool) -> None:
             raise CourseError(f"bars: {name!r} is {value}: log=True needs values above 0")
 
 
-def _lengths(values: list[float], unit: str, left: float, log: bool):
+def _lengths(values: list[float], unit: str, left: float, log: bool, centred: bool = False):
     """Return the function from a value (None: the base line) to pixels from the left edge."""
     room = max(text_width_px(_with_unit(value, unit)) for value in values) + 14
     if log:
         logs = np.log10(values)
-        low, high = np.floor(logs.min() - 0.1), logs.max()
-        low = low if high > low else low - 1
+        low, high = logs.min() if centred else np.floor(logs.min() - 0.1), logs.max()
     else:
         low, high = min(0.0, *values), max(0.0, *values)
-    start = left + (room if low < 0 and not log else 0)
+    start = left + (room if centred or (low < 0 and not log) else 0)
     scale = (WIDTH_PX - start - room) / ((high - low) or 1.0)
 
     def to_px(value: float | None) -> float:
@@ -101,10 +103,10 @@ def _lengths(values: list[float], unit: str, left: float, log: bool):
     return to_px
 
 
-def _draw_row(axes, y, left, to_px, name, value, unit, colour, line_px=None) -> None:
+def _draw_row(axes, y, left, base, to_px, name, value, unit, colour, line_px=None) -> None:
     from matplotlib.patches import Rectangle
 
-    base, end = to_px(None), to_px(value)
+    end = to_px(value)
     edge = y + (ROW_PX - BAR_PX) / 2
     box = Rectangle(
         (min(base, end), edge), abs(end - base), BAR_PX, facecolor=tinted(colour, 0.55),
@@ -113,7 +115,7 @@ def _draw_row(axes, y, left, to_px, name, value, unit, colour, line_px=None) -> 
     axes.add_patch(box)
     axes.text(left - 10, y + ROW_PX / 2, name, ha="right", va="center", size=TEXT_PX)
     says = _with_unit(value, unit)
-    side = (end + 6, "left") if value >= 0 else (end - 6, "right")
+    side = (end + 6, "left") if end > base - 1e-3 else (end - 6, "right")
     crossed = line_px is not None and 0 < line_px - side[0] < text_width_px(says)
     axes.text(
         side[0], y + ROW_PX / 2, says, ha=side[1], va="center", size=TEXT_PX,
@@ -176,7 +178,7 @@ def grouped_bars(
             axes.plot([to_px(None)] * 2, [y, y + len(values) * ROW_PX], color=INK, linewidth=1)
             for name, value in values.items():
                 style = names.index(name) % len(COLOURS)
-                _draw_row(axes, y, left, to_px, name, value, unit, COLOURS[style])
+                _draw_row(axes, y, left, to_px(None), to_px, name, value, unit, COLOURS[style])
                 y += ROW_PX
             y += gap_px
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ DATASETS = ("fashion-mnist", "mnist")
 OPTIMIZERS = {"sgd": 0.05, "momentum": 0.02, "adam": 0.001}  # with the usual learning rate
 DTYPES = ("float32", "float64", "mixed_bfloat16")
 MODELS = ("cnn", "mlp")
+WILDCARDS = set("*?[]\\")  # TensorFlow looks for checkpoints with these as patterns
 
 
 @dataclass(frozen=True)
@@ -51,17 +53,22 @@ class TrainConfig:
             _check_choice(name, getattr(self, name), allowed)
         _check_choice("optimizer", self.optimizer, tuple(OPTIMIZERS))
         for name in ("epochs", "global_batch_size", "limit", "checkpoint_every"):
-            _check_count(name, getattr(self, name))
-        if not isinstance(self.seed, int) or not 0 <= self.seed < 2**31:
+            _set(self, name, _check_count(name, getattr(self, name)))
+        if not _is_whole(self.seed) or not 0 <= self.seed < 2**31:
             raise CourseError(f"seed {self.seed}: must be a whole number from 0 to {2**31 - 1}")
+        _set(self, "seed", int(self.seed))
         if self.learning_rate is None:
             _set(self, "learning_rate", OPTIMIZERS[self.optimizer])
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise CourseError(f"learning rate {self.learning_rate}: must be a number above 0")
+        _set(self, "learning_rate", _check_rate(self.learning_rate))
         if self.checkpoint_every is not None and self.checkpoint is None:
             raise CourseError("checkpoint_every needs checkpoint: the folder to save in")
+        if self.data_folder is not None and not self.full_data:
+            raise CourseError(
+                f"data folder {self.data_folder}: is for the full data set; add full_data=True "
+                "(--full-data)"
+            )
         for name in ("checkpoint", "export"):
-            _check_folder(name, getattr(self, name))
+            _set(self, name, _check_folder(name, getattr(self, name)))
 
     def fingerprint(self, examples: int) -> dict[str, Any]:
         """Return what a checkpoint must agree on for a run to go on from it.
@@ -99,13 +106,41 @@ def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
         raise CourseError(f"{name} {value!r}: choose from {', '.join(allowed)}")
 
 
-def _check_count(name: str, value: Any) -> None:
+def _check_count(name: str, value: Any) -> int | None:
     if value is None and name in ("limit", "checkpoint_every"):
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        return None
+    if not _is_whole(value) or value < 1:
         raise CourseError(f"{name.replace('_', ' ')} {value}: must be a whole number from 1 up")
+    return int(value)
 
 
-def _check_folder(name: str, path: str | Path | None) -> None:
-    if path is not None and Path(path).exists() and not Path(path).is_dir():
-        raise CourseError(f"{name} {path}: is a file; name a folder")
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _check_rate(value: Any) -> float:
+    if not (isinstance(value, Real) and math.isfinite(value) and value > 0):
+        raise CourseError(f"learning rate {value}: must be a number above 0")
+    return float(value)
+
+
+def _check_folder(name: str, path: str | Path | None) -> Path | None:
+    """Return `path` with `~` replaced; it need not exist, but must be a name for a folder."""
+    if path is None:
+        return None
+    try:
+        folder = Path(path).expanduser()
+        str(folder).encode()
+        is_other = folder.exists() and not folder.is_dir()
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or "not a name that can be used"
+        raise CourseError(f"{name} {str(path)!r}: {reason}; name another folder") from None
+    if is_other or not str(path):
+        trouble = "is a file" if is_other else "is empty"
+        raise CourseError(f"{name} {str(path)!r}: {trouble}; name a folder")
+    if name == "checkpoint" and WILDCARDS & set(str(folder)):
+        raise CourseError(
+            f"checkpoint {folder}: TensorFlow reads none of {' '.join(sorted(WILDCARDS))} in the "
+            "name of a checkpoint; name another folder"
+        )
+    return folder

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from utils.training.parts import Parts
     from utils.training.progress import Run
 
+OTHER_BACKENDS = ("jax", "torch", "openvino")
+
 
 def train(
     config: TrainConfig | None = None,
@@ -36,40 +38,66 @@ def train(
     """
     begun = time.perf_counter()
     config = make_config(config, settings)
-    with quiet_tensorflow():
-        import tensorflow  # noqa: F401  (first import, with the banner caught)
-
     from utils.data import load
-    from utils.strategies import make_strategy
 
-    strategy = make_strategy(config.strategy, config.replicas)
     data = load(config.dataset, full=config.full_data, folder=config.data_folder)
     if config.limit is not None:
         data = data.take(config.limit)
+    _import_keras()  # after the data, so that a wrong folder is known at once
+
+    from utils.strategies import make_strategy
+
+    strategy = make_strategy(config.strategy, config.replicas)
     return _train_with(strategy, config, data, on_event, should_stop, begun)
+
+
+def _import_keras() -> None:
+    """Import TensorFlow and Keras with their banner caught; CourseError for another backend."""
+    with quiet_tensorflow():
+        import tensorflow  # noqa: F401
+
+        try:
+            import keras
+
+            backend = keras.backend.backend()
+        except ModuleNotFoundError as error:
+            if error.name not in OTHER_BACKENDS:
+                raise
+            backend = error.name
+    if backend != "tensorflow":
+        raise CourseError(
+            f"Keras runs on {backend}, and tf.distribute needs it on tensorflow: unset "
+            "KERAS_BACKEND (or correct ~/.keras/keras.json) and start again"
+        )
 
 
 def _train_with(strategy, config, data, on_event, should_stop, begun) -> TrainReport:
     from utils.data.batches import BatchPlan
+    from utils.training.folders import make_folder
     from utils.training.parts import make_parts
     from utils.training.progress import Run
 
     replicas = strategy.num_replicas_in_sync
     plan = BatchPlan(len(data.train), config.global_batch_size, replicas)
     run = Run(config, plan, on_event, should_stop)
+    if config.export is not None:
+        make_folder("export", Path(config.export))
     parts = make_parts(strategy, config)
-    run.resume(parts)
-    run.report(
-        "start",
-        strategy=config.strategy,
-        replicas=replicas,
-        workers=1,
-        global_batch_size=config.global_batch_size,
-        steps_per_epoch=plan.steps_per_epoch,
-        epochs=config.epochs,
-        first_step=run.steps_taken,
-    )
-    train_epochs(parts, run, data)
+    try:
+        run.resume(parts)
+        run.report(
+            "start",
+            strategy=config.strategy,
+            replicas=replicas,
+            workers=1,
+            global_batch_size=config.global_batch_size,
+            steps_per_epoch=plan.steps_per_epoch,
+            epochs=config.epochs,
+            first_step=run.steps_taken,
+        )
+        train_epochs(parts, run, data)
+    finally:
+        run.close()
     return _report(parts, run, data, begun)
 
 
@@ -176,7 +204,10 @@ def export_model(model, config: TrainConfig, weights) -> tuple[Path, Path]:
     What is written is a plain copy, built outside any strategy, so that it loads
     anywhere. Raises CourseError if the folder cannot be written.
     """
+    import tensorflow as tf
+
     from utils.models import build_model
+    from utils.training.checkpoints import describe_failure
 
     plain = build_model(config.model, seed=config.seed, dtype=config.dtype)
     plain.set_weights(model.get_weights())
@@ -185,6 +216,7 @@ def export_model(model, config: TrainConfig, weights) -> tuple[Path, Path]:
         folder.mkdir(parents=True, exist_ok=True)
         plain.save(folder / "model.keras")
         plain.export(folder / "saved_model", verbose=False)
-    except OSError as error:
-        raise CourseError(f"export {folder}: cannot be written ({error})") from None
+    except (OSError, tf.errors.OpError) as error:
+        reason = describe_failure(error)
+        raise CourseError(f"export {folder}: cannot be written ({reason})") from None
     return folder / "model.keras", folder / "saved_model"

@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -11,13 +10,12 @@ import tensorflow as tf
 from utils.data.batches import BatchPlan
 from utils.errors import CourseError
 from utils.events import Listener, make_event
+from utils.training.checkpoints import CheckpointFolder
 from utils.training.config import TrainConfig
 from utils.training.parts import Parts
 from utils.training.report import TrainingStopped
 
 Means = Callable[[], tuple[float, float]]
-UNREADABLE = (tf.errors.OpError, RuntimeError, ValueError, LookupError, AssertionError)
-STATE_KEY = "state/.ATTRIBUTES/py_state"
 
 
 class Position(tf.train.experimental.PythonState):
@@ -63,7 +61,7 @@ class Run:
         self.listener, self.should_stop = listener, should_stop
         self.steps_per_call = steps_per_call
         self.position = Position(config.fingerprint(plan.examples))
-        self.manager: tf.train.CheckpointManager | None = None
+        self.store: CheckpointFolder | None = None
         self.epoch_seconds: list[float] = []
 
     @property
@@ -131,58 +129,39 @@ class Run:
         return len(later) * self.plan.examples / sum(later) if later else None
 
     def save(self) -> None:
-        if self.manager is None:
+        if self.store is None:
             return
         begun = time.perf_counter()
-        path = self.manager.save(checkpoint_number=self.steps_taken)
+        path = self.store.save(self.steps_taken)
         self._saving_seconds += time.perf_counter() - begun
         self.report("checkpoint", step=self.steps_taken, epoch=self.position.epoch, path=path)
 
     def resume(self, parts: Parts) -> None:
         """Attach the checkpoint folder, if there is one, and go on from its newest good checkpoint.
 
-        A damaged checkpoint is passed over for the one before it. Raises CourseError
-        if the folder cannot be used, no checkpoint in it can be read, or the newest
-        one belongs to another job.
+        The folder is this run's alone until `close`. A damaged checkpoint is passed
+        over for the one before it. Raises CourseError if the folder cannot be used,
+        no checkpoint in it can be read, or the newest one belongs to another job.
         """
-        folder = self.config.checkpoint
-        if folder is None:
+        if self.config.checkpoint is None:
             return
-        checkpoint = tf.train.Checkpoint(
+        tracked = tf.train.Checkpoint(
             model=parts.model, optimizer=parts.optimizer, state=self.position
         )
-        try:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            self.manager = tf.train.CheckpointManager(
-                checkpoint, str(folder), max_to_keep=3, checkpoint_name="train"
-            )
-        except (OSError, tf.errors.OpError) as error:
-            raise CourseError(f"checkpoint {folder}: cannot be used ({error})") from None
-        found = list(reversed(self.manager.checkpoints))
-        if found and not any(self._restore(checkpoint, path) for path in found):
-            raise CourseError(
-                f"checkpoint {folder}: none of {len(found)} can be read; name another folder"
-            )
+        self.store = CheckpointFolder(self.config.checkpoint, tracked)
+        self.store.restore_newest(self._check_same_job)
 
-    def _restore(self, checkpoint: tf.train.Checkpoint, path: str) -> bool:
-        try:
-            reader = tf.train.load_checkpoint(path)
-            saved = json.loads(reader.get_tensor(STATE_KEY))["fingerprint"]
-        except UNREADABLE:
-            return False
-        self._check_same_job(saved, path)
-        try:
-            checkpoint.restore(path).assert_existing_objects_matched()
-        except UNREADABLE:
-            return False
-        return True
+    def close(self) -> None:
+        """Let other runs use the checkpoint folder."""
+        if self.store is not None:
+            self.store.close()
 
-    def _check_same_job(self, saved: dict[str, Any], path: str) -> None:
+    def _check_same_job(self, saved: dict[str, Any]) -> None:
         for name, wanted in self.position.fingerprint.items():
             if saved.get(name) != wanted:
                 raise CourseError(
-                    f"checkpoint {Path(path).parent}: was made with {name} {saved.get(name)}, and "
-                    f"this run has {wanted}; use the same, or another folder"
+                    f"checkpoint {self.config.checkpoint}: was made with {name} {saved.get(name)}, "
+                    f"and this run has {wanted}; use the same, or another folder"
                 )
 
     def _add_up(self, read_means: Means) -> None:

@@ -1,13 +1,13 @@
 """What a training run hands back. Imports no TensorFlow."""
 
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from utils.errors import CourseError
+from utils.events import to_json_line
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,12 @@ class TrainReport:
     weights: tuple[np.ndarray, ...] = ()
 
     def to_json(self) -> str:
-        """Return everything but the weights as one JSON object on one line."""
+        """Return everything but the weights as one JSON object on one line.
+
+        A loss that is not finite, because the run diverged, is null there.
+        """
         record = {key: value for key, value in vars(self).items() if key != "weights"}
-        return json.dumps(record)
+        return to_json_line(record)
 
     def to_record(self) -> dict[str, object]:
         """Return everything, weights included, as a dictionary."""

@@ -1,0 +1,186 @@
+"""Every mistake of starting a cluster, made with real processes, and what is said about it.
+
+`cluster_mistakes.py` makes them all at once (about 20 s); each test reads the real log.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from utils.cluster.config import is_right, lint, lint_together
+from utils.cluster.diagnose import diagnose, diagnose_cluster
+
+PROGRAM = Path(__file__).with_name("cluster_mistakes.py")
+LIMIT_SECONDS = 150
+
+# mistake -> (what diagnose calls it, task that it names, words of the cause, words of the cure)
+EXPECTED = {
+    "missing-peer": ("missing-peer", "worker:1", "waits for worker:1 at 127.0.0.1:", "start that"),
+    "missing-leader": ("missing-peer", "worker:0", "waits for worker:0", "start that task"),
+    "missing-server": ("missing-peer", "chief:0", "coordinator waits", "start every listed"),
+    "unknown-host": ("missing-peer", "worker:0", "at worker-0.invalid:2222", "its address"),
+    "taken-port": ("taken-port", "worker:0", "is taken", "its own free port"),
+    "duplicate-index": ("taken-port", "worker:0", "another task with the same index", "own free"),
+    "duplicate-index-elsewhere": ("duplicate-index", "worker:1", "two processes say", "of its own"),
+    "wrong-index": ("wrong-index", "worker:2", "index 2 is out of range", "count from 0"),
+    "late-tf-config": ("late-tf-config", "worker:0", "trains alone", "before the strategy"),
+    "late-strategy": ("late-strategy", "worker:0", "after TensorFlow had run", "first thing"),
+    "second-strategy": ("second-strategy", "local:0", "has 4 replicas, the first had 2",
+                        "ReductionToOneDevice"),
+    "dead-peer": ("dead-peer", "worker:1", "has stopped answering", "from its checkpoint"),
+    "dead-parameter-server": ("dead-parameter-server", "ps:0", "its variables with it",
+                              "last checkpoint"),
+    "mismatched-sizes": ("mismatched-sizes", "worker:1", "worker:1 counts 3 replicas, others 2",
+                         "the same cluster"),
+    "mismatched-shapes": ("mismatched-shapes", "worker:1", "shape [3] where another task has [2]",
+                          "the same model"),
+    "ps-strategy-without-ps": ("wrong-strategy", "chief:0", "without ps", "add ps addresses"),
+    "multi-worker-as-ps": ("wrong-strategy", "ps:0", "made in a ps task", "tf.distribute.Server"),
+    "keras-fit-multi-worker": ("keras-fit-multi-worker", "worker:0", "Keras 3's fit", "custom loop"),
+    "keras-fit-parameter-server": ("keras-fit-parameter-server", "chief:0", "used directly",
+                                   "create_per_worker_dataset"),
+    "python-repr": ("not-json", "worker:0", "not JSON", "json.dumps"),
+    "misspelt-job": ("misspelt-job", "workers:0", "'workers'", "called chief, worker, ps"),
+    "type-not-in-cluster": ("type-not-in-cluster", "chief:0", "no task of type chief", "list its"),
+    "no-task": ("no-task", "unknown", "not which task", '"task": {"type"'),
+    "evaluator-in-cluster": ("configuration", "worker:0", "not part of the training cluster",
+                             "leave it out"),
+}  # fmt: skip
+# mistake -> (strategy, where the linter points)
+LINTED = {
+    "wrong-index": (None, "task.index"),
+    "python-repr": (None, "TF_CONFIG"),
+    "misspelt-job": (None, "cluster.workers"),
+    "type-not-in-cluster": (None, "task.type"),
+    "no-task": (None, "task"),
+    "ps-strategy-without-ps": ("parameter-server", "cluster"),
+    "multi-worker-with-ps": ("multi-worker", "cluster"),
+    "evaluator-in-cluster": (None, "cluster.evaluator"),
+}
+TOGETHER = {
+    "duplicate-index": "copy 1 and copy 2 are both worker:0",
+    "duplicate-index-elsewhere": "copy 1 and copy 2 are both worker:1",
+    "mismatched-sizes": "worker:0 lists 2 worker tasks, worker:1 3",
+    "missing-peer": "worker:1: is in the cluster and nobody is it",
+}
+
+
+@pytest.fixture(scope="module")
+def made():
+    """mistake -> its tasks, each with task, tf_config, log and status."""
+    if sys.platform != "linux":
+        pytest.skip("the program forks after importing TensorFlow, which is safe on Linux only")
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAM)], env=environment, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        output, errors = process.communicate(timeout=LIMIT_SECONDS)
+    finally:
+        if process.poll() is None:  # its tasks ask the kernel to be killed when it dies
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    assert process.returncode == 0, errors[-2000:]
+    records = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    return {record["mistake"]: record["tasks"] for record in records}
+
+
+def logs_of(tasks):
+    return {task["task"]: task["log"] for task in tasks}
+
+
+def configs_of(tasks):
+    return {task["task"]: task["tf_config"] for task in tasks if task["tf_config"]}
+
+
+@pytest.mark.parametrize("mistake", EXPECTED)
+def test_diagnose_names_cause_task_and_cure(made, mistake):
+    name, task, cause, cure = EXPECTED[mistake]
+    tasks = made[mistake]
+    found = diagnose_cluster(logs_of(tasks), configs_of(tasks))
+    logs = "\n\n".join(task["log"][-1500:] for task in tasks)
+    assert found is not None, logs
+    assert found.name == name, (found, logs)
+    assert cause in found.cause and cure in found.cure, found
+    if mistake == "duplicate-index":
+        assert found.task in (task, "copy 1", "copy 2")
+    else:
+        assert found.task == task, found
+    assert "\n" not in found.cause + found.cure + found.evidence
+
+
+@pytest.mark.parametrize("mistake", sorted(set(EXPECTED) - {"evaluator-in-cluster"}))
+def test_the_evidence_stands_in_a_log(made, mistake):
+    tasks = made[mistake]
+    found = diagnose_cluster(logs_of(tasks), configs_of(tasks))
+    said = " ".join(" ".join(task["log"].split()) for task in tasks)
+    assert found.evidence and found.evidence.rstrip("…") in said
+
+
+@pytest.mark.parametrize("mistake", LINTED)
+def test_the_linter_sees_it_before_it_starts(made, mistake):
+    strategy, where = LINTED[mistake]
+    findings = lint(made[mistake][-1]["tf_config"], strategy)
+    errors = [finding for finding in findings if finding.severity == "error"]
+    assert where in [finding.where for finding in errors], findings
+    assert all(finding.cure for finding in errors)
+
+
+@pytest.mark.parametrize("mistake", TOGETHER)
+def test_the_linter_of_all_members_sees_what_one_alone_does_not_show(made, mistake):
+    configs = configs_of(made[mistake])
+    assert all(is_right(lint(text)) for text in configs.values())
+    said = [f"{f.where}: {f.what}" for name, f in lint_together(configs) if name == "together"]
+    assert any(TOGETHER[mistake] in line for line in said), said
+
+
+@pytest.mark.parametrize(
+    "mistake", ["missing-leader", "missing-server", "multi-worker-with-ps", "evaluator-in-cluster"]
+)
+def test_these_wait_without_an_error(made, mistake):
+    """What the linter and the diagnosis say of them is true: nothing ends by itself."""
+    assert [task["status"] for task in made[mistake]] == [None] * len(made[mistake])
+
+
+def test_a_late_tf_config_trains_alone_and_ends_well(made):
+    assert [task["status"] for task in made["late-tf-config"]] == [0, 0]
+    assert all("of 1 replicas" in task["log"] for task in made["late-tf-config"])
+
+
+def test_the_survivor_is_told_from_the_dead(made):
+    """The log of the task that was killed says nothing; the survivor's names it."""
+    survivor, dead = made["dead-peer"]
+    assert dead["status"] == -signal.SIGKILL and survivor["status"] == 1
+    assert diagnose(survivor["log"]).task == "worker:1"
+    assert diagnose(dead["log"], dead["tf_config"]) is None
+
+
+def test_the_exception_alone_is_enough(made):
+    """The last lines of a log, as an exception's text, name the same mistake."""
+    for mistake in ("taken-port", "late-strategy", "wrong-index", "keras-fit-multi-worker",
+                    "dead-parameter-server"):  # fmt: skip
+        log = made[mistake][0]["log"]
+        error = log[log.rindex('\n  File "') + 1 :]
+        assert diagnose(error).name == EXPECTED[mistake][0], error
+
+
+def test_no_mistake_is_left_out(made):
+    assert set(made) == set(EXPECTED) | {"multi-worker-with-ps"}
+
+
+def test_nothing_is_left_behind(made):
+    """No task of any mistake is alive, and their folder is gone."""
+    alive = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if PROGRAM.name.encode() in entry.read_bytes():
+                alive.append(entry.parent.name)
+        except OSError:
+            continue
+    assert alive == []

@@ -1,0 +1,272 @@
+"""LocalCluster with real processes: results, output, events, failures, restarts, nothing left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import psutil
+import pytest
+
+from utils.cluster import ClusterError, LocalCluster
+from utils.cluster.warm import FreshProcesses
+from utils.errors import CourseError
+
+
+def add_up():
+    """One all-reduce over all workers; returns this worker's index and the sum."""
+    import tensorflow as tf
+
+    from utils.events import report
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    ones = tf.function(lambda: strategy.run(lambda: tf.constant(1.0)))
+    total = float(strategy.reduce("SUM", ones(), axis=None))
+    index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+    print(f"worker {index} has {total}")
+    report("step", step=1, loss=total)
+    return index, total
+
+
+def reduce_for_ever():
+    import tensorflow as tf
+
+    from utils.events import report
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    step = tf.function(lambda: strategy.reduce("SUM", strategy.run(lambda: 1.0), axis=None))
+    while True:
+        step()
+        report("step")
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster(workers=3) as cluster:
+        yield cluster
+
+
+def wait_for_event(job):
+    return next(iter(job.events()))
+
+
+def test_results_come_in_rank_order_with_named_lines_and_events(cluster, capsys):
+    assert cluster.run(add_up, timeout=60) == [(0, 3.0), (1, 3.0), (2, 3.0)]
+    shown = capsys.readouterr().out
+    assert all(f"[worker {i}] worker {i} has 3.0" in shown for i in range(3))
+    job = cluster.start(add_up)
+    events = list(job.events())
+    assert sorted(e["task"] for e in events) == ["worker 0", "worker 1", "worker 2"]
+    assert all(e["loss"] == 3.0 and e["attempt"] == 1 for e in events)
+    assert len(job.wait(10)) == 3 and job.logs("worker", 1) == ["worker 1 has 3.0"]
+
+
+def test_each_task_is_a_process_with_its_own_port_and_group(cluster):
+    def describe(greeting, **settings):
+        return os.getpid(), os.getpgid(0), os.environ["TF_CONFIG"], greeting, settings
+
+    results = cluster.run(describe, "hello", echo=False, epochs=2)
+    assert len({r[0] for r in results}) == 3 and all(r[0] == r[1] for r in results)
+    specs = [json.loads(r[2])["cluster"] for r in results]
+    assert specs[0] == specs[1] == specs[2] and len(set(specs[0]["worker"])) == 3
+    assert all(address.startswith("127.0.0.1:") for address in specs[0]["worker"])
+    assert results[0][3:] == ("hello", {"epochs": 2})
+
+
+def test_an_exception_names_the_worker_that_raised_it(cluster):
+    def fail():
+        import tensorflow as tf
+
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
+            raise ValueError("no such column: price")
+        step = tf.function(lambda: strategy.reduce("SUM", strategy.run(lambda: 1.0), axis=None))
+        return float(step())
+
+    with pytest.raises(ClusterError, match="worker 1: ValueError: no such column") as failed:
+        cluster.run(fail, echo=False, timeout=60)
+    assert failed.value.task == "worker 1" and "Traceback" in failed.value.details
+
+
+def test_a_killed_worker_is_named(cluster):
+    job = cluster.start(reduce_for_ever)
+    wait_for_event(job)
+    job.kill("worker", 2)
+    with pytest.raises(ClusterError, match="worker 2: was ended by SIGKILL"):
+        job.wait(30)
+
+
+def test_a_frozen_worker_is_named_when_time_is_up_and_can_go_on(cluster):
+    job = cluster.start(reduce_for_ever)
+    wait_for_event(job)
+    job.pause("worker", 0)
+    time.sleep(0.3)
+    seen = len(list(zip(range(10**6), job._events)))
+    time.sleep(0.5)
+    assert len(job._events) == seen, "a frozen worker holds up a synchronous group"
+    job.resume("worker", 0)
+    time.sleep(0.5)
+    assert len(job._events) > seen
+    job.pause("worker", 0)
+    with pytest.raises(ClusterError, match=r"worker 0: is frozen.*job.resume\('worker', 0\)"):
+        job.wait(1)
+    assert job.finished and not any(psutil.pid_exists(task.process) for task in job.tasks)
+
+
+def test_a_task_that_waits_for_ever_is_ended_in_time(cluster):
+    def wait_for_a_peer():
+        import tensorflow as tf
+
+        if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:
+            time.sleep(600)  # worker 0 never starts its server
+        tf.distribute.MultiWorkerMirroredStrategy()
+
+    begun = time.monotonic()
+    with pytest.raises(ClusterError, match="was not done after 3 s"):
+        cluster.run(wait_for_a_peer, timeout=3, echo=False)
+    assert time.monotonic() - begun < 30
+
+
+def test_the_whole_group_restarts_and_goes_on(cluster, tmp_path):
+    def count(folder):
+        import tensorflow as tf
+
+        from utils.events import report
+
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+        place = os.path.join(folder, f"steps-{index}")
+        done = int(open(place).read()) if os.path.exists(place) else 0
+        step = tf.function(lambda: strategy.reduce("SUM", strategy.run(lambda: 1.0), axis=None))
+        for number in range(done, 12):
+            step()
+            with open(place + ".part", "w") as file:
+                file.write(str(number + 1))
+            os.replace(place + ".part", place)
+            report("step", step=number + 1)
+            time.sleep(0.05)
+        return done
+
+    job = cluster.start(count, str(tmp_path), restarts=2)
+    for event in job.events():
+        if event["event"] == "step" and event["step"] == 5 and event["attempt"] == 1:
+            job.kill("worker", 1)
+            break
+    resumed_at = job.wait(60)
+    assert all(at >= 5 for at in resumed_at)
+    restarts = [e for e in job.events() if e["event"] == "restart"]
+    assert [e["task"] for e in restarts] == ["worker 1"] and job.attempt == 2
+
+
+def test_parameter_servers_run_the_function_on_the_coordinator():
+    def coordinate():
+        import tensorflow as tf
+
+        from utils.events import report
+
+        resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        strategy = tf.distribute.ParameterServerStrategy(resolver)
+        coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+        with strategy.scope():
+            variable = tf.Variable(0.0)
+
+        @tf.function
+        def add():
+            variable.assign_add(1.0)
+
+        for number in range(60):
+            coordinator.schedule(add)
+            if number % 20 == 19:
+                report("step", step=number + 1)
+                coordinator.join()
+                time.sleep(0.3)
+        return float(variable.numpy()), variable.device
+
+    with LocalCluster(workers=2, ps=1) as cluster:
+        job = cluster.start(coordinate)
+        wait_for_event(job)
+        job.restart("worker", 1)
+        count, device = job.wait(90)
+    assert count >= 60 and "/job:ps" in device
+
+
+def test_what_cannot_be_sent_or_made_is_said(cluster):
+    import threading
+
+    lock = threading.Lock()
+    with pytest.raises(CourseError, match="cannot be sent to another process"):
+        cluster.start(lambda: lock.acquire())
+    for settings in ({"workers": 0}, {"workers": 2.5}, {"ps": -1}, {"replicas_per_worker": 99}):
+        with pytest.raises(CourseError, match="must be a number from"):
+            LocalCluster(**settings)
+    job = cluster.start(add_up)
+    with pytest.raises(CourseError, match="choose from worker 0, worker 1, worker 2"):
+        job.kill("ps", 0)
+    with pytest.raises(ClusterError, match="cannot come back alone"):
+        job.restart("worker", 0)
+    job.wait(60)
+
+
+def test_fresh_processes_where_fork_is_not_safe(monkeypatch):
+    monkeypatch.setattr("utils.cluster.warm.can_fork", lambda: False)
+    with LocalCluster(workers=2) as cluster:
+        assert isinstance(cluster._get_starter(), FreshProcesses) and "afresh" in cluster.how
+        assert cluster.run(add_up, echo=False, timeout=120) == [(0, 2.0), (1, 2.0)]
+
+
+def test_jobs_leak_no_descriptor_and_no_thread(cluster):
+    import threading
+
+    cluster.run(os.getpid, echo=False)
+    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    for _ in range(20):
+        cluster.run(os.getpid, echo=False)
+    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+
+
+OWNER = """
+    import sys, time
+    from utils.cluster import LocalCluster
+
+    def work(folder):
+        import os, subprocess, time
+        child = subprocess.Popen(["sleep", "300"])
+        open(f"{folder}/{os.getpid()}-{child.pid}", "w").close()
+        time.sleep(300)
+
+    cluster = LocalCluster(workers=2)
+    job = cluster.start(work, sys.argv[1])
+    time.sleep(300)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_outlives_its_owner(tmp_path, number):
+    """Killed or interrupted, it leaves no task, no child of a task and no warm process."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(OWNER), str(tmp_path)],
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    processes = {int(pid) for p in tmp_path.iterdir() for pid in p.name.split("-")}
+    assert len(processes) == 4
+    processes |= {child.pid for child in psutil.Process(owner.pid).children(recursive=True)}
+    owner.send_signal(number)
+    owner.wait(20)
+    deadline = time.monotonic() + 5
+    while any(alive(pid) for pid in processes) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert [pid for pid in processes if alive(pid)] == []
+
+
+def alive(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

@@ -1,0 +1,316 @@
+"""All-reduce in NumPy: right sums, and the messages, bytes and steps that are promised."""
+
+import math
+
+import numpy as np
+import pytest
+
+from utils.collectives import (
+    ALGORITHMS,
+    Network,
+    Send,
+    all_reduce,
+    fit_alpha_beta,
+    flatten_bucket,
+    group_into_nodes,
+    make_buckets,
+    naive_all_reduce,
+    reduce_in_buckets,
+    restore_bucket,
+    ring_all_gather,
+    ring_all_reduce,
+    ring_reduce_scatter,
+    split_into_chunks,
+    tree_all_reduce,
+)
+from utils.errors import CourseError
+
+RANKS = (1, 2, 3, 5, 6, 7, 8, 16)
+LENGTHS = (0, 1, 3, 97, 240)
+
+
+def make_vectors(ranks: int, shape: int | tuple[int, ...], dtype=np.float64) -> list[np.ndarray]:
+    random = np.random.default_rng(ranks)
+    return [random.normal(size=shape).astype(dtype) for _ in range(ranks)]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_every_rank_ends_with_the_same_sum(algorithm, ranks):
+    for length in LENGTHS:
+        for ranks_per_node in {1, min(2, ranks), min(3, ranks), ranks}:
+            vectors = make_vectors(ranks, length)
+            before = [vector.copy() for vector in vectors]
+            result = all_reduce(vectors, algorithm, ranks_per_node)
+            np.testing.assert_allclose(result.vectors[0], np.sum(before, axis=0), atol=1e-12)
+            for rank in range(ranks):
+                np.testing.assert_array_equal(result.vectors[rank], result.vectors[0])
+                np.testing.assert_array_equal(vectors[rank], before[rank])
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_shape_and_dtype_stay(algorithm):
+    for shape, dtype in (((), np.float32), ((3, 4), np.float16), ((2, 0), np.float32), (5, int)):
+        vectors = [np.ones(shape, dtype)] * 3
+        result = all_reduce(vectors, algorithm, 2)
+        for vector in result.vectors:
+            assert vector.shape == np.shape(vectors[0]) and vector.dtype == dtype
+            assert np.all(vector == 3)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_ring_sends_what_its_closed_form_says(ranks):
+    result = ring_all_reduce(make_vectors(ranks, 10 * ranks))
+    assert result.steps == 2 * (ranks - 1)
+    assert result.messages_per_rank == [2 * (ranks - 1)] * ranks
+    assert result.bytes_per_rank == [2 * (ranks - 1) * 10 * 8] * ranks
+    assert result.serial_bytes == 2 * (ranks - 1) * 10 * 8
+
+
+def test_ring_with_fewer_elements_than_ranks_still_sends_every_message():
+    result = ring_all_reduce(make_vectors(5, 2))
+    assert result.messages_per_rank == [8] * 5
+    assert sum(result.bytes_per_rank) == 2 * 4 * 2 * 8  # each element moves 2(P-1) times
+    assert max(result.bytes_per_rank) - min(result.bytes_per_rank) <= 16
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_naive_goes_through_rank_0(ranks):
+    result = naive_all_reduce(make_vectors(ranks, 7))
+    assert result.steps == 2 * (ranks - 1)
+    assert result.messages_per_rank == [ranks - 1] + [1] * (ranks - 1)
+    assert result.bytes_per_rank == [56 * (ranks - 1)] + [56] * (ranks - 1)
+    assert all(0 in (m.source, m.destination) for m in result.messages)
+
+
+@pytest.mark.parametrize(
+    "ranks, steps, messages",
+    [(1, 0, 0), (2, 1, 1), (3, 3, 2), (4, 2, 2), (5, 4, 3), (8, 3, 3), (9, 5, 4), (16, 4, 4)],
+)
+def test_tree_doubles_and_folds(ranks, steps, messages):
+    result = tree_all_reduce(make_vectors(ranks, 7))
+    assert result.steps == steps
+    assert max(result.messages_per_rank) == messages
+    assert max(result.bytes_per_rank) == messages * 56
+    folded = ranks - 2 ** int(math.log2(ranks))
+    assert result.messages_per_rank[ranks - folded :] == [1] * folded
+
+
+def test_hierarchical_talks_between_nodes_through_leaders_only():
+    result = all_reduce(make_vectors(8, 12), "hierarchical", 3)  # nodes 0-2, 3-5, 6-7
+    assert result.steps == 2 * 2 + 2 * 2
+    assert result.messages_per_rank == [6, 1, 1, 6, 1, 1, 5, 1]
+    assert max(result.bytes_per_rank) == 2 * 96 + 4 * 96 // 3
+    between = [m for m in result.messages if m.source // 3 != m.destination // 3]
+    assert {m.source for m in between} == {0, 3, 6} and len(between) == 3 * 4
+    assert [list(node) for node in group_into_nodes(5, 2)] == [[0, 1], [2, 3], [4]]
+
+
+def test_halves_of_the_ring_meet_at_the_scattered_sums():
+    vectors = make_vectors(5, 11)
+    total = split_into_chunks(np.sum(vectors, axis=0), 5)
+    chunks = [split_into_chunks(vector, 5) for vector in vectors]
+    network = Network(5)
+    ring_reduce_scatter(chunks, network)
+    assert network.steps == 4
+    for rank in range(5):
+        mine = (rank + 1) % 5
+        np.testing.assert_allclose(chunks[rank][mine], total[mine])
+    assert not np.allclose(chunks[0][0], total[0])
+    ring_all_gather(chunks, network)
+    for rank in range(5):
+        np.testing.assert_allclose(np.concatenate(chunks[rank]), np.concatenate(total))
+
+
+def test_trace_of_a_ring_of_three():
+    network = Network(3, keep_values=True)
+    result = ring_all_reduce([np.arange(6.0) + 10 * rank for rank in range(3)], network)
+    told = [(m.step, m.source, m.destination, m.chunk, m.payload_bytes) for m in result.messages]
+    assert told == [
+        (0, 0, 1, 0, 16), (0, 1, 2, 1, 16), (0, 2, 0, 2, 16),
+        (1, 0, 1, 2, 16), (1, 1, 2, 0, 16), (1, 2, 0, 1, 16),
+        (2, 0, 1, 1, 16), (2, 1, 2, 2, 16), (2, 2, 0, 0, 16),
+        (3, 0, 1, 0, 16), (3, 1, 2, 1, 16), (3, 2, 0, 2, 16),
+    ]  # fmt: skip
+    assert [m.phase for m in result.messages[::3]] == ["reduce-scatter"] * 2 + ["all-gather"] * 2
+    np.testing.assert_array_equal(result.messages[0].values, [0, 1])
+    np.testing.assert_array_equal(result.messages[3].values, [4 + 24, 5 + 25])
+    np.testing.assert_array_equal(result.messages[9].values, result.vectors[0][:2])
+    assert ring_all_reduce([np.ones(3)] * 2).messages[0].values is None
+
+
+@pytest.mark.parametrize(
+    "algorithm, phases",
+    [
+        ("naive", ["gather", "broadcast"]),
+        ("ring", ["reduce-scatter", "all-gather"]),
+        ("tree", ["fold", "swap", "unfold"]),
+        ("hierarchical", ["reduce in node", "reduce-scatter", "all-gather", "broadcast in node"]),
+    ],
+)
+def test_trace_names_its_phases_in_order(algorithm, phases):
+    messages = all_reduce(make_vectors(5, 4), algorithm, 2).messages
+    assert list(dict.fromkeys(message.phase for message in messages)) == phases
+    assert [m.step for m in messages] == sorted(m.step for m in messages)
+    whole = algorithm in ("naive", "tree")
+    assert all((m.chunk is None) == (whole or "in node" in m.phase) for m in messages)
+
+
+def test_network_delivers_copies_of_what_was_sent():
+    network, values = Network(2), np.zeros(3)
+    (arrived,) = network.exchange([Send(0, 1, values)])
+    values += 1
+    np.testing.assert_array_equal(arrived.values, [0, 0, 0])
+    assert network.exchange([]) == [] and network.steps == 1
+
+
+@pytest.mark.parametrize(
+    "sends, words",
+    [
+        ([(0, 1), (0, 2)], "rank 0 sends 2 messages in step 0"),
+        ([(0, 2), (1, 2)], "rank 2 receives 2 messages"),
+        ([(1, 1)], "sends to itself"),
+        ([(0, 3)], "rank 3 does not exist: there are 0 to 2"),
+        ([(-1, 0)], "rank -1 does not exist"),
+    ],
+)
+def test_network_refuses_what_a_port_cannot_do(sends, words):
+    with pytest.raises(CourseError, match=words):
+        Network(3).exchange([Send(*pair, np.ones(1)) for pair in sends])
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: ring_all_reduce([]), "0 ranks"),
+        (lambda: ring_all_reduce([np.ones(2), np.ones(3)]), "rank 1 holds"),
+        (lambda: tree_all_reduce([np.ones(2), np.ones(2, np.float32)]), "rank 1 holds float32"),
+        (lambda: all_reduce([np.ones(2)] * 2, "star"), "no algorithm 'star'"),
+        (lambda: all_reduce([np.ones(2)] * 2, "hierarchical"), "needs ranks_per_node"),
+        (lambda: all_reduce([np.ones(2)] * 2, "hierarchical", 3), "3 ranks per node with 2"),
+        (lambda: all_reduce([np.ones(2)] * 2, "hierarchical", 0), "0 ranks per node"),
+        (lambda: ring_all_reduce([np.ones(2)] * 2, Network(3)), "needs a new one of 2"),
+        (lambda: Network(0), "0 ranks"),
+        (lambda: make_buckets([np.ones(2)], 0), "buckets of 0 bytes"),
+        (lambda: reduce_in_buckets([], 8), "0 ranks"),
+        (lambda: reduce_in_buckets([[np.ones(2)], [np.ones(3)]], 8), "rank 1 has other arrays"),
+    ],
+)
+def test_bad_input_gets_one_clear_line(call, words):
+    with pytest.raises(CourseError, match=words) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+def make_gradients(ranks: int) -> list[list[np.ndarray]]:
+    shapes = [(3, 4), (), (7,), (0, 2), (50,), (2, 2)]
+    random = np.random.default_rng(7)
+    dtypes = [np.float64] * 5 + [np.float32]
+    return [[random.normal(size=s).astype(t) for s, t in zip(shapes, dtypes)] for _ in range(ranks)]
+
+
+@pytest.mark.parametrize("bucket_bytes", [1, 8, 100, 160, 10**6])
+def test_buckets_hold_everything_once_and_no_more_than_they_may(bucket_bytes):
+    arrays = make_gradients(1)[0]
+    buckets = make_buckets(arrays, bucket_bytes)
+    assert sum(buckets, []) == list(range(len(arrays)))
+    for bucket in buckets:
+        assert len(bucket) == 1 or sum(arrays[i].nbytes for i in bucket) <= bucket_bytes
+        assert len({arrays[i].dtype for i in bucket}) == 1
+
+
+def test_buckets_are_filled_in_order():
+    arrays = make_gradients(1)[0]
+    assert [array.nbytes for array in arrays] == [96, 8, 56, 0, 400, 16]
+    assert make_buckets(arrays, 160) == [[0, 1, 2, 3], [4], [5]]  # the last is float32
+    assert make_buckets(arrays, 159) == [[0, 1], [2, 3], [4], [5]]
+    assert make_buckets(arrays, 10**6) == [[0, 1, 2, 3, 4], [5]]
+    assert make_buckets([], 8) == []
+
+
+@pytest.mark.parametrize("algorithm", [naive_all_reduce, ring_all_reduce, tree_all_reduce])
+def test_reducing_buckets_equals_reducing_each_array(algorithm):
+    gradients = make_gradients(3)
+    result = reduce_in_buckets(gradients, 160, algorithm)
+    alone = [algorithm([arrays[i] for arrays in gradients]) for i in range(6)]
+    for rank in range(3):
+        for i in range(6):
+            expected = alone[i].vectors[rank]
+            assert result.arrays[rank][i].shape == expected.shape
+            assert result.arrays[rank][i].dtype == expected.dtype
+            np.testing.assert_allclose(result.arrays[rank][i], expected, rtol=1e-6)
+    assert sum(result.bytes_per_rank) == sum(sum(r.bytes_per_rank) for r in alone)
+    messages = sum(max(r.messages_per_rank) for r in alone)
+    assert max(result.messages_per_rank) == messages * len(result.buckets) // 6
+
+
+def test_flattened_bucket_is_restored():
+    arrays = make_gradients(1)[0][:5]
+    flat = flatten_bucket(arrays)
+    assert flat.shape == (12 + 1 + 7 + 0 + 50,)
+    for restored, array in zip(restore_bucket(flat, arrays), arrays, strict=True):
+        np.testing.assert_array_equal(restored, array)
+
+
+def test_no_arrays_make_no_buckets():
+    result = reduce_in_buckets([[], []], 8)
+    assert result.arrays == [[], []] and result.messages_per_rank == [0, 0]
+
+
+def test_fit_finds_the_network_that_made_the_timings():
+    messages, sizes = np.array([1, 2, 14, 14, 30]), np.array([1e3, 1e7, 1e5, 1e8, 1e6])
+    seconds = messages * 20e-6 + sizes / 5e9
+    for relative in (False, True):
+        fit = fit_alpha_beta(messages, sizes, seconds, relative=relative)
+        assert fit.latency_seconds == pytest.approx(20e-6, rel=1e-6)
+        assert fit.bandwidth_bytes_per_second == pytest.approx(5e9, rel=1e-6)
+        np.testing.assert_allclose(fit.residual_seconds, 0, atol=1e-12)
+        assert fit.predict_seconds(4, 1e6) == pytest.approx(4 * 20e-6 + 2e-4)
+
+
+def test_fit_is_least_squares_with_residuals_measured_minus_fitted():
+    messages, sizes = np.array([1.0, 1, 1]), np.array([0.0, 1e6, 2e6])
+    fit = fit_alpha_beta(messages, sizes, [1.0, 3.0, 4.0])
+    slope, start = np.polyfit(sizes, [1, 3, 4], 1)
+    assert fit.latency_seconds == pytest.approx(start)
+    assert 1 / fit.bandwidth_bytes_per_second == pytest.approx(slope)
+    np.testing.assert_allclose(fit.residual_seconds, [-1 / 6, 1 / 3, -1 / 6])
+
+
+def test_relative_fit_heeds_short_messages():
+    sizes = np.array([8.0, 64, 1e9, 2e9])
+    seconds = np.array([1e-5, 1e-5, 0.11, 0.20])
+    assert fit_alpha_beta([1] * 4, sizes, seconds).latency_seconds > 1e-3
+    relative = fit_alpha_beta([1] * 4, sizes, seconds, relative=True)
+    assert relative.latency_seconds == pytest.approx(1e-5, rel=0.05)
+    weights = 1 / seconds
+    design = np.stack([np.ones(4), sizes], axis=1) * weights[:, None]
+    expected, _ = np.linalg.lstsq(design / [1, 1e9], seconds * weights, rcond=None)[0]
+    assert relative.latency_seconds == pytest.approx(expected, rel=1e-9)
+
+
+def test_no_fitted_latency_is_negative():
+    bent = fit_alpha_beta([1, 1, 1], [1e6, 2e6, 4e6], [1.0, 4.0, 16.0])
+    assert bent.latency_seconds == 0
+    expected = (1e6 * 1 + 2e6 * 4 + 4e6 * 16) / (1e12 + 4e12 + 16e12)
+    assert 1 / bent.bandwidth_bytes_per_second == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "points, words",
+    [
+        (([], [], []), "0 points for two unknowns"),
+        (([1], [8], [1.0]), "1 point for two unknowns"),
+        (([1, 1], [8, 8], [1.0, 1.1]), "two different sizes"),
+        (([1, 2], [8, 16], [1.0, 1.1]), "two different sizes"),
+        (([1, 2], [0, 0], [1.0, 1.1]), "two different sizes"),
+        (([0, 0], [8, 16], [1.0, 1.1]), "two different sizes"),
+        (([1, 1], [8, 1e6], [2.0, 1.0]), "do not grow with the bytes"),
+        (([1, 1], [8, 16], [1.0]), "give one of each"),
+        (([1, 1], [8, -16], [1.0, 2.0]), "0 or more"),
+        (([1, 1], [8, 16], [1.0, math.nan]), "finite"),
+    ],
+)
+def test_fit_refuses_points_that_say_too_little(points, words):
+    with pytest.raises(CourseError, match=words):
+        fit_alpha_beta(*points)

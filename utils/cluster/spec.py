@@ -1,0 +1,127 @@
+"""What a cluster and one of its tasks are: plain, frozen data.
+
+The vocabulary is TensorFlow's (`tf.train.ClusterSpec` and TF_CONFIG): a *job* is a
+kind of task (chief, worker, ps, evaluator), a *task* one process of it, an *address*
+"host:port".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+JOBS = ("chief", "worker", "ps", "evaluator")
+TRAINING_JOBS = ("chief", "worker", "ps")
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """The addresses of every task, by job: `ClusterSpec(worker=("a:2222", "b:2222"))`.
+
+    Task i of a job listens at the i-th address. `evaluator` is here for clusters
+    that list one; TensorFlow wants it outside the training cluster.
+    """
+
+    chief: tuple[str, ...] = ()
+    worker: tuple[str, ...] = ()
+    ps: tuple[str, ...] = ()
+    evaluator: tuple[str, ...] = ()
+
+    @property
+    def jobs(self) -> dict[str, list[str]]:
+        """Job -> addresses, without empty jobs: what `tf.train.ClusterSpec` takes."""
+        return {job: list(getattr(self, job)) for job in JOBS if getattr(self, job)}
+
+    @property
+    def tasks(self) -> list[tuple[str, int]]:
+        """(job, index) of every task, chief first."""
+        return [(job, index) for job, all_ in self.jobs.items() for index in range(len(all_))]
+
+    @property
+    def leader(self) -> tuple[str, int] | None:
+        """(job, index) of the task that the others of a multi-worker run connect to, or None.
+
+        TensorFlow's coordination service runs in the chief, in worker 0 where no
+        chief is listed.
+        """
+        return ("chief", 0) if self.chief else ("worker", 0) if self.worker else None
+
+    @property
+    def uses_parameter_servers(self) -> bool:
+        return bool(self.ps)
+
+    def address_of(self, job: str, index: int) -> str | None:
+        """Return "host:port" of a task, None where the cluster does not list it."""
+        addresses = self.jobs.get(job, [])
+        return addresses[index] if 0 <= index < len(addresses) else None
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """One process's view: the cluster, and which of its tasks this one is.
+
+    `extras` holds what else TF_CONFIG carried, such as `environment` and `rpc_layer`.
+    """
+
+    cluster: ClusterSpec
+    job: str
+    index: int
+    extras: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.job}:{self.index}"
+
+    @property
+    def address(self) -> str | None:
+        """Its own "host:port"; None for an evaluator, which the cluster need not list."""
+        return self.cluster.address_of(self.job, self.index)
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether it has the chief's duties: checkpoints, exports, summaries.
+
+        As `tf.distribute` decides: the chief, worker 0 where no chief is listed, and
+        the evaluator, which is alone in what it does.
+        """
+        return (self.job, self.index) in {self.cluster.leader, ("evaluator", 0)}
+
+    def to_json(self) -> str:
+        """Return the text of TF_CONFIG on one line."""
+        task = {"type": self.job, "index": self.index}
+        return json.dumps({"cluster": self.cluster.jobs, "task": task, **self.extras})
+
+
+def split_address(address: str) -> tuple[str, str | None]:
+    """Return host and port of "host:port" or "[v6]:port" as text; port None where there is none."""
+    if address.startswith("["):
+        host, bracket, rest = address[1:].partition("]")
+        return (host, rest[1:]) if bracket and rest.startswith(":") else (host, None)
+    host, colon, port = address.rpartition(":")
+    return (host, port) if colon else (address, None)
+
+
+def describe_role(config: TaskConfig) -> str:
+    """Return in one sentence what this task does in its cluster."""
+    cluster = config.cluster
+    if config.job == "ps":
+        return "a parameter server: it holds variables and waits for others, and trains nothing"
+    if config.job == "evaluator":
+        return "evaluates checkpoints beside the training, with a strategy of its own machine"
+    if cluster.uses_parameter_servers:
+        return _describe_coordination(config)
+    if config.job == "chief":
+        return "the chief: it trains as the first worker, and also saves and writes summaries"
+    if config.is_chief:
+        return "trains and has the chief's duties (saving, summaries), as no chief is listed"
+    leader = "{}:{}".format(*cluster.leader)
+    return f"trains only: {leader} has the chief's duties, and must be up before this task connects"
+
+
+def _describe_coordination(config: TaskConfig) -> str:
+    if config.job == "chief":
+        return "the coordinator: it makes the variables on the ps tasks and sends steps to workers"
+    return "a server: it runs the steps that the coordinator sends, whatever its index"

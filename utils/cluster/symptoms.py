@@ -1,0 +1,193 @@
+"""The sayings by which a start that goes wrong is known: pattern, cause, cure.
+
+Each was taken from a real log of TensorFlow 2.21 and Keras 3.15
+(`tests/cluster_mistakes.py` makes them). In the order given: what is a cause of its
+own comes before what a task says when another one has gone.
+"""
+
+import re
+from dataclasses import dataclass
+
+TASK = r"/job:(?P<job>\w+)(?:/replica:\d+)?/task:(?P<index>\d+)"
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """One saying. `cause` may name the pattern's groups; `needs` must be in the text too."""
+
+    name: str
+    pattern: re.Pattern[str]
+    cause: str
+    cure: str
+    needs: str = ""
+
+
+def _symptom(name: str, pattern: str, cause: str, cure: str, needs: str = "") -> Symptom:
+    return Symptom(name, re.compile(pattern), cause, cure, needs)
+
+
+ON_PEER = r"(?:(?!Additional GRPC)[^\n])*(?:\n[^\n]*remote target " + TASK + r")?"
+LINT = "`distlab tf-config lint` shows every mistake in it"
+FIRST = "make the strategy the first thing of the program, before any op, variable or dataset"
+
+CONFIGURATION = (
+    _symptom(
+        "not-json", r"JSONDecodeError: (?P<words>.*)",
+        "TF_CONFIG is not JSON ({words})",
+        f"write it with json.dumps, not str(); {LINT}", needs="_load_tf_config",
+    ),
+    _symptom(
+        "wrong-index", r"`task_id` (?P<given>-?\d+) exceeds the maximum id of (?P<kind>\w+)",
+        "task index {given} is out of range for job {kind}",
+        "indexes count from 0 to the number of addresses less one; list an address or lower it",
+    ),
+    _symptom(
+        "wrong-index", r"invalid literal for int\(\) with base 10: (?P<given>.*)",
+        "the task index {given} is not a number",
+        "write 0, 1, … without quotes", needs="tfconfig_cluster_resolver",
+    ),
+    _symptom(
+        "type-not-in-cluster", r"`task_type` '(?P<kind>\w+)' not found in cluster_spec",
+        "the cluster lists no task of type {kind}",
+        "list its address, or give this task a type that is listed",
+    ),
+    _symptom(
+        "misspelt-job", r"Disallowed task type found in cluster spec.*ClusterSpec\((?P<spec>.*)\)",
+        "the cluster has a job that TensorFlow does not know: {spec}",
+        "jobs are called chief, worker, ps and evaluator, nothing else",
+    ),
+    _symptom(
+        "misspelt-job", r"Unrecognized task_type: (?P<kind>[^,]*)",
+        "{kind} is no task type", "types are chief, worker, ps and evaluator, nothing else",
+    ),
+    _symptom(
+        "no-task", r"When `cluster_spec` is given, you must also specify",
+        "TF_CONFIG has a cluster but not which task this is",
+        'add "task": {"type": "worker", "index": 0}',
+    ),
+    _symptom(
+        "two-chiefs", r"There must be at most one '(?P<kind>chief|evaluator)' job",
+        "the cluster lists more than one {kind}", "keep one; the others are workers",
+    ),
+    _symptom(
+        "wrong-strategy", r"There must be at least one (?P<kind>ps|worker)\.",
+        "ParameterServerStrategy was given a cluster without {kind} tasks",
+        "add {kind} addresses to the cluster, or use MultiWorkerMirroredStrategy",
+    ),
+    _symptom(
+        "wrong-strategy", r"Cluster spec must be non-empty",
+        "ParameterServerStrategy was given no cluster",
+        "set TF_CONFIG (chief, worker and ps) before the resolver is made",
+    ),
+    _symptom(
+        "wrong-strategy", r"There is no id for task_type '(?P<kind>\w+)'",
+        "MultiWorkerMirroredStrategy was made in a {kind} task, which it does not know",
+        "a {kind} task runs tf.distribute.Server(…).join(); or take {kind} out of the cluster",
+    ),
+    _symptom(
+        "wrong-strategy", r"KeyError: 'evaluator'",
+        "MultiWorkerMirroredStrategy was made in an evaluator task",
+        "an evaluator stands outside the cluster: give it a strategy of one machine",
+        needs="worker_count",
+    ),
+)  # fmt: skip
+
+PROGRAM = (
+    _symptom(
+        "late-strategy", r"Collective ops must be configured at program startup",
+        "the strategy was made after TensorFlow had run its first operation",
+        f"{FIRST}; in a notebook, restart the kernel",
+    ),
+    _symptom(
+        "second-strategy", r"Collective ops are already configured",
+        "this process has made another multi-worker strategy before",
+        "use one strategy per process: keep the first, or start a fresh process",
+    ),
+    _symptom(
+        "taken-port", r"Failed to add port to server:[^\n]*'[^\n]*:(?P<port>\d+)'",
+        "port {port} is taken: another program, or another task with the same index, listens there",
+        "end that program (distlab cluster list), or give each task its own free port",
+    ),
+    _symptom(
+        "taken-port", r"Could not start gRPC server",
+        "the task's port is taken: another program, or another task with the same index, listens "
+        "there",
+        "end that program (distlab cluster list), or give each task its own free port",
+    ),
+    _symptom(
+        "duplicate-index", TASK + r" unexpectedly tried to connect with a different incarnation",
+        "two processes say that they are {job}:{index}, or that task restarted while others ran",
+        "give each process an index of its own; after a restart, start the whole group again",
+    ),
+    _symptom(
+        "second-strategy", r"Device /job:localhost\S* is joining a group with size ?(?P<mine>\d+)"
+        r", but that group has size (?P<other>\d+)",
+        "a second strategy in this process has {mine} replicas, the first had {other}",
+        "use one process per number of replicas, or "
+        "cross_device_ops=tf.distribute.ReductionToOneDevice()",
+    ),
+    _symptom(
+        "mismatched-sizes", r"Device " + TASK + r"\S* is joining a group with size ?(?P<mine>\d+)"
+        r", but that group has size (?P<other>\d+)",
+        "the tasks disagree about the cluster: {job}:{index} counts {mine} replicas, others "
+        "{other}",
+        "give every task the same cluster and the same number of devices; lint all their "
+        "configurations together",
+    ),
+    _symptom(
+        "mismatched-shapes", r"Shape mismatch in the collective instance[^\n]*device " + TASK +
+        r"\S* expected shape (?P<mine>\[.*?\])[^\n]*?expected shape (?P<other>\[.*?\])",
+        "{job}:{index} reduces a tensor of shape {mine} where another task has {other}",
+        "run the same model and the same reductions on every task; reduce sums, not batches",
+    ),
+    _symptom(
+        "keras-fit-multi-worker", r"Attempt to convert a value \(PerReplica",
+        "Keras 3's fit cannot train under MultiWorkerMirroredStrategy",
+        "use the custom loop, or mend Keras's trainer (utils.keras_multi_worker, lesson 09)",
+    ),
+    _symptom(
+        "keras-fit-parameter-server",
+        r"pass this dataset to ClusterCoordinator\.create_per_worker_dataset",
+        "a dataset was used directly under ParameterServerStrategy, as Keras 3's fit does",
+        "make it with ClusterCoordinator.create_per_worker_dataset and schedule the steps "
+        "yourself (lesson 11)",
+    ),
+    _symptom(
+        "unknown-host", r"(?:DNS resolution failed|Name or service not known)"
+        r"(?:[^\n]*? for (?P<host>[\w.:-]+))?",
+        "a host name of the cluster cannot be resolved",
+        "write names that every machine can look up, or addresses",
+    ),
+)  # fmt: skip
+
+COLLATERAL = (
+    _symptom(
+        "dead-parameter-server", r"remote target /job:(?P<job>ps)/replica:\d+/task:(?P<index>\d+)",
+        "parameter server {job}:{index} has gone, and its variables with it",
+        "start the whole cluster again from the last checkpoint; its own log has the reason",
+        needs="UnavailableError",
+    ),
+    _symptom(
+        "dead-peer", r"unhealthy \(stopped sending heartbeats\):\s+" + TASK,
+        "{job}:{index} died or froze: it has stopped answering",
+        "look in its own log for the first error, then start the whole group again from its "
+        "checkpoint",
+    ),
+    _symptom(
+        "dead-peer", r"(?:Collective ops is aborted by: |UnavailableError[^\n]*?)"
+        r"(?:[^\n]*(?:Socket closed|Connection re(?:set|fused)|failed to connect))" + ON_PEER,
+        "{job}:{index} has gone: it died, was stopped, or ended before the others",
+        "look in its own log for the first error; if there is none, give every task the same "
+        "number of steps and a barrier at the end",
+    ),
+    _symptom(
+        "dead-peer", r"Collective ops is aborted by: (?P<words>[^\n]*)",
+        "another task ended the collective: {words}",
+        "look in the other tasks' logs for the first error, then start the whole group again",
+    ),
+    _symptom(
+        "dead-peer", r"UnavailableError|Socket closed|Connection reset by peer",
+        "another task cannot be reached any more",
+        "look in the other tasks' logs for the first error, then start the whole group again",
+    ),
+)  # fmt: skip

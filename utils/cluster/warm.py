@@ -1,0 +1,185 @@
+"""Starting tasks fast: a warm process that forks them, or fresh processes where fork is not safe.
+
+A fresh Python that imports TensorFlow takes seconds of one core; a fork of a
+process that has imported it takes milliseconds. Forking is safe on Linux from a
+process with one thread that has run no TensorFlow operation, so it is done from a
+process kept for nothing else (`warm_server`). Elsewhere every task imports for
+itself.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from utils.cluster.protocol import TaskOrder, receive_message, send_message
+from utils.errors import CourseError
+
+START_SECONDS = 120
+Ended = Callable[[int], None]
+
+
+class Starter(Protocol):
+    """Something that starts tasks as processes and tells when they end."""
+
+    how: str
+
+    def start(self, order: TaskOrder, descriptors: tuple[int, ...], ended: Ended) -> int: ...
+
+    def send_signal(self, process: int, number: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def can_fork() -> bool:
+    """Return whether tasks can be forked from a warm process here: Linux only."""
+    return sys.platform == "linux"
+
+
+def make_starter() -> Starter:
+    """Return a warm process where forking is safe, else a starter of fresh processes."""
+    return WarmProcess() if can_fork() else FreshProcesses()
+
+
+class WarmProcess:
+    """A process that has imported TensorFlow and forks tasks on request.
+
+    It is ready when the constructor returns. `close`, or the end of this process
+    in any way, ends it and every task.
+    """
+
+    how = "forked from a warm process"
+
+    def __init__(self, start_seconds: float = START_SECONDS) -> None:
+        self._connection, theirs = socket.socketpair()
+        self._lock, self._answers = threading.Lock(), []
+        self._ended: dict[int, Ended] = {}
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "utils.cluster.warm_server", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": ""},
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._wait_until_ready(start_seconds)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _wait_until_ready(self, seconds: float) -> None:
+        self._connection.settimeout(seconds)
+        try:
+            received = receive_message(self._connection)
+        except TimeoutError:
+            received = ({"told": f"nothing in {seconds:.0f} s"}, [])
+        self._connection.settimeout(None)
+        told = received[0]["told"] if received else "its end"
+        if told != "ready":
+            self.close()
+            raise CourseError(f"the warm process did not start ({told}); run `distlab doctor`")
+
+    def start(self, order: TaskOrder, descriptors: tuple[int, ...], ended: Ended) -> int:
+        """Fork one task and return its process id; `ended(status)` is called when it ends."""
+        forked = threading.Event()
+        answer: list[int] = []
+        with self._lock:
+            self._answers.append((forked, answer, ended))
+            send_message(
+                self._connection, {"ask": "fork", "order": order.to_dict()}, descriptors
+            )  # fmt: skip
+        if not forked.wait(START_SECONDS) or not answer:
+            raise CourseError(f"the warm process did not start {order.name}: it has ended")
+        return answer[0]
+
+    def send_signal(self, process: int, number: int) -> None:
+        """Signal the process group of a task that has not ended."""
+        with self._lock:
+            send_message(self._connection, {"ask": "signal", "process": process, "number": number})
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                received = receive_message(self._connection)
+            except OSError:
+                received = None
+            if received is None:
+                return self._release_all()
+            message = received[0]
+            if message["told"] == "forked":
+                forked, answer, ended = self._answers.pop(0)
+                self._ended[message["process"]] = ended
+                answer.append(message["process"])
+                forked.set()
+            elif message["told"] == "ended":
+                self._ended.pop(message["process"])(message["status"])
+
+    def _release_all(self) -> None:
+        """The warm process has gone, and its tasks with it."""
+        for forked, _, _ in self._answers:
+            forked.set()
+        for ended in list(self._ended.values()):
+            ended(-signal.SIGKILL)
+        self._ended.clear()
+
+    def close(self) -> None:
+        """End the warm process and every task of it; safe to call twice."""
+        try:
+            self._connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        if hasattr(self, "_listener"):
+            self._listener.join(5)
+        self._connection.close()
+
+
+class FreshProcesses:
+    """Starts every task as a fresh Python: slower, and safe everywhere."""
+
+    how = "started afresh, each importing TensorFlow"
+
+    def __init__(self) -> None:
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self, order: TaskOrder, descriptors: tuple[int, ...], ended: Ended) -> int:
+        numbers = ",".join(str(descriptor) for descriptor in descriptors)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "utils.cluster.task", numbers, json.dumps(order.to_dict())],
+            pass_fds=descriptors,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._processes[process.pid] = process
+
+        def wait() -> None:
+            status = process.wait()
+            self._kill_group(process.pid)
+            ended(status)
+
+        threading.Thread(target=wait, daemon=True).start()
+        return process.pid
+
+    def send_signal(self, process: int, number: int) -> None:
+        if self._processes[process].poll() is None:
+            os.killpg(process, number)
+
+    def close(self) -> None:
+        for process in self._processes.values():
+            if process.poll() is None:
+                self._kill_group(process.pid)
+            process.wait()
+
+    def _kill_group(self, process: int) -> None:
+        try:
+            os.killpg(process, signal.SIGKILL)
+        except ProcessLookupError:
+            pass

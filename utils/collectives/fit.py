@@ -1,0 +1,89 @@
+"""The alpha-beta model of a network, fitted to timings.
+
+Seconds = messages * latency + bytes / bandwidth (alpha is the latency, beta one
+over the bandwidth), after Hockney 1994, "The communication challenge for MPP".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from utils.errors import CourseError
+
+
+@dataclass(frozen=True)
+class AlphaBeta:
+    """A fitted network: latency of a message in seconds, bandwidth in bytes a second.
+
+    `residual_seconds[i]` is measured minus fitted time of point i.
+    """
+
+    latency_seconds: float
+    bandwidth_bytes_per_second: float
+    residual_seconds: tuple[float, ...] = ()
+
+    def predict_seconds(self, messages: float, payload_bytes: float) -> float:
+        """Return the time of `messages` one after the other that carry `payload_bytes` in all."""
+        return messages * self.latency_seconds + payload_bytes / self.bandwidth_bytes_per_second
+
+
+def fit_alpha_beta(
+    messages: Sequence[float],
+    payload_bytes: Sequence[float],
+    seconds: Sequence[float],
+    *,
+    relative: bool = False,
+) -> AlphaBeta:
+    """Fit latency and bandwidth to timings by least squares.
+
+    Three lists of one length: messages that followed one another, the bytes
+    they carried in all, the seconds they took. `relative` weighs each point's
+    error by its time, so that short messages count as much as long ones; use it
+    when sizes span decades. Where the best latency would be negative, it is 0
+    and the bandwidth alone is fitted. Raises CourseError for fewer than two
+    points, points that cannot tell latency from bandwidth, values that cannot
+    be, and times that do not grow with bytes.
+    """
+    columns = _check_points(messages, payload_bytes, seconds)
+    weights = 1 / columns[2] if relative else np.ones_like(columns[2])
+    design = columns[:2].T  # [point, (messages, bytes)]
+    scale = np.maximum(design.max(axis=0), np.finfo(float).tiny)
+    weighted = design / scale * weights[:, None]
+    if np.linalg.matrix_rank(weighted) < 2:
+        raise CourseError(
+            "the points do not tell latency from bandwidth: "
+            "time messages of at least two different sizes"
+        )
+    target = columns[2] * weights
+    alpha, beta = np.linalg.lstsq(weighted, target, rcond=None)[0] / scale
+    if alpha < 0:
+        column = weighted[:, 1]
+        alpha, beta = 0.0, float(column @ target / (column @ column)) / scale[1]
+    if beta <= 0:
+        raise CourseError(
+            "the times do not grow with the bytes: time larger messages, or each size more often"
+        )
+    residuals = columns[2] - design @ np.array([alpha, beta])
+    return AlphaBeta(float(alpha), float(1 / beta), tuple(float(r) for r in residuals))
+
+
+def _check_points(
+    messages: Sequence[float], payload_bytes: Sequence[float], seconds: Sequence[float]
+) -> np.ndarray:
+    """Return the three lists as one array [3, points], or raise CourseError."""
+    lengths = {len(messages), len(payload_bytes), len(seconds)}
+    if len(lengths) > 1:
+        raise CourseError(
+            f"{len(messages)} numbers of messages, {len(payload_bytes)} of bytes and "
+            f"{len(seconds)} of seconds: give one of each for every point"
+        )
+    if len(seconds) < 2:
+        raise CourseError(
+            f"{len(seconds)} point{'s' * (len(seconds) != 1)} for two unknowns, latency and "
+            "bandwidth: give timings of two sizes or more"
+        )
+    columns = np.array([messages, payload_bytes, seconds], dtype=float)
+    if not np.all(np.isfinite(columns)) or np.any(columns[:2] < 0) or np.any(columns[2] <= 0):
+        raise CourseError("messages and bytes are 0 or more and seconds above 0, all finite")
+    return columns

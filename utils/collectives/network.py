@@ -1,0 +1,134 @@
+"""The network of the all-reduce algorithms: it carries arrays between ranks and counts.
+
+All ranks live in one process. What they may do in one step is what one network
+port allows: each rank sends at most one message and receives at most one.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from utils.errors import CourseError
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message as it was sent.
+
+    `step` counts from 0 through the whole run; messages of one step travel at
+    the same time. `chunk` is the index of the piece of the vector that it
+    carries, None for the whole vector. `phase` says what the message is for
+    ("reduce-scatter", "gather", ...). `values` is what it carried (1-D), kept
+    only by `Network(..., keep_values=True)`.
+    """
+
+    step: int
+    source: int
+    destination: int
+    chunk: int | None
+    payload_bytes: int
+    phase: str = ""
+    values: np.ndarray | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Send:
+    """What one rank hands to the network in a step: `values` for `destination`."""
+
+    source: int
+    destination: int
+    values: np.ndarray
+    chunk: int | None = None
+
+
+class Network:
+    """Carries arrays between `ranks` ranks, step by step, and records every message.
+
+    `messages` is the record. Raises CourseError for fewer than one rank.
+    """
+
+    def __init__(self, ranks: int, keep_values: bool = False) -> None:
+        if ranks < 1:
+            raise CourseError(f"{ranks} ranks: a network has 1 or more")
+        self.ranks = ranks
+        self.steps = 0
+        self.messages: list[Message] = []
+        self._keep_values = keep_values
+
+    def exchange(self, sends: Sequence[Send], phase: str = "") -> list[Send]:
+        """Do one step: deliver `sends`, all at once; return what arrives, as copies.
+
+        A chunk without elements is a message too (of 0 bytes): its receiver
+        waits for it. Without any send the step does not count. Raises
+        CourseError if a rank does not exist, sends to itself, or sends or
+        receives more than once in the step.
+        """
+        self._check(sends)
+        arrived = [Send(s.source, s.destination, np.array(s.values), s.chunk) for s in sends]
+        for sent in arrived:
+            values = sent.values.copy() if self._keep_values else None
+            self.messages.append(
+                Message(
+                    self.steps, sent.source, sent.destination, sent.chunk,
+                    sent.values.nbytes, phase, values,
+                )
+            )  # fmt: skip
+        self.steps += bool(sends)
+        return arrived
+
+    def _check(self, sends: Sequence[Send]) -> None:
+        for sent in sends:
+            for rank in (sent.source, sent.destination):
+                if not 0 <= rank < self.ranks:
+                    raise CourseError(
+                        f"rank {rank} does not exist: there are 0 to {self.ranks - 1}"
+                    )
+            if sent.source == sent.destination:
+                raise CourseError(f"rank {sent.source} sends to itself: it has its values already")
+        for verb, side in (("sends", "source"), ("receives", "destination")):
+            counted = Counter(getattr(sent, side) for sent in sends)
+            for rank, count in counted.items():
+                if count > 1:
+                    raise CourseError(
+                        f"rank {rank} {verb} {count} messages in step {self.steps}: "
+                        "a port carries one each way; use a step for each"
+                    )
+
+
+def open_network(ranks: int, network: Network | None = None) -> Network:
+    """Return `network`, or a new one where it is None, for a run over `ranks` ranks.
+
+    Raises CourseError if it has another number of ranks or has carried messages before.
+    """
+    if network is None:
+        return Network(ranks)
+    if network.ranks != ranks or network.steps:
+        raise CourseError(
+            f"a network of {network.ranks} ranks after {network.steps} steps: "
+            f"this run needs a new one of {ranks}"
+        )
+    return network
+
+
+def count_messages(messages: Sequence[Message], ranks: int) -> list[int]:
+    """Return how many messages each rank sent, one number a rank."""
+    counted = Counter(message.source for message in messages)
+    return [counted[rank] for rank in range(ranks)]
+
+
+def count_bytes(messages: Sequence[Message], ranks: int) -> list[int]:
+    """Return how many bytes each rank sent, one number a rank."""
+    sent = [0] * ranks
+    for message in messages:
+        sent[message.source] += message.payload_bytes
+    return sent
+
+
+def count_serial_bytes(messages: Sequence[Message]) -> int:
+    """Return the bytes that must pass one after the other: each step's largest message, summed."""
+    largest: dict[int, int] = {}
+    for message in messages:
+        largest[message.step] = max(largest.get(message.step, 0), message.payload_bytes)
+    return sum(largest.values())

@@ -1,0 +1,54 @@
+"""Cut a list of layers into pipeline stages by cost."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from utils.errors import CourseError
+from utils.schedules.operations import check_count
+
+
+def partition_layers(costs: Sequence[float], stages: int) -> tuple[range, ...]:
+    """Cut layers into `stages` runs of neighbours so that the dearest run is as cheap as can be.
+
+    `costs` are the layers' costs in order, in any one unit, none negative.
+    Returns the layer numbers of each stage, at least one each. An exact dynamic
+    programme over (stages, layers), as in PipeDream's partitioner (Narayanan et
+    al. 2019, section 3.1); of all cuts with the smallest largest run it takes
+    the most even (the smallest sum of squares). Takes time stages * layers^2.
+    Raises CourseError for more stages than layers and for costs that cannot be.
+    """
+    costs = _check(costs, stages)
+    sums = np.concatenate([[0.0], np.cumsum(costs)])
+    runs = sums[None, :] - sums[:, None]  # [first layer, end] -> cost
+    runs[np.tril_indices(len(sums))] = np.inf  # a stage without a layer
+    largest = _solve(runs, stages, np.maximum)[0]
+    limit = largest * (1 + 1e-12)
+    cuts = _solve(np.where(runs <= limit, runs**2, np.inf), stages, np.add)[1]
+    return tuple(range(first, end) for first, end in zip(cuts, cuts[1:], strict=False))
+
+
+def _check(costs: Sequence[float], stages: int) -> np.ndarray:
+    check_count("stages", stages)
+    try:
+        costs = np.asarray(costs, dtype=float)
+    except (TypeError, ValueError):
+        raise CourseError("layer costs: give one number for each layer") from None
+    if costs.ndim != 1 or not np.all(np.isfinite(costs)) or np.any(costs < 0):
+        raise CourseError("layer costs: give one finite number of 0 or more for each layer")
+    if stages > len(costs):
+        raise CourseError(f"{stages} stages for {len(costs)} layers: each stage needs a layer")
+    return costs
+
+
+def _solve(runs: np.ndarray, stages: int, combine: np.ufunc) -> tuple[float, list[int]]:
+    """Return the least `combine` of the runs' values over all cuts, and where that one cuts."""
+    best, chosen = runs[0], []  # [end]: the best value of the stages so far for layers 0 to end
+    for _ in range(stages - 1):
+        values = combine(best[:, None], runs)  # [cut, end]
+        chosen.append(values.argmin(axis=0))
+        best = values.min(axis=0)
+    cuts = [len(runs) - 1]
+    for places in reversed(chosen):
+        cuts.append(int(places[cuts[-1]]))
+    return float(best[-1]), [0, *reversed(cuts)]

@@ -1,0 +1,247 @@
+"""What an all-reduce costs on links that you describe: a model with inputs, not a table.
+
+A message of n bytes takes latency + n / bandwidth; a rank sends one and receives
+one at a time; a step ends with its slowest message; adding up costs nothing, and
+ranks of a node that talk to other nodes at once do not slow each other down.
+The algorithms are those of `utils.collectives`, whose recorded messages give
+the same counts and (`time_messages`) the same seconds. With P ranks, N bytes,
+and Q the largest power of two in P:
+
+| algorithm | messages one after the other | bytes one after the other |
+|---|---|---|
+| naive | 2(P-1) | 2(P-1) N |
+| ring | 2(P-1) | 2(P-1)/P N |
+| tree | log2 Q, and 2 more where Q < P | as many times N |
+| hierarchical, K nodes of R | 2(R-1) in nodes, 2(K-1) between | 2(R-1) N, 2(K-1)/K N |
+
+How near it comes: with latency and bandwidth taken from two points (8 B and
+1 GiB) of nccl-tests on 2 x 8 A100 (`published/nccl_allreduce_p4de.csv`) it is
+within 8 % at 8 KiB and less, within 8 % at 256 MiB and more, and up to
+52 % too low in between: one latency and one bandwidth say no more. Bus bandwidth
+over 5 to 8 H200s, from the bandwidth of 4 (`published/h200_ring_busbw_gbps.csv`),
+is within 0.8 % for vectors so long that latency does not count (tried with 16 GiB
+and 5 us a message: the published figures give neither).
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from utils.collectives import (
+    ALGORITHMS,
+    AlphaBeta,
+    Message,
+    check_ranks_per_node,
+    fit_alpha_beta,
+    largest_power_of_two,
+)
+from utils.errors import CourseError
+
+
+@dataclass(frozen=True)
+class Link:
+    """What a message pays: a latency in seconds, and its bytes over a bandwidth (bytes a second).
+
+    Raises CourseError for a negative latency, a bandwidth of 0 or less, or
+    either of them not finite.
+    """
+
+    latency_seconds: float
+    bandwidth_bytes_per_second: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.latency_seconds) and self.latency_seconds >= 0):
+            raise CourseError(f"a latency of {self.latency_seconds:g} seconds: give 0 or more")
+        bandwidth = self.bandwidth_bytes_per_second
+        if not (math.isfinite(bandwidth) and bandwidth > 0):
+            raise CourseError(f"a bandwidth of {bandwidth:g} bytes a second: give more than 0")
+
+    def seconds(self, payload_bytes: float) -> float:
+        """Return the time of one message."""
+        return self.latency_seconds + payload_bytes / self.bandwidth_bytes_per_second
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Ranks that share machines: 0 to R-1 the first node, ..., the last may hold fewer.
+
+    `link` joins ranks of one node. Raises CourseError for fewer than one rank per node.
+    """
+
+    ranks_per_node: int
+    link: Link
+
+    def __post_init__(self) -> None:
+        check_ranks_per_node(max(1, self.ranks_per_node), self.ranks_per_node)
+
+
+@dataclass(frozen=True)
+class AllReduceCost:
+    """Seconds of one all-reduce, and what the busiest rank sends.
+
+    `messages_per_rank` and `bytes_per_rank` are the largest over the ranks; the
+    bytes are a fraction where the vector does not divide by the ranks.
+    `bus_bandwidth_gbps` is that of nccl-tests, in gigabytes (1e9 bytes) a second:
+    algorithm bandwidth (bytes / seconds) times 2(P-1)/P, which shows a perfect
+    ring its links' bandwidth whatever P is. It is 0 where nothing is sent.
+    See https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md.
+    """
+
+    seconds: float
+    messages_per_rank: int
+    bytes_per_rank: float
+    bus_bandwidth_gbps: float
+
+
+def simulate_all_reduce(
+    algorithm: str, ranks: int, payload_bytes: float, link: Link, nodes: Nodes | None = None
+) -> AllReduceCost:
+    """Return what summing `payload_bytes` over `ranks` costs with one of ALGORITHMS.
+
+    `link` joins any two ranks; with `nodes`, ranks of different nodes only. A
+    flat algorithm on nodes pays each step its slowest link; hierarchical needs
+    `nodes`. One rank costs nothing. Raises CourseError for an unknown
+    algorithm, fewer than one rank, negative bytes, more ranks per node than
+    ranks, and hierarchical without nodes.
+    """
+    _check(algorithm, ranks, payload_bytes, nodes)
+    place = _Place(ranks, payload_bytes, link, nodes)
+    seconds, messages, sent = _COSTS[algorithm](place)
+    whole = int(sent) if float(sent).is_integer() else sent
+    return AllReduceCost(
+        seconds, messages, whole, compute_bus_bandwidth_gbps(ranks, payload_bytes, seconds)
+    )
+
+
+def compute_bus_bandwidth_gbps(ranks: int, payload_bytes: float, seconds: float) -> float:
+    """Return payload_bytes / seconds * 2(ranks-1)/ranks / 1e9; 0 where no time passes."""
+    return payload_bytes / seconds * 2 * (ranks - 1) / ranks / 1e9 if seconds > 0 else 0.0
+
+
+def time_messages(messages: Iterable[Message], link: Link, nodes: Nodes | None = None) -> float:
+    """Return the seconds of recorded messages: each step lasts as long as its slowest one.
+
+    Takes `messages` of an `AllReduceResult` or a `Network`, a learner's own included.
+    """
+    slowest: dict[int, float] = {}
+    for message in messages:
+        inside = nodes is not None and (
+            message.source // nodes.ranks_per_node == message.destination // nodes.ranks_per_node
+        )
+        seconds = (nodes.link if inside else link).seconds(message.payload_bytes)
+        slowest[message.step] = max(slowest.get(message.step, 0.0), seconds)
+    return sum(slowest.values())
+
+
+def fit_link(
+    algorithm: str,
+    ranks: int,
+    payload_bytes: Sequence[float],
+    seconds: Sequence[float],
+    *,
+    relative: bool = False,
+) -> tuple[Link, AlphaBeta]:
+    """Return the link on which `algorithm` would take `seconds` for `payload_bytes`, and the fit.
+
+    Least squares over all points (`relative` as in `fit_alpha_beta`); two points
+    are met exactly. For naive, ring and tree on equal links. Raises CourseError
+    for hierarchical, fewer than two ranks, and points that cannot be fitted.
+    """
+    if algorithm == "hierarchical" or ranks < 2:
+        raise CourseError(
+            f"{algorithm} over {ranks} rank{'s' * (ranks != 1)} gives no single link: "
+            "fit naive, ring or tree over 2 or more"
+        )
+    one_second, nothing = Link(1.0, 1e30), Link(0.0, 1.0)  # count messages, and bytes
+    messages = simulate_all_reduce(algorithm, ranks, 0, one_second).seconds
+    carried = [simulate_all_reduce(algorithm, ranks, n, nothing).seconds for n in payload_bytes]
+    fit = fit_alpha_beta([messages] * len(carried), carried, seconds, relative=relative)
+    return Link(fit.latency_seconds, fit.bandwidth_bytes_per_second), fit
+
+
+def _check(algorithm: str, ranks: int, payload_bytes: float, nodes: Nodes | None) -> None:
+    if algorithm not in ALGORITHMS:
+        raise CourseError(f"no algorithm {algorithm!r}: there are {', '.join(ALGORITHMS)}")
+    if ranks < 1:
+        raise CourseError(f"{ranks} ranks: give 1 or more")
+    if not (math.isfinite(payload_bytes) and payload_bytes >= 0):
+        raise CourseError(f"{payload_bytes:g} bytes: give 0 or more")
+    if nodes is not None:
+        check_ranks_per_node(ranks, nodes.ranks_per_node)
+    elif algorithm == "hierarchical":
+        raise CourseError(
+            "hierarchical needs the nodes: how many ranks share one, "
+            "and the latency and bandwidth inside it"
+        )
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where an all-reduce runs: the inputs of `simulate_all_reduce`."""
+
+    ranks: int
+    payload_bytes: float
+    link: Link
+    nodes: Nodes | None
+
+    @property
+    def ranks_per_node(self) -> int:
+        return self.nodes.ranks_per_node if self.nodes else 1
+
+    @property
+    def node_count(self) -> int:
+        return -(-self.ranks // self.ranks_per_node)
+
+    def slowest_seconds(self, inside: bool, between: bool, payload_bytes: float) -> float:
+        """Return the time of a step whose messages stay inside nodes, go between them, or both."""
+        used = ([self.nodes.link] if inside and self.nodes else []) + [self.link] * between
+        return max((link.seconds(payload_bytes) for link in used), default=0.0)
+
+
+def _cost_naive(place: _Place) -> tuple[float, int, float]:
+    near, far = place.ranks_per_node - 1, place.ranks - place.ranks_per_node
+    size = place.payload_bytes
+    one_way = near * place.slowest_seconds(True, False, size)
+    one_way += far * place.slowest_seconds(False, True, size)
+    return 2 * one_way, place.ranks - 1, (place.ranks - 1) * size
+
+
+def _cost_ring(place: _Place) -> tuple[float, int, float]:
+    steps, size = 2 * (place.ranks - 1), place.payload_bytes
+    inside, between = place.ranks_per_node > 1, place.node_count > 1
+    seconds = steps * place.slowest_seconds(inside, between, size / place.ranks)
+    return seconds, steps, steps * size / place.ranks
+
+
+def _cost_tree(place: _Place) -> tuple[float, int, float]:
+    """Partners stand 1, 2, 4, ... apart: those nearer than R can meet in a node.
+
+    Some pair still crosses, unless the nodes begin at multiples of the pairs' blocks.
+    """
+    core, size, per_node = (
+        largest_power_of_two(place.ranks), place.payload_bytes, place.ranks_per_node,
+    )  # fmt: skip
+    swaps, seconds = core.bit_length() - 1, 0.0
+    for distance in (1 << bit for bit in range(swaps)):
+        crossing = per_node < core and per_node % (2 * distance) != 0
+        seconds += place.slowest_seconds(distance < per_node, crossing, size)
+    folds = core < place.ranks
+    if folds:
+        seconds += 2 * place.slowest_seconds(core < per_node, place.node_count > 1, size)
+    return seconds, swaps + folds, (swaps + folds) * size
+
+
+def _cost_hierarchical(place: _Place) -> tuple[float, int, float]:
+    members, size = place.ranks_per_node - 1, place.payload_bytes
+    ring = _Place(place.node_count, size, place.link, None)
+    ring_seconds, ring_messages, ring_bytes = _cost_ring(ring)
+    seconds = 2 * members * place.slowest_seconds(True, False, size) + ring_seconds
+    return seconds, members + ring_messages, members * size + ring_bytes
+
+
+_COSTS = {
+    "naive": _cost_naive,
+    "ring": _cost_ring,
+    "tree": _cost_tree,
+    "hierarchical": _cost_hierarchical,
+}
