@@ -3,7 +3,8 @@
 A test support program, run by test_cluster_diagnose.py: it imports TensorFlow once,
 forks a process for every task of every mistake, lets the mistake happen, kills what
 is left, and prints one JSON line per mistake: `mistake`, and `tasks`, each with
-`task`, `tf_config`, `log` and `status` (None: it was still waiting at the end).
+`task`, `tf_config`, `log`, `process` (its id) and `status` (None: it was still waiting
+when it was killed).
 Forking after the import and before TensorFlow's first operation is safe on Linux while
 the process has one thread. A waiting TensorFlow worker ignores SIGINT and SIGTERM:
 only SIGKILL of its group ends it.
@@ -43,7 +44,8 @@ class Task:
     tf_config: str
     run: Callable[[], None]
     ends: bool = True
-    pid: int = 0
+    pid: int = 0  # 0 once it has ended
+    process: int = 0
     status: int | None = None
     log: Path = Path()
 
@@ -361,7 +363,7 @@ MISTAKES = (
 
 def start(task: Task) -> None:
     parent = os.getpid()
-    task.pid = os.fork()
+    task.pid = task.process = os.fork()
     if task.pid:
         return
     status = 1
@@ -443,9 +445,9 @@ def run_all(chosen: list[Callable[[], Mistake]], folder: Path) -> None:
 
 def make_record(mistake: Mistake) -> dict:
     tasks = [
-        {"task": t.name, "tf_config": t.tf_config, "status": t.status, "log": t.read_log()}
-        for t in mistake.tasks
-    ]
+        {"task": t.name, "tf_config": t.tf_config, "status": t.status, "process": t.process,
+         "log": t.read_log()} for t in mistake.tasks
+    ]  # fmt: skip
     seconds = round(time.monotonic() - mistake.begun, 1)
     return {"mistake": mistake.name, "seconds": seconds, "tasks": tasks}
 
@@ -457,6 +459,7 @@ def main() -> None:
     wanted = set(sys.argv[1:])
     chosen = [make for make in MISTAKES if not wanted or make.__name__ in wanted]
     with tempfile.TemporaryDirectory() as folder:
+        tempfile.tempdir = folder  # a killed task leaves AutoGraph's generated files in it
         run_all(chosen, Path(folder))
 
 

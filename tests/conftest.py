@@ -1,11 +1,15 @@
-"""One quiet TensorFlow for each test process, split into four logical devices."""
+"""One quiet TensorFlow for each test process, split into four logical devices.
+
+It is split before the first test, since a test that uses TensorFlow without asking
+for the fixture would start it with one device for all that follow.
+"""
 
 import pytest
 
 from utils.environment import quiet_tensorflow
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def tf():
     """TensorFlow, imported once and split into four logical devices."""
     with quiet_tensorflow():

@@ -139,14 +139,15 @@ def test_the_whole_group_restarts_and_goes_on(cluster, tmp_path):
 
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
         index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
-        place = os.path.join(folder, f"steps-{index}")
+        place = os.path.join(folder, "steps")  # written by the chief, read by all
         done = int(open(place).read()) if os.path.exists(place) else 0
         step = tf.function(lambda: strategy.reduce("SUM", strategy.run(lambda: 1.0), axis=None))
         for number in range(done, 12):
             step()
-            with open(place + ".part", "w") as file:
-                file.write(str(number + 1))
-            os.replace(place + ".part", place)
+            if index == 0:
+                with open(place + ".part", "w") as file:
+                    file.write(str(number + 1))
+                os.replace(place + ".part", place)
             report("step", step=number + 1)
             time.sleep(0.05)
         return done
@@ -157,7 +158,7 @@ def test_the_whole_group_restarts_and_goes_on(cluster, tmp_path):
             job.kill("worker", 1)
             break
     resumed_at = job.wait(60)
-    assert all(at >= 5 for at in resumed_at)
+    assert len(set(resumed_at)) == 1 and resumed_at[0] >= 4
     restarts = [e for e in job.events() if e["event"] == "restart"]
     assert [e["task"] for e in restarts] == ["worker 1"] and job.attempt == 2
 

@@ -15,6 +15,7 @@ NO_TENSORFLOW = ["environment", "measure", "events", "errors", "strategies", "cl
 NO_TENSORFLOW += ["data", "training", "figures", "widgets", "exercises", "exercises.lab01"]
 NO_TENSORFLOW += ["schedules", "collectives", "simulate", "simulate.collective"]
 NO_TENSORFLOW += ["simulate.pipeline"]
+NO_TENSORFLOW += ["cluster.config", "cluster.diagnose"]
 ROWS = [
     ["errors"],
     ["environment"],

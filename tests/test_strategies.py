@@ -68,7 +68,7 @@ def test_usual_numbers_of_replicas(tf):
     ("horovod", None, "choose from default"),
     ("parameter-server", 2, "lesson 11"),
     ("one-device", 2, "one device"),
-    ("mirrored", 65, "1 to 64"),
+    ("mirrored", 17, "1 to 16"),
     ("mirrored", 9, "Restart the kernel"),
 ])  # fmt: skip
 def test_what_cannot_be_made_is_said_in_one_line(tf, name, replicas, words):

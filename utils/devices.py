@@ -11,13 +11,14 @@ import tensorflow as tf
 from utils.errors import CourseError
 
 MOST_LOGICAL_DEVICES = 64
+USUAL_LOGICAL_DEVICES = 4  # a process is split at least so far, to leave room for a later call
 
 
 def use_logical_devices(count: int = 4) -> list[str]:
-    """Split this process's CPU into `count` logical devices; return their names.
+    """Split this process's CPU into logical devices; return the names of the first `count`.
 
-    Safe to call again with the same or a smaller count: the first `count` of
-    those that exist are returned. The split can be made only once per process
+    The split is into `count` devices, or four if that is more, and it is safe to
+    call again for as many as there are. It can be made only once per process,
     and only before TensorFlow's first operation
     (`tf.config.set_logical_device_configuration`); a call that comes too late
     raises CourseError, which says to restart the kernel.
@@ -26,7 +27,7 @@ def use_logical_devices(count: int = 4) -> list[str]:
         raise CourseError(f"{count} logical devices: choose 1 to {MOST_LOGICAL_DEVICES}")
     cpu = tf.config.list_physical_devices("CPU")[0]
     if (tf.config.get_logical_device_configuration(cpu) or []) == []:
-        pieces = [tf.config.LogicalDeviceConfiguration()] * count
+        pieces = [tf.config.LogicalDeviceConfiguration()] * max(count, USUAL_LOGICAL_DEVICES)
         try:
             tf.config.set_logical_device_configuration(cpu, pieces)
         except RuntimeError:

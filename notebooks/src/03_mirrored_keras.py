@@ -116,12 +116,12 @@ def read(split):
     return mnist.as_dataset(split=split, as_supervised=True).map(scale).cache()
 
 
-training = read("train[:4096]").shuffle(4096, seed=0)
+training = read("train[:3840]").shuffle(3840, seed=0)
 training = training.batch(global_batch_size, drop_remainder=True).prefetch(2)
-validation = read("train[8000:]").batch(200, drop_remainder=True)
+validation = read("train[9000:]").batch(200, drop_remainder=True)
 test = read("test").batch(200, drop_remainder=True)
 print("global batch", global_batch_size, "·", int(training.cardinality()), "steps an epoch")
-assert int(validation.cardinality()) * 200 == 2000 == int(test.cardinality()) * 200
+assert [int(d.cardinality()) * 200 for d in (validation, test)] == [1000, 2000]
 
 # %% [markdown]
 # ## Model, optimizer and compile in the scope
@@ -208,7 +208,7 @@ assert largest == 0
 assert all(np.ptp(copies_of(v), axis=0).max() == 0 for v in model.optimizer.variables)
 
 # %% [markdown]
-# Not one bit differs: the copies began equal and every replica made the same update with the same summed gradient. The optimizer's own variables are mirrored too; the assertion compares them, and its step counter reads 6 × 32 on every replica.
+# Not one bit differs: the copies began equal and every replica made the same update with the same summed gradient. The optimizer's own variables are mirrored too; the assertion compares them, and its step counter reads 6 × 30 on every replica.
 #
 # ## TensorBoard on the run
 #
@@ -268,7 +268,7 @@ marks = {"rate 1e-4": 3, "rate 1e-5": 5}
 words = {"x_label": "epoch", "y_label": "accuracy", "title": "What TensorBoard serves"}
 figures.show(figures.lines(curves, marks=marks, **words))
 first, second, *_, last = served["validation"]
-assert second - 0.5 > last - second and last > 0.85
+assert second - 0.5 > last - second and last > 0.8
 assert served["train"][0] < first
 
 # %% [markdown]
@@ -476,18 +476,18 @@ run_folder.cleanup()  # nothing of this lesson stays on the disk
 assert not folder.exists()
 
 # %% [markdown]
-# Every step costs time besides the computing: calling it, cutting the batch, moving those gradients. Who keeps the global batch of one device when adding replicas shrinks the piece of each: 16 examples over four replicas leave 4. The same images in three sizes of batch, and so in 32, 8 or 2 steps:
+# Every step costs time besides the computing: calling it, cutting the batch, moving those gradients. Who keeps the global batch of one device when adding replicas shrinks the piece of each: 16 examples over four replicas leave 4. The same 256 images, once in 16 steps and once in a single one:
 
 
 # %% tags=["nbval-ignore-output"]
-some = read("train[:512]").with_options(options)
+some = read("train[:256]").with_options(options)
 rates = {}
-for batch in (16, 64, 256):
+for batch in (16, 256):
     timing = time_calls(lambda: model.fit(some.batch(batch), **fit), repeats=2)
-    rates[f"{batch // 4} each, {512 // batch} steps"] = images_per_second(512, timing.best_seconds)
-figures.show(figures.bars(rates, unit="images/s", title="512 images on four replicas here"))
+    rates[f"batches of {batch}, {batch // 4} each"] = images_per_second(256, timing.best_seconds)
+figures.show(figures.bars(rates, unit="images/s", title="256 images on four replicas here"))
 print(f"the {EPOCHS} epochs with callbacks took {fit_seconds:.1f} s")
-assert len(rates) == 3 and all(np.isfinite(rate) for rate in rates.values())
+assert len(rates) == 2 and all(np.isfinite(rate) for rate in rates.values())
 
 # %% [markdown]
 # Fewer steps pay the price of a step less often: that is the reason to scale the global batch with the replicas. How much it wins depends on the machine; what it does to learning is the subject of lesson 17.

@@ -4,7 +4,7 @@ import argparse
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,30 +25,44 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "train",
         help="train on real images under any strategy",
-        description="Train a small network on real images under a tf.distribute strategy.",
+        description="Train a small network on real images under a tf.distribute strategy. "
+        "What is taken when an option is left out stands in brackets. Ctrl-C stops after the "
+        "steps under way, twice at once.",
     )
     usual = TrainConfig()
     add = parser.add_argument
-    add("--strategy", default=usual.strategy, metavar="NAME", help=", ".join(NAMES))
+    add("--strategy", default=usual.strategy, metavar="NAME", help=_list(NAMES))
     add("--replicas", type=int, metavar="N", help="replicas per worker (2 where there are several)")
-    add("--dataset", default=usual.dataset, metavar="NAME", help=", ".join(DATASETS))
-    add("--loop", default=usual.loop, metavar="NAME", help=", ".join(LOOPS))
-    add("--model", default=usual.model, metavar="NAME", help=", ".join(MODELS))
-    add("--epochs", type=int, default=usual.epochs, metavar="N", help="epochs in all")
-    add("--global-batch-size", type=int, default=usual.global_batch_size, metavar="N")
-    add("--optimizer", default=usual.optimizer, metavar="NAME", help=", ".join(OPTIMIZERS))
-    add("--learning-rate", type=float, metavar="X", help="default: the optimizer's usual one")
-    add("--dtype", default=usual.dtype, metavar="NAME", help=", ".join(DTYPES))
-    add("--seed", type=int, default=usual.seed, metavar="N")
-    add("--limit", type=int, metavar="N", help="train on the first N examples only")
+    add("--dataset", default=usual.dataset, metavar="NAME", help=_list(DATASETS))
+    add("--loop", default=usual.loop, metavar="NAME", help=_list(LOOPS))
+    add("--model", default=usual.model, metavar="NAME", help=_list(MODELS))
+    add("--epochs", type=int, default=usual.epochs, metavar="N",
+        help="epochs in all, those of a resumed run included (%(default)s)")  # fmt: skip
+    add("--global-batch-size", type=int, default=usual.global_batch_size, metavar="N",
+        help="examples a step, over all replicas (%(default)s)")  # fmt: skip
+    add("--optimizer", default=usual.optimizer, metavar="NAME", help=_list(OPTIMIZERS))
+    rates = ", ".join(f"{name} {rate:g}" for name, rate in OPTIMIZERS.items())
+    add("--learning-rate", type=float, metavar="X", help=f"(the optimizer's usual one: {rates})")
+    add("--dtype", default=usual.dtype, metavar="NAME", help=_list(DTYPES))
+    add("--seed", type=int, default=usual.seed, metavar="N",
+        help="of the first weights and the order of examples (%(default)s)")  # fmt: skip
+    add("--limit", type=int, metavar="N", help="train on the first N examples only (all)")
     add("--full-data", action="store_true", help="the full data set in place of the bundled sample")
-    add("--data-folder", metavar="DIR", help="where the full set is (idx files or TFDS)")
-    add("--checkpoint", metavar="DIR", help="save there, and go on from what is there")
+    add("--data-folder", metavar="DIR",
+        help="with --full-data: where it is (idx files or a TFDS folder)")  # fmt: skip
+    add("--checkpoint", metavar="DIR",
+        help="save there after each epoch and on Ctrl-C, and go on from what is there; "
+        "one run at a time")  # fmt: skip
     add("--checkpoint-every", type=int, metavar="N", help="save every N steps too")
     add("--export", metavar="DIR", help="write model.keras and saved_model there at the end")
     add("--events", metavar="FILE", help="append what happens to FILE as JSON lines")
-    add("--json", action="store_true", help="print the report as one JSON object")
+    add("--json", action="store_true",
+        help="print the report as one JSON object; a loss that is not finite is null")  # fmt: skip
     parser.set_defaults(run=run)
+
+
+def _list(names: Iterable[str]) -> str:
+    return f"{', '.join(names)} (%(default)s)"
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -26,7 +26,7 @@ __all__ = [
     "JOBS", "STRATEGIES", "ClusterSpec", "Finding", "TaskConfig", "build_cluster",
     "build_tf_config", "build_tf_configs", "describe_role", "format_export", "hold_free_ports",
     "is_right", "lint", "lint_together", "parse_tf_config", "pick_free_ports", "split_address",
-    "split_texts", "view_as_kubernetes", "view_as_simple", "view_as_slurm",
+    "split_texts", "view_as_simple", "view_as_slurm",
 ]  # fmt: skip
 BASE_PORT = 12345
 LOWEST_PORT, HIGHEST_PORT = 1, 65535
@@ -156,8 +156,3 @@ def view_as_slurm(config: TaskConfig) -> dict[str, str]:
         "SLURM_STEP_NODELIST": ",".join(dict.fromkeys(nodes)),
         "SLURM_STEP_TASKS_PER_NODE": ",".join(str(nodes.count(n)) for n in dict.fromkeys(nodes)),
     }
-
-
-def view_as_kubernetes(config: TaskConfig) -> dict[str, list[str]]:
-    """Return `job_to_label_mapping` of `KubernetesClusterResolver`: job -> label selectors."""
-    return {job: [f"job-name={job}"] for job in config.cluster.jobs}

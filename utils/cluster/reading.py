@@ -78,7 +78,7 @@ def _explain(text: str, error: ValueError) -> Finding:
     if stripped[0] in "'\"" and stripped[0] == stripped[-1] and "{" in stripped:
         cure = "quote the value once, in the shell only"
         return _fault("is not JSON: the shell's quotes are part of the value", cure)
-    if _is_python_dict(stripped):
+    if "'" in text and _is_python_dict(stripped):
         return _fault("is not JSON but a Python dict as str() prints it", DUMPS)
     if "'" in text:
         what = "is not JSON: single quotes round names or addresses"

@@ -1,0 +1,380 @@
+"""Cluster specifications and TF_CONFIG: what is built, read, and found wrong. No process starts."""
+
+import io
+import json
+import shlex
+import socket
+import subprocess
+
+import pytest
+
+from utils.cli import main
+from utils.cluster import config as cc
+from utils.cluster.config import ClusterSpec, TaskConfig, is_right, lint, lint_together
+from utils.cluster.diagnose import diagnose, diagnose_cluster
+from utils.errors import CourseError
+
+TWO = {"worker": ["a:2222", "b:2222"]}
+PS = {"chief": ["c:2222"], "worker": ["a:2222", "b:2222"], "ps": ["d:2222"]}
+
+
+def write(cluster, job="worker", index=0, **more):
+    return json.dumps({"cluster": cluster, "task": {"type": job, "index": index}} | more)
+
+
+def errors_of(text, strategy=None):
+    return [f for f in lint(text, strategy) if f.severity == "error"]
+
+
+# What documents give.
+
+DOCUMENTS = {
+    "two workers (TFConfigClusterResolver, multi-worker tutorials)": [
+        write({"worker": ["localhost:12345", "localhost:23456"]}, "worker", i) for i in (0, 1)],
+    "chief, ps and worker (ParameterServerStrategy)": [
+        write({"chief": ["chief.example.com:2222"],
+               "ps": ["ps0.example.com:2222", "ps1.example.com:2222"],
+               "worker": [f"worker{i}.example.com:2222" for i in range(3)]}, "ps", 1)],
+    "worker and ps (run_standard_tensorflow_server)": [
+        write({"worker": ["host1:2222", "host2:2222", "host3:2222"],
+               "ps": ["host4:2222", "host5:2222"]}, "worker", 1)],
+    "worker and ps with words for ports (distributed training guide)": [
+        write({"worker": ["host1:port", "host2:port", "host3:port"],
+               "ps": ["host4:port", "host5:port"]}, "worker", 1)],
+    "evaluator beside its cluster (train_and_evaluate)": [
+        write({"chief": ["host0:2222"], "worker": ["host1:2222", "host2:2222", "host3:2222"],
+               "ps": ["host4:2222", "host5:2222"]}, "evaluator", 0)],
+    "evaluator in a cluster of its own (parameter-server tutorial)": [
+        write({"evaluator": ["host7:2222"]}, "evaluator", 0)],
+    "chief and worker, as operators write it": [
+        write({"chief": ["job-chief-0.ns.svc:2222"], "worker": ["job-worker-0.ns.svc:2222"]},
+              "chief", 0, environment="cloud", rpc_layer="grpc")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_documents_examples_are_right(name):
+    for text in DOCUMENTS[name]:
+        wrong = [
+            f for f in lint(text) if f.severity != "note" and "word for the port" not in f.what
+        ]
+        assert wrong == [] and is_right(lint(text))
+        assert cc.parse_tf_config(text).cluster.tasks
+
+
+# What people get wrong: text, strategy, where, a word of what, a word of the cure.
+
+WRONG = [
+    ("", None, "TF_CONFIG", "empty", "unset"),
+    (str({"cluster": TWO}), None, "TF_CONFIG", "Python dict", "json.dumps"),
+    ("{'cluster': {'worker': [\"a:1\"]}, ", None, "TF_CONFIG", "single quotes", "double quotes"),
+    ("{“cluster”: {}}", None, "TF_CONFIG", "typographic", "straight"),
+    (json.dumps(write(TWO)), None, "TF_CONFIG", "JSON string", "once"),
+    (f"'{write(TWO)}'", None, "TF_CONFIG", "shell's quotes", "once"),
+    ('{"cluster": {"worker": ["a:2222",]}}', None, "TF_CONFIG", "comma too many", "take"),
+    (write(TWO)[:-3], None, "TF_CONFIG", "ends too early", "close"),
+    ("cluster.json", None, "TF_CONFIG", "begins with", "JSON itself"),
+    ("[1]", None, "TF_CONFIG", "JSON list", '"cluster"'),
+    ("[" * 100_000, None, "TF_CONFIG", "nested", "write"),
+    ('{"task": {"type": "worker", "index": 0}}', None, "cluster", "alone", "add"),
+    ('{"Cluster": {}, "task": {}}', None, "cluster", "alone", "rename"),
+    (json.dumps({"cluster": TWO}), None, "task", "missing", "add"),
+    ('{"cluster": {"worker": ["a:2222"], "worker": ["b:2222"]}, "task": {}}', None, "worker",
+     "twice", "keep one"),
+    (write([]), None, "cluster", "not an object", "write"),
+    (write({}), None, "cluster", "no task", "write"),
+    (write({"worker": "a:2222"}), None, "cluster.worker", "one text", "['a:2222']"),
+    (write({"worker": []}), None, "cluster.worker", "no task", "drop"),
+    (write({"worker": [2222]}), None, "cluster.worker[0]", "no text", "quotes"),
+    (write({"worker": {"0": "a:1", "2": "b:1"}}), None, "cluster.worker", "every task", "list"),
+    (write({"workers": ["a:2222"]}, "workers"), None, "cluster.workers", "no job", "'worker'"),
+    (write({"master": ["a:2222"]}, "master"), None, "task.type", "no job", "'chief'"),
+    (write({"gpu": ["a:2222"]}, "gpu"), None, "cluster.gpu", "no job", "choose from"),
+    (write(TWO, "chief"), None, "task.type", "not in the cluster", "be a worker"),
+    (write(TWO, "worker", 2), None, "task.index", "2 worker tasks", "0 to 1"),
+    (write({"worker": ["a:2222"]}, "worker", 1), None, "task.index", "1 worker task", "only index"),
+    (write(TWO, "worker", -1), None, "task.index", "negative", "first task is 0"),
+    (write(TWO, "worker", "0"), None, "task.index", "'0'", "without quotes"),
+    (write(TWO, "worker", "one"), None, "task.index", "whole number", "without quotes"),
+    (write(TWO, "worker", True), None, "task.index", "whole number", "without quotes"),
+    (write(TWO, "evaluator", 1), None, "task.index", "out of range", "only index is 0"),
+    (json.dumps({"cluster": TWO, "task": {"type": "worker", "id": 0}}), None, "task.index",
+     "missing", "rename 'id'"),
+    (json.dumps({"cluster": TWO, "task": "worker"}), None, "task", "not an object", "write"),
+    (write({"worker": ["a:2222", "a:2222"]}), None, "cluster.worker[1]", "worker:0 too", "own"),
+    (write({"worker": ["localhost:2222"], "ps": ["127.0.0.1:2222"]}), None, "cluster.ps[0]",
+     "worker:0 too", "own port"),
+    (write({"worker": ["a", "b:2222"]}), None, "cluster.worker[0]", "no port", "host:port"),
+    (write({"worker": ["a:", "b:2222"]}), None, "cluster.worker[0]", "no port", "host:port"),
+    (write({"worker": ["a:http", "b:2222"]}), None, "cluster.worker[0]", "not a number", "1 to"),
+    (write({"worker": ["a:0", "b:2222"]}), None, "cluster.worker[0]", "no port 0", "65535"),
+    (write({"worker": ["a:65536", "b:2222"]}), None, "cluster.worker[0]", "65536", "65535"),
+    (write({"worker": ["a:" + "9" * 5000]}), None, "cluster.worker[0]", "no port", "65535"),
+    (write({"worker": [":2222", "b:2222"]}), None, "cluster.worker[0]", "no host", "name"),
+    (write({"worker": ["0.0.0.0:2222", "b:2222"]}), None, "cluster.worker[0]", "listens", "own"),
+    (write({"worker": ["a:2222", "localhost:2222"]}), None, "cluster.worker[1]", "each machine",
+     "other machines"),
+    (write({"worker": ["http://a:2222"]}), None, "cluster.worker[0]", "scheme, http", "'a:2222'"),
+    (write({"worker": ["grpc://a:2222/"]}), None, "cluster.worker[0]", "scheme, grpc", "'a:2222'"),
+    (write({"worker": [" a:2222"]}), None, "cluster.worker[0]", "space", "'a:2222'"),
+    (write({"worker": ["a:2222,b:2222"]}), None, "cluster.worker[0]", "several", "list"),
+    (write({"worker": ["::1:2222"]}), None, "cluster.worker[0]", "colons", "brackets"),
+    (write({"worker": ["a/b:2222"]}), None, "cluster.worker[0]", "no host name", "letters"),
+    (write({"chief": ["a:2222", "b:2222"]}, "chief"), None, "cluster.chief", "one chief", "keep"),
+    (write({"chief": ["a:2222"], "ps": ["b:2222"]}, "ps"), None, "cluster", "no worker", "add"),
+    (write(PS), "multi-worker", "cluster", "ps tasks", "ParameterServerStrategy"),
+    (write(TWO), "parameter-server", "cluster", "no ps", "MultiWorkerMirroredStrategy"),
+    (write(PS | {"evaluator": ["e:2222"]}), None, "cluster.evaluator", "not part", "leave it out"),
+    (write({"evaluator": ["a:2222", "b:2222"]}, "evaluator"), None, "cluster.evaluator",
+     "one evaluator", "keep one"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: case[0][:50])
+def test_each_mistake_is_named_with_its_place_and_cure(case):
+    text, strategy, where, what, cure = case
+    found = errors_of(text, strategy)
+    assert any(f.where == where and what in f.what and cure in f.cure for f in found), found
+    assert all(len(str(f).splitlines()) == 1 and str(f).startswith("error: ") for f in found)
+    with pytest.raises(CourseError, match="^TF_CONFIG: [^\n]*$"):
+        cc.parse_tf_config(text, strategy)
+
+
+WARNED = [
+    (write({"worker": ["a:80", "b:2222"]}), "cluster.worker[0]", "privileged"),
+    (write({"worker": ["a:port", "b:port"]}), "cluster.worker[0]", "word for the port"),
+    (write({"worker": ["localhost:2222", "b:2222"]}), "cluster.worker[0]", "each machine"),
+    (write(TWO | {"evaluator": ["e:2222"]}), "cluster.evaluator", "not part"),
+    (write(TWO, clusters=1), "clusters", "does not read"),
+    (write(TWO, rpc_layer="http"), "rpc_layer", "'http'"),
+    (write(TWO, "worker", 1.0), "task.index", "converts"),
+]
+
+
+@pytest.mark.parametrize("text, where, what", WARNED)
+def test_what_may_work_is_a_warning(text, where, what):
+    found = [f for f in lint(text) if f.severity == "warning"]
+    assert [f.where for f in found][0] == where and what in found[0].what and found[0].cure
+    assert is_right(lint(text))
+
+
+def test_roles_are_explained_in_notes():
+    def role(text):
+        return [f.what for f in lint(text) if f.where == "task"][0]
+
+    with_chief = {"chief": ["c:2222"]} | TWO
+    assert "chief's duties" in role(write(TWO, "worker", 0))
+    assert "trains only: worker:0" in role(write(TWO, "worker", 1))
+    assert "trains only: chief:0" in role(write(with_chief, "worker", 0))
+    assert "trains as the first worker" in role(write(with_chief, "chief", 0))
+    assert "coordinator" in role(write(PS, "chief")) and "server" in role(write(PS, "worker"))
+    assert any("must run as a process that is not listed" in f.what
+               for f in lint(write({k: PS[k] for k in ("worker", "ps")})))  # fmt: skip
+
+
+def test_sparse_and_ipv6_that_tensorflow_takes():
+    assert is_right(lint(write({"worker": {"0": "a:2222", "1": "b:2222"}})))
+    assert is_right(lint(write({"worker": ["[::1]:2222", "[::1]:2223"]})))
+    assert cc.split_address("[fe80::1]:2222") == ("fe80::1", "2222")
+
+
+def test_a_strategy_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match="mirrored"):
+        lint(write(TWO), "mirrored")
+
+
+# Members of one cluster.
+
+
+def members(cluster=TWO):
+    return {f"{job}{i}": write(cluster, job, i)
+            for job, all_ in cluster.items() for i in range(len(all_))}  # fmt: skip
+
+
+def said_together(texts):
+    return [str(f) for name, f in lint_together(texts) if name == "together"]
+
+
+def test_all_members_of_a_cluster_are_right_together():
+    assert said_together(members()) == said_together(members(PS)) == []
+    beside = {"evaluator": write({"evaluator": ["e:2222"]}, "evaluator")}
+    assert said_together(members(PS) | beside) == []
+
+
+@pytest.mark.parametrize("texts, words", [
+    ({"x": write(TWO), "y": write(TWO)}, "x and y are both worker:0"),
+    ({"x": write(TWO)}, "worker:1: is in the cluster and nobody is it"),
+    (members() | {"worker1": write({"worker": ["a:2222", "b:2223"]}, "worker", 1)},
+     "cluster.worker[1]: worker0 has 'b:2222', worker1 'b:2223'"),
+    (members() | {"worker1": write({"worker": ["b:2222", "a:2222"]}, "worker", 1)},
+     "cluster.worker[0]: worker0 has 'a:2222', worker1 'b:2222'"),
+    (members() | {"worker1": write({"worker": ["a:2222", "b:2222", "c:2222"]}, "worker", 1)},
+     "worker0 lists 2 worker tasks, worker1 3"),
+    ({n: t for n, t in members({k: PS[k] for k in ("worker", "ps")}).items()}, "no chief among"),
+])  # fmt: skip
+def test_what_is_wrong_between_members_is_named(texts, words):
+    assert any(words in line for line in said_together(texts)), said_together(texts)
+
+
+def test_a_broken_member_is_named_and_no_other_is_called_missing():
+    found = lint_together({"x": write(TWO), "y": "{"})
+    assert [name for name, f in found if f.severity == "error"] == ["y"]
+
+
+# Building.
+
+
+@pytest.mark.parametrize("counts", [(2, 0, False), (1, 0, True), (3, 2, True), (2, 1, False)])
+@pytest.mark.parametrize("hosts", [["127.0.0.1"], ["a", "b"], ["::1"]])
+def test_what_is_built_is_right_and_reads_back(counts, hosts):
+    cluster = cc.build_cluster(*counts, hosts=hosts, base_port=2222)
+    texts = cc.build_tf_configs(cluster, evaluator=True)
+    assert len(texts) == sum(counts) + 1
+    errors = [f for _, f in lint_together(texts) if f.severity == "error"]
+    assert errors == []
+    for name, text in texts.items():
+        config = cc.parse_tf_config(text)
+        assert config.name == name and config.cluster == cluster and config.to_json() == text
+
+
+def test_tasks_go_round_the_hosts():
+    cluster = cc.build_cluster(3, 1, chief=True, hosts=["a", "b"], base_port=5000)
+    assert cluster == ClusterSpec(
+        chief=("a:5000",), worker=("b:5000", "a:5001", "b:5001"), ps=("a:5002",)
+    )
+    assert cluster.leader == ("chief", 0) and cluster.address_of("worker", 7) is None
+
+
+@pytest.mark.parametrize("arguments", [
+    {"workers": 0}, {"workers": -1, "chief": True}, {"workers": 0, "chief": True, "ps": 1},
+    {"hosts": []}, {"hosts": [""]}, {"base_port": 0}, {"base_port": 65535}, {"ports": [2222]},
+])  # fmt: skip
+def test_clusters_that_cannot_be_are_refused(arguments):
+    with pytest.raises(CourseError):
+        cc.build_cluster(**arguments)
+    with pytest.raises(CourseError, match="chief:1|out of range"):
+        cc.build_tf_config(ClusterSpec(chief=("a:1234",), worker=("b:1234",)), "chief", 1)
+
+
+def test_ports_are_free_and_differ():
+    with cc.hold_free_ports(20) as ports:
+        assert len(set(ports)) == 20
+        with pytest.raises(OSError), socket.socket() as other:
+            other.bind(("127.0.0.1", ports[0]))
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", ports[0]))
+    with pytest.raises(CourseError, match="address of this machine"):
+        cc.pick_free_ports(1, "192.0.2.1")
+
+
+def test_it_agrees_with_tensorflow(tf, monkeypatch):
+    """TensorFlow reads the same cluster, task and chief as we do, for every task."""
+    from tensorflow.python.distribute import multi_worker_util
+
+    for chief in (False, True):
+        cluster = cc.build_cluster(2, 0, chief)
+        for text in cc.build_tf_configs(cluster).values():
+            monkeypatch.setenv("TF_CONFIG", text)
+            resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+            config = cc.parse_tf_config(text)
+            assert resolver.cluster_spec().as_dict() == cluster.jobs
+            assert (resolver.task_type, resolver.task_id) == (config.job, config.index)
+            place = (resolver.cluster_spec(), config.job, config.index)
+            assert multi_worker_util.is_chief(*place) == config.is_chief
+            view = cc.view_as_simple(config)
+            view["cluster_spec"] = tf.train.ClusterSpec(view["cluster_spec"])
+            simple = tf.distribute.cluster_resolver.SimpleClusterResolver(**view)
+            assert simple.cluster_spec() == resolver.cluster_spec()
+
+
+def test_the_slurm_view_gives_the_same_cluster(tf, monkeypatch):
+    cluster = ClusterSpec(worker=("n01:8888", "n02:8888", "n03:8888"))
+    view = cc.view_as_slurm(TaskConfig(cluster, "worker", 2))
+    for name, value in view.items():
+        monkeypatch.setenv(name, value)
+    resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
+        gpus_per_node=1, gpus_per_task=1, auto_set_gpu=False
+    )
+    assert resolver.cluster_spec().as_dict() == cluster.jobs
+    assert resolver.get_task_info() == ("worker", 2)
+
+
+# The command.
+
+
+def test_build_prints_one_object_per_task_that_lints_right(capsys, monkeypatch):
+    assert main("tf-config build --workers 2 --ps 1 --host h --base-port 7000".split()) == 0
+    text = capsys.readouterr().out
+    tasks = [json.loads(line)["task"] for line in text.splitlines()]
+    assert [(t["type"], t["index"]) for t in tasks] == [("worker", 0), ("worker", 1), ("ps", 0)]
+    assert json.loads(text.splitlines()[0])["cluster"]["ps"] == ["h:7002"]
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert main(["tf-config", "lint", "-"]) == 0
+    assert "3 configurations: right" in capsys.readouterr().out
+
+
+def test_export_is_a_line_for_a_shell(capsys, tmp_path):
+    assert main("tf-config build --pick-ports --task worker:1 --export".split()) == 0
+    line = capsys.readouterr().out
+    shown = subprocess.run(
+        ["sh", "-c", line + 'printf %s "$TF_CONFIG"'], capture_output=True, text=True, timeout=20
+    ).stdout
+    assert cc.parse_tf_config(shown).name == "worker:1" == cc.parse_tf_config(
+        shlex.split(line)[1].partition("=")[2]).name  # fmt: skip
+    (tmp_path / "set.sh").write_text(line)
+    assert main(["tf-config", "lint", str(tmp_path / "set.sh")]) == 0
+
+
+def test_lint_takes_text_split_text_files_and_the_variable(capsys, monkeypatch, tmp_path):
+    good, bad = write(TWO), write(TWO, "worker", 5)
+    assert main(["tf-config", "lint", good]) == 0
+    assert main(["tf-config", "lint", *good.split()]) == 0
+    assert main(["tf-config", "lint", bad]) == 1
+    monkeypatch.setenv("TF_CONFIG", bad)
+    assert main(["tf-config", "lint"]) == 1
+    paths = [tmp_path / "a.json", tmp_path / "b.json"]
+    for index, path in enumerate(paths):
+        path.write_text(json.dumps(json.loads(write(TWO, "worker", index)), indent=2))
+    assert main(["tf-config", "lint", *map(str, paths)]) == 0
+    paths[1].write_text(paths[0].read_text())
+    capsys.readouterr()
+    assert main(["tf-config", "lint", *map(str, paths), "--json"]) == 1
+    record = json.loads(capsys.readouterr().out)
+    assert not record["ok"] and record["sources"] == [str(p) for p in paths]
+    assert any("both worker:0" in f["what"] for f in record["findings"])
+
+
+@pytest.mark.parametrize("arguments", [
+    "lint no-such-file", "build --workers 0", "build --task worker:9", "build --base-port 70000",
+    "build --pick-ports --host a --host b", "lint",
+])  # fmt: skip
+def test_what_cannot_be_is_one_line_and_status_2(arguments, capsys, monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    assert main(["tf-config", *arguments.split()]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and len(said.err.splitlines()) == 1 and "distlab tf-config" in said.err
+
+
+# What diagnose does without a log of its own.
+
+
+def test_what_is_unknown_is_not_guessed():
+    assert (
+        diagnose("Traceback (most recent call last):\nZeroDivisionError: division by zero") is None
+    )
+    assert diagnose("Traceback (most recent call last):\nX: y", write(TWO)) is None
+    assert diagnose("step 1 of 2 replicas", write(TWO)) is None and diagnose("") is None
+    assert diagnose_cluster({"worker:0": "step 1", "worker:1": ""}) is None
+
+
+def test_a_silent_task_and_a_wrong_configuration():
+    assert diagnose("", write(TWO)).name == "silent"
+    found = diagnose("something else", write(TWO, "worker", 2))
+    assert found.name == "configuration" and "out of range" in found.cause
+
+
+def test_a_cause_comes_before_its_consequences():
+    gone = "UnavailableError: Collective ops is aborted by: Socket closed"
+    cause = "UnknownError: Could not start gRPC server"
+    assert diagnose_cluster({"worker:0": gone, "worker:1": cause}).task == "worker:1"
+    assert diagnose_cluster({"worker:0": gone, "worker:1": ""}).name == "dead-peer"
