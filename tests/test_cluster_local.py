@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -236,7 +237,8 @@ OWNER = """
     def work(folder):
         import os, subprocess, time
         child = subprocess.Popen(["sleep", "300"])
-        open(f"{folder}/{os.getpid()}-{child.pid}", "w").close()
+        with open(f"{folder}/{os.getpid()}-{child.pid}", "w") as file:
+            file.write(os.environ["TMPDIR"])
         time.sleep(300)
 
     cluster = LocalCluster(workers=2)
@@ -253,10 +255,12 @@ def test_nothing_outlives_its_owner(tmp_path, number):
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     deadline = time.monotonic() + 60
-    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
+    while sum(p.stat().st_size > 0 for p in tmp_path.iterdir()) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     processes = {int(pid) for p in tmp_path.iterdir() for pid in p.name.split("-")}
     assert len(processes) == 4
+    [folder] = {Path(p.read_text()) for p in tmp_path.iterdir()}
+    assert folder.is_dir()
     processes |= {child.pid for child in psutil.Process(owner.pid).children(recursive=True)}
     owner.send_signal(number)
     owner.wait(20)
@@ -264,6 +268,9 @@ def test_nothing_outlives_its_owner(tmp_path, number):
     while any(alive(pid) for pid in processes) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert [pid for pid in processes if alive(pid)] == []
+    while folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not folder.exists()
 
 
 def alive(pid):

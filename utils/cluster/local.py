@@ -8,9 +8,7 @@ on loopback. Nothing outlives the `with` block, nor the process that holds it.
 """
 
 import atexit
-import json
 import pickle
-import socket
 import sys
 import weakref
 from collections.abc import Callable
@@ -18,6 +16,7 @@ from typing import Any
 
 import cloudpickle
 
+from utils.cluster.config import ClusterSpec, build_cluster, build_tf_config, pick_free_ports
 from utils.cluster.group import Task
 from utils.cluster.job import Job
 from utils.cluster.protocol import TaskOrder
@@ -130,38 +129,17 @@ class LocalCluster:
 
     def _make_tasks(self) -> list[Task]:
         """Return the tasks of one attempt, with ports that are free now."""
-        counts = {"worker": self.workers}
-        if self.ps:
-            counts = {"chief": 1, "worker": self.workers, "ps": self.ps}
-        ports = iter(find_free_ports(sum(counts.values())))
-        spec = {job: [f"127.0.0.1:{next(ports)}" for _ in range(n)] for job, n in counts.items()}
-        return [self._make_task(spec, job, i) for job, n in counts.items() for i in range(n)]
+        total = self.workers + self.ps + bool(self.ps)
+        ports = pick_free_ports(total)
+        spec = build_cluster(self.workers, self.ps, chief=bool(self.ps), ports=ports)
+        return [self._make_task(spec, job, index) for job, index in spec.tasks]
 
-    def _make_task(self, spec: dict[str, list[str]], job: str, index: int) -> Task:
-        config = {"cluster": spec, "task": {"type": job, "index": index}}
+    def _make_task(self, spec: ClusterSpec, job: str, index: int) -> Task:
         calls = job == "chief" or not self.ps
         order = TaskOrder(
             name=f"{job} {index}",
             role="call" if calls else "serve",
             replicas=self.replicas_per_worker,
-            environment={"TF_CONFIG": json.dumps(config)},
+            environment={"TF_CONFIG": build_tf_config(spec, job, index)},
         )
         return Task(order, job, index)
-
-
-def find_free_ports(count: int) -> list[int]:
-    """Return `count` different loopback ports that nobody listens on at this moment.
-
-    All are held until the last is found, then let go: a port can be lost between
-    now and its use, so a start that loses one is made again.
-    """
-    held = []
-    try:
-        for _ in range(count):
-            one = socket.socket()
-            held.append(one)
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from typing import Protocol
@@ -63,7 +64,7 @@ class WarmProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "utils.cluster.warm_server", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": ""},
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
@@ -149,12 +150,14 @@ class FreshProcesses:
 
     def __init__(self) -> None:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._folder = tempfile.TemporaryDirectory(prefix="distlab-", ignore_cleanup_errors=True)
 
     def start(self, order: TaskOrder, descriptors: tuple[int, ...], ended: Ended) -> int:
         numbers = ",".join(str(descriptor) for descriptor in descriptors)
         process = subprocess.Popen(
             [sys.executable, "-m", "utils.cluster.task", numbers, json.dumps(order.to_dict())],
             pass_fds=descriptors,
+            env={**os.environ, "TMPDIR": self._folder.name},
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -177,6 +180,7 @@ class FreshProcesses:
             if process.poll() is None:
                 self._kill_group(process.pid)
             process.wait()
+        self._folder.cleanup()
 
     def _kill_group(self, process: int) -> None:
         try:

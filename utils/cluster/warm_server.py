@@ -3,7 +3,8 @@
 Forking is safe here because this process has one thread and has run no TensorFlow
 operation (`OPENBLAS_NUM_THREADS=1` keeps NumPy from making threads); it refuses to
 start otherwise. It owns its tasks: when the parent hangs up, for whatever reason,
-every task's process group is killed and the process ends.
+every task's process group is killed and the process ends, and the temporary
+folder that its tasks share is removed.
 
 `python -m utils.cluster.warm_server DESCRIPTOR`, started by `warm.WarmProcess`.
 """
@@ -14,6 +15,7 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 from typing import Any
 
 from utils.cluster.protocol import TaskOrder, receive_message, send_message
@@ -144,13 +146,15 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     server = WarmServer(connection)
-    send_message(connection, {"told": "ready"})
-    try:
-        server.serve()
-    except ConnectionError:
-        pass
-    finally:
-        server.end_all()
+    with tempfile.TemporaryDirectory(prefix="distlab-", ignore_cleanup_errors=True) as folder:
+        os.environ["TMPDIR"] = tempfile.tempdir = folder  # what killed tasks leave goes with it
+        send_message(connection, {"told": "ready"})
+        try:
+            server.serve()
+        except ConnectionError:
+            pass
+        finally:
+            server.end_all()
 
 
 if __name__ == "__main__":
