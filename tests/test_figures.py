@@ -255,3 +255,12 @@ def test_import_is_lazy():
     code = "import sys, utils.figures; print('matplotlib' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert run.stdout.strip() == "False", run.stderr
+
+
+def test_captions_of_two_lines_make_room_and_read_as_one():
+    pixels = np.zeros((2, 28, 28), np.uint8)
+    one = figures.images(pixels, ["Bag", "Coat"], title="Two")
+    two = figures.images(pixels, ["Bag:\nsays Coat", "Coat"], title="Two")
+    heights = [float(re.search(r'viewBox="0 0 \S+ ([\d.]+)"', p.svg)[1]) for p in (one, two)]
+    assert heights[1] == pytest.approx(heights[0] + 15)
+    assert "Bag: says Coat, Coat." in two.alt

@@ -61,7 +61,7 @@ print(strategy.num_replicas_in_sync, "replicas")
 figures.show(figures.mirrored_devices(4, device="CPU"))
 
 # %% [markdown]
-# These four devices are parts of one CPU and share its cores: they show what four GPUs do, and are no faster than one.
+# These four devices are parts of one CPU and share its cores: they do what four GPUs do, but speed is not what they are for. `ReductionToOneDevice` says how the gradients are added up; lesson 06 compares the ways.
 #
 # ## MNIST, and what TFDS knows about it
 #
@@ -174,9 +174,11 @@ callbacks = [
     keras.callbacks.LearningRateScheduler(decay),
     PrintLearningRate(),
 ]
-fit = {"verbose": 0, "shuffle": False}  # the dataset shuffles; no progress bar
+quiet = {"verbose": 0, "shuffle": False}  # the dataset shuffles; no progress bar
 with Stopwatch() as watch:
-    run = model.fit(training, validation_data=validation, epochs=EPOCHS, callbacks=callbacks, **fit)
+    run = model.fit(
+        training, validation_data=validation, epochs=EPOCHS, callbacks=callbacks, **quiet
+    )
 history, fit_seconds = run.history, watch.seconds
 
 # %% [markdown]
@@ -201,7 +203,7 @@ for variable in model.trainable_variables:
     copies = copies_of(variable)
     differs = np.abs(copies - copies[0]).max()
     largest = max(largest, float(differs))
-    print(f"{variable.path:<20} {len(copies)} copies of {copies[0].size:>6,}: {differs} apart")
+    print(f"{variable.path:<20} {len(copies)} copies of {copies[0].size:>7,}: {differs} apart")
 show_guess(my_guess, largest)
 print("steps that Adam counted:", copies_of(model.optimizer.iterations).tolist())
 assert largest == 0
@@ -264,9 +266,8 @@ np.testing.assert_allclose(served["validation"], history["val_accuracy"], rtol=1
 
 # %% tags=["nbval-ignore-output"]
 curves = {name: (range(1, EPOCHS + 1), values) for name, values in served.items()}
-marks = {"rate 1e-4": 4, "rate 1e-5": 5}
-words = {"x_label": "epoch", "y_label": "accuracy", "title": "What TensorBoard serves"}
-figures.show(figures.lines(curves, marks=marks, **words))
+title = "As TensorBoard serves it: rate 1e-3 for three epochs, then 1e-4, then 1e-5"
+figures.show(figures.lines(curves, x_label="epoch", y_label="accuracy", title=title))
 first, _, third, _, last = served["validation"]
 assert third - 0.5 > last - third and last > 0.8
 assert served["train"][0] < first
@@ -366,7 +367,7 @@ def first_error(call, wanted):
     return "no error"
 
 
-says = first_error(lambda: model.fit(from_files, **fit), "input depth must.*")
+says = first_error(lambda: model.fit(from_files, **quiet), "input depth must.*")
 print("InvalidArgumentError:", says)
 assert "depth" in says
 
@@ -384,7 +385,7 @@ options = tf.data.Options()
 options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
 by_data = from_files.with_options(options)
 assert show_pieces(by_data) == [10, 10, 10, 10]
-print(first_error(lambda: model.fit(by_data, **fit), "input depth must.*"))
+print(first_error(lambda: model.fit(by_data, **quiet), "input depth must.*"))
 
 # %% [markdown]
 # The second form of the same mistake keeps a familiar batch of 32 and adds a device. Three replicas cannot share 32 examples evenly, and plain `fit` stops in its first step. (A second number of replicas in one process wants `ReductionToOneDevice`, which `make_strategy` sets.)
@@ -396,7 +397,7 @@ assert show_pieces(batches, three) == [11, 11, 10]
 with three.scope():
     on_three = build_mlp()
     on_three.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-print(says := first_error(lambda: on_three.fit(batches, **fit), r"Inputs to .*AddN.*\[10\S*\]"))
+print(says := first_error(lambda: on_three.fit(batches, **quiet), r"Inputs to .*AddN.*\[10\S*\]"))
 assert "[11,28,28,1] != " in says
 
 # %% [markdown]
@@ -450,7 +451,7 @@ by_hand.compile(
     keras.losses.SparseCategoricalCrossentropy(from_logits=True, dtype="float64"),
 )
 x, y = mnist_arrays.images[order, ..., None] / 255.0, mnist_arrays.labels[order]
-by_hand.fit(x, y, batch_size=32, **fit)
+by_hand.fit(x, y, batch_size=32, **quiet)
 
 job = {"dataset": "mnist", "loop": "fit", "model": "mlp", "limit": 100, "epochs": 1}
 job |= {"global_batch_size": 32, "optimizer": "sgd", "dtype": "float64"}
@@ -483,7 +484,7 @@ assert not folder.exists()
 some = read("train[:256]").with_options(options)
 rates = {}
 for batch in (16, 256):
-    timing = time_calls(lambda: model.fit(some.batch(batch), **fit), repeats=2)
+    timing = time_calls(lambda: model.fit(some.batch(batch), **quiet), repeats=2)
     rates[f"batches of {batch}, {batch // 4} each"] = images_per_second(256, timing.best_seconds)
 figures.show(figures.bars(rates, unit="images/s", title="256 images on four replicas here"))
 print(f"the {EPOCHS} epochs with callbacks took {fit_seconds:.1f} s")

@@ -260,8 +260,8 @@ for epoch in range(1, 5):
 
 # %% tags=["nbval-ignore-output"]
 curves = {name: (range(1, 5), values) for name, values in record.items()}
-words = {"x_label": "epoch", "y_label": "accuracy", "title": "Accuracy of each epoch"}
-figures.show(figures.lines(curves, marks={"ckpt-1": 2, "ckpt-2": 4}, **words))
+words = {"x_label": "epoch", "y_label": "accuracy", "title": "Accuracy; saved after 2 and 4"}
+figures.show(figures.lines(curves, **words))
 print(f"loss of the last epoch {mean_loss:.3f}, test accuracy {accuracy:.3f}")
 assert np.isfinite(mean_loss) and accuracy > 0.7
 assert record["training"][-1] > record["training"][0]
@@ -273,20 +273,20 @@ assert record["training"][-1] > record["training"][0]
 after = predict(model, fashion.test.images[:200])
 answers, truth = after.argmax(axis=1), fashion.test.labels[:200]
 wrong = np.flatnonzero(answers != truth)
-name = fashion.class_names
-captions = [f"{name[truth[i]]}, said {name[answers[i]]}" for i in wrong[:8]]
-title = f"{len(wrong)} of 200 test images are misread; the first of them"
-figures.show(figures.images(fashion.test.images[wrong[:8]], captions, title=title, columns=4))
+names = fashion.class_names
+captions = [f"{names[truth[i]]}:\nsays {names[answers[i]]}" for i in wrong[:6]]
+title = f"{len(wrong)} of 200 test images are misread; the first six"
+figures.show(figures.images(fashion.test.images[wrong[:6]], captions, title=title, columns=6))
 assert 0 < len(wrong) < 100
 
 # %% tags=["nbval-ignore-output"]
 versions = {"before training": before, "after training": after}
-prediction_explorer(fashion.test.images[:200], truth, name, versions, start=int(wrong[0]))
+prediction_explorer(fashion.test.images[:200], truth, names, versions, start=int(wrong[0]))
 
 # %% [markdown]
 # ## Restore without a strategy
 #
-# A checkpoint holds values, not devices. Here it goes into a plain model with other initial weights, made outside any scope, as on the machine that will serve it.
+# A checkpoint holds values, not devices. Here it goes into a plain model with other initial weights, made outside any scope, as on the machine that will serve it. It predicts in batches of 50, as each replica did.
 
 # %%
 plain, epochs_read = build_cnn(seed=1), tf.Variable(0)
@@ -388,9 +388,9 @@ assert int(sgd.iterations.numpy()) == 20 * (1 + 4 + 4 * 3)
 # %% [markdown]
 # The bars are this machine's, with every pass over the 20 batches timed whole, its new iterator included. The other side of the choice does not depend on the machine: between two calls from Python you can print, stop or save, inside a call you cannot. `utils.training` takes up to 32 steps per call, fewer where a checkpoint is due.
 #
-# ## The mistake: what Keras 3 has moved
+# ## The mistake: two errors of loops written for Keras 2
 #
-# Most loops on the web call `reset_states()` between epochs. Keras 3 has dropped the plural.
+# Loops written for Keras 2 call `reset_states()` between epochs. Keras 3 has dropped the plural.
 
 # %% tags=["raises-exception"]
 train_accuracy.reset_states()
@@ -398,7 +398,7 @@ train_accuracy.reset_states()
 # %% [markdown]
 # The mend is one letter less, `reset_state()`, as in `evaluate` above.
 #
-# The second one hides: an optimizer that makes its variables in the first step. On one device that works, with the reduction of this lesson too, and so the program looks right. With `MirroredStrategy`'s default reduction, collectives, it fails.
+# The second one hides: an optimizer that makes its variables in the first step. On one device that works, on four replicas with `ReductionToOneDevice` too, and so the program looks right. With the default reduction of `MirroredStrategy`, collectives, it fails.
 
 
 # %%
@@ -420,14 +420,15 @@ def try_first_step(strategy, dataset, build):
 
 few = make_batches(fashion.train, 64, 64, **full)
 collectives = tf.distribute.MirroredStrategy(devices)  # the default reduction
-print(
-    "one device, not built:               ", try_first_step(make_strategy("one-device"), few, False)
-)
-print("four replicas, our reduction, not:   ", try_first_step(strategy, few, False))
-says = try_first_step(collectives, few, False)
-print("four replicas, collectives, not:     ", says)
-print("four replicas, collectives, built:   ", try_first_step(collectives, few, True))
-assert says.startswith("You must feed")
+says = {
+    "one device, not built": try_first_step(make_strategy("one-device"), few, False),
+    "four, ReductionToOneDevice, not built": try_first_step(strategy, few, False),
+    "four, collectives, not built": try_first_step(collectives, few, False),
+    "four, collectives, built": try_first_step(collectives, few, True),
+}
+for case, words in says.items():
+    print(f"{case:<39}{words}")
+assert says["four, collectives, not built"].startswith("You must feed")
 
 # %% [markdown]
 # The placeholder belongs to a variable that was to be made while the graph was traced. With `optimizer.build(model.trainable_variables)` in the scope, before the first step, there is none, and the program no longer depends on how gradients are added.

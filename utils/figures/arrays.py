@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_IMAGE_PX = 96.0
-GAP_PX, TOP_PX, CAPTION_PX = 8.0, 36.0, 22.0
+GAP_PX, TOP_PX, CAPTION_PX, LINE_PX = 8.0, 36.0, 22.0, 15.0
 
 
 def images(
@@ -37,7 +37,7 @@ def images(
     columns: int = 10,
     alt: str | None = None,
 ) -> Picture:
-    """Draw images in a grid, each with its label below it.
+    """Draw images in a grid, each with its label, of one or more lines, below it.
 
     `images` is [n, height, width], with a last axis of 1 (grey) or 3 (red,
     green, blue) allowed; uint8 counts to 255, floats to 1. Raises CourseError
@@ -49,7 +49,8 @@ def images(
         raise CourseError(f"images: {len(pixels)} images and {len(names)} labels: give one each")
     columns = max(1, min(columns, len(pixels)))
     side = min(MOST_IMAGE_PX, (WIDTH_PX - GAP_PX * (columns - 1)) / columns)
-    caption = CAPTION_PX if labels is not None else 0.0
+    lines = 1 + max(name.count("\n") for name in names)
+    caption = CAPTION_PX + (lines - 1) * LINE_PX if labels is not None else 0.0
     tall = side * pixels.shape[1] / pixels.shape[2]
     rows = -(-len(pixels) // columns)
 
@@ -89,13 +90,15 @@ def _draw_image(axes: "Axes", image, name: str, x: float, y: float, side: float,
     frame = Rectangle((x, y), side, tall, facecolor="none", edgecolor=INK, alpha=0.35, linewidth=1)
     axes.add_patch(frame)
     if name:
-        axes.text(x + side / 2, y + tall + 12, name, ha="center", va="center", size=SMALL_PX)
+        middle = y + tall + 12 + name.count("\n") * LINE_PX / 2
+        axes.text(x + side / 2, middle, name, ha="center", va="center", size=SMALL_PX)
 
 
 def _describe_images(names: list[str], pixels: np.ndarray, title: str) -> str:
     size = f"{pixels.shape[1]} by {pixels.shape[2]} pixels"
     says = f"{title}. {count(len(names), 'image')} of {size}"
-    return f"{says}: {', '.join(names)}." if any(names) else f"{says}."
+    words = ", ".join(name.replace("\n", " ") for name in names)
+    return f"{says}: {words}." if any(names) else f"{says}."
 
 
 def matrix(
