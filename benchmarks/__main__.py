@@ -3,7 +3,7 @@
 import argparse
 import importlib
 
-NAMES = ("training", "pipeline_simulation")
+NAMES = ("training", "pipeline_simulation", "cluster_start")
 
 
 def main() -> None:

@@ -35,9 +35,9 @@ EXPECTED = {
     "dead-peer": ("dead-peer", "worker:1", "has stopped answering", "from its checkpoint"),
     "dead-parameter-server": ("dead-parameter-server", "ps:0", "its variables with it",
                               "last checkpoint"),
-    "mismatched-sizes": ("mismatched-sizes", "worker:1", "worker:1 counts 3 replicas, others 2",
+    "mismatched-sizes": ("mismatched-sizes", "worker:1", "the tasks disagree about the cluster",
                          "the same cluster"),
-    "mismatched-shapes": ("mismatched-shapes", "worker:1", "shape [3] where another task has [2]",
+    "mismatched-shapes": ("mismatched-shapes", "worker:1", "where another task has",
                           "the same model"),
     "ps-strategy-without-ps": ("wrong-strategy", "chief:0", "without ps", "add ps addresses"),
     "multi-worker-as-ps": ("wrong-strategy", "ps:0", "made in a ps task", "tf.distribute.Server"),
@@ -51,6 +51,13 @@ EXPECTED = {
     "evaluator-in-cluster": ("configuration", "worker:0", "not part of the training cluster",
                              "leave it out"),
 }  # fmt: skip
+# where tasks make the same mistake, or disagree, whoever is the first says so
+EITHER = {
+    "duplicate-index": ("worker:0", "copy 1", "copy 2"),
+    "keras-fit-multi-worker": ("worker:0", "worker:1"),
+    "mismatched-sizes": ("worker:0", "worker:1"),
+    "mismatched-shapes": ("worker:0", "worker:1"),
+}
 # mistake -> (strategy, where the linter points)
 LINTED = {
     "wrong-index": (None, "task.index"),
@@ -114,10 +121,7 @@ def test_diagnose_names_cause_task_and_cure(made, mistake):
     assert found is not None, logs
     assert found.name == name, (found, logs)
     assert cause in found.cause and cure in found.cure, found
-    if mistake == "duplicate-index":
-        assert found.task in (task, "copy 1", "copy 2")
-    else:
-        assert found.task == task, found
+    assert found.task in EITHER.get(mistake, (task,)), found
     assert "\n" not in found.cause + found.cure + found.evidence
 
 
@@ -171,7 +175,7 @@ def test_the_exception_alone_is_enough(made):
     """The last lines of a log, as an exception's text, name the same mistake."""
     for mistake in ("taken-port", "late-strategy", "wrong-index", "keras-fit-multi-worker",
                     "dead-parameter-server"):  # fmt: skip
-        log = made[mistake][0]["log"]
+        log = next(task["log"] for task in made[mistake] if '\n  File "' in task["log"])
         error = log[log.rindex('\n  File "') + 1 :]
         assert diagnose(error).name == EXPECTED[mistake][0], error
 

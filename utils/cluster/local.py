@@ -34,17 +34,25 @@ class LocalCluster:
     worker 0 is the chief. With `ps` of one or more it is a parameter-server
     cluster: the function runs on the coordinator (task "chief 0"), workers and
     servers wait to be used. `replicas_per_worker` splits each worker's CPU into
-    that many logical devices. Raises CourseError for numbers that cannot be.
+    that many logical devices. `starter`, made by `make_starter` if not given, is
+    closed with the cluster. Raises CourseError for numbers that cannot be.
     """
 
-    def __init__(self, workers: int = 2, ps: int = 0, replicas_per_worker: int = 1) -> None:
+    def __init__(
+        self,
+        workers: int = 2,
+        ps: int = 0,
+        replicas_per_worker: int = 1,
+        *,
+        starter: Starter | None = None,
+    ) -> None:
         for name, value, least in (
             ("workers", workers, 1), ("ps", ps, 0), ("replicas_per_worker", replicas_per_worker, 1),
         ):  # fmt: skip
             if not isinstance(value, int) or not least <= value <= MOST_TASKS:
                 raise CourseError(f"{name} {value}: must be a number from {least} to {MOST_TASKS}")
         self.workers, self.ps, self.replicas_per_worker = workers, ps, replicas_per_worker
-        self._starter: Starter | None = None
+        self._starter = starter
         self._jobs: list[Job] = []
         close = weakref.WeakMethod(self.close)
         self._at_exit = atexit.register(lambda: (close() or int)())

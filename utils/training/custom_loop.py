@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from utils.training.parts import Parts, make_loss
 
-TrainSteps = Callable[[Iterator, tf.Tensor], None]
+Steps = Callable[[Iterator, tf.Tensor], None]
 
 
-def make_train_steps(parts: Parts, dtype: str) -> TrainSteps:
+def make_train_steps(parts: Parts, dtype: str) -> Steps:
     """Return a compiled function that takes an iterator and a number of steps, and trains.
 
     A replica's loss is the sum of its weighted losses; the optimizer adds up the
@@ -35,15 +35,10 @@ def make_train_steps(parts: Parts, dtype: str) -> TrainSteps:
         parts.loss_metric.update_state(labels, logits, weights)
         parts.accuracy_metric.update_state(labels, logits, weights)
 
-    @tf.function(reduce_retracing=True)
-    def train_steps(iterator: Iterator, steps: tf.Tensor) -> None:
-        for _ in tf.range(steps):
-            parts.strategy.run(train_replica, args=next(iterator))
-
-    return train_steps
+    return compile_steps(parts.strategy, train_replica)
 
 
-def make_test_steps(parts: Parts) -> TrainSteps:
+def make_test_steps(parts: Parts) -> Steps:
     """Return a compiled function of an iterator and a number of steps that fills the metrics."""
 
     def test_replica(images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> None:
@@ -51,12 +46,18 @@ def make_test_steps(parts: Parts) -> TrainSteps:
         parts.loss_metric.update_state(labels, logits, weights)
         parts.accuracy_metric.update_state(labels, logits, weights)
 
-    @tf.function(reduce_retracing=True)
-    def test_steps(iterator: Iterator, steps: tf.Tensor) -> None:
-        for _ in tf.range(steps):
-            parts.strategy.run(test_replica, args=next(iterator))
+    return compile_steps(parts.strategy, test_replica)
 
-    return test_steps
+
+def compile_steps(strategy: tf.distribute.Strategy, replica_step: Callable[..., None]) -> Steps:
+    """Return a compiled function of an iterator and a number of steps that runs so many."""
+
+    @tf.function(reduce_retracing=True)
+    def run_steps(iterator: Iterator, steps: tf.Tensor) -> None:
+        for _ in tf.range(steps):
+            strategy.run(replica_step, args=next(iterator))
+
+    return run_steps
 
 
 def reset_metrics(parts: Parts) -> None:
@@ -69,7 +70,7 @@ def read_metrics(parts: Parts) -> tuple[float, float]:
     return float(parts.loss_metric.result()), float(parts.accuracy_metric.result())
 
 
-def evaluate(parts: Parts, test_steps: TrainSteps, batches: tf.data.Dataset) -> tuple[float, float]:
+def evaluate(parts: Parts, test_steps: Steps, batches: tf.data.Dataset) -> tuple[float, float]:
     """Return loss and accuracy over all real examples of `batches`."""
     reset_metrics(parts)
     steps = int(batches.cardinality())
