@@ -28,6 +28,8 @@ os.environ.pop("TF_CONFIG", None)
 import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
+from utils.cluster.config import pick_free_ports  # noqa: E402
+
 tf.get_logger().setLevel("INFO")
 
 LIMIT_SECONDS = 30.0
@@ -179,18 +181,8 @@ def use_two_strategies() -> None:
 # The mistakes.
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 def make_cluster(host: str = "127.0.0.1", **counts: int) -> dict[str, list[str]]:
-    ports = iter(free_ports(sum(counts.values())))
+    ports = iter(pick_free_ports(sum(counts.values())))
     return {job: [f"{host}:{next(ports)}" for _ in range(n)] for job, n in counts.items()}
 
 

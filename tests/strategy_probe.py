@@ -10,7 +10,6 @@ has one thread.
 import json
 import os
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -23,6 +22,7 @@ with quiet_tensorflow():
     import keras
     import tensorflow as tf
     import tf_keras
+from utils.cluster.config import pick_free_ports  # noqa: E402
 from utils.strategies import SINGLE_MACHINE, SUPPORT, make_strategy  # noqa: E402
 
 CELL_SECONDS = 90
@@ -117,21 +117,11 @@ def serve():
     server.join()
 
 
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 def cluster_of(name):
     """Return the tasks of the cell's cluster; the first one trains and reports."""
     jobs = {"multi-worker": {"worker": 2}, "parameter-server": {"chief": 1, "worker": 1, "ps": 1}}
     counts = jobs.get(name, {})
-    ports = iter(free_ports(sum(counts.values())))
+    ports = iter(pick_free_ports(sum(counts.values())))
     spec = {job: [f"127.0.0.1:{next(ports)}" for _ in range(n)] for job, n in counts.items()}
     tasks = [{"type": job, "index": i} for job, n in counts.items() for i in range(n)]
     return [json.dumps({"cluster": spec, "task": task}) for task in tasks] or [""]

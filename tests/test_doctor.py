@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from process_watch import group_members, wait_for
 
 from utils import doctor
 from utils.cli import main
@@ -124,15 +125,6 @@ def read_text(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def wait_for(look, seconds: float = 20.0):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := look():
-            return found
-        time.sleep(0.05)
-    raise AssertionError("waited in vain")
-
-
 # --- probes that fail ----------------------------------------------------------------------
 
 
@@ -161,18 +153,6 @@ def test_a_probe_that_hangs_in_a_program_leaves_no_program(tmp_path):
     run_probes([Probe("slow", hang, 2.0)])
     pid = int(pid_file.read_text())
     assert wait_for(lambda: not group_members(pid))
-
-
-def group_members(group: int) -> list[psutil.Process]:
-    members = []
-    for process in psutil.process_iter():
-        try:
-            same = os.getpgid(process.pid) == group
-            if same and process.status() != psutil.STATUS_ZOMBIE:
-                members.append(process)
-        except (ProcessLookupError, psutil.Error):
-            pass
-    return members
 
 
 def test_every_probe_has_a_time_limit_and_another_name():

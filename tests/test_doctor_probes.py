@@ -7,11 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
+from process_watch import group_members, wait_for
 
 from utils.data import bundled
 from utils.data.catalogue import DATA_SETS
@@ -41,27 +40,6 @@ def programs(tmp_path, monkeypatch):
         return folder / name
 
     return write
-
-
-def wait_for(look, seconds: float = 20.0):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := look():
-            return found
-        time.sleep(0.05)
-    raise AssertionError("waited in vain")
-
-
-def group_members(group: int) -> list[psutil.Process]:
-    members = []
-    for process in psutil.process_iter():
-        try:
-            same = os.getpgid(process.pid) == group
-            if same and process.status() != psutil.STATUS_ZOMBIE:
-                members.append(process)
-        except (ProcessLookupError, psutil.Error):
-            pass
-    return members
 
 
 # --- programs beside Python ----------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -45,10 +45,6 @@ class TrainReport:
         """
         record = {key: value for key, value in vars(self).items() if key != "weights"}
         return to_json_line(record)
-
-    def to_record(self) -> dict[str, object]:
-        """Return everything, weights included, as a dictionary."""
-        return asdict(self)
 
     def __str__(self) -> str:
         rate = self.images_per_second
