@@ -16,6 +16,15 @@ import numpy as np
 PACKAGES = ("tensorflow", "keras", "tf_keras", "numpy", "jupyterlab")
 
 
+def skip_uri_grammar() -> None:
+    """Keep `jsonschema`, which nbformat imports, from building a grammar of URIs: 0.7 s.
+
+    It is one of its optional formats, and no notebook's schema uses it. To be called
+    before nbformat is imported.
+    """
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+
+
 @contextlib.contextmanager
 def quiet_tensorflow() -> Iterator[None]:
     """Silence TensorFlow's start-up banner, and its warnings from then on.

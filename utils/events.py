@@ -5,13 +5,14 @@ since the epoch). `training` writes these kinds:
 
 | event | fields |
 |---|---|
-| start | strategy, replicas, workers, global_batch_size, steps_per_epoch, epochs |
+| start | strategy, replicas (of each worker), workers, global_batch_size, steps_per_epoch, epochs |
+| mended | what: a piece of Keras that was mended for several workers |
 | step | step, epoch, loss, images_per_second |
 | epoch | step, epoch, loss, accuracy, images_per_second |
 | checkpoint | step, epoch, path |
 | end | step, test_loss, test_accuracy |
 
-In a file, a loss that is not finite (the run diverged) is null.
+A loss that is not finite (the run diverged) is null, in a file and from a task.
 """
 
 import json
@@ -60,7 +61,7 @@ def report(event: str, **fields: Any) -> None:
     """
     descriptor = os.environ.get(EVENTS_VARIABLE)
     if descriptor is not None:
-        os.write(int(descriptor), json.dumps(make_event(event, **fields)).encode() + b"\n")
+        os.write(int(descriptor), to_json_line(make_event(event, **fields)).encode() + b"\n")
 
 
 class EventWriter:

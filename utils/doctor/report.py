@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.doctor.findings import STATUSES, Finding, can_run
-from utils.strategies import COMING, NAMES, SINGLE_MACHINE, SUPPORT
+from utils.strategies import CLUSTER, COMING, NAMES, SINGLE_MACHINE, SUPPORT
 
 WIDTH = 80
 MARKS = {"ok": "✓", "missing": "–", "warning": "!", "problem": "✗"}
@@ -45,7 +45,7 @@ def describe_works(findings: Sequence[Finding]) -> dict[str, Any]:
     lacking = [f for f in findings if f.name in WITHOUT and f.status != "ok"]
     return {
         "lessons": {path.stem: runs for path in sorted(NOTEBOOKS.glob("[0-9][0-9]-*.ipynb"))},
-        "strategies": list(SINGLE_MACHINE) if runs else [],
+        "strategies": list(SINGLE_MACHINE + CLUSTER) if runs else [],
         "coming": dict(COMING),
         "table": table,
         "without": [{"what": WITHOUT[f.name], "why": f"{f.name}: {f.value}"} for f in lacking],

@@ -20,14 +20,19 @@ from utils.figures.devices import (
     parameter_server_devices,
 )
 from utils.figures.diagram import Arrow, Box, diagram
+from utils.figures.lanes import LaneRecord, job_lanes
 from utils.figures.lines import lines
 from utils.figures.picture import Picture, show
 from utils.figures.prediction import draw_prediction
+from utils.figures.ring import ring_moment
+from utils.figures.shares import shares
+from utils.figures.split_matrix import split_matrix
 from utils.figures.timeline import timeline
 
 __all__ = [
     "Arrow",
     "Box",
+    "LaneRecord",
     "Picture",
     "amdahl",
     "amdahl_speed_up",
@@ -38,12 +43,16 @@ __all__ = [
     "draw_prediction",
     "grouped_bars",
     "images",
+    "job_lanes",
     "lines",
     "matrix",
     "mirrored_devices",
     "one_device",
     "parameter_server_devices",
+    "ring_moment",
+    "shares",
     "show",
     "split_evenly",
+    "split_matrix",
     "timeline",
 ]
