@@ -40,19 +40,30 @@ def is_stopped(process: int | None) -> bool:
         return False
 
 
+def has_left(task: "Task") -> bool:
+    """Return whether the task left by `sys.exit`, as TerminationConfig's tasks do after saving."""
+    result = task.result
+    return result is not None and result[0] == "error" and result[1].startswith("SystemExit")
+
+
 def explain_failure(tasks: "list[Task]") -> ClusterError:
     """Return the error of the task that failed first for a reason of its own.
 
     A task that was killed comes before one with an error, and an error that only
     says that a peer has gone comes last.
     """
-    failed = [task for task in tasks if task.state in ("failed", "killed")] or list(tasks)
+    bad = ("frozen", "failed", "killed")
+    failed = [task for task in tasks if task.state in bad] or list(tasks)
     task = min(failed, key=lambda t: (_rank(t), t.ended_at or float("inf")))
     from utils.cluster.diagnose import diagnose
 
     if task.result is None:
         return _explain_death(task)
     _, summary, details = task.result
+    if has_left(task):
+        cause = f"left by sys.exit ({summary.removeprefix('SystemExit').strip(': ') or 0})"
+        cure = "start the job with restarts=1 to go on from its checkpoint"
+        return ClusterError(task.name, cause, cure, details)
     found = diagnose(details + "\n" + "\n".join(task.lines[-200:]))
     if found is None:
         return ClusterError(task.name, summary, "its traceback is in error.details", details)
@@ -69,6 +80,9 @@ def _rank(task: "Task") -> int:
 
 def _explain_death(task: "Task") -> ClusterError:
     details = "\n".join(task.lines[-30:])
+    if task.state == "frozen":
+        cure = "start the job with restarts=1 to go on from its checkpoint"
+        return ClusterError(task.name, "was frozen (SIGSTOP) for too long", cure, details)
     if task.status is None:
         return ClusterError(task.name, "did not answer any more", "start the job again", details)
     if task.status < 0:

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import signal
 import socket
 import tempfile
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @dataclass
 class Task:
     """One task: a process with its own TF_CONFIG. `state` is one of
-    starting, running, paused, done, failed, killed."""
+    starting, running, paused, frozen (for too long), done, failed, killed."""
 
     order: TaskOrder
     job: str
@@ -28,6 +29,7 @@ class Task:
     state: str = "starting"
     process: int | None = None
     status: int | None = None
+    attempt: int = 1
     lines: list[str] = field(default_factory=list)
     result: tuple[Any, ...] | None = None
     ended_at: float | None = None
@@ -39,13 +41,26 @@ class Task:
 
 
 class Group:
-    """The tasks of one attempt of a job, as running processes."""
+    """The tasks of one attempt of a job, as running processes with a temporary folder."""
 
     def __init__(self, tasks: list[Task], function: bytes, starter: Starter, job: "Job") -> None:
         self.tasks, self._starter, self._job = tasks, starter, job
+        self._folder = tempfile.mkdtemp(prefix="job-", dir=starter.folder)
+        for task in tasks:
+            task.order.environment["TMPDIR"] = self._folder
         self._function = tempfile.TemporaryFile()
         self._function.write(function)
         self._function.flush()
+
+    def start_all(self, attempt: int) -> None:
+        """Start every task; end those that have started if one cannot be."""
+        try:
+            for task in self.tasks:
+                task.attempt = attempt
+                self.start(task)
+        except BaseException:
+            self.end()
+            raise
 
     def start(self, task: Task) -> None:
         """Start the process of `task` and read from it."""
@@ -110,6 +125,7 @@ class Group:
         while self._running() and time.monotonic() < deadline:
             time.sleep(0.01)
         self._function.close()
+        shutil.rmtree(self._folder, ignore_errors=True)  # a killed task leaves files in it
 
     def _running(self) -> list[Task]:
         return [task for task in self.tasks if task.process is not None and task.status is None]

@@ -7,14 +7,16 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from utils.cluster.failures import ClusterError, explain_failure, is_stopped
+from utils.cluster.failures import ClusterError, explain_failure, has_left
 from utils.cluster.group import Group, Task
 from utils.cluster.streams import Streams
+from utils.cluster.waiting import FreezeWatch, explain_delay
 from utils.cluster.warm import Starter
 from utils.errors import CourseError
-from utils.events import Event
+from utils.events import Event, make_event
 
 GRACE_SECONDS = 1.0  # for the peers of a failed task to say what they saw
+LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too
 PORT_LOST = "Could not start gRPC server"
 
 
@@ -35,11 +37,16 @@ class Job:
         self.streams = Streams()
         self._changed = threading.Condition(threading.RLock())
         self._events: list[Event] = []
+        self._actions: list[Event] = []
         self._output: list[tuple[str, str]] = []
         self._finished = self._stopping = False
-        self._frozen: dict[str, float] = {}  # task name -> frozen since
+        self._freezes = FreezeWatch()
         self._port_retries = 3
-        self._group = self._start_group()
+        try:
+            self._group = self._start_group()
+        except BaseException:
+            self.streams.close()
+            raise
         self._supervisor = threading.Thread(target=self._supervise, daemon=True)
         self._supervisor.start()
 
@@ -78,37 +85,60 @@ class Job:
         with self._changed:
             return self._output[start:]
 
+    def history(self, start: int = 0) -> list[Event]:
+        """Return the events so far, from the `start`-th on, without waiting."""
+        with self._changed:
+            return self._events[start:]
+
+    def actions(self) -> list[Event]:
+        """Return what was done to tasks by kill, pause, resume and restart, in order.
+
+        Each is an event named after the signal or the action, with `task` and `attempt`.
+        """
+        with self._changed:
+            return list(self._actions)
+
     def kill(self, job: str, index: int = 0, number: int = signal.SIGKILL) -> None:
         """Send SIGKILL, or signal `number`, to a task and whatever it started."""
-        self._group.send_signal(self._find(job, index), number)
+        self._act(signal.Signals(number).name, self._find(job, index), number)
 
     def pause(self, job: str, index: int = 0) -> None:
         """Freeze a task (SIGSTOP)."""
         task = self._find(job, index)
-        self._group.send_signal(task, signal.SIGSTOP)
+        self._act("pause", task, signal.SIGSTOP)
         task.state = "paused" if task.status is None else task.state
 
     def resume(self, job: str, index: int = 0) -> None:
         """Let a frozen task go on (SIGCONT)."""
         task = self._find(job, index)
-        self._group.send_signal(task, signal.SIGCONT)
+        self._act("resume", task, signal.SIGCONT)
         task.state = "running" if task.state == "paused" else task.state
 
     def restart(self, job: str, index: int = 0) -> None:
         """Start a server of a parameter-server cluster again, at the same address.
 
-        Raises ClusterError for a task of a synchronous group, which restarts only whole.
+        A task of a synchronous group comes back only with its whole group: it is
+        killed, and the group starts again. Raises ClusterError where the job has no
+        restart left for that.
         """
         task = self._find(job, index)
+        if task.order.role != "serve" and self.restarts_left:
+            return self._act("restart", task, signal.SIGKILL)
         if task.order.role != "serve":
             raise ClusterError(
                 task.name, "a task of a synchronous group cannot come back alone",
                 "start the job with restarts=1, which restarts the whole group",
             )  # fmt: skip
-        self._group.send_signal(task, signal.SIGKILL)
+        self._act("restart", task, signal.SIGKILL)
         with self._changed:
             self._changed.wait_for(lambda: task.status is not None, timeout=5)
         self._group.start(task)
+
+    def _act(self, action: str, task: Task, number: int) -> None:
+        """Note what is done to a task, and do it."""
+        with self._changed:
+            self._actions.append(make_event(action, task=task.name, attempt=task.attempt))
+        self._group.send_signal(task, number)
 
     @property
     def finished(self) -> bool:
@@ -123,7 +153,7 @@ class Job:
         `timeout` seconds; the job is stopped then.
         """
         if not self._wait_until_finished(timeout, echo):
-            error = self._describe_delay(timeout or 0)
+            error = explain_delay(self.tasks, timeout or 0)
             self.stop()
             raise error
         self._supervisor.join(10)
@@ -165,7 +195,7 @@ class Job:
 
     def take_event(self, task: Task, line: str) -> None:
         with self._changed:
-            event = {**json.loads(line), "task": task.name, "attempt": self.attempt}
+            event = {**json.loads(line), "task": task.name, "attempt": task.attempt}
             self._events.append(event)
             self._changed.notify_all()
 
@@ -188,8 +218,7 @@ class Job:
     def _start_group(self) -> Group:
         self.attempt += 1
         group = Group(self._make_tasks(), self._function, self._starter, self)
-        for task in group.tasks:
-            group.start(task)
+        group.start_all(self.attempt)
         return group
 
     def _supervise(self) -> None:
@@ -234,20 +263,15 @@ class Job:
         """Return whether a task has been frozen for too long, in a job that may restart."""
         if not self.restarts_left:
             return False
-        now = time.monotonic()
-        for task in self._group.tasks:
-            frozen = task.status is None and is_stopped(task.process)
-            since = self._frozen.setdefault(task.name, now) if frozen else None
-            if not frozen:
-                self._frozen.pop(task.name, None)
-            elif now - since > self.stall_seconds:
-                task.lines.append(f"frozen (SIGSTOP) for {self.stall_seconds:.0f} s")
-                return True
-        return False
+        task = self._freezes.find(self._group.tasks, self.stall_seconds)
+        if task is not None:
+            task.state = "frozen"
+            task.lines.append(f"frozen (SIGSTOP) for {self.stall_seconds:.1f} s")
+        return task is not None
 
     def _try_again(self) -> bool:
         """After a failure: gather what the others say, end the group, start it again if allowed."""
-        time.sleep(GRACE_SECONDS)
+        self._wait_for_peers()
         error = explain_failure(self._group.tasks)
         lost_port = any(PORT_LOST in text for text in (error.details, *self._all_lines()))
         self._group.end()
@@ -264,29 +288,25 @@ class Job:
                  "cause": error.cause, "attempt": self.attempt + 1}
             )  # fmt: skip
             self._output.append((error.task, f"--- {error.cause}: the group starts again ---"))
-            self._frozen.clear()
+            self._freezes = FreezeWatch()
             self._group = self._start_group()
             self._changed.notify_all()
         return True
 
+    def _wait_for_peers(self) -> None:
+        """Give the peers of a failed task time to say what they saw, or to leave as it did."""
+        callers = [task for task in self._group.tasks if task.order.role == "call"]
+
+        def all_have_ended() -> bool:
+            return self._stopping or all(t.result or t.status is not None for t in callers)
+
+        with self._changed:
+            left = self.restarts_left and any(has_left(task) for task in callers)
+            self._changed.wait_for(all_have_ended, LEAVE_SECONDS if left else GRACE_SECONDS)
+        time.sleep(0.05)  # their last lines may still be on the way
+
     def _all_lines(self) -> list[str]:
         return [line for task in self._group.tasks for line in task.lines]
-
-    def _describe_delay(self, seconds: float) -> ClusterError:
-        waiting = [task for task in self.tasks if task.state not in ("done", "failed")]
-        frozen = [task for task in waiting if task.status is None and is_stopped(task.process)]
-        if frozen:
-            return ClusterError(
-                frozen[0].name, f"is frozen (SIGSTOP), and {seconds:.0f} s are over",
-                f"job.resume({frozen[0].job!r}, {frozen[0].index}) lets it go on",
-            )  # fmt: skip
-        task = next((t for t in waiting if t.order.role == "call"), self.tasks[0])
-        said = f"; its last line: {task.lines[-1][:120]}" if task.lines else ""
-        return ClusterError(
-            task.name, f"was not done after {seconds:.0f} s{said}",
-            "give it more time, or look at its lines with job.logs",
-            "\n".join(task.lines[-20:]),
-        )  # fmt: skip
 
     def _find(self, job: str, index: int) -> Task:
         for task in self.tasks:

@@ -34,8 +34,9 @@ class LocalCluster:
     worker 0 is the chief. With `ps` of one or more it is a parameter-server
     cluster: the function runs on the coordinator (task "chief 0"), workers and
     servers wait to be used. `replicas_per_worker` splits each worker's CPU into
-    that many logical devices. `starter`, made by `make_starter` if not given, is
-    closed with the cluster. Raises CourseError for numbers that cannot be.
+    that many logical devices. Its starter, a warm process where that is safe, is
+    closed with the cluster; a `starter` that is given serves several clusters and
+    stays the caller's to close. Raises CourseError for numbers that cannot be.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class LocalCluster:
             if not isinstance(value, int) or not least <= value <= MOST_TASKS:
                 raise CourseError(f"{name} {value}: must be a number from {least} to {MOST_TASKS}")
         self.workers, self.ps, self.replicas_per_worker = workers, ps, replicas_per_worker
-        self._starter = starter
+        self._starter, self._own_starter = starter, starter is None
         self._jobs: list[Job] = []
         close = weakref.WeakMethod(self.close)
         self._at_exit = atexit.register(lambda: (close() or int)())
@@ -114,11 +115,11 @@ class LocalCluster:
             raise
 
     def close(self) -> None:
-        """End every job, every task and the warm process; safe to call twice."""
+        """End every job, every task and its own warm process; safe to call twice."""
         for job in self._jobs:
             job.stop()
         self._jobs.clear()
-        if self._starter is not None:
+        if self._own_starter and self._starter is not None:
             self._starter.close()
             self._starter = None
         atexit.unregister(self._at_exit)
@@ -131,6 +132,9 @@ class LocalCluster:
         self.close()
 
     def _get_starter(self) -> Starter:
+        if self._own_starter and self._starter is not None and not self._starter.alive:
+            self._starter.close()  # ended from outside, as `distlab cluster stop` does
+            self._starter = None
         if self._starter is None:
             self._starter = make_starter()
         return self._starter

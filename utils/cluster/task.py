@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import sys
+import tempfile
 import traceback
 from typing import Any
 
@@ -12,7 +13,7 @@ from utils.cluster.protocol import TaskOrder
 from utils.environment import quiet_tensorflow
 from utils.events import EVENTS_VARIABLE
 
-PR_SET_PDEATHSIG = 1  # prctl(2)
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # prctl(2)
 Descriptors = tuple[int, int, int, int]  # output, events, result, function
 
 
@@ -28,7 +29,9 @@ def enter_task(order: TaskOrder, descriptors: Descriptors) -> int:
     os.dup2(output, 2)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)
+    name_process(order.name)
     os.environ.update(order.environment)
+    tempfile.tempdir = None  # found afresh from TMPDIR, not the warm process's
     os.environ[EVENTS_VARIABLE] = str(events)
     try:
         message: tuple[Any, ...] = ("result", _run(order, function))
@@ -45,11 +48,11 @@ def _run(order: TaskOrder, function: int) -> Any:
     with quiet_tensorflow():
         import tensorflow as tf
 
-        from utils.devices import use_logical_devices
+        from utils.devices import split_cpu
     if order.replicas > 1 and order.role == "call":
-        use_logical_devices(order.replicas)
+        split_cpu(order.replicas)
     if order.role == "serve":
-        return _serve(tf)
+        return serve(tf)
     with os.fdopen(function, "rb") as file:
         file.seek(0)
         paths, body = pickle.load(file)
@@ -58,7 +61,8 @@ def _run(order: TaskOrder, function: int) -> Any:
     return call(*arguments, **settings)
 
 
-def _serve(tf: Any) -> None:
+def serve(tf: Any) -> None:
+    """Be the worker or parameter server that TF_CONFIG names, until killed."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     server = tf.distribute.Server(
         resolver.cluster_spec(),
@@ -93,12 +97,21 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def name_process(name: str) -> None:
+    """Let `ps`, `top` and `distlab cluster list` show this process under `name` (15 letters)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode()[:15])
+
+
 def main() -> None:
     """Start one task in this process: `python -m utils.cluster.task` with descriptors and order."""
     import json
     import socket
     import threading
 
+    from utils.cluster.registry import MARK_VARIABLE, parse_mark, remove_folder
+
+    mark = parse_mark(os.environ.get(MARK_VARIABLE, ""))
     descriptors = tuple(int(number) for number in sys.argv[1].split(","))
     channel = socket.socket(fileno=os.dup(descriptors[2]))
 
@@ -106,6 +119,8 @@ def main() -> None:
         try:
             channel.recv(1, socket.MSG_PEEK)  # says something only when the parent hangs up
         finally:
+            if mark is not None and not mark.owner_lives:
+                remove_folder(mark.folder)  # nobody else will
             os.killpg(os.getpgid(0), signal.SIGKILL)
 
     threading.Thread(target=end_with_parent, daemon=True).start()

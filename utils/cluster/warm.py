@@ -7,28 +7,40 @@ process kept for nothing else (`warm_server`). Elsewhere every task imports for
 itself.
 """
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from typing import Protocol
 
 from utils.cluster.protocol import TaskOrder, receive_message, send_message
+from utils.cluster.registry import MARK_VARIABLE, Mark, end_cluster, make_mark, remove_folder
 from utils.errors import CourseError
 
 START_SECONDS = 120
+FORK_SECONDS = 30
 Ended = Callable[[int], None]
 
 
 class Starter(Protocol):
-    """Something that starts tasks as processes and tells when they end."""
+    """Something that starts tasks as processes and tells when they end.
+
+    `folder` holds the temporary files of its tasks, and goes when it is closed or
+    when the process that made it ends, in whatever way.
+    """
 
     how: str
+
+    @property
+    def folder(self) -> str: ...
+
+    @property
+    def alive(self) -> bool: ...
 
     def start(self, order: TaskOrder, descriptors: tuple[int, ...], ended: Ended) -> int: ...
 
@@ -60,17 +72,32 @@ class WarmProcess:
         self._connection, theirs = socket.socketpair()
         self._lock, self._answers = threading.Lock(), []
         self._ended: dict[int, Ended] = {}
+        self._given_up: list[threading.Event] = []
+        self.mark = make_mark()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "utils.cluster.warm_server", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                env={**_mark_environment(self.mark), "OPENBLAS_NUM_THREADS": "1"},
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self._wait_until_ready(start_seconds)
+        try:
+            self._wait_until_ready(start_seconds)
+        except BaseException:  # an interrupt, for one
+            self.close()
+            raise
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
+
+    @property
+    def folder(self) -> str:
+        return self.mark.folder
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still answers, as far as its process shows."""
+        return self._process.poll() is None
 
     def _wait_until_ready(self, seconds: float) -> None:
         self._connection.settimeout(seconds)
@@ -81,25 +108,35 @@ class WarmProcess:
         self._connection.settimeout(None)
         told = received[0]["told"] if received else "its end"
         if told != "ready":
-            self.close()
             raise CourseError(f"the warm process did not start ({told}); run `distlab doctor`")
 
     def start(self, order: TaskOrder, descriptors: tuple[int, ...], ended: Ended) -> int:
-        """Fork one task and return its process id; `ended(status)` is called when it ends."""
+        """Fork one task and return its process id; `ended(status)` is called when it ends.
+
+        Raises CourseError, naming the task, if the warm process has ended or is frozen.
+        """
         forked = threading.Event()
         answer: list[int] = []
         with self._lock:
             self._answers.append((forked, answer, ended))
-            send_message(
-                self._connection, {"ask": "fork", "order": order.to_dict()}, descriptors
-            )  # fmt: skip
-        if not forked.wait(START_SECONDS) or not answer:
-            raise CourseError(f"the warm process did not start {order.name}: it has ended")
+            try:
+                send_message(
+                    self._connection, {"ask": "fork", "order": order.to_dict()}, descriptors
+                )  # fmt: skip
+            except OSError:  # it has gone
+                self._answers.pop()
+                forked.set()
+        if not forked.wait(FORK_SECONDS) or not answer:
+            self._given_up.append(forked)
+            why = "does not answer" if self.alive else "has ended"
+            raise CourseError(
+                f"{order.name} was not started: the warm process {why}; make a new LocalCluster"
+            )
         return answer[0]
 
     def send_signal(self, process: int, number: int) -> None:
         """Signal the process group of a task that has not ended."""
-        with self._lock:
+        with self._lock, contextlib.suppress(OSError):  # gone, and its tasks with it
             send_message(self._connection, {"ask": "signal", "process": process, "number": number})
 
     def _listen(self) -> None:
@@ -116,6 +153,8 @@ class WarmProcess:
                 self._ended[message["process"]] = ended
                 answer.append(message["process"])
                 forked.set()
+                if forked in self._given_up:  # too late: nobody reads from it
+                    self.send_signal(message["process"], signal.SIGKILL)
             elif message["told"] == "ended":
                 self._ended.pop(message["process"])(message["status"])
 
@@ -141,6 +180,14 @@ class WarmProcess:
         if hasattr(self, "_listener"):
             self._listener.join(5)
         self._connection.close()
+        if self._process.returncode:  # it could not clear up behind itself
+            end_cluster(self.mark.identity)
+        remove_folder(self.folder)
+
+
+def _mark_environment(mark: Mark) -> dict[str, str]:
+    """Return this process's environment with the mark and the folder of a cluster."""
+    return {**os.environ, MARK_VARIABLE: mark.value, "TMPDIR": mark.folder}
 
 
 class FreshProcesses:
@@ -150,14 +197,22 @@ class FreshProcesses:
 
     def __init__(self) -> None:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self._folder = tempfile.TemporaryDirectory(prefix="distlab-", ignore_cleanup_errors=True)
+        self.mark = make_mark()
+
+    @property
+    def folder(self) -> str:
+        return self.mark.folder
+
+    @property
+    def alive(self) -> bool:
+        return os.path.isdir(self.folder)
 
     def start(self, order: TaskOrder, descriptors: tuple[int, ...], ended: Ended) -> int:
         numbers = ",".join(str(descriptor) for descriptor in descriptors)
         process = subprocess.Popen(
             [sys.executable, "-m", "utils.cluster.task", numbers, json.dumps(order.to_dict())],
             pass_fds=descriptors,
-            env={**os.environ, "TMPDIR": self._folder.name},
+            env=_mark_environment(self.mark),
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -180,7 +235,7 @@ class FreshProcesses:
             if process.poll() is None:
                 self._kill_group(process.pid)
             process.wait()
-        self._folder.cleanup()
+        remove_folder(self.folder)
 
     def _kill_group(self, process: int) -> None:
         try:

@@ -3,23 +3,27 @@
 Forking is safe here because this process has one thread and has run no TensorFlow
 operation (`OPENBLAS_NUM_THREADS=1` keeps NumPy from making threads); it refuses to
 start otherwise. It owns its tasks: when the parent hangs up, for whatever reason,
-every task's process group is killed and the process ends, and the temporary
-folder that its tasks share is removed.
+every task's process group is killed and the process ends, and the cluster's
+temporary folder is removed.
 
 `python -m utils.cluster.warm_server DESCRIPTOR`, started by `warm.WarmProcess`.
 """
 
+import contextlib
 import gc
 import os
 import selectors
 import signal
 import socket
 import sys
-import tempfile
+import threading
+import time
+from collections.abc import Iterator
 from typing import Any
 
 from utils.cluster.protocol import TaskOrder, receive_message, send_message
-from utils.cluster.task import die_with_parent, enter_task
+from utils.cluster.registry import MARK_VARIABLE, parse_mark, remove_folder
+from utils.cluster.task import die_with_parent, enter_task, name_process
 from utils.environment import quiet_tensorflow
 
 
@@ -132,29 +136,71 @@ class WarmServer:
             pass
 
 
-def count_threads() -> int:
-    return len(os.listdir("/proc/self/task"))
+@contextlib.contextmanager
+def ending_with_parent(connection: socket.socket, folder: str) -> Iterator[None]:
+    """While the block runs, end this process as soon as the parent hangs up.
+
+    The import takes seconds, in which nobody reads the connection. The thread that
+    watches it has gone when the block is left: forking wants one thread.
+    """
+    stop, stopped = socket.socketpair()
+
+    def watch() -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection, selectors.EVENT_READ)
+            selector.register(stopped, selectors.EVENT_READ)
+            ready = {key.fileobj for key, _ in selector.select()}
+        if stopped not in ready and not connection.recv(1, socket.MSG_PEEK):
+            remove_folder(folder)
+            os._exit(1)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        stop.close()
+        watcher.join()
+        stopped.close()
+
+
+def count_threads(seconds: float = 1.0) -> int:
+    """Return how many threads this process has, once those that are ending have ended."""
+    deadline = time.monotonic() + seconds
+    while (threads := len(os.listdir("/proc/self/task"))) > 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return threads
 
 
 def main() -> None:
     connection = socket.socket(fileno=int(sys.argv[1]))
-    import_everything()
-    threads = count_threads()
-    if threads > 1:
-        send_message(connection, {"told": "unsafe", "threads": threads})
-        return
-    gc.collect()
-    gc.freeze()
+    folder = parse_mark(os.environ[MARK_VARIABLE]).folder
+    name_process("distlab-warm")
+    gc.disable()  # it would look through what is imported again and again: 0.5 s
+    try:
+        with ending_with_parent(connection, folder):
+            import_everything()
+        threads = count_threads()
+        if threads > 1:
+            send_message(connection, {"told": "unsafe", "threads": threads})
+            return
+        gc.freeze()
+        gc.enable()
+        serve(connection)
+    finally:
+        remove_folder(folder)
+
+
+def serve(connection: socket.socket) -> None:
+    """Say that the process is ready, answer until the parent hangs up, then end every task."""
     server = WarmServer(connection)
-    with tempfile.TemporaryDirectory(prefix="distlab-", ignore_cleanup_errors=True) as folder:
-        os.environ["TMPDIR"] = tempfile.tempdir = folder  # what killed tasks leave goes with it
+    try:
         send_message(connection, {"told": "ready"})
-        try:
-            server.serve()
-        except ConnectionError:
-            pass
-        finally:
-            server.end_all()
+        server.serve()
+    except ConnectionError:
+        pass
+    finally:
+        server.end_all()
 
 
 if __name__ == "__main__":

@@ -82,17 +82,19 @@ class CheckpointFolder:
         for folder in self.folder.glob(f"{NAME}-*_temp"):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def restore_newest(self, check: Callable[[dict[str, Any]], None]) -> None:
-        """Restore the newest checkpoint that can be read, if there is any at all.
+    def restore_newest(self, check: Callable[[dict[str, Any]], None]) -> str | None:
+        """Restore the newest checkpoint that can be read and return its path, None without any.
 
         `check` gets its fingerprint before anything is restored, and raises if the
         run cannot go on from it. Raises CourseError if none can be read.
         """
         found = self.find()
-        if found and not any(self._restore(path, check) for path in found):
+        restored = next((path for path in found if self._restore(path, check)), None)
+        if found and restored is None:
             raise CourseError(
                 f"checkpoint {self.folder}: none of {len(found)} can be read; name another folder"
             )
+        return restored
 
     def _restore(self, path: str, check: Callable[[dict[str, Any]], None]) -> bool:
         try:

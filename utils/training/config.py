@@ -14,6 +14,7 @@ DATASETS = ("fashion-mnist", "mnist")
 OPTIMIZERS = {"sgd": 0.05, "momentum": 0.02, "adam": 0.001}  # with the usual learning rate
 DTYPES = ("float32", "float64", "mixed_bfloat16")
 MODELS = ("cnn", "mlp")
+AUTO_SHARD = ("data", "file", "off")  # tf.data.experimental.AutoShardPolicy
 WILDCARDS = set("*?[]\\")  # TensorFlow looks for checkpoints with these as patterns
 
 
@@ -21,6 +22,8 @@ WILDCARDS = set("*?[]\\")  # TensorFlow looks for checkpoints with these as patt
 class TrainConfig:
     """One training job. `replicas` counts per worker; None takes the strategy's usual number.
 
+    `auto_shard` is how the workers of "multi-worker" share the data: by "data" they
+    train as one process does, by "file" and "off" they do not (`training.sharding`).
     `learning_rate` None takes the optimizer's usual one, `limit` None all training
     examples, `checkpoint_every` None a checkpoint at the end of each epoch only.
     `epochs` counts from the very start, also for a run that resumes.
@@ -31,6 +34,7 @@ class TrainConfig:
     replicas: int | None = None
     dataset: str = "fashion-mnist"
     loop: str = "custom"
+    auto_shard: str = "data"
     model: str = "cnn"
     epochs: int = 2
     global_batch_size: int = 64
@@ -49,8 +53,11 @@ class TrainConfig:
         _set(self, "replicas", check_strategy(self.strategy, self.replicas))
         if str(self.dataset).replace("_", "-") not in DATASETS:
             raise CourseError(f"dataset {self.dataset!r}: choose from {', '.join(DATASETS)}")
-        for name, allowed in (("loop", LOOPS), ("model", MODELS), ("dtype", DTYPES)):
-            _check_choice(name, getattr(self, name), allowed)
+        for name, allowed in (
+            ("loop", LOOPS), ("model", MODELS), ("dtype", DTYPES), ("auto_shard", AUTO_SHARD),
+        ):  # fmt: skip
+            _check_choice(name.replace("_", " "), getattr(self, name), allowed)
+        self._check_cluster()
         _check_choice("optimizer", self.optimizer, tuple(OPTIMIZERS))
         for name in ("epochs", "global_batch_size", "limit", "checkpoint_every"):
             _set(self, name, _check_count(name, getattr(self, name)))
@@ -69,6 +76,25 @@ class TrainConfig:
             )
         for name in ("checkpoint", "export"):
             _set(self, name, _check_folder(name, getattr(self, name)))
+
+    def _check_cluster(self) -> None:
+        """Raise CourseError for a loop or a way to shard that the strategy cannot have."""
+        if self.strategy == "parameter-server" and self.loop == "fit":
+            raise CourseError(
+                "loop 'fit': Keras 3 has none for strategy 'parameter-server'; choose custom"
+            )
+        if self.auto_shard == "data":
+            return
+        if self.strategy != "multi-worker":
+            raise CourseError(
+                f"auto shard {self.auto_shard!r}: is for strategy 'multi-worker'; "
+                f"strategy {self.strategy!r} has data"
+            )
+        if self.checkpoint is not None:
+            raise CourseError(
+                f"auto shard {self.auto_shard!r}: such a run cannot go on from a checkpoint in the "
+                "middle of an epoch; choose data, or leave the checkpoint out"
+            )
 
     def fingerprint(self, examples: int) -> dict[str, Any]:
         """Return what a checkpoint must agree on for a run to go on from it.

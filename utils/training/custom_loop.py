@@ -11,20 +11,31 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 
 from utils.training.parts import Parts, make_loss
+from utils.training.sharding import Prepare
 
 Steps = Callable[[Iterator, tf.Tensor], None]
 
 
-def make_train_steps(parts: Parts, dtype: str) -> Steps:
-    """Return a compiled function that takes an iterator and a number of steps, and trains.
+def make_train_steps(parts: Parts, dtype: str, prepare: Prepare | None = None) -> Steps:
+    """Return a compiled function that takes an iterator and a number of steps, and trains."""
+    return compile_steps(parts.strategy, make_train_replica(parts, dtype, prepare))
+
+
+def make_train_replica(
+    parts: Parts, dtype: str, prepare: Prepare | None = None
+) -> Callable[..., None]:
+    """Return the training step of one replica: images, labels, weights in, nothing out.
 
     A replica's loss is the sum of its weighted losses; the optimizer adds up the
     gradients of the replicas, and the weights of a global batch sum to 1, so what
-    is applied is the gradient of the global batch's mean loss.
+    is applied is the gradient of the global batch's mean loss. `prepare` is what the
+    feed does to the batch first (`training.sharding`).
     """
     per_example_loss = make_loss(dtype, reduction="none")
 
     def train_replica(images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> None:
+        if prepare is not None:
+            images, labels, weights = prepare(images, labels, weights)
         with tf.GradientTape() as tape:
             logits = parts.model(images, training=True)  # [per_replica_batch, 10]
             loss = tf.reduce_sum(per_example_loss(labels, logits) * weights)
@@ -35,18 +46,23 @@ def make_train_steps(parts: Parts, dtype: str) -> Steps:
         parts.loss_metric.update_state(labels, logits, weights)
         parts.accuracy_metric.update_state(labels, logits, weights)
 
-    return compile_steps(parts.strategy, train_replica)
+    return train_replica
 
 
 def make_test_steps(parts: Parts) -> Steps:
     """Return a compiled function of an iterator and a number of steps that fills the metrics."""
+    return compile_steps(parts.strategy, make_test_replica(parts))
+
+
+def make_test_replica(parts: Parts) -> Callable[..., None]:
+    """Return the test step of one replica, which counts into the metrics."""
 
     def test_replica(images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> None:
         logits = parts.model(images, training=False)  # [per_replica_batch, 10]
         parts.loss_metric.update_state(labels, logits, weights)
         parts.accuracy_metric.update_state(labels, logits, weights)
 
-    return compile_steps(parts.strategy, test_replica)
+    return test_replica
 
 
 def compile_steps(strategy: tf.distribute.Strategy, replica_step: Callable[..., None]) -> Steps:

@@ -11,12 +11,21 @@ import tensorflow as tf
 
 from utils.training.parts import Parts, make_loss
 from utils.training.progress import Run
+from utils.training.sharding import Prepare
 
-STEPS_PER_EXECUTION = 16  # steps in one call of the compiled function
+# Steps in one call of the compiled function. With several workers it must be 1: Keras asks
+# "is there another batch?" around each step, and a collective inside such a branch stops with
+# "You must feed a value for placeholder tensor" (Keras 3.15.1).
+STEPS_PER_EXECUTION = 16
 
 
-def compile_model(parts: Parts, dtype: str, steps_per_execution: int) -> None:
-    """Compile the model for `fit_epoch`, without XLA: it makes small CNNs slower on CPUs."""
+def compile_model(
+    parts: Parts, dtype: str, steps_per_execution: int, prepare: Prepare | None = None
+) -> None:
+    """Compile the model for `fit_epoch`, without XLA: it makes small CNNs slower on CPUs.
+
+    `prepare` is what the feed does to a replica's batch before Keras's own step gets it.
+    """
     with parts.strategy.scope():
         parts.model.compile(
             optimizer=parts.optimizer,
@@ -25,6 +34,9 @@ def compile_model(parts: Parts, dtype: str, steps_per_execution: int) -> None:
             steps_per_execution=steps_per_execution,
             jit_compile=False,
         )
+    if prepare is not None:
+        train_step = parts.model.train_step
+        parts.model.train_step = lambda batch: train_step(prepare(*batch))
 
 
 def fit_epoch(parts: Parts, batches: tf.data.Dataset, run: Run) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from utils.data import ImageData
     from utils.training.parts import Parts
     from utils.training.progress import Run
+    from utils.training.sharding import Feed, ReadLog
 
 OTHER_BACKENDS = ("jax", "torch", "openvino")
 
@@ -24,6 +25,7 @@ def train(
     *,
     on_event: Listener | None = None,
     should_stop: Callable[[], bool] | None = None,
+    read_log: "ReadLog | None" = None,
     **settings: Any,
 ) -> TrainReport:
     """Train as `config` says, with `settings` changed, and return the report.
@@ -35,6 +37,12 @@ def train(
     event of `utils.events` as it happens. `should_stop` is asked between steps;
     when it says True, a checkpoint is saved (where there is a folder for it) and
     TrainingStopped is raised. Raises CourseError for settings that cannot be.
+
+    With strategy "multi-worker" every worker calls it, with its own TF_CONFIG, and
+    gets the same report; the chief alone calls `on_event`, keeps checkpoints and
+    exports. All stop when one of them is asked to. With "parameter-server" the
+    coordinator (task "chief") calls it. `read_log` records which examples this
+    process's replicas were handed, step by step (`training.sharding`).
     """
     begun = time.perf_counter()
     config = make_config(config, settings)
@@ -48,7 +56,7 @@ def train(
     from utils.strategies import make_strategy
 
     strategy = make_strategy(config.strategy, config.replicas)
-    return _train_with(strategy, config, data, on_event, should_stop, begun)
+    return _train_with(strategy, config, data, on_event, should_stop, read_log, begun)
 
 
 def _import_keras() -> None:
@@ -71,57 +79,58 @@ def _import_keras() -> None:
         )
 
 
-def _train_with(strategy, config, data, on_event, should_stop, begun) -> TrainReport:
-    from utils.data.batches import BatchPlan
+def _train_with(strategy, config, data, on_event, should_stop, read_log, begun) -> TrainReport:
     from utils.training.folders import make_folder
     from utils.training.parts import make_parts
     from utils.training.progress import Run
+    from utils.training.sharding import make_feed
+    from utils.training.team import Team
 
-    replicas = strategy.num_replicas_in_sync
-    plan = BatchPlan(len(data.train), config.global_batch_size, replicas)
-    run = Run(config, plan, on_event, should_stop)
-    if config.export is not None:
+    team = Team(strategy)
+    if config.export is not None and team.is_chief:
         make_folder("export", Path(config.export))
+    feed = make_feed(data.train, config, strategy, team.workers, read_log)
+    run = Run(config, feed.plan, on_event, should_stop, team=team)
     parts = make_parts(strategy, config)
     try:
         run.resume(parts)
         run.report(
             "start",
             strategy=config.strategy,
-            replicas=replicas,
-            workers=1,
+            replicas=team.replicas_per_worker,
+            workers=team.workers,
             global_batch_size=config.global_batch_size,
-            steps_per_epoch=plan.steps_per_epoch,
+            steps_per_epoch=feed.plan.steps_per_epoch,
             epochs=config.epochs,
             first_step=run.steps_taken,
         )
-        train_epochs(parts, run, data)
+        train_epochs(parts, run, data, feed)
     finally:
         run.close()
+        feed.close()
     return _report(parts, run, data, begun)
 
 
-def train_epochs(parts: "Parts", run: "Run", data: "ImageData") -> None:
+def train_epochs(parts: "Parts", run: "Run", data: "ImageData", feed: "Feed") -> None:
     """Train from where `run` stands to the configured number of epochs, with either loop."""
-    train_epoch = make_epoch_trainer(parts, run, data)
+    train_epoch = make_epoch_trainer(parts, run, data, feed)
     while run.position.epoch < run.config.epochs:
         train_epoch()
 
 
-def make_epoch_trainer(parts: "Parts", run: "Run", data: "ImageData") -> Callable[[], None]:
+def make_epoch_trainer(
+    parts: "Parts", run: "Run", data: "ImageData", feed: "Feed | None" = None
+) -> Callable[[], None]:
     """Return a function that trains one epoch, or what is left of the one `run` stands in."""
-    from utils.data.batches import epoch_order, make_batches
     from utils.training.custom_loop import read_metrics, reset_metrics
-    from utils.training.parts import batch_dtype
+    from utils.training.sharding import Feed
 
-    config, plan, position = run.config, run.plan, run.position
-    make_loop = {"custom": _custom_epoch, "fit": _fit_epoch}[config.loop]
-    train_on = make_loop(parts, run)
+    position = run.position
+    feed = feed or Feed(data.train, run.plan, run.config)
+    train_on = _choose_loop(run.config)(parts, run, feed)
 
     def train_epoch() -> None:
-        order = epoch_order(plan.examples, config.seed, position.epoch)
-        dtype = batch_dtype(config.dtype)
-        batches = make_batches(data.train, plan, order, dtype, first_step=position.step)
+        batches = feed.batches(position.epoch, first_step=position.step)
         run.begin_epoch()
         reset_metrics(parts)
         train_on(batches)
@@ -130,12 +139,20 @@ def make_epoch_trainer(parts: "Parts", run: "Run", data: "ImageData") -> Callabl
     return train_epoch
 
 
-def _custom_epoch(parts: "Parts", run: "Run") -> Callable[[Any], None]:
+def _choose_loop(config: TrainConfig) -> Callable[..., Callable[[Any], None]]:
+    if config.strategy == "parameter-server":
+        from utils.training.coordinated import coordinated_epoch
+
+        return coordinated_epoch
+    return {"custom": _custom_epoch, "fit": _fit_epoch}[config.loop]
+
+
+def _custom_epoch(parts: "Parts", run: "Run", feed: "Feed") -> Callable[[Any], None]:
     import tensorflow as tf
 
     from utils.training.custom_loop import make_train_steps, read_metrics
 
-    train_steps = make_train_steps(parts, run.config.dtype)
+    train_steps = make_train_steps(parts, run.config.dtype, feed.prepare)
 
     def train_epoch(batches: tf.data.Dataset) -> None:
         iterator = iter(parts.strategy.experimental_distribute_dataset(batches))
@@ -147,27 +164,23 @@ def _custom_epoch(parts: "Parts", run: "Run") -> Callable[[Any], None]:
     return train_epoch
 
 
-def _fit_epoch(parts: "Parts", run: "Run") -> Callable[[Any], None]:
+def _fit_epoch(parts: "Parts", run: "Run", feed: "Feed") -> Callable[[Any], None]:
+    from utils.keras_multi_worker import mend_keras_fit
     from utils.training.keras_fit import STEPS_PER_EXECUTION, compile_model, fit_epoch
 
-    compile_model(
-        parts, run.config.dtype, 1 if run.config.checkpoint_every else STEPS_PER_EXECUTION
-    )
+    for what in mend_keras_fit() if run.team.moves_together else ():
+        run.report("mended", what=what)
+    one_by_one = run.config.checkpoint_every or run.team.moves_together  # see STEPS_PER_EXECUTION
+    steps = 1 if one_by_one else STEPS_PER_EXECUTION
+    compile_model(parts, run.config.dtype, steps, feed.prepare)
     return lambda batches: fit_epoch(parts, batches, run)
 
 
 def _report(parts: "Parts", run: "Run", data: "ImageData", begun: float) -> TrainReport:
     import numpy as np
 
-    from utils.data.batches import BatchPlan, make_batches
-    from utils.training.custom_loop import evaluate, make_test_steps
-    from utils.training.parts import batch_dtype
-
-    config, position = run.config, run.position
-    plan = BatchPlan(len(data.test), 500, run.plan.replicas)
-    order = np.arange(plan.examples)
-    batches = make_batches(data.test, plan, order, batch_dtype(config.dtype))
-    test_loss, test_accuracy = evaluate(parts, make_test_steps(parts), batches)
+    config, position, team = run.config, run.position, run.team
+    test_loss, test_accuracy = _test(parts, run, data)
     run.report(
         "end",
         step=run.steps_taken,
@@ -175,12 +188,13 @@ def _report(parts: "Parts", run: "Run", data: "ImageData", begun: float) -> Trai
         test_accuracy=test_accuracy,
     )
     weights = tuple(np.asarray(v) for v in parts.model.trainable_variables)
-    if config.export is not None:
+    if config.export is not None and team.is_chief:
         export_model(parts.model, config, weights)
+    team.meet()
     return TrainReport(
         strategy=config.strategy,
-        replicas=config.replicas,
-        workers=1,
+        replicas=team.replicas_per_worker,
+        workers=team.workers,
         dataset=config.dataset,
         source=data.source,
         examples=len(data.train),
@@ -196,6 +210,25 @@ def _report(parts: "Parts", run: "Run", data: "ImageData", begun: float) -> Trai
         weights_checksum=weights_checksum(weights),
         weights=weights,
     )
+
+
+def _test(parts: "Parts", run: "Run", data: "ImageData") -> tuple[float, float]:
+    """Return loss and accuracy over the test examples, with the training's strategy."""
+    import numpy as np
+
+    from utils.data.batches import BatchPlan, make_batches
+    from utils.training.custom_loop import evaluate, make_test_steps
+    from utils.training.parts import batch_dtype
+    from utils.training.sharding import set_auto_shard
+
+    plan = BatchPlan(len(data.test), 500, run.plan.replicas)
+    order = np.arange(plan.examples)
+    batches = make_batches(data.test, plan, order, batch_dtype(run.config.dtype))
+    if run.config.strategy == "parameter-server":
+        from utils.training.coordinated import coordinated_evaluate
+
+        return coordinated_evaluate(parts, batches)
+    return evaluate(parts, make_test_steps(parts), set_auto_shard(batches, "data"))
 
 
 def export_model(model, config: TrainConfig, weights) -> tuple[Path, Path]:

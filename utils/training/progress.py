@@ -14,6 +14,8 @@ from utils.training.checkpoints import CheckpointFolder
 from utils.training.config import TrainConfig
 from utils.training.parts import Parts
 from utils.training.report import TrainingStopped
+from utils.training.team import Team
+from utils.training.team_checkpoints import open_checkpoints, restore_together
 
 Means = Callable[[], tuple[float, float]]
 
@@ -46,7 +48,8 @@ class Run:
 
     A loop asks `next_steps` how many steps it may take, takes them, and tells
     `advance`, which reports, saves when a checkpoint is due, and raises
-    TrainingStopped if the run was asked to stop.
+    TrainingStopped if the run was asked to stop. With several workers, each has a Run
+    and all of them move together; the chief's reports and keeps the checkpoints.
     """
 
     def __init__(
@@ -56,8 +59,10 @@ class Run:
         listener: Listener | None = None,
         should_stop: Callable[[], bool] | None = None,
         steps_per_call: int = 32,
+        team: Team | None = None,
     ) -> None:
         self.config, self.plan = config, plan
+        self.team = team or Team(tf.distribute.get_strategy())
         self.listener, self.should_stop = listener, should_stop
         self.steps_per_call = steps_per_call
         self.position = Position(config.fingerprint(plan.examples))
@@ -88,9 +93,9 @@ class Run:
         """Count `steps` more; `read_means()` gives loss and accuracy since `begin_epoch`."""
         position, every = self.position, self.config.checkpoint_every
         position.step += steps
-        stop = self.should_stop is not None and self.should_stop()
+        stop = self.team.agree(self.should_stop is not None and self.should_stop())
         due = every and self.steps_taken % every == 0 and position.step < self.plan.steps_per_epoch
-        if self.listener or stop or due:
+        if self.listener or stop or due or self.team.moves_together:  # reading is collective
             self._add_up(read_means)
         if self.listener:
             self._report_step()
@@ -120,7 +125,7 @@ class Run:
         self.save()
 
     def report(self, event: str, **fields: Any) -> None:
-        if self.listener:
+        if self.listener and self.team.is_chief:
             self.listener(make_event(event, **fields))
 
     def images_per_second(self) -> float | None:
@@ -140,16 +145,19 @@ class Run:
         """Attach the checkpoint folder, if there is one, and go on from its newest good checkpoint.
 
         The folder is this run's alone until `close`. A damaged checkpoint is passed
-        over for the one before it. Raises CourseError if the folder cannot be used,
-        no checkpoint in it can be read, or the newest one belongs to another job.
+        over for the one before it. All workers restore the one that the chief found.
+        Raises CourseError if the folder cannot be used, no checkpoint in it can be
+        read, or the newest one belongs to another job.
         """
         if self.config.checkpoint is None:
             return
         tracked = tf.train.Checkpoint(
             model=parts.model, optimizer=parts.optimizer, state=self.position
         )
-        self.store = CheckpointFolder(self.config.checkpoint, tracked)
-        self.store.restore_newest(self._check_same_job)
+        self.store = open_checkpoints(self.team, self.config.checkpoint, tracked)
+        restore_together(
+            self.team, self.store, self.config.checkpoint, tracked, self._check_same_job
+        )
 
     def close(self) -> None:
         """Let other runs use the checkpoint folder."""

@@ -17,7 +17,8 @@ class TrainReport:
     `loss` and `accuracy` are means over the epoch's training examples, taken
     before each step. `images_per_second` is training alone (no evaluation, no
     checkpoints), this run's first epoch left out because it holds the compilation;
-    None where no other epoch ran. `seconds` is the whole job's.
+    None where no other epoch ran. `seconds` is the whole job's. `replicas` are those of
+    each worker.
     """
 
     strategy: str
@@ -46,12 +47,16 @@ class TrainReport:
         record = {key: value for key, value in vars(self).items() if key != "weights"}
         return to_json_line(record)
 
+    def _count_replicas(self) -> str:
+        replicas = _count(self.replicas, "replica")
+        return replicas if self.workers == 1 else f"{self.workers} workers of {replicas}"
+
     def __str__(self) -> str:
         rate = self.images_per_second
         speed = f"{rate:,.0f} images/s" if rate else "images/s need a second epoch"
         lines = [
             f"{self.dataset}, {self.examples:,} training examples from the {self.source}",
-            f"{self.strategy}, {_count(self.replicas, 'replica')}, {self.loop} loop, "
+            f"{self.strategy}, {self._count_replicas()}, {self.loop} loop, "
             f"global batch {self.global_batch_size}",
         ]
         for epoch, (loss, accuracy) in enumerate(zip(self.loss, self.accuracy), start=1):
@@ -65,7 +70,7 @@ class TrainingStopped(CourseError):
     """A run that was asked to stop, and did so between two steps; `step` counts from the start."""
 
     def __init__(self, epoch: int, step: int, folder: str | None) -> None:
-        self.epoch, self.step = epoch, step
+        self.epoch, self.step, self.folder = epoch, step, folder
         hint = f"run it again with checkpoint {folder} to go on" if folder else "nothing was saved"
         super().__init__(f"stopped in epoch {epoch + 1} after {step} steps; {hint}")
 

@@ -1,0 +1,84 @@
+"""A large batch of small ones: gradients added up over micro-batches, then one update.
+
+Goyal and others 2017 (arXiv:1706.02677), section 3, on why the loss must be divided by the
+whole batch. Keras's `gradient_accumulation_steps` does the same sum; under a strategy with
+replicas it works only outside a `tf.function` (Keras 3.15: its reduction stands in a branch,
+where `merge_call` is not allowed). The loop here holds no branch, and works in both.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from utils.errors import CourseError
+from utils.training.large_batch import check_count
+
+Step = Callable[[Any, Any, Any], None]
+
+
+def make_accumulating_step(
+    strategy: tf.distribute.Strategy,
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    per_example_loss: Callable[[Any, Any], Any],
+    micro_batches: int,
+) -> Step:
+    """Return a compiled step of (images, labels, weights) that updates once per global batch.
+
+    Each replica cuts its share, [per_replica_batch, ...], into `micro_batches` of equal
+    size, one after the other, and keeps one micro-batch's activations at a time. As in
+    `data.batches`, the weights of a global batch sum to 1, so that the sums of gradients
+    are the gradient of its mean loss; replicas are summed once, in the update.
+
+    The optimizer must have been built in the strategy's scope. `per_example_loss(labels,
+    logits)` returns [micro_batch]. Raises CourseError for `micro_batches` that is not a
+    whole number from 1 up, for an optimizer that accumulates by itself, and, at the call,
+    for a share that does not divide.
+    """
+    check_count("micro batches", micro_batches)
+    if optimizer.gradient_accumulation_steps:
+        raise CourseError(
+            "the optimizer has gradient_accumulation_steps: the step accumulates already; "
+            "make the optimizer without"
+        )
+    variables = [variable.value for variable in model.trainable_variables]
+
+    def update_replica(images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> None:
+        pieces = tuple(cut(values, micro_batches) for values in (images, labels, weights))
+        totals = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
+        for number in tf.range(micro_batches):
+            own_images, own_labels, own_weights = (piece[number] for piece in pieces)
+            with tf.GradientTape() as tape:
+                losses = per_example_loss(own_labels, model(own_images, training=True))
+                loss = tf.reduce_sum(losses * own_weights)
+            gradients = tape.gradient(loss, variables)
+            totals = [total + part for total, part in zip(totals, gradients)]
+        optimizer.apply_gradients(zip(totals, variables))
+
+    @tf.function(reduce_retracing=True)
+    def update(*batch: Any) -> None:
+        strategy.run(update_replica, args=batch)
+
+    def step(images: Any, labels: Any, weights: Any) -> None:
+        for share in strategy.experimental_local_results(labels):
+            check_share(len(share), micro_batches)
+        update(images, labels, weights)
+
+    return step
+
+
+def cut(values: tf.Tensor, pieces: int) -> tf.Tensor:
+    """Return [n, ...] as [pieces, n / pieces, ...]."""
+    shape = tf.shape(values)
+    return tf.reshape(values, tf.concat([[pieces, shape[0] // pieces], shape[1:]], axis=0))
+
+
+def check_share(examples: int, micro_batches: int) -> None:
+    """Raise CourseError unless a replica's `examples` divide into `micro_batches`."""
+    if examples == 0 or examples % micro_batches:
+        raise CourseError(
+            f"{examples} examples on a replica, {micro_batches} micro-batches: choose a number "
+            "that divides them"
+        )

@@ -1,0 +1,115 @@
+"""Learning rates for large batches: the linear scaling rule and gradual warm-up.
+
+Goyal and others, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", 2017,
+arXiv:1706.02677, sections 2.1 and 2.2. Plain numbers here; `training.warm_up` is the same
+as a Keras schedule, `training.layerwise` holds LARS and LAMB, and `training.accumulation`
+makes a large batch of small ones. Imports no TensorFlow.
+"""
+
+import math
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from utils.errors import CourseError
+
+
+def scale_rate(base_rate: float, base_batch_size: int, global_batch_size: int) -> float:
+    """Return the rate for `global_batch_size`: k times the batch, k times the rate.
+
+    `base_rate` is one that trains well at `base_batch_size`. Raises CourseError for a
+    rate that is not above 0 and for batch sizes that are not whole numbers from 1 up.
+    """
+    check_number("base rate", base_rate, above=0)
+    check_count("base batch size", base_batch_size)
+    check_count("global batch size", global_batch_size)
+    return base_rate * global_batch_size / base_batch_size
+
+
+@dataclass(frozen=True)
+class RatePlan:
+    """A rate for each of `steps` steps: up from `base_rate` to `peak_rate`, then down to 0.
+
+    The first `warm_up_steps` rise by equal amounts, from `base_rate` at step 0; step
+    number `warm_up_steps` has `peak_rate`. After it the rate falls as
+    `(steps left / steps after the warm-up) ** power`: `power` 1 is a straight line, 2 the
+    decay of the LARS paper, 0 leaves the rate at its peak. `warm_up_steps` 0 is no warm-up.
+    Raises CourseError for what cannot be, in one line.
+    """
+
+    base_rate: float
+    peak_rate: float
+    warm_up_steps: int
+    steps: int
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_number("base rate", self.base_rate, above=0)
+        check_number("peak rate", self.peak_rate, above=0)
+        check_count("steps", self.steps)
+        check_count("warm-up steps", self.warm_up_steps, least=0)
+        check_number("power", self.power, least=0)
+        if self.warm_up_steps >= self.steps:
+            raise CourseError(
+                f"warm-up steps {self.warm_up_steps} of {self.steps} steps: must be fewer, "
+                "so that the peak rate is reached"
+            )
+
+
+def list_rates(plan: RatePlan) -> np.ndarray:
+    """Return the rate of every step: float64 [steps]."""
+    step = np.arange(plan.steps, dtype=np.float64)
+    slope = (plan.peak_rate - plan.base_rate) / max(plan.warm_up_steps, 1)
+    left = (plan.steps - step) / (plan.steps - plan.warm_up_steps)
+    falling = plan.peak_rate * left**plan.power
+    return np.where(step < plan.warm_up_steps, plan.base_rate + slope * step, falling)
+
+
+def plan_rates(
+    base_rate: float,
+    base_batch_size: int,
+    global_batch_size: int,
+    *,
+    examples: int,
+    epochs: int,
+    warm_up_epochs: float = 0,
+    power: float = 1.0,
+) -> RatePlan:
+    """Return the plan that the linear scaling rule gives for a run of whole batches.
+
+    A last batch that is not full is left out of every epoch. The warm-up is given in
+    epochs, as in the paper (5 of 90), and rounded to whole steps. Raises CourseError as
+    `scale_rate` and `RatePlan` do, and for a batch larger than the data.
+    """
+    peak_rate = scale_rate(base_rate, base_batch_size, global_batch_size)
+    check_count("examples", examples)
+    check_count("epochs", epochs)
+    check_number("warm-up epochs", warm_up_epochs, least=0)
+    steps_per_epoch = examples // global_batch_size
+    if steps_per_epoch == 0:
+        raise CourseError(
+            f"global batch size {global_batch_size}: larger than the {examples} examples; "
+            "choose a smaller batch"
+        )
+    warm_up_steps = round(warm_up_epochs * steps_per_epoch)
+    return RatePlan(base_rate, peak_rate, warm_up_steps, epochs * steps_per_epoch, power)
+
+
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """Raise CourseError unless `value` is a whole number from `least` up."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise CourseError(f"{name} {value}: must be a whole number from {least} up")
+
+
+def check_number(
+    name: str, value: Any, *, least: float | None = None, above: float | None = None
+) -> None:
+    """Raise CourseError unless `value` is a finite number, at `least` or `above` the bound."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+        raise CourseError(f"{name} {value}: must be a finite number")
+    if above is not None and value <= above:
+        raise CourseError(f"{name} {value}: must be a number above {above}")
+    if least is not None and value < least:
+        raise CourseError(f"{name} {value}: must be {least} or more")

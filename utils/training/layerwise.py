@@ -1,0 +1,159 @@
+"""LARS and LAMB: each layer's step in proportion to the size of its own weights.
+
+A layer whose gradient is large beside its weights breaks first when the rate grows. Both
+optimizers divide that difference away: the length of a layer's step is the rate times the
+length of its weights, whatever the length of its gradient.
+
+Vectors (biases, the scale and shift of a normalisation) begin at or near zero, and such a
+step would leave them there. They take the plain step, without decay, as the authors'
+implementations do; `adapt_vectors=True` treats them as matrices are treated.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from utils.errors import CourseError
+from utils.training.large_batch import check_number
+
+
+@keras.saving.register_keras_serializable("distlab")
+class Lars(keras.optimizers.Optimizer):
+    """Layer-wise adaptive rate scaling: momentum SGD with a rate for each layer.
+
+        local = trust * |w| / (|g| + decay * |w|)
+        v <- momentum * v + rate * local * (g + decay * w)
+        w <- w - v
+
+    You, Gitman, Ginsburg, "Large Batch Training of Convolutional Networks", 2017,
+    arXiv:1708.03888, algorithm 1. Where |w| or |g| is 0, `local` is 1. Raises CourseError
+    for a trust, decay or momentum that cannot be, and for Keras's `weight_decay`.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.1,
+        momentum: float = 0.9,
+        trust: float = 0.001,
+        decay: float = 0.0,
+        adapt_vectors: bool = False,
+        name: str = "lars",
+        **options: Any,
+    ) -> None:
+        check_own_decay(decay, options)
+        check_number("trust", trust, above=0)
+        check_number("momentum", momentum, least=0)
+        super().__init__(learning_rate=learning_rate, name=name, **options)
+        self.momentum, self.trust, self.decay = momentum, trust, decay
+        self.adapt_vectors = adapt_vectors
+
+    def build(self, variables: list[Any]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        (self._momentums,) = self.add_optimizer_variables(variables, ["momentum"])
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        rate = ops.cast(learning_rate, variable.dtype)
+        gradient = ops.cast(gradient, variable.dtype)
+        if self.adapt_vectors or is_matrix(variable):
+            weight_norm, gradient_norm = norm(variable), norm(gradient)
+            size = gradient_norm + self.decay * weight_norm
+            rate *= ratio_or_one(self.trust * weight_norm, size, gradient_norm)
+            gradient += self.decay * variable
+        velocity = self._momentums[self._get_variable_index(variable)]
+        self.assign(velocity, self.momentum * velocity + rate * gradient)
+        self.assign_sub(variable, velocity)
+
+    def get_config(self) -> dict[str, Any]:
+        return without_keras_decay(super().get_config()) | {
+            "momentum": self.momentum,
+            "trust": self.trust,
+            "decay": self.decay,
+            "adapt_vectors": self.adapt_vectors,
+        }
+
+
+@keras.saving.register_keras_serializable("distlab")
+class Lamb(keras.optimizers.Lamb):
+    """Adam with a rate for each layer, and a decay that the layer's ratio counts.
+
+        m <- beta_1 * m + (1 - beta_1) * g;        m' = m / (1 - beta_1 ** t)
+        v <- beta_2 * v + (1 - beta_2) * g ** 2;   v' = v / (1 - beta_2 ** t)
+        u = m' / (sqrt(v') + epsilon) + decay * w
+        w <- w - rate * |w| / |u| * u
+
+    You and others, "Large Batch Optimization for Deep Learning: Training BERT in 76
+    minutes", 2019, arXiv:1904.00962, algorithm 2, the scaling function being the
+    identity. `keras.optimizers.Lamb` is the same for `decay=0, adapt_vectors=True`; its
+    `weight_decay` is another one, taken off before the step and outside the ratio.
+    Where |w| or |u| is 0, their ratio is 1. Raises CourseError as `Lars` does.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        decay: float = 0.0,
+        adapt_vectors: bool = False,
+        name: str = "lamb",
+        **options: Any,
+    ) -> None:
+        check_own_decay(decay, options)
+        super().__init__(learning_rate=learning_rate, name=name, **options)
+        self.decay, self.adapt_vectors = decay, adapt_vectors
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        rate = ops.cast(learning_rate, variable.dtype)
+        update = self.find_adam_step(ops.cast(gradient, variable.dtype), variable)
+        if self.adapt_vectors or is_matrix(variable):
+            update += self.decay * variable
+            weight_norm, update_norm = norm(variable), norm(update)
+            rate *= ratio_or_one(weight_norm, update_norm, update_norm)
+        self.assign_sub(variable, rate * update)
+
+    def find_adam_step(self, gradient: Any, variable: Any) -> Any:
+        """Move both means on by `gradient`; return Adam's step at rate 1, [variable's shape]."""
+        index = self._get_variable_index(variable)
+        mean, square = self._momentums[index], self._velocities[index]
+        self.assign(mean, self.beta_1 * mean + (1 - self.beta_1) * gradient)
+        self.assign(square, self.beta_2 * square + (1 - self.beta_2) * ops.square(gradient))
+        step = ops.cast(self.iterations + 1, variable.dtype)
+        corrected = mean / (1 - ops.power(self.beta_1, step))
+        scale = square / (1 - ops.power(self.beta_2, step))
+        return corrected / (ops.sqrt(scale) + self.epsilon)
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"decay": self.decay, "adapt_vectors": self.adapt_vectors}
+        return without_keras_decay(super().get_config()) | own
+
+
+def is_matrix(variable: Any) -> bool:
+    """Return whether `variable` has two dimensions or more: a kernel, not a bias."""
+    return len(variable.shape) > 1
+
+
+def norm(values: Any) -> Any:
+    """Return the Euclidean length of all elements of `values`."""
+    return ops.sqrt(ops.sum(ops.square(values)))
+
+
+def ratio_or_one(top: Any, bottom: Any, length: Any) -> Any:
+    """Return top / bottom, and 1 where `top` or `length` is 0."""
+    usable = ops.logical_and(top > 0, length > 0)
+    one = ops.ones_like(bottom)
+    return ops.where(usable, top / ops.where(usable, bottom, one), one)
+
+
+def check_own_decay(decay: float, options: dict[str, Any]) -> None:
+    """Raise CourseError for a negative decay, and where Keras's own is among `options`."""
+    check_number("decay", decay, least=0)
+    if options.get("weight_decay") is not None:
+        raise CourseError(
+            f"weight_decay {options['weight_decay']}: Keras takes it off outside the layer's "
+            "ratio; give decay, which is the paper's"
+        )
+
+
+def without_keras_decay(config: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name != "weight_decay"}

@@ -1,0 +1,86 @@
+"""The strategy and its coordinator, from TF_CONFIG; how variables are cut into pieces.
+
+Follows TensorFlow's tutorial on parameter server training
+(https://www.tensorflow.org/tutorials/distribute/parameter_server_training).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from utils.errors import CourseError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+MIN_SHARD_BYTES = 256 << 10  # a smaller piece costs a message and saves little
+
+
+@dataclass(frozen=True)
+class Coordination:
+    """A parameter-server strategy, the coordinator that schedules on it, and the sizes."""
+
+    strategy: tf.distribute.ParameterServerStrategy
+    coordinator: tf.distribute.coordinator.ClusterCoordinator
+    workers: int
+    servers: int
+
+
+def connect(
+    min_shard_bytes: int = MIN_SHARD_BYTES,
+    resolver: tf.distribute.cluster_resolver.ClusterResolver | None = None,
+) -> Coordination:
+    """Connect this process, the coordinator, to the workers and servers of TF_CONFIG.
+
+    Variables of `min_shard_bytes` or more are cut along their first axis into
+    pieces of at least that size, one for each server at most; `min_shard_bytes=0`
+    leaves them whole. `resolver` stands for TF_CONFIG where servers are threads of this
+    process. Raises CourseError if no parameter servers are listed.
+    """
+    if resolver is None:
+        _check_configuration()
+    import tensorflow as tf
+
+    resolver = resolver or tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    servers = len(resolver.cluster_spec().as_dict().get("ps", []))
+    strategy = tf.distribute.ParameterServerStrategy(
+        resolver, variable_partitioner=make_partitioner(servers, min_shard_bytes)
+    )
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    workers = len(resolver.cluster_spec().as_dict()["worker"])
+    return Coordination(strategy, coordinator, workers, servers)
+
+
+def _check_configuration() -> None:
+    try:
+        config = json.loads(os.environ.get("TF_CONFIG", "{}"))
+        jobs, task = config.get("cluster", {}), config.get("task", {}).get("type")
+    except (ValueError, AttributeError):
+        raise CourseError("TF_CONFIG cannot be read; `distlab tf-config lint` says why") from None
+    if not (jobs.get("ps") and jobs.get("worker")):
+        raise CourseError(
+            "no parameter servers in TF_CONFIG: run this on LocalCluster(workers=2, ps=2)"
+        )
+    if task in ("ps", "worker"):
+        raise CourseError(f"this is a {task} task: only the coordinator connects, the others serve")
+
+
+def make_partitioner(
+    servers: int, min_shard_bytes: int
+) -> tf.distribute.experimental.partitioners.Partitioner | None:
+    """Return the partitioner of `connect`, or None where nothing is to be cut.
+
+    Raises CourseError for a negative size.
+    """
+    import tensorflow as tf
+
+    if min_shard_bytes < 0:
+        raise CourseError(f"{min_shard_bytes} bytes a piece: give 0 (whole variables) or more")
+    if min_shard_bytes == 0 or servers < 2:
+        return None
+    return tf.distribute.experimental.partitioners.MinSizePartitioner(
+        min_shard_bytes=min_shard_bytes, max_shards=servers
+    )

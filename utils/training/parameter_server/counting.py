@@ -1,0 +1,84 @@
+"""Counters that several workers add to at once.
+
+Keras 3 counts steps with `iterations.assign(iterations + 1)`: read, add, write back.
+Two workers that read the same number write the same number, and a step is lost;
+Adam's bias correction then belongs to an earlier step. An addition that the server
+makes in one go, under the variable's lock, loses nothing (`tf.Variable.assign_add`).
+A ticket also hands back the number that was there before, each to one caller only
+(the op `ResourceCountUpTo`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+
+
+class ExactCounter:
+    """A counter on one parameter server; `add` in a closure, `read` in the coordinator."""
+
+    def __init__(self, strategy: tf.distribute.Strategy, name: str = "exact_counter") -> None:
+        import tensorflow as tf
+
+        with strategy.scope():
+            self.variable = tf.Variable(0, dtype=tf.int64, trainable=False, name=name)
+
+    def add(self, amount: int | tf.Tensor = 1) -> None:
+        """Add at the server, under the variable's lock."""
+        import tensorflow as tf
+
+        self.variable.assign_add(tf.cast(amount, tf.int64), use_locking=True, read_value=False)
+
+    def read(self) -> int:
+        """Return the count of now."""
+        return int(self.variable.numpy())
+
+
+class Tickets:
+    """Numbers given out one by one, each to one caller only: 0, 1, 2, …"""
+
+    def __init__(self, strategy: tf.distribute.Strategy, name: str = "tickets") -> None:
+        import tensorflow as tf
+
+        with strategy.scope():
+            self.variable = tf.Variable(0, dtype=tf.int64, trainable=False, name=name)
+
+    def look(self) -> tf.Tensor:
+        """Return how many were given out so far, a scalar int64; for use in a closure."""
+        return self.variable.read_value()
+
+    def draw(self) -> tf.Tensor:
+        """Take the next number, a scalar int64; for use in a closure."""
+        import tensorflow as tf
+
+        return tf.raw_ops.ResourceCountUpTo(
+            resource=self.variable.handle, limit=tf.int64.max, T=tf.int64
+        )
+
+
+def count_exactly(optimizer: keras.optimizers.Optimizer) -> None:
+    """Make `optimizer.iterations` add at its server instead of read, add and write back.
+
+    Call it before the first step is traced. Adam's bias correction, which reads
+    `iterations`, is then that of the steps really taken.
+    """
+    iterations = optimizer.iterations
+
+    def assign_add(value: tf.Tensor) -> tf.Tensor:
+        import tensorflow as tf
+
+        return iterations.value.assign_add(tf.cast(value, iterations.value.dtype))
+
+    iterations.assign_add = assign_add
+
+
+def adam_correction(step: int, beta_1: float = 0.9, beta_2: float = 0.999) -> float:
+    """Return what Adam multiplies its learning rate by at `step` = 1, 2, …
+
+    sqrt(1 - beta_2^t) / (1 - beta_1^t), Kingma and Ba, arXiv:1412.6980, section 2.
+    """
+    return math.sqrt(1 - beta_2**step) / (1 - beta_1**step)

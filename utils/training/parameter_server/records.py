@@ -1,0 +1,106 @@
+"""What a run on parameter servers leaves behind, as plain records. Imports no TensorFlow."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from utils.errors import CourseError
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One piece of a variable, on one parameter server. `rows` counts its first axis."""
+
+    variable: str
+    server: int
+    rows: int
+    payload_bytes: int
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one closure did: which worker ran it, from which version, as which update.
+
+    `version` is the number of tickets drawn before it read the parameters, `ticket`
+    its own. `written` is False for an update that was dropped as too stale. `began`
+    and `ended` are seconds since the epoch on the worker's clock.
+    """
+
+    worker: int
+    version: int
+    ticket: int
+    written: bool
+    loss: float
+    began: float
+    ended: float
+
+    @property
+    def staleness(self) -> int:
+        """How many other updates came between this one's read and its ticket."""
+        return self.ticket - self.version
+
+
+@dataclass(frozen=True)
+class Round:
+    """One synchronous update: the workers whose gradients it took, and what it left out.
+
+    `late` counts the gradients of earlier rounds that arrived during this one and
+    were thrown away. `seconds` is from the round's first closure to its update.
+    """
+
+    number: int
+    workers: tuple[int, ...]
+    late: int
+    loss: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Loss and accuracy over `examples` after `step` steps."""
+
+    step: int
+    loss: float
+    accuracy: float
+    examples: int
+
+
+def mean_staleness(updates: Sequence[Update]) -> float:
+    """Return the mean staleness.
+
+    It is at most the number of workers less one, whatever their speeds: a ticket
+    falls between another worker's read and ticket at most once for each of them.
+    Raises CourseError for no updates.
+    """
+    if not updates:
+        raise CourseError("no updates: run some steps first")
+    return sum(update.staleness for update in updates) / len(updates)
+
+
+def count_by_worker(records: Iterable[Update | Round]) -> dict[int, int]:
+    """Return how many updates, or gradients of rounds, each worker gave: worker -> count."""
+    counts: Counter[int] = Counter()
+    for record in records:
+        counts.update(record.workers if isinstance(record, Round) else [record.worker])
+    return dict(sorted(counts.items()))
+
+
+def make_spans(updates: Sequence[Update]) -> list[tuple[str, float, float, str, str]]:
+    """Return a row of a timeline for each update, its staleness as its label.
+
+    Rows are (lane, start, end, label, kind), sorted by lane; seconds count from the
+    first update's beginning.
+    """
+    start = min((update.began for update in updates), default=0.0)
+    return sorted(
+        (f"worker {u.worker}", u.began - start, u.ended - start, str(u.staleness), "update")
+        for u in updates
+    )
+
+
+def mean_staleness_by_worker(updates: Sequence[Update]) -> dict[int, float]:
+    """Return the mean staleness of each worker's own updates: worker -> mean."""
+    return {
+        worker: mean_staleness([update for update in updates if update.worker == worker])
+        for worker in count_by_worker(updates)
+    }

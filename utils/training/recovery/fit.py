@@ -1,0 +1,119 @@
+"""Keras's `fit` that survives: BackupAndRestore, mended so that a kill at any moment is harmless.
+
+What Keras's callback does, and what is wrong with it for exact recovery:
+
+- Saved every N batches, it goes on at the *start* of the epoch with the weights from its
+  middle: the batches before the backup are trained twice. Here the place is exact.
+- It overwrites its only file. A kill in that moment leaves half a file, and the next
+  start fails; between that file and the second one, with the epoch's number, the
+  epoch is counted wrongly. Here one file holds all, written aside and put in place
+  by a rename, which happens or does not; the one before is kept, as with
+  `double_checkpoint=True`.
+- Every worker writes the same file. Here only the chief writes.
+"""
+
+import os
+from pathlib import Path
+
+import keras
+
+from utils.events import report
+from utils.keras_multi_worker import mend_keras_fit
+from utils.training.parts import make_loss
+from utils.training.recovery.settings import RecoveryReport
+from utils.training.recovery.trainer import Trainer
+
+
+class WholeBackup(keras.callbacks.BackupAndRestore):
+    """Keras's BackupAndRestore with backups that are whole, the chief's, and know their step.
+
+    `save_freq` is "epoch" or a number of steps, counted from the very start of the run.
+    `restore` is called before `fit` and returns the steps taken; the optimizer's
+    own step counter, which is in the file, says them.
+    """
+
+    def __init__(self, folder: str, save_freq: str | int, is_chief: bool) -> None:
+        super().__init__(
+            folder, save_freq=save_freq, double_checkpoint=True, delete_checkpoint=False
+        )
+        self._prev_weights_path = str(Path(folder) / "before.weights.h5")  # Keras wants this ending
+        self.is_chief = is_chief
+
+    def restore(self, model: keras.Model) -> tuple[int, list[str]]:
+        """Load the newest backup that can be read; return its steps, and what was passed over.
+
+        HDF5 notices a file that was cut short. It has no checksum: a changed byte
+        in the middle of a weight stays unseen, unlike in TensorFlow's checkpoints.
+        """
+        passed_over = []
+        for path in (self._weights_path, self._prev_weights_path):
+            if not os.path.exists(path):
+                continue
+            try:
+                model.load_weights(path)
+                break
+            except (OSError, KeyError, ValueError) as error:
+                passed_over.append(f"{Path(path).name}: {str(error).splitlines()[0]}")
+        return int(model.optimizer.iterations.numpy()), passed_over
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        """Nothing: the weights were restored before `fit`, and the data begin at their step."""
+
+    def _should_save_on_batch(self, batch: int) -> bool:
+        return self.save_freq != "epoch" and self._steps_taken() % self.save_freq == 0
+
+    def _save_model(self) -> None:
+        step = self._steps_taken()
+        report("saving", step=step)
+        if self.is_chief:
+            os.makedirs(self.backup_dir, exist_ok=True)
+            aside = str(Path(self.backup_dir) / "aside.weights.h5")
+            self.model.save_weights(aside, overwrite=True)
+            if os.path.exists(self._weights_path):
+                os.replace(self._weights_path, self._prev_weights_path)
+            os.replace(aside, self._weights_path)
+        report("checkpoint", step=step)
+
+    def _steps_taken(self) -> int:
+        return int(self.model.optimizer.iterations.numpy())
+
+
+class StepReporter(keras.callbacks.Callback):
+    """Reports every step of `fit`."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        super().__init__()
+        self.trainer, self.epoch = trainer, 0
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """`logs` has the mean loss since the epoch began, here and in Keras."""
+        step = int(self.model.optimizer.iterations.numpy())
+        self.trainer.note(self.epoch, step, float(logs["loss"]))
+
+
+def train_with_backup(trainer: Trainer) -> RecoveryReport:
+    """Train with `fit`, one call an epoch; a death loses the steps since the last backup."""
+    mend_keras_fit()
+    settings, model = trainer.settings, trainer.model
+    with trainer.strategy.scope():
+        model.compile(trainer.optimizer, make_loss("float64", "sum"), jit_compile=False)
+    backup = WholeBackup(settings.folder, settings.save_every or "epoch", trainer.is_chief)
+    step, passed_over = backup.restore(model)
+    if trainer.agree(step) != step:
+        raise RuntimeError(f"backup {settings.folder}: workers read different steps from it")
+    trainer.restored_step = step
+    report("restore", step=step, passed_over=passed_over)
+    for epoch in range(step // trainer.plan.steps_per_epoch, settings.epochs):
+        first_step = max(0, step - epoch * trainer.plan.steps_per_epoch)
+        model.fit(
+            trainer.make_epoch(epoch, first_step),
+            initial_epoch=epoch,
+            epochs=epoch + 1,
+            callbacks=[StepReporter(trainer), backup],
+            shuffle=False,
+            verbose=0,
+        )
+    return trainer.finish()

@@ -1,0 +1,94 @@
+"""What a run that survives is told and what it hands back. Imports no TensorFlow."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from utils.errors import CourseError
+
+METHODS = {
+    "manager": "CheckpointManager",
+    "preemption": "PreemptionCheckpointHandler",
+    "backup": "BackupAndRestore",
+}
+RESTART_CODE = 42  # the exit status that asks the platform to start the group again
+
+
+@dataclass(frozen=True)
+class RecoverySettings:
+    """One run: a small float64 MLP on Fashion-MNIST, on as many workers as there are.
+
+    `folder` is shared by all workers. `save_every` counts steps; None saves at the end
+    of each epoch. `method` is a key of `METHODS`: "manager" and "preemption" run
+    the custom loop, "backup" runs Keras's `fit`. `pause_seconds` are slept after each
+    step, so that a reader can follow.
+    Raises CourseError, which names the value and what is allowed.
+    """
+
+    folder: str
+    method: str = "manager"
+    save_every: int | None = 4
+    epochs: int = 5
+    examples: int = 130
+    global_batch_size: int = 32
+    hidden_units: int = 16
+    optimizer: str = "momentum"
+    learning_rate: float = 0.05
+    seed: int = 0
+    pause_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise CourseError(f"method {self.method!r}: choose from {', '.join(METHODS)}")
+        if self.save_every is not None and self.save_every < 1:
+            raise CourseError(f"save_every {self.save_every}: must be 1 or more, or None")
+        if not 0 <= self.pause_seconds < 60:
+            raise CourseError(f"pause_seconds {self.pause_seconds}: must be from 0 to 60")
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-self.examples // self.global_batch_size)
+
+    @property
+    def total_steps(self) -> int:
+        return self.epochs * self.steps_per_epoch
+
+    def is_due(self, step: int) -> bool:
+        """Return whether a checkpoint is due after `step` steps from the very start."""
+        every = self.save_every or self.steps_per_epoch
+        return step % every == 0 or step == self.total_steps
+
+
+@dataclass(frozen=True)
+class RecoveryReport:
+    """What one worker ends with: `restored_step` is where its last attempt began.
+
+    `losses` has the loss of each step of the last attempt, `weights` the model's
+    trainable variables, float64.
+    """
+
+    step: int
+    restored_step: int
+    losses: tuple[float, ...]
+    weights: tuple[np.ndarray, ...]
+
+
+def train_resumably(settings: RecoverySettings) -> RecoveryReport:
+    """Train as `settings` say, from the newest whole checkpoint on: one worker's program.
+
+    Run it on every task of a cluster (`LocalCluster.start(train_resumably, settings,
+    restarts=3)`), or alone. It reports the events `restore` (step, passed_over),
+    `step` (step, epoch, loss), `saving` and `checkpoint` (step), `left` (step) where all
+    leave on notice, and `end`. Only "preemption" heeds a SIGTERM, from its first line on.
+    """
+    from utils.training.recovery import custom, fit
+    from utils.training.recovery.trainer import Trainer
+
+    if settings.method == "preemption":
+        custom.hold_notice()
+    train = {
+        "manager": custom.train_with_manager,
+        "preemption": custom.train_with_handler,
+        "backup": fit.train_with_backup,
+    }[settings.method]
+    return train(Trainer(settings))

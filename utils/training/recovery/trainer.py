@@ -1,0 +1,108 @@
+"""What all three ways share: model, optimizer, compiled step, and the batches from a step on."""
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from utils.data import load
+from utils.data.batches import BatchPlan, epoch_order, make_batches
+from utils.events import report
+from utils.models import build_mlp
+from utils.training.parts import make_optimizer
+from utils.training.recovery.settings import RecoveryReport, RecoverySettings
+
+
+class Trainer:
+    """One worker's part of a synchronous run that can begin at any step.
+
+    What a checkpoint must hold is `checkpoint`: weights, the optimizer's moments
+    and the number of steps taken. The place in the data follows from that number
+    (`batches_from`), because the order of an epoch depends on seed and epoch alone.
+    """
+
+    def __init__(self, settings: RecoverySettings) -> None:
+        self.settings = settings
+        self.strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before any other op
+        self.data = load("fashion_mnist").take(settings.examples).train
+        replicas = self.strategy.num_replicas_in_sync
+        self.plan = BatchPlan(len(self.data), settings.global_batch_size, replicas)
+        with self.strategy.scope():
+            self.model = build_mlp(settings.seed, "float64", settings.hidden_units)
+            self.optimizer = make_optimizer(settings.optimizer, settings.learning_rate)
+            self.optimizer.build(self.model.trainable_variables)
+        self.step = tf.Variable(0, dtype=tf.int64)
+        self.checkpoint = tf.train.Checkpoint(
+            model=self.model, optimizer=self.optimizer, step=self.step
+        )
+        self.restored_step, self.losses = 0, []
+        self.train_step = self._compile_step()
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this worker is the one whose files count: worker 0 where no chief is listed."""
+        resolver = self.strategy.cluster_resolver
+        return resolver is None or resolver.task_type in (None, "chief") or (
+            resolver.task_id == 0 and "chief" not in resolver.cluster_spec().jobs
+        )  # fmt: skip
+
+    def batches_from(self, step: int) -> Iterator[tuple[int, tuple]]:
+        """Yield (epoch, batch) for every step after the first `step`, to the end of the run."""
+        per_epoch = self.plan.steps_per_epoch
+        for epoch in range(step // per_epoch, self.settings.epochs):
+            first_step = max(0, step - epoch * per_epoch)
+            batches = self.make_epoch(epoch, first_step)
+            for batch in self.strategy.experimental_distribute_dataset(batches):
+                yield epoch, batch
+
+    def make_epoch(self, epoch: int, first_step: int) -> tf.data.Dataset:
+        """Return the global batches of an epoch without its first `first_step`."""
+        order = epoch_order(self.plan.examples, self.settings.seed, epoch)
+        return make_batches(self.data, self.plan, order, "float64", first_step)
+
+    def agree(self, step: int) -> int:
+        """Return the chief's `step` on every worker: an all-reduce of one number."""
+
+        def mine() -> tf.Tensor:
+            first = tf.distribute.get_replica_context().replica_id_in_sync_group == 0
+            return tf.where(first, tf.constant(step, tf.int64), tf.constant(0, tf.int64))
+
+        agreed = tf.function(lambda: self.strategy.reduce("SUM", self.strategy.run(mine), None))
+        return int(agreed())
+
+    def take(self, epoch: int, batch: tuple) -> int:
+        """Train on one global batch and return the steps taken from the very start."""
+        loss = float(self.train_step(batch))
+        self.step.assign_add(1)
+        return self.note(epoch, int(self.step.numpy()), loss)
+
+    def note(self, epoch: int, step: int, loss: float) -> int:
+        """Report one step that was taken, pause if it is to be watched, and return its number."""
+        self.losses.append(loss)
+        report("step", step=step, epoch=epoch + 1, loss=loss)
+        time.sleep(self.settings.pause_seconds)
+        return step
+
+    def finish(self) -> RecoveryReport:
+        """Return what this worker ended with."""
+        step = self.restored_step + len(self.losses)
+        report("end", step=step)
+        weights = tuple(np.asarray(v) for v in self.model.trainable_variables)
+        return RecoveryReport(step, self.restored_step, tuple(self.losses), weights)
+
+    def _compile_step(self):
+        def train_replica(images, labels, weights):
+            with tf.GradientTape() as tape:
+                logits = self.model(images, training=True)  # [per_replica_batch, 10]
+                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+                loss = tf.reduce_sum(losses * weights)  # weights of a global batch sum to 1
+            variables = self.model.trainable_variables
+            self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+            return loss
+
+        @tf.function
+        def train_step(batch):
+            return self.strategy.reduce("SUM", self.strategy.run(train_replica, args=batch), None)
+
+        return train_step

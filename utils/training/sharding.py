@@ -1,0 +1,222 @@
+"""What the workers of a run are fed: one order of examples, shared in one of three ways.
+
+`tf.data.experimental.AutoShardPolicy` says how workers that each run the same input
+pipeline share what comes out of it:
+
+- DATA: each takes its part of every global batch, and leaves the others'. All parts
+  together are the batches of the one-process run.
+- FILE: each reads files of its own. Their order decides what stands in a batch, and
+  workers whose files are longer go on alone at the end of the epoch.
+- OFF: each reads everything, so that every example is read once by every worker.
+
+Under FILE and OFF nobody knows beforehand how many examples all workers together read
+in a step, so the replicas count them in the step, and the plan is found by going
+through the data once.
+"""
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from utils.data.batches import BatchPlan, epoch_order, make_batches, without_autotune
+from utils.data.images import Split
+from utils.training.config import TrainConfig
+from utils.training.parts import batch_dtype
+
+LEAST_FILES = 8
+Batch = tuple[tf.Tensor, tf.Tensor, tf.Tensor]  # images, labels, weights of one replica
+Prepare = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Batch]
+
+
+def set_auto_shard(dataset: tf.data.Dataset, policy: str) -> tf.data.Dataset:
+    """Return `dataset` with AutoShardPolicy "data", "file" or "off"."""
+    options = tf.data.Options()
+    chosen = tf.data.experimental.AutoShardPolicy[policy.upper()]
+    options.experimental_distribute.auto_shard_policy = chosen
+    return dataset.with_options(options)
+
+
+class ReadLog:
+    """Which examples this worker's replicas were handed in every step of training.
+
+    Give one to `train(..., read_log=log)`; afterwards `log.steps[k]` are the places in
+    the training split of the examples of step k, padding left out. What is recorded
+    is what reached the training step: an example is known by its pixels. (Of two equal
+    pictures the first is named.)
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[bytes, int] = {}
+        self._reads: dict[int, list[list[int]]] = defaultdict(list)  # replica -> step -> places
+
+    @property
+    def steps(self) -> list[list[int]]:
+        """The places read in each step, those of this worker's replicas one after the other."""
+        replicas = [self._reads[number] for number in sorted(self._reads)]
+        return [sum(parts, []) for parts in zip(*replicas)]
+
+    def attach(self, split: Split) -> None:
+        """Learn the pictures of `split`, uint8 [n, 28, 28]."""
+        for place, image in enumerate(split.images):
+            self._places.setdefault(image.tobytes(), place)
+
+    def watch(self, images: tf.Tensor, weights: tf.Tensor) -> None:
+        """Record one replica's batch; call it inside the replica's step."""
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        pixels = tf.cast(tf.round(images * 255), tf.uint8)
+        tf.numpy_function(self._note, [replica, pixels, weights], Tout=[])
+
+    def _note(self, replica: np.ndarray, pixels: np.ndarray, weights: np.ndarray) -> None:
+        real = (image.tobytes() for image, weight in zip(pixels, weights) if weight > 0)
+        self._reads[int(replica)].append([self._places[key] for key in real])
+
+
+class Feed:
+    """The global batches of the plan, each cut over all replicas (AutoShardPolicy.DATA)."""
+
+    def __init__(
+        self, split: Split, plan: BatchPlan, config: TrainConfig, log: ReadLog | None = None
+    ) -> None:
+        self.split, self.plan, self.config, self.log = split, plan, config, log
+        self.dtype = batch_dtype(config.dtype)
+        if log is not None:
+            log.attach(split)
+
+    @property
+    def prepare(self) -> Prepare | None:
+        """What the step of a replica does to its batch before it trains, None for nothing."""
+        return self._prepare if self.log is not None else None
+
+    def batches(self, epoch: int, first_step: int = 0) -> tf.data.Dataset:
+        """Return the batches of one epoch (images, labels, weights) from `first_step` on."""
+        order = epoch_order(self.plan.examples, self.config.seed, epoch)
+        batches = make_batches(self.split, self.plan, order, self.dtype, first_step)
+        return set_auto_shard(batches, "data")
+
+    def close(self) -> None:
+        """Remove what was written for this run."""
+
+    def _prepare(self, images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> Batch:
+        if self.log is not None:
+            self.log.watch(images, weights)
+        return images, labels, weights
+
+
+@dataclass(frozen=True)
+class CountedPlan(BatchPlan):
+    """A plan found by counting: how many examples all workers together read in each step."""
+
+    counts: tuple[int, ...] = ()
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return len(self.counts)
+
+    def examples_before(self, step: int) -> int:
+        return sum(self.counts[:step])
+
+
+class CountingFeed(Feed):
+    """Workers that read files of their own (FILE), or everything each (OFF).
+
+    Every example weighs one over the examples that all replicas read in that step.
+    With FILE, the examples lie in `files` files, in the order of the first epoch, and
+    are read in that order in every epoch.
+    """
+
+    def __init__(self, split, plan, config, strategy, files: int, log=None) -> None:
+        super().__init__(split, plan, config, log)
+        self._folder = tempfile.TemporaryDirectory() if config.auto_shard == "file" else None
+        if self._folder:
+            order = epoch_order(len(split), config.seed, 0)
+            self._paths = write_record_files(split, order, Path(self._folder.name), files)
+        counts = count_examples(strategy, self.batches(0))
+        sizes = (config.global_batch_size, plan.replicas)
+        self.plan = CountedPlan(sum(counts), *sizes, counts=tuple(counts))
+
+    @property
+    def prepare(self) -> Prepare:
+        return self._prepare
+
+    def batches(self, epoch: int, first_step: int = 0) -> tf.data.Dataset:
+        size, policy = self.config.global_batch_size, self.config.auto_shard
+        if self._folder:
+            examples = read_record_files(self._paths).batch(size)
+        else:
+            order = epoch_order(len(self.split), self.config.seed, epoch)
+            images, labels = tf.constant(self.split.images), tf.constant(self.split.labels)
+            examples = tf.data.Dataset.from_tensor_slices(order).batch(size)
+            examples = examples.map(lambda i: (tf.gather(images, i), tf.gather(labels, i)))
+        # `fit` takes the length of the pipeline as it is written for the number of steps, and
+        # workers that do not share it (OFF) need more: after a filter the length is unknown
+        batches = examples.map(self._finish).filter(lambda *batch: True).prefetch(2)
+        return set_auto_shard(without_autotune(batches), policy)
+
+    def close(self) -> None:
+        if self._folder:
+            self._folder.cleanup()
+
+    def _finish(self, images: tf.Tensor, labels: tf.Tensor) -> Batch:
+        images = tf.cast(images, self.dtype)[..., tf.newaxis] / 255  # [batch, 28, 28, 1]
+        return images, labels, tf.ones(tf.shape(labels), self.dtype)
+
+    def _prepare(self, images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> Batch:
+        super()._prepare(images, labels, weights)
+        context = tf.distribute.get_replica_context()
+        together = context.all_reduce("SUM", tf.reduce_sum(weights))
+        return images, labels, tf.math.divide_no_nan(weights, together)
+
+
+def make_feed(
+    split: Split, config: TrainConfig, strategy: tf.distribute.Strategy, workers: int,
+    log: ReadLog | None = None,
+) -> Feed:  # fmt: skip
+    """Return what a run is fed; `feed.plan` is its plan."""
+    plan = BatchPlan(len(split), config.global_batch_size, strategy.num_replicas_in_sync)
+    if config.auto_shard == "data":
+        return Feed(split, plan, config, log)
+    return CountingFeed(split, plan, config, strategy, max(LEAST_FILES, workers), log)
+
+
+def count_examples(strategy: tf.distribute.Strategy, batches: tf.data.Dataset) -> list[int]:
+    """Return how many examples all replicas read in each step of a pass over `batches`."""
+
+    def count(images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(weights)
+
+    @tf.function(reduce_retracing=True)
+    def count_step(*batch: tf.Tensor) -> tf.Tensor:
+        return strategy.reduce("SUM", strategy.run(count, args=batch), axis=None)
+
+    distributed = strategy.experimental_distribute_dataset(batches)
+    return [int(count_step(*batch)) for batch in distributed]
+
+
+def write_record_files(split: Split, order: np.ndarray, folder: Path, files: int) -> list[str]:
+    """Write the examples in `order` into so many TFRecord files and return their paths.
+
+    A record is the label's byte and the 784 pixels, as in the binary CIFAR-10 files.
+    """
+    paths = [str(folder / f"part-{number:02}.tfrecord") for number in range(files)]
+    for path, places in zip(paths, np.array_split(order, files)):
+        with tf.io.TFRecordWriter(path) as writer:
+            for place in places:
+                label = int(split.labels[place]).to_bytes(1, "big")
+                writer.write(label + split.images[place].tobytes())
+    return paths
+
+
+def read_record_files(paths: list[str]) -> tf.data.Dataset:
+    """Return the examples of record files, one after the other: image uint8 [28, 28], label."""
+
+    def parse(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        values = tf.ensure_shape(tf.io.decode_raw(record, tf.uint8), [785])
+        return tf.reshape(values[1:], [28, 28]), tf.cast(values[0], tf.int64)
+
+    files = tf.data.Dataset.from_tensor_slices(paths)
+    return files.flat_map(tf.data.TFRecordDataset).map(parse)

@@ -1,0 +1,10 @@
+"""What would stop a Keras model's training step on a TPU, found with XLA on the CPU.
+
+`examine_model(model)` traces the step, reads its graph and compiles it; the report
+names each op, its layer and the line of Python that made it. Imports no TensorFlow.
+"""
+
+from utils.training.tpu_ready.examination import examine_function, examine_model
+from utils.training.tpu_ready.report import Finding, ReadyReport
+
+__all__ = ["Finding", "ReadyReport", "examine_function", "examine_model"]

@@ -1,0 +1,198 @@
+"""`examine_model`: the training step traced, read and compiled by XLA; what was found."""
+
+import contextlib
+import io
+import re
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from utils.environment import quiet_tensorflow
+from utils.errors import CourseError
+from utils.training.tpu_ready.batches import make_batch
+from utils.training.tpu_ready.graph import CALLBACKS, all_ops, find_in_graph
+from utils.training.tpu_ready.report import (
+    BATCH,
+    LOOP,
+    NO_COMPILE,
+    NO_TRACE,
+    RETRACING,
+    STRING,
+    UNSUPPORTED,
+    Finding,
+    ReadyReport,
+)
+from utils.training.tpu_ready.tracing import (
+    Trace,
+    find_side_effects,
+    find_source,
+    remember_state,
+    source_of,
+    trace_step,
+)
+
+MOST_EXAMPLES = 65536
+
+
+def examine_function(make_model: Callable[[], Any], batch_size: int = 32) -> ReadyReport:
+    """Examine the model that `make_model()` returns, as `examine_model` does.
+
+    Raises CourseError, in one line, if it raises or returns something else.
+    """
+    _check_batch_size(batch_size)
+    name = getattr(make_model, "__name__", "the function")
+    with quiet_tensorflow():
+        import keras
+        import tensorflow  # noqa: F401
+    try:
+        model = make_model()
+    except Exception as error:
+        said = f"{name} failed: {type(error).__name__}: {_first_line(error)}"
+        raise CourseError(said) from None
+    if not isinstance(model, keras.Model):
+        raise CourseError(
+            f"{name} returned {type(model).__name__}: it must return a keras.Model"
+        )  # fmt: skip
+    return examine_model(model, batch_size)
+
+
+def examine_model(model: Any, batch_size: int = 32) -> ReadyReport:
+    """Find what would stop the training step of `model` on a TPU.
+
+    `batch_size` is that of one core. The step is `model.train_step` on a made-up
+    batch, in a `tf.function` with `jit_compile=True`, as `fit` compiles it; a model
+    without a loss is compiled with SGD and mean squared error. XLA compiles for the
+    CPU: what it refuses, a TPU refuses; the graph is read for what a TPU refuses
+    besides. The step is run, so the model's weights change. Raises CourseError for
+    a batch size that cannot be and a model that does not know its inputs.
+    """
+    _check_batch_size(batch_size)
+    note = _give_loss(model)
+    found = _advise_batch(batch_size)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            data, unknown = make_batch(model, batch_size)
+            model._symbolic_build(data_batch=data)
+        found += unknown
+        trace, effects = _trace_twice(model, data)
+    except CourseError:
+        raise
+    except Exception as error:
+        found.append(_describe_error(error))
+        return _report(model, batch_size, found, False, 0, loss_note=note)
+    found += effects + find_in_graph(trace)
+    ops = sum(1 for _ in all_ops(trace.function.graph))
+    seconds, refused = _compile(model, data, trace)
+    found += [f for f in refused if not _is_said(f, found)]
+    return _report(model, batch_size, found, bool(seconds), ops, *seconds, loss_note=note)
+
+
+def _report(model: Any, batch_size: int, found: list[Finding], *measured: Any, **note: Any):
+    found = sorted(dict.fromkeys(found), key=lambda finding: not finding.is_problem)
+    return ReadyReport(model.name, batch_size, tuple(found), *measured, **note)
+
+
+def _check_batch_size(batch_size: int) -> None:
+    if not 1 <= batch_size <= MOST_EXAMPLES:
+        raise CourseError(f"batch {batch_size}: must be a number from 1 to {MOST_EXAMPLES}")
+
+
+def _advise_batch(batch_size: int) -> list[Finding]:
+    if batch_size % 8 == 0:
+        return []
+    return [Finding(BATCH, f"{batch_size} examples on a core are not a multiple of 8")]
+
+
+def _give_loss(model: Any) -> str:
+    if getattr(model, "compiled", False):
+        return ""
+    model.compile("sgd", "mean_squared_error")
+    return "with SGD and mean squared error, since the model came without a loss"
+
+
+def _make_step(model: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.function(lambda data: model.train_step(data), jit_compile=True, autograph=False)
+
+
+def _trace_twice(model: Any, data: Any) -> tuple[Trace, list[Finding]]:
+    first = trace_step(model, _make_step(model), data)
+    before = remember_state(model)
+    second = trace_step(model, _make_step(model), data)
+    return second, find_side_effects(first, second, before, remember_state(model))
+
+
+def _compile(model: Any, data: Any, trace: Trace) -> tuple[tuple[float, ...], list[Finding]]:
+    """Run the step twice; return (seconds to compile, seconds of a step) and what XLA refused."""
+    step, seconds = _make_step(model), []
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            for _ in range(3):
+                begun = time.perf_counter()
+                result = step(data)
+                _ = [float(value) for value in result.values()] if _is_logs(result) else result
+                seconds.append(time.perf_counter() - begun)
+    except Exception as error:
+        return (), _find_refused(error, trace)
+    traces = step.experimental_get_tracing_count()
+    again = [Finding(RETRACING, f"the same batch was traced {traces} times")] if traces > 1 else []
+    return (seconds[0], min(seconds[1:])), again
+
+
+def _is_logs(result: Any) -> bool:
+    return isinstance(result, dict) and all(
+        getattr(v, "shape", None) == () for v in result.values()
+    )
+
+
+def _find_refused(error: Exception, trace: Trace) -> list[Finding]:
+    """Return the ops that XLA's message names, or the message itself."""
+    names = dict.fromkeys(re.findall(r"No registered '(\w+)' OpKernel", str(error))).keys()
+    found = []
+    for name in names:
+        for op in all_ops(trace.function.graph):
+            if op.type == name and name not in CALLBACKS:
+                found.append(Finding(UNSUPPORTED, name, trace.layer_of(op), source_of(op)))
+    if found or names & CALLBACKS.keys():
+        return found
+    if "fixed tensor list size" in str(error):
+        return _find_loops(error, trace)
+    lines = re.findall(r'File "([^"]+)", line (\d+)', str(error))
+    source = find_source(("/" + path, int(line)) for path, line in lines)
+    return [Finding(NO_COMPILE, _first_line(error), source=source)]
+
+
+def _find_loops(error: Exception, trace: Trace) -> list[Finding]:
+    """Return the loops that XLA's message names, or all where it names none."""
+    loops = [op for op in all_ops(trace.function.graph) if op.type.endswith("While")]
+    named = [op for op in loops if op.name in str(error)] or loops
+    what = "its gradient needs a maximum number of rounds"
+    return [Finding(LOOP, what, trace.layer_of(op), source_of(op)) for op in named]
+
+
+def _is_said(finding: Finding, found: list[Finding]) -> bool:
+    """Say whether what XLA refuses was found in the graph already, as a string's."""
+    strings = [(f.layer, f.source) for f in found if f.kind == STRING]
+    if finding.kind == NO_COMPILE:
+        return bool(strings)
+    return finding.kind == UNSUPPORTED and (finding.layer, finding.source) in strings
+
+
+def _describe_error(error: Exception) -> Finding:
+    """Return a finding for a step that cannot be traced, with the user's last line."""
+    if "automatically build" in str(error) and error.__context__ is not None:
+        error = error.__context__  # Keras wraps what the model raised
+    frames = traceback.extract_tb(error.__traceback__)
+    source = find_source((frame.filename, frame.lineno) for frame in frames)
+    return Finding(NO_TRACE, f"{type(error).__name__}: {_first_line(error)}", source=source)
+
+
+def _first_line(error: Exception) -> str:
+    """Return the first line of what went wrong, without Keras's heading and colours."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    lines = [line.strip() for line in plain.split("\n") if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("Exception encountered when calling"):
+        lines = lines[1:]
+    return (lines or [""])[0][:200]

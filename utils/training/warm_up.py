@@ -1,0 +1,41 @@
+"""The rates of `training.large_batch` as a Keras learning-rate schedule."""
+
+from dataclasses import asdict
+from typing import Any
+
+import keras
+from keras import ops
+
+from utils.training.large_batch import RatePlan
+
+
+@keras.saving.register_keras_serializable("distlab")
+class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
+    """Up from `base_rate` to `peak_rate` over the warm-up, then down; see `RatePlan`.
+
+    Takes the arguments of `RatePlan` and raises CourseError as it does. Keras hands a
+    schedule the number of *calls* of the optimizer: with `gradient_accumulation_steps=n`
+    these are micro-batches, n to a step, so all its lengths must be given n times as long.
+    """
+
+    def __init__(
+        self,
+        base_rate: float,
+        peak_rate: float,
+        warm_up_steps: int,
+        steps: int,
+        power: float = 1.0,
+    ) -> None:
+        self.plan = RatePlan(base_rate, peak_rate, warm_up_steps, steps, power)
+
+    def __call__(self, step: Any) -> Any:
+        """Return the rate of `step`, a scalar of Keras's float type; 0 after the last step."""
+        plan = self.plan
+        step = ops.cast(step, keras.config.floatx())
+        slope = (plan.peak_rate - plan.base_rate) / max(plan.warm_up_steps, 1)
+        left = (plan.steps - step) / (plan.steps - plan.warm_up_steps)
+        falling = plan.peak_rate * ops.power(ops.maximum(left, 0.0), plan.power)
+        return ops.where(step < plan.warm_up_steps, plan.base_rate + slope * step, falling)
+
+    def get_config(self) -> dict[str, Any]:
+        return asdict(self.plan)
