@@ -6,7 +6,7 @@ from utils.collectives import ring_all_reduce
     result.vectors[0], result.messages_per_rank, result.bytes_per_rank, result.steps
 
 All ranks live in one process; every message goes through a `Network`, which
-records it.
+records it. `ProcessRing` is the ring between real processes.
 """
 
 from utils.collectives.buckets import (
@@ -23,6 +23,7 @@ from utils.collectives.hierarchical import (
     group_into_nodes,
     hierarchical_all_reduce,
 )
+from utils.collectives.moments import Moment, list_ring_moments
 from utils.collectives.naive import naive_all_reduce
 from utils.collectives.network import (
     Message,
@@ -32,6 +33,7 @@ from utils.collectives.network import (
     count_messages,
     count_serial_bytes,
 )
+from utils.collectives.processes import ProcessRing
 from utils.collectives.result import AllReduceResult
 from utils.collectives.ring import (
     ring_all_gather,
@@ -47,7 +49,9 @@ __all__ = [
     "AlphaBeta",
     "BucketedResult",
     "Message",
+    "Moment",
     "Network",
+    "ProcessRing",
     "Send",
     "all_reduce",
     "check_ranks_per_node",
@@ -59,6 +63,7 @@ __all__ = [
     "group_into_nodes",
     "hierarchical_all_reduce",
     "largest_power_of_two",
+    "list_ring_moments",
     "make_buckets",
     "naive_all_reduce",
     "reduce_in_buckets",

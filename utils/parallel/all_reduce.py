@@ -1,0 +1,96 @@
+"""All-reduce on the workers of a cluster: TensorFlow's collective, and our ring beside it.
+
+    with LocalCluster(workers=2) as cluster:
+        results = cluster.run(time_both, addresses, sizes)    # of each worker
+
+Every function here that takes `addresses` runs in a worker, which finds its rank in
+TF_CONFIG. API: `tf.distribute.experimental.CommunicationOptions`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from utils.collectives import ProcessRing
+from utils.errors import CourseError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+IMPLEMENTATIONS = ("RING", "NCCL", "AUTO")
+LIMIT_SECONDS = 60.0
+Reduce = Callable[[np.ndarray], np.ndarray]
+Seconds = dict[int, list[float]]  # payload bytes -> seconds of each round
+
+
+def make_worker_strategy(
+    implementation: str = "AUTO", bytes_per_pack: int = 0
+) -> tf.distribute.MultiWorkerMirroredStrategy:
+    """Return the strategy of a worker, with these options for its collectives.
+
+    Raises CourseError for another name than those of IMPLEMENTATIONS.
+    """
+    import tensorflow as tf
+
+    if implementation not in IMPLEMENTATIONS:
+        raise CourseError(f"no implementation {implementation!r}: {', '.join(IMPLEMENTATIONS)}")
+    kind = tf.distribute.experimental.CommunicationImplementation[implementation]
+    options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack, None, kind)
+    return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+
+
+def make_reduce(strategy: tf.distribute.Strategy, length: int) -> Reduce:
+    """Return the all-reduce of float32 vectors of `length` over the workers, compiled.
+
+    For workers of one replica each. It takes a NumPy array and returns the sum as one.
+    """
+    import tensorflow as tf
+
+    def reduce_replica(mine: tf.Tensor) -> tf.Tensor:
+        placed = tf.identity(mine)  # a function's argument has no device yet
+        return tf.distribute.get_replica_context().all_reduce("SUM", placed)
+
+    @tf.function(input_signature=[tf.TensorSpec([length], tf.float32)])
+    def step(vector: tf.Tensor) -> tf.Tensor:
+        return strategy.run(reduce_replica, args=(vector,))
+
+    return lambda vector: step(tf.constant(vector)).numpy()
+
+
+def time_both(
+    addresses: Sequence[str], sizes: Sequence[int], rounds: int = 7
+) -> tuple[Seconds, Seconds]:
+    """Run in each worker: seconds of our ring, and of TensorFlow's RING, on the same vectors.
+
+    `addresses` are those of `ProcessRing`, one for each worker; `sizes` are bytes,
+    multiples of 4. The two take turns, each call behind a barrier. The sums of both are
+    compared first, which also traces TensorFlow's. Raises CourseError where they differ.
+    """
+    strategy = make_worker_strategy("RING")
+    rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+    ours: Seconds = {size: [] for size in sizes}
+    theirs: Seconds = {size: [] for size in sizes}
+    with ProcessRing(addresses, rank, LIMIT_SECONDS) as ring:
+        for size in sizes:
+            vector = np.random.default_rng(rank).normal(size=size // 4).astype("float32")
+            reduce = make_reduce(strategy, size // 4)
+            if not np.allclose(reduce(vector), ring.all_reduce(vector), atol=1e-5):
+                raise CourseError(f"{size} bytes: the ring's sum is not TensorFlow's")
+            for _ in range(rounds):
+                ours[size].append(_time_one(ring, ring.all_reduce, vector))
+                theirs[size].append(_time_one(ring, reduce, vector))
+    return ours, theirs
+
+
+def _time_one(ring: ProcessRing, reduce: Reduce, vector: np.ndarray) -> float:
+    """Wait for all ranks, then return the seconds of one all-reduce."""
+    ring.all_reduce(np.zeros(ring.ranks, "float32"))
+    begun = time.perf_counter()
+    reduce(vector)
+    return time.perf_counter() - begun

@@ -1,0 +1,82 @@
+"""Layers on different devices, one after the other: the simplest way to hold a large model.
+
+Only one device works at a time; `utils.parallel.pipeline` is the cure.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from utils.errors import CourseError
+from utils.measure import array_bytes
+from utils.parallel.parts import Part, StepResult, as_inputs, as_labels, find_loss, read_chain
+from utils.parallel.traffic import Traffic, short_device
+
+if TYPE_CHECKING:
+    import keras
+
+
+@dataclass(frozen=True)
+class PlacedLayer:
+    """Where a layer ran and what it holds there.
+
+    `device` is read from its output and `gradient_device` from its gradients, not
+    from the plan.
+    """
+
+    name: str
+    device: str
+    gradient_device: str
+    parameter_bytes: int
+    activation_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedStep(StepResult):
+    """A step of layers on devices: its result, where each layer ran, what crossed."""
+
+    layers: list[PlacedLayer]
+    traffic: Traffic
+
+    def count_bytes(self) -> dict[str, int]:
+        """Return the bytes of parameters and activations that each device held."""
+        held: dict[str, int] = {}
+        for layer in self.layers:
+            both = layer.parameter_bytes + layer.activation_bytes
+            held[layer.device] = held.get(layer.device, 0) + both
+        return held
+
+
+def run_placed(
+    model: "keras.Model", devices: Sequence[str], images: np.ndarray, labels: np.ndarray
+) -> PlacedStep:
+    """Run one step with layer i of a `keras.Sequential` on `devices[i]`, forward and backward.
+
+    Activations are sent on where the device changes, and gradients back. Raises
+    CourseError unless there is one device for each layer.
+    """
+    import tensorflow as tf
+
+    layers = read_chain(model)
+    if len(devices) != len(layers):
+        raise CourseError(f"{len(devices)} devices for {len(layers)} layers: name one for each")
+    parts = [Part([layer], device) for layer, device in zip(layers, devices, strict=True)]
+    traffic, kept = Traffic(), []
+    with tf.device(parts[0].device):
+        outputs = tf.constant(as_inputs(model, images))
+    for part in parts:
+        inputs = traffic.send(outputs, part.device, "activations")
+        kept.append(part.run_forward(part.read_weights(), inputs))
+        outputs = kept[-1].outputs
+    loss, upstream = find_loss(as_labels(labels), outputs, len(labels), parts[-1].device)
+    gradients, placed = [], []
+    for part, forward in zip(reversed(parts), reversed(kept), strict=True):
+        upstream = traffic.send(upstream, part.device, "gradients")
+        upstream, own = part.find_both(forward, upstream)
+        gradients = [gradient.numpy() for gradient in own] + gradients
+        where = short_device(forward.outputs.device), short_device(upstream.device)
+        sizes = part.parameter_bytes, array_bytes([forward.outputs])
+        placed.insert(0, PlacedLayer(part.layers[0].name, *where, *sizes))
+    return PlacedStep(float(loss), gradients, placed, traffic)

@@ -1,0 +1,134 @@
+"""A pipeline whose stages are worker processes: tensors go over sockets from one to the next.
+
+    with LocalCluster(workers=2) as cluster:
+        reports = cluster.run(run_stage, build_model, costs, schedule, images, labels)
+    step = join_reports(schedule, reports)
+
+Every process finds its stage and the others' addresses in TF_CONFIG.
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from utils.errors import CourseError
+from utils.parallel.mailbox import Mailbox
+from utils.parallel.parts import Part, as_inputs, as_labels, read_chain
+from utils.parallel.pipeline import PipelineStep, check_fit, collect_step, plan_cut
+from utils.parallel.stage import Key, Rules, Stage, StageReport
+from utils.parallel.traffic import Traffic, Transfer
+from utils.parallel.wire import Wire
+from utils.schedules import Schedule
+
+if TYPE_CHECKING:
+    import keras
+
+DEVICE = "CPU:0"  # of each process
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessReport:
+    """What one worker process did as a stage: its report, what it held, what it sent.
+
+    `wire_bytes` counts whole messages, their headers included.
+    """
+
+    process: int
+    report: StageReport
+    parameter_bytes: int
+    transfers: list[Transfer]
+    wire_bytes: int
+
+
+def run_stage(
+    build_model: Callable[[], "keras.Model"],
+    costs: Sequence[float],
+    schedule: Schedule,
+    images: np.ndarray,
+    labels: np.ndarray,
+    rules: Rules | None = None,
+) -> ProcessReport:
+    """Run in each worker of a cluster: be the stage that TF_CONFIG's index says.
+
+    Every worker builds the model and keeps the weights of its own parts alone.
+    Messages take the time that they take. Raises CourseError unless there is one
+    worker for each stage, for what `run_pipeline` refuses, for a learning rate,
+    and where a neighbour does not answer in time.
+    """
+    rules = rules or Rules()
+    addresses, index = read_place(schedule.stages)
+    check_fit(schedule, schedule.stages, schedule.chunks, images, labels)
+    if rules.learning_rate is not None:
+        raise CourseError("stages in processes: leave learning_rate out; update after the step")
+    model = build_model()
+    layers = read_chain(model)
+    runs = plan_cut(model, costs, schedule.stages, schedule.chunks)
+    own = runs[index :: schedule.stages]
+    parts = [Part([layers[number] for number in run], DEVICE) for run in own]
+    inputs = as_inputs(model, images)
+    del model, layers
+    mailbox, traffic = Mailbox(), Traffic()
+    with Wire(addresses, index, mailbox, rules.limit_seconds) as wire:
+        if index == 0:
+            _feed(inputs, schedule, mailbox)
+        post = _make_post(wire, schedule, index, mailbox, traffic)
+        cut = np.array_split(as_labels(labels), schedule.micro_batches)
+        counts = [len(labels)] * schedule.micro_batches
+        stage = Stage(index, schedule, parts, mailbox, post, cut, counts, rules)
+        report = stage.run()
+        held = sum(part.parameter_bytes for part in parts)
+        return ProcessReport(os.getpid(), report, held, traffic.transfers, wire.bytes_sent)
+
+
+def join_reports(schedule: Schedule, reports: Sequence[ProcessReport]) -> PipelineStep:
+    """Put the workers' reports, in the order of stages, together to one step.
+
+    Their clocks are one: `time.monotonic` counts for the whole machine.
+    """
+    traffic = Traffic()
+    traffic.transfers = [transfer for report in reports for transfer in report.transfers]
+    return collect_step(schedule, [report.report for report in reports], traffic)
+
+
+def read_place(stages: int) -> tuple[list[str], int]:
+    """Return all workers' addresses and this one's index, from TF_CONFIG.
+
+    Raises CourseError where there is none, or not one worker for each stage.
+    """
+    config = json.loads(os.environ.get("TF_CONFIG", "{}"))
+    addresses = config.get("cluster", {}).get("worker", [])
+    if len(addresses) != stages:
+        raise CourseError(
+            f"{len(addresses)} workers in TF_CONFIG for {stages} stages: start one for each stage"
+        )
+    return addresses, config["task"]["index"]
+
+
+def _feed(inputs: np.ndarray, schedule: Schedule, mailbox: Mailbox) -> None:
+    import tensorflow as tf
+
+    for number, micro_batch in enumerate(np.array_split(inputs, schedule.micro_batches)):
+        mailbox.put(("F", number, 0), tf.constant(micro_batch))
+
+
+def _make_post(
+    wire: Wire, schedule: Schedule, index: int, mailbox: Mailbox, traffic: Traffic
+) -> Callable[[Key, Any], None]:
+    """Return what sends a tensor to the process that holds the part it is for."""
+
+    def post(key: Key, tensor: Any) -> None:
+        stage = key[2] % schedule.stages
+        if stage == index:
+            mailbox.put(key, tensor)
+            return
+        array = tensor.numpy()
+        wire.send(stage, key, array)
+        what = "activations" if key[0] == "F" else "gradients"
+        ends = f"worker {index}", f"worker {stage}"
+        traffic.transfers.append(Transfer(what, *ends, array.nbytes))
+
+    return post
