@@ -1,0 +1,143 @@
+"""One pipeline, rebuilt a stage at a time, from naive to tuned: each step is one function.
+
+Every function takes `Shards` and a `Store` and returns a dataset of batches
+(images float32 [batch, 28, 28, 1], labels, ids): the same examples, each once an epoch.
+Read them from top to bottom, as a diff. `as_written` switches off what TensorFlow
+would change by itself, so that each step shows what its own line does.
+
+Advice followed and put to the test: tensorflow.org/guide/data_performance.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from utils.errors import CourseError
+from utils.input_pipeline.parsing import augment, augment_batch, parse, parse_batch
+from utils.input_pipeline.shards import Shards
+from utils.input_pipeline.store import LOCAL, Store, read_shard
+
+BATCH = 128
+CALLS = 2  # at once, in maps: one for each core of the course's machine
+SHARDS_AT_ONCE = 8
+Rung = Callable[..., Any]
+
+
+def list_files(shards: Shards) -> Any:
+    """Return the names of the shards as a dataset."""
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(list(shards.files))
+
+
+def as_written(dataset: Any) -> Any:
+    """Return `dataset` run exactly as it is written: no rewriting, no tuning by TensorFlow.
+
+    By default TensorFlow makes maps parallel, fuses them with the batch, and tunes
+    the numbers of calls while the pipeline runs.
+    """
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.experimental_optimization.apply_default_optimizations = False
+    return dataset.with_options(options)
+
+
+def naive(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
+    """One shard after another, one example after another, nothing at the same time."""
+    records = list_files(shards).flat_map(lambda file: read_shard(file, store))
+    return records.map(parse).map(augment).batch(batch)
+
+
+def interleaved(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
+    """A record from each of 8 shards in turn: mixed, and still one read at a time."""
+    records = list_files(shards).interleave(
+        lambda file: read_shard(file, store), cycle_length=SHARDS_AT_ONCE
+    )
+    return records.map(parse).map(augment).batch(batch)
+
+
+def read_at_once(shards: Shards, store: Store) -> Any:
+    """Return records from 8 shards, read at the same time (parallel interleave)."""
+    return list_files(shards).interleave(
+        lambda file: read_shard(file, store),
+        cycle_length=SHARDS_AT_ONCE,
+        num_parallel_calls=SHARDS_AT_ONCE,
+    )
+
+
+def interleaved_in_parallel(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
+    """8 shards read at the same time: their delays overlap."""
+    return read_at_once(shards, store).map(parse).map(augment).batch(batch)
+
+
+def mapped_in_parallel(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
+    """Parse and augment on two threads, example by example."""
+    records = read_at_once(shards, store)
+    return records.map(parse, CALLS).map(augment, CALLS).batch(batch)
+
+
+def batched_first(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
+    """Vectorised maps: batch the records, then parse and augment whole batches."""
+    batches = read_at_once(shards, store).batch(batch)
+    return batches.map(parse_batch, CALLS).map(augment_batch, CALLS)
+
+
+def cached_last(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
+    """A cache after augmentation: the fastest, and wrong. Every epoch shows the same images."""
+    return batched_first(shards, store, batch).cache()
+
+
+def cached(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
+    """A cache after parsing, before augmentation: later epochs read and decode nothing."""
+    batches = read_at_once(shards, store).batch(batch).map(parse_batch, CALLS)
+    return batches.cache().map(augment_batch, CALLS)
+
+
+def prefetched(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
+    """The same, two batches ahead of the step that consumes them."""
+    return cached(shards, store, batch).prefetch(2)
+
+
+def tuned(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
+    """All of it, and examples in a new order each epoch: cached one by one, shuffled, batched.
+
+    To cache batches, as `cached` does, keeps each example in the same company for
+    ever. Parsed images are small (uint8), so the cache holds examples, and the
+    buffer all of them.
+    """
+    examples = read_at_once(shards, store).map(parse, CALLS).cache()
+    batches = examples.shuffle(shards.examples).batch(batch, num_parallel_calls=CALLS)
+    return batches.map(augment_batch, CALLS).prefetch(2)
+
+
+def left_to_tensorflow(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
+    """Parallel everywhere and prefetched, every number left to AUTOTUNE, no cache."""
+    import tensorflow as tf
+
+    auto = tf.data.AUTOTUNE
+    files = list_files(shards)
+    records = files.interleave(lambda file: read_shard(file, store), num_parallel_calls=auto)
+    return records.map(parse, auto).map(augment, auto).batch(batch).prefetch(auto)
+
+
+LADDER: dict[str, Rung] = {
+    "naive": naive,
+    "interleave": interleaved,
+    "parallel interleave": interleaved_in_parallel,
+    "parallel map": mapped_in_parallel,
+    "vectorised map": batched_first,
+    "cache": cached,
+    "prefetch": prefetched,
+    "tuned": tuned,
+}
+
+
+def build_rung(name: str, shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
+    """Return the pipeline called `name` in `LADDER`, run as written.
+
+    Raises CourseError for a name that it does not hold.
+    """
+    if name not in LADDER:
+        raise CourseError(f"rung {name!r}: choose from {', '.join(LADDER)}")
+    return as_written(LADDER[name](shards, store, batch))

@@ -1,0 +1,107 @@
+"""How fast a dataset delivers, and whether two datasets deliver the same."""
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from utils.errors import CourseError
+from utils.input_pipeline.parsing import fingerprint
+from utils.measure import Stopwatch, images_per_second
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Images per second of each epoch, by pipeline; epoch 0 came first and filled the caches."""
+
+    by_name: dict[str, tuple[float, ...]] = field(default_factory=dict)
+
+    def first(self, name: str) -> float:
+        """Return the rate of the first epoch."""
+        return self.by_name[name][0]
+
+    def median(self, name: str) -> float:
+        """Return the median rate after the first epoch."""
+        return statistics.median(self.by_name[name][1:])
+
+    def medians(self) -> dict[str, float]:
+        return {name: self.median(name) for name in self.by_name}
+
+    def ratio(self, name: str, to: str) -> float:
+        """Return how many times as fast `name` is as `to`: the median over epochs of one round."""
+        pairs = zip(self.by_name[name][1:], self.by_name[to][1:], strict=True)
+        return statistics.median(a / b for a, b in pairs)
+
+
+def measure_rates(datasets: Mapping[str, Any], rounds: int = 3, step_seconds: float = 0) -> Rates:
+    """Run one epoch of every dataset in turn, a first time and then `rounds` times.
+
+    They take turns so that whatever else the machine does hits all of them. With
+    `step_seconds`, every batch is followed by a sleep, as if an accelerator
+    computed. Raises CourseError for fewer than one round and for an empty dataset.
+    """
+    if rounds < 1:
+        raise CourseError(f"rounds={rounds}: measure 1 or more")
+    rates: dict[str, list[float]] = {name: [] for name in datasets}
+    names = list(datasets)
+    for number in range(rounds + 1):
+        shift = number % len(names) if number else 0
+        for name in names[shift:] + names[:shift]:
+            rates[name].append(run_epoch(datasets[name], step_seconds, name))
+    return Rates({name: tuple(values) for name, values in rates.items()})
+
+
+def run_epoch(dataset: Any, step_seconds: float = 0.0, name: str = "the dataset") -> float:
+    """Iterate `dataset` once and return its images per second (first dimension of a batch)."""
+    images = 0
+    with Stopwatch() as watch:
+        for batch in dataset:
+            images += count_images(batch)
+            if step_seconds:
+                time.sleep(step_seconds)
+    if not images:
+        raise CourseError(f"{name} is empty: there is nothing to measure")
+    return images_per_second(images, watch.seconds)
+
+
+def count_images(batch: Any) -> int:
+    """Return the first dimension of a batch's first tensor (1 for a scalar)."""
+    import tensorflow as tf
+
+    first = tf.nest.flatten(batch)[0]
+    shape = getattr(first, "shape", ())
+    return int(shape[0]) if len(shape) else 1
+
+
+def make_limit(dataset: Any) -> Any:
+    """Return a dataset as long as `dataset` that repeats its first batch: it only hands on.
+
+    No pipeline that ends in the same loop is faster.
+    """
+    import tensorflow as tf
+
+    steps = sum(1 for _ in dataset)
+    if not steps:
+        raise CourseError("the dataset is empty: there is nothing to measure")
+    return tf.data.Dataset.from_tensors(next(iter(dataset))).repeat(steps)
+
+
+def count_elements(dataset: Any) -> Counter[tuple[int, int, bytes]]:
+    """Return how often each (id, label, fingerprint of the image) comes in one epoch.
+
+    Equal for two datasets exactly when they deliver the same multiset of examples,
+    whatever the order, the batches and the augmentation.
+    """
+    found: Counter[tuple[int, int, bytes]] = Counter()
+    for images, labels, ids in dataset.as_numpy_iterator():
+        found.update(zip(ids.tolist(), labels.tolist(), map(fingerprint, images), strict=True))
+    return found
+
+
+def ids_of(dataset: Any) -> list[list[int]]:
+    """Return the ids of each batch of one epoch, in order."""
+    return [np.atleast_1d(batch[-1]).tolist() for batch in dataset.as_numpy_iterator()]

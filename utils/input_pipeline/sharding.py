@@ -1,0 +1,132 @@
+"""Who gets which example: the ids that each replica or worker receives, as sets.
+
+Datasets here end in the example's id, as those of `ladder` do, or are ids alone.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from utils.errors import CourseError
+
+Views = dict[str, list[list[int]]]  # who -> the ids of each step
+POLICIES = ("FILE", "DATA", "OFF", "AUTO", "HINT")
+
+
+@dataclass(frozen=True)
+class Cover:
+    """What became of the examples: how many came once, which never, which more than once."""
+
+    once: int
+    lost: tuple[int, ...]
+    doubled: tuple[int, ...]
+
+    def __str__(self) -> str:
+        parts = [f"{self.once} once"]
+        parts += [f"lost: {say_ids(self.lost)}"] if self.lost else ["none lost"]
+        parts += [f"more than once: {say_ids(self.doubled)}"] if self.doubled else ["none doubled"]
+        return ", ".join(parts)
+
+
+def check_cover(views: Mapping[str, Iterable[Iterable[int]]], expected: Iterable[int]) -> Cover:
+    """Compare what all of `views` together received with `expected`."""
+    seen = Counter(number for steps in views.values() for step in steps for number in step)
+    wanted = set(expected)
+    if strange := set(seen) - wanted:
+        raise CourseError(f"ids {say_ids(strange)} were received and not expected")
+    return Cover(
+        once=sum(1 for number in wanted if seen[number] == 1),
+        lost=tuple(sorted(wanted - set(seen))),
+        doubled=tuple(sorted(number for number, times in seen.items() if times > 1)),
+    )
+
+
+def ids_of_replicas(strategy: Any, distributed: Any, steps: int | None = None) -> Views:
+    """Return what each local replica receives in each step of a distributed dataset.
+
+    A replica without data in a step has an empty list. With `steps`, no more than
+    so many are asked for.
+    """
+    views: Views = {}
+    for number, batch in enumerate(distributed):
+        if number == steps:
+            break
+        parts = strategy.experimental_local_results(last_part(batch))
+        for replica, part in enumerate(parts):
+            ids = np.atleast_1d(part.numpy()).tolist()
+            views.setdefault(f"replica {replica}", []).append(ids)
+    return views
+
+
+def last_part(batch: Any) -> Any:
+    """Return the ids of a batch: the last of a tuple, or the batch itself."""
+    return batch[-1] if isinstance(batch, tuple) else batch
+
+
+def auto_shard(dataset: Any, workers: int, policy: str) -> Views:
+    """Return the ids of each batch that each of `workers` reads under an auto-shard policy.
+
+    Does in one process what every worker does to its own copy of the dataset
+    (`tf.data.experimental.AutoShardPolicy`). The batch size is left as it is.
+    Raises CourseError for an unknown policy, and with TensorFlow's first line where
+    the policy cannot be followed (FILE with fewer files than workers).
+    """
+    import tensorflow as tf
+    from tensorflow.python.data.experimental.ops import distribute
+
+    if policy not in POLICIES:
+        raise CourseError(f"policy {policy!r}: choose from {', '.join(POLICIES)}")
+    dataset = dataset.with_options(sharding_options(policy))
+    views: Views = {}
+    for worker in range(workers):
+        try:
+            shard = distribute._AutoShardDataset(dataset, workers, worker)
+            parts = [last_part(batch).numpy() for batch in shard]
+        except (tf.errors.OpError, ValueError) as error:
+            raise CourseError(f"policy {policy}: {_shorten(error)}") from None
+        views[f"worker {worker}"] = [np.atleast_1d(part).tolist() for part in parts]
+    return views
+
+
+def _shorten(error: Exception) -> str:
+    """Return the first sentence of TensorFlow's error, without the operation's name."""
+    first = str(error).strip().split("\n")[0]
+    return re.sub(r"^\{\{.*?\}\} ", "", first).split(". ")[0]
+
+
+def sharding_options(policy: str) -> Any:
+    """Return `tf.data.Options` with an auto-shard policy, and without the tuning thread."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.experimental_distribute.auto_shard_policy = getattr(
+        tf.data.experimental.AutoShardPolicy, policy
+    )
+    return options
+
+
+def say_ids(ids: Iterable[int], most_runs: int = 6) -> str:
+    """Return ids in short: "0–15, 32–47", "0, 2, 4 … 62 (every 2nd)", "none"."""
+    numbers = sorted(set(ids))
+    if not numbers:
+        return "none"
+    steps = {b - a for a, b in pairwise(numbers)}
+    if len(numbers) > 3 and len(steps) == 1 and (step := steps.pop()) > 1:
+        return f"{numbers[0]}, {numbers[1]}, {numbers[2]} … {numbers[-1]} (steps of {step})"
+    breaks = [i for i, (a, b) in enumerate(pairwise(numbers), 1) if b != a + 1]
+    runs = [numbers[a:b] for a, b in pairwise([0, *breaks, len(numbers)])]
+    words = [f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    if len(words) > most_runs:
+        words = [*words[: most_runs - 1], "…", words[-1]]
+    return ", ".join(words)
+
+
+def all_ids(steps: Iterable[Iterable[int]]) -> set[int]:
+    """Return the set of ids of one view."""
+    return {number for step in steps for number in step}

@@ -1,0 +1,232 @@
+"""`tune`: stage settings found by measuring, the bottleneck, and the code.
+
+The dataset is taken apart (`chain`), each stage is timed by itself (`costs`), and
+then one change after another is tried against the best so far, in turns, with a
+step after each batch. A change stays if it makes the loop at least 5 % faster.
+The result delivers the same elements. Their order changes where shards are read at
+once; a cache is put only where what is cached is the same each time.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from utils.environment import quiet_tensorflow
+from utils.errors import CourseError
+from utils.input_pipeline.chain import Stage, take_apart
+from utils.input_pipeline.costs import measure_costs
+from utils.input_pipeline.rebuild import find_vectorisable, order_stages, rebuild, write_code
+from utils.input_pipeline.report import Trial, TuneReport
+from utils.input_pipeline.settings import AUTOTUNE, Settings
+from utils.input_pipeline.trials import Pace, compare, fill_cache, run_for
+
+BETTER = 1.05
+KEEPS_UP = 0.05  # of a batch's time with ready tensors: waiting less than this is not waiting
+
+
+def tune(
+    make_dataset: Callable[[], Any],
+    step_seconds: float = 0.0,
+    seconds: float = 20.0,
+    most_cache_bytes: float = 1e9,
+) -> TuneReport:
+    """Find settings for the dataset that `make_dataset()` returns, in about `seconds`.
+
+    `make_dataset` takes no arguments and returns a `tf.data.Dataset` of batches, as
+    naive as can be: sources, `flat_map` or `interleave` over files, `map`, `shuffle`,
+    `batch`. A function given to `map` may have a form for whole batches
+    (`batch_form`), which is then tried. `step_seconds` is what the training step
+    takes; it is emulated by a sleep, which leaves the processor to the pipeline, as
+    an accelerator does. A repeat is left out of the measurements and comes back in
+    the code. Raises CourseError if the function raises or returns something else,
+    and if the dataset is empty or fails.
+    """
+    _check(step_seconds, seconds)
+    dataset = call(make_dataset)
+    stages = take_apart(dataset)
+    search = _Search(stages, step_seconds, seconds, most_cache_bytes)
+    as_written = search.measure(search.best)
+    ready = search.measure(_repeat_first(dataset))
+    costs = measure_costs(stages, seconds / 6)
+    search.ready_seconds = ready.seconds_per_batch
+    search.batch_seconds = as_written.seconds_per_batch
+    search.run()
+    tuned = search.measure(search.best)
+    return TuneReport(
+        step_seconds=step_seconds,
+        images_per_batch=tuned.images / tuned.batches,
+        as_written=as_written.images_per_second,
+        tuned=tuned.images_per_second,
+        limit=ready.images_per_second,
+        costs=tuple(costs),
+        trials=tuple(search.trials),
+        settings=search.settings,
+        code=write_code(stages, search.settings),
+        notes=tuple(search.notes),
+    )
+
+
+def call(make_dataset: Callable[[], Any]) -> Any:
+    """Return what `make_dataset()` returns if it is a dataset; raise CourseError if not."""
+    with quiet_tensorflow():
+        import tensorflow as tf
+    name = getattr(make_dataset, "__name__", "the function")
+    try:
+        dataset = make_dataset()
+    except Exception as error:
+        first = (str(error).strip().split("\n") or [""])[0][:200]
+        raise CourseError(f"{name}() raised {type(error).__name__}: {first}") from error
+    if not isinstance(dataset, tf.data.Dataset):
+        raise CourseError(f"{name}() returned {type(dataset).__name__}, not a tf.data.Dataset")
+    return dataset
+
+
+def _check(step_seconds: float, seconds: float) -> None:
+    if not 0 <= step_seconds < 60:
+        raise CourseError(f"a step of {step_seconds:g} seconds: give 0 to 60")
+    if not 1 <= seconds <= 3600:
+        raise CourseError(f"{seconds:g} seconds to tune in: give 1 to 3,600")
+
+
+def _repeat_first(dataset: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensors(next(iter(dataset))).repeat()
+
+
+class _Search:
+    """The best settings so far, and the trials that led there."""
+
+    def __init__(
+        self, stages: list[Stage], step_seconds: float, seconds: float, most_cache_bytes: float
+    ) -> None:
+        self.stages, self.step_seconds = stages, step_seconds
+        self.most_cache_bytes = most_cache_bytes
+        self.seconds = 0.5 * seconds  # for all trials but the cache's
+        self.each = seconds / 14  # the seconds of one trial
+        self.settings, self.trials, self.notes = Settings(), [], []
+        self.best = self.build(self.settings)
+        self.batch_seconds = 0.0  # of the best, step included
+        self.ready_seconds = 0.0  # of the same loop with ready tensors
+
+    def build(self, settings: Settings) -> Any:
+        return rebuild(self.stages, settings, repeated=False)
+
+    def measure(self, dataset: Any) -> Pace:
+        """Return the middle one of three runs."""
+        paces = [run_for(dataset, self.each / 3, self.step_seconds) for _ in range(3)]
+        return sorted(paces, key=lambda pace: pace.images_per_second)[1]
+
+    def run(self) -> None:
+        """Try the changes one after another, while there is time and the step has to wait."""
+        deadline = time.monotonic() + self.seconds
+        for alternatives in self.list_changes():
+            for change in alternatives:
+                if self.keeps_up():
+                    return self.notes.append("the step no longer waits: nothing more was tried")
+                if time.monotonic() > deadline:
+                    self.notes.append("the time was up before all changes were tried")
+                    return self.try_cache()
+                if not self.try_change(replace(self.settings, **change)):
+                    break  # more of what did not help is not tried
+        if not self.keeps_up():
+            self.try_cache()
+
+    def keeps_up(self) -> bool:
+        """Return whether a batch takes hardly longer than one whose tensors are ready."""
+        return self.batch_seconds < (1 + KEEPS_UP) * self.ready_seconds
+
+    def list_changes(self) -> list[list[dict[str, Any]]]:
+        """Return the changes to try: lists of alternatives, the next one if the last one helped."""
+        kinds = {stage.kind for stage in self.stages}
+        changes: list[list[dict[str, Any]]] = []
+        if "read" in kinds:
+            changes.append([{"read_calls": 4}, {"read_calls": 16}])
+        if find_vectorisable(self.stages[1:]):
+            changes.append([{"batch_first": True}])
+        if "map" in kinds:
+            changes.append([{"map_calls": os.cpu_count() or 2}, {"map_calls": AUTOTUNE}])
+        return [*changes, [{"prefetch": 2}]]
+
+    def try_change(self, settings: Settings) -> bool:
+        return self.decide(settings, self.build(settings))
+
+    def decide(self, settings: Settings, other: Any) -> bool:
+        """Compare `other` with the best, keep it if it is better, and return whether it was."""
+        seen = compare(self.best, other, self.each, self.step_seconds)
+        new = [c for c in settings.changes() if c not in self.settings.changes()]
+        kept = seen.ratio >= BETTER
+        self.trials.append(Trial(", ".join(new), seen.ratio, kept))
+        self.batch_seconds = seen.seconds_per_batch[kept]
+        if kept:
+            self.settings, self.best = settings, other
+        return kept
+
+    def try_cache(self) -> None:
+        """Try a cache at the last place where what is cached is the same each time."""
+        if any(stage.kind == "cache" for stage in self.stages):
+            return self.notes.append("there is a cache already: none was added")
+        place, reason = find_cache_place(self.stages, self.settings.batch_first)
+        if not place:
+            return self.notes.append(f"no cache: {reason}")
+        settings = replace(self.settings, cache_after=place)
+        size, other = self.estimate_bytes(place), self.build(settings)
+        if size is not None and size > self.most_cache_bytes:
+            most = f"{self.most_cache_bytes / 1e6:,.0f} MB"
+            return self.notes.append(
+                f"no cache: an epoch of {size / 1e6:,.0f} MB after {place} is more than {most}"
+            )
+        if size is None or not fill_cache(other, 4 * self.each):
+            return self.notes.append(
+                f"no cache: an epoch takes more than {4 * self.each:.0f} s; give more seconds"
+            )
+        self.decide(settings, other)
+        if settings.batch_first and self.settings.cache_after:
+            self.notes.append("the cache holds whole batches: each example keeps its company")
+
+    def estimate_bytes(self, place: str) -> float | None:
+        """Return the bytes of one epoch after `place`, None where it does not end in time."""
+        import tensorflow as tf
+
+        upto = [stage for stage, _ in order_stages(self.stages[1:], self.settings.batch_first)]
+        end = next(i for i, stage in enumerate(upto) if stage.name == place) + 1
+        settings = replace(self.settings, prefetch=0)
+        names = {stage.name for stage in upto[:end]}
+        kept = [s for s in self.stages if s is self.stages[0] or s.name in names]
+        part = rebuild(kept, settings, repeated=False)
+        first = next(iter(part))
+        size = sum(_size(tensor) for tensor in tf.nest.flatten(first))
+        count, deadline = 0, time.monotonic() + 4 * self.each
+        for _ in part:
+            count += 1
+            if time.monotonic() > deadline:
+                return None
+        return float(size * count)
+
+
+def _size(tensor: Any) -> int:
+    import tensorflow as tf
+
+    if tensor.dtype == tf.string:
+        return int(tf.reduce_sum(tf.strings.length(tensor)))
+    return int(tf.size(tensor)) * tensor.dtype.size
+
+
+def find_cache_place(stages: list[Stage], batch_first: bool) -> tuple[str, str]:
+    """Return (the stage after which to cache, "") or ("", why there is none).
+
+    The last stage, in the order to run, before the first that draws at random,
+    shuffles or repeats. Batches are not cached unless they come first anyhow, and
+    no more than the records as they were read are not worth a cache.
+    """
+    place = ""
+    for stage, _ in order_stages(stages[1:], batch_first):
+        if stage.random or stage.kind in ("shuffle", "repeat", "take", "prefetch"):
+            break
+        if stage.kind in ("map", "filter", "read"):
+            place = stage.name
+        elif stage.kind == "batch" and not batch_first:
+            break
+    return (place, "") if place else ("", "nothing stands before the first random stage")
