@@ -1,9 +1,10 @@
-"""Interactive pieces: labelled controls, `explore`, and the course's explorers.
+"""Interactive pieces: labelled controls, `explore`, the course's explorers, and the cockpit.
 
 Each shows a still picture where widgets cannot run.
 """
 
+from utils.widgets.cockpit_panel import Cockpit, cockpit
 from utils.widgets.controls import Choice, Slider
 from utils.widgets.explorer import Explorer, explore
 
-__all__ = ["Choice", "Explorer", "Slider", "explore"]
+__all__ = ["Choice", "Cockpit", "Explorer", "Slider", "cockpit", "explore"]
