@@ -1,0 +1,190 @@
+"""Plain data between the sealed process and the judge: JSON, never pickle.
+
+Numbers keep every bit (floats as hex, arrays as typed bytes). Whatever is not plain
+(an object, a function, something too deep or too large) arrives as `Opaque`, which
+equals nothing.
+"""
+
+import base64
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+MOST_DEPTH = 12
+MOST_BYTES = 16 * 2**20
+_KINDS = "biufc"  # NumPy kinds that may travel: bool, int, unsigned, float, complex
+
+
+@dataclass(frozen=True, eq=False)
+class Opaque:
+    """Something that was not plain data; `what` says what it was."""
+
+    what: str
+
+
+class _Full(BaseException):
+    """There is no more room: the whole value is given up."""
+
+
+class _Budget:
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+    def take(self, size: int) -> bool:
+        self.left -= size
+        if self.left < -(2**16):  # many small things, not one that is left out
+            raise _Full
+        return self.left >= 0
+
+    def fits(self, size: int) -> bool:
+        """Take `size` if there is room for it."""
+        return size <= self.left and self.take(size)
+
+
+def encode(value: Any, most_bytes: int = MOST_BYTES) -> Any:
+    """Return `value` as JSON data: a list of a tag and its content.
+
+    Tensors, variables and array scalars become arrays or numbers. Never raises for
+    what a learner's object does when it is looked at.
+    """
+    try:
+        return _encode(value, 0, _Budget(most_bytes))
+    except _Full:
+        return ["opaque", f"{type(value).__name__[:100]}: too large"]
+
+
+def _encode(value: Any, depth: int, budget: _Budget) -> Any:
+    if depth > MOST_DEPTH or not budget.take(16):
+        return ["opaque", "too deep or too large"]
+    try:
+        return _encode_plain(value, depth, budget)
+    except (_Full, KeyboardInterrupt):  # an interrupt is the time limit's
+        raise
+    except BaseException as error:  # also a SystemExit of the learner's
+        return ["opaque", f"{type(value).__name__} ({type(error).__name__})"[:200]]
+
+
+def _encode_plain(value: Any, depth: int, budget: _Budget) -> Any:
+    if value is None or type(value) is bool:
+        return ["value", value]
+    if type(value) is int:
+        return ["int", str(value)] if value.bit_length() < 4096 else ["opaque", "int too large"]
+    if type(value) is float:
+        return ["float", value.hex()]
+    if isinstance(value, str):
+        text = str.__str__(value)
+        return ["text", text] if budget.fits(len(text)) else ["opaque", "text too long"]
+    if isinstance(value, dict):
+        pairs = [[_encode(k, depth + 1, budget), _encode(v, depth + 1, budget)]
+                 for k, v in dict.items(value)]  # fmt: skip
+        return ["dict", pairs]
+    for kind, name in ((tuple, "tuple"), (list, "list"), (set, "set"), (frozenset, "set")):
+        if isinstance(value, kind):
+            return [name, [_encode(item, depth + 1, budget) for item in kind.__iter__(value)]]
+    return _encode_array(value, budget)
+
+
+def _encode_array(value: Any, budget: _Budget) -> Any:
+    if not isinstance(value, np.ndarray | np.generic):
+        if not hasattr(value, "__array__"):
+            return ["opaque", type(value).__name__[:200]]
+        value = value.numpy() if hasattr(value, "numpy") else value.__array__()
+    array = np.asarray(value)
+    if array.dtype.name == "bfloat16":
+        array = array.astype(np.float32)
+    if array.dtype.kind in "SUO":
+        return _encode_words(array, budget)
+    if array.dtype.kind not in _KINDS:
+        return ["opaque", f"array of {array.dtype}"]
+    if not budget.fits(array.nbytes):
+        return ["opaque", f"array of {array.nbytes} bytes: too large"]
+    little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    body = base64.b64encode(little.tobytes()).decode("ascii")
+    return ["array", little.dtype.str, list(array.shape), body]
+
+
+def _encode_words(array: np.ndarray, budget: _Budget) -> Any:
+    if array.size > MOST_BYTES // 64:
+        return ["opaque", f"array of {array.size} words: too large"]
+    words = array.ravel().tolist()
+    plain = [w.decode("utf-8", "replace") if isinstance(w, bytes) else w for w in words]
+    if not all(isinstance(word, str) for word in plain) or not budget.take(sum(map(len, plain))):
+        return ["opaque", "array of objects"]
+    return ["text", plain[0]] if array.ndim == 0 else ["list", [["text", str(w)] for w in plain]]
+
+
+def decode(data: Any) -> Any:
+    """Return the value of `encode`'s data: builtins, NumPy arrays and `Opaque` only.
+
+    Raises ValueError for data that `encode` cannot have written.
+    """
+    return _decode(data, 0)
+
+
+def _decode(data: Any, depth: int) -> Any:
+    if not isinstance(data, list) or not data or depth > MOST_DEPTH + 1:
+        raise ValueError("not encoded data")
+    tag, content = data[0], data[1:]
+    if tag == "array" and len(content) == 3:
+        return _decode_array(*content)
+    if len(content) != 1:
+        raise ValueError(f"not encoded data: {str(tag)[:40]}")
+    (content,) = content
+    if tag in ("list", "tuple", "set") and isinstance(content, list):
+        items = [_decode(item, depth + 1) for item in content]
+        return {"list": list, "tuple": tuple, "set": _make_set}[tag](items)
+    if tag == "dict" and isinstance(content, list):
+        return _decode_dict(content, depth)
+    return _decode_scalar(tag, content)
+
+
+def _decode_scalar(tag: Any, content: Any) -> Any:
+    if tag == "value" and (content is None or isinstance(content, bool)):
+        return content
+    if not isinstance(content, str):
+        raise ValueError("not encoded data")
+    if tag == "int" and len(content) < 1300:
+        return int(content)
+    if tag == "float":
+        return float.fromhex(content)
+    if tag == "text":
+        return content
+    if tag == "opaque":
+        return Opaque(content[:200])
+    raise ValueError(f"not encoded data: {str(tag)[:40]}")
+
+
+def _make_set(items: list[Any]) -> Any:
+    try:
+        return set(items)
+    except TypeError:
+        return Opaque("a set of what cannot be in a set")
+
+
+def _decode_dict(pairs: list[Any], depth: int) -> Mapping[Any, Any]:
+    found = {}
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise ValueError("not encoded data: dict")
+        key = _decode(pair[0], depth + 1)
+        try:
+            found[key] = _decode(pair[1], depth + 1)
+        except TypeError:
+            raise ValueError("not encoded data: a key that cannot be one") from None
+    return found
+
+
+def _decode_array(kind: Any, shape: Any, body: Any) -> np.ndarray:
+    try:
+        dtype = np.dtype(kind)
+        sizes = [int(n) for n in shape]
+        raw = base64.b64decode(body, validate=True)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"not an encoded array: {error}") from None
+    right = dtype.kind in _KINDS and all(n >= 0 for n in sizes)
+    if not right or math.prod(sizes) * dtype.itemsize != len(raw):
+        raise ValueError("not an encoded array: its size does not fit")
+    return np.frombuffer(raw, dtype).reshape(sizes).copy()

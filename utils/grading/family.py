@@ -1,0 +1,69 @@
+"""The processes below one process, and the memory that they hold, read from /proc."""
+
+import os
+from collections import defaultdict
+from pathlib import Path
+
+FOLDER_PREFIX = "distlab-grade-"  # of the temporary folder of what is not sealed
+
+
+def find_family(root: int) -> list[int]:
+    """Return `root` and every process below it."""
+    below: dict[int, list[int]] = defaultdict(list)
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (parent := _read_parent(name)):
+            below[parent].append(int(name))
+    found = [root]
+    for process in found:
+        found += below[process]
+    return found
+
+
+def find_children(process: int) -> list[int]:
+    return [child for child in find_family(process)[1:] if _read_parent(str(child)) == process]
+
+
+def _read_parent(process: str) -> int:
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def measure_memory_mib(processes: list[int], enough: int) -> float:
+    """Return the memory of `processes` in MiB, in which what several share is counted once.
+
+    The first of them holds what all share and nothing of its own. The exact sum waits
+    for each process's memory lock, which one that forks without end hardly gives up:
+    it is read only where the rough one is more than `enough`.
+    """
+    pages = [_read_resident_pages(process) for process in processes]
+    own = pages[0] + sum(max(0, more - pages[0]) for more in pages[1:])
+    rough = own * os.sysconf("SC_PAGE_SIZE") / 2**20
+    if rough <= enough:
+        return rough
+    return sum(_read_proportional_mib(process) for process in processes)
+
+
+def _read_resident_pages(process: int) -> int:
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _read_proportional_mib(process: int) -> float:
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().split("\n")
+        return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+    except (OSError, StopIteration, ValueError):
+        return _read_resident_pages(process) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def send_signal(processes: list[int], number: int) -> None:
+    for process in processes:
+        try:
+            os.kill(process, number)
+        except ProcessLookupError:
+            pass

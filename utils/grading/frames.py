@@ -1,0 +1,152 @@
+"""Reads what a sandbox says, with limits: nothing of it is trusted.
+
+A frame is one line of JSON with `at` ("begin", "end", "done"); an "end" has `size`,
+and as many bytes follow, which are kept as text and not parsed.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+MOST_LINE, MOST_BODY = 2**16, 24 * 2**20
+MOST_KEPT, MOST_WRITTEN = 20_000, 32 * 2**20
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_INVISIBLE = {n: None for n in (*range(32), *range(127, 160), 0x061C, 0xFEFF)} | {
+    n: None for n in (*range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+}
+_INVISIBLE.update({9: "    ", 10: "\n"})
+
+
+class BadFrame(ValueError):
+    """A frame that the runner cannot have written."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame: `cell` is the index in the order; the rest belongs to an "end"."""
+
+    at: str
+    cell: int = -1
+    again: bool = False
+    status: str = ""
+    error: str = ""
+    trace: str = ""
+    seconds: float = 0.0
+    got: str = "{}"
+
+
+class FrameReader:
+    """Turns the bytes of one pipe into frames; raises BadFrame for what is none."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self.head: dict[str, Any] | None = None
+        self.began = False  # whether the runner has said anything
+
+    def feed(self, data: bytes) -> list[Frame]:
+        self.began = self.began or bool(data)
+        self.buffer += data
+        found = []
+        while (frame := self._next()) is not None:
+            found.append(frame)
+        return found
+
+    def _next(self) -> Frame | None:
+        if self.head is None:
+            end = self.buffer.find(b"\n", 0, MOST_LINE)
+            if end < 0:
+                if len(self.buffer) >= MOST_LINE:
+                    raise BadFrame("a line that does not end")
+                return None
+            self.head = read_head(bytes(self.buffer[:end]))
+            del self.buffer[: end + 1]
+        size = self.head.get("size", 0)
+        if len(self.buffer) < size:
+            return None
+        body, head = bytes(self.buffer[:size]).decode("utf-8", "replace"), self.head
+        del self.buffer[:size]
+        self.head = None
+        return make_frame(head, body or "{}")
+
+
+def read_head(line: bytes) -> dict[str, Any]:
+    """Return the frame's line as a dictionary whose parts have the right types."""
+    try:
+        head = json.loads(line)
+    except (ValueError, RecursionError):
+        raise BadFrame("a line that is no JSON") from None
+    kinds = {"at": str, "cell": int, "again": bool, "status": str, "error": str, "trace": str,
+             "seconds": float, "size": int}  # fmt: skip
+    if not isinstance(head, dict) or any(type(v) is not kinds.get(k) for k, v in head.items()):
+        raise BadFrame("a line that is no frame")
+    if not 0 <= head.get("size", 0) <= MOST_BODY:
+        raise BadFrame("an answer that is too large")
+    return head
+
+
+def make_frame(head: dict[str, Any], body: str) -> Frame:
+    parts = {k: v for k, v in head.items() if k != "size"}
+    if parts.get("at") not in ("begin", "end", "done"):
+        raise BadFrame("a frame of another kind")
+    if parts["at"] == "end" and parts.get("status") not in ("ok", "raised"):
+        raise BadFrame("an end of another kind")
+    for name in ("error", "trace"):
+        parts[name] = clean_text(parts.get(name, ""), MOST_KEPT)
+    seconds = parts.get("seconds", 0.0)
+    parts["seconds"] = round(min(max(seconds, 0.0), 1e6), 4) if seconds == seconds else 0.0
+    return Frame(**parts, got=body)
+
+
+def clean_text(text: str, most: int = MOST_KEPT) -> str:
+    """Return `text` without escape sequences, control and direction characters, and cut."""
+    plain = _ANSI.sub("", text[: 4 * most]).replace("\r\n", "\n").replace("\r", "\n")
+    plain = plain.translate(_INVISIBLE).encode("utf-8", "replace").decode()
+    return plain if len(plain) <= most else plain[:most] + " … (cut)"
+
+
+class OutputReader:
+    """One stream, cut at the marks that the runner writes before each cell.
+
+    The beginning of what each cell writes is kept, all is counted. A mark is
+    `make_mark(token, cell)`; a learner who finds the token out muddles his own output.
+    """
+
+    def __init__(self, token: str) -> None:
+        self.token = make_mark(token, 0)[:-MARK_DIGITS]
+        self.kept: dict[int, bytearray] = {}
+        self.rest, self.written, self.cell = b"", 0, -1
+
+    def feed(self, data: bytes) -> None:
+        self.written += len(data)
+        data = self.rest + data
+        size = len(self.token) + MARK_DIGITS
+        while (at := data.find(self.token)) >= 0 and at + size <= len(data):
+            self._keep(data[:at])
+            number = data[at + len(self.token) : at + size]
+            self.cell = int(number) if number.isdigit() else -1
+            self.kept[self.cell] = bytearray()
+            data = data[at + size :]
+        sure = max(0, len(data) - size) if at < 0 else at
+        self._keep(data[:sure])
+        self.rest = data[sure:]
+
+    def _keep(self, data: bytes) -> None:
+        kept = self.kept.setdefault(self.cell, bytearray())
+        kept += data[: max(0, MOST_KEPT - len(kept))]
+
+    def finish(self) -> dict[int, str]:
+        """Return what each cell wrote, cleaned; nothing more is to come."""
+        self._keep(self.rest)
+        self.rest = b""
+        texts = {k: clean_text(b.decode("utf-8", "replace")).strip("\n")
+                 for k, b in self.kept.items()}  # fmt: skip
+        return {k: text for k, text in texts.items() if text}
+
+
+MARK_DIGITS = 6
+
+
+def make_mark(token: str, cell: int) -> bytes:
+    """Return what the runner writes to a stream before cell `cell` of its order."""
+    return b"\0" + token.encode() + f":{cell:0{MARK_DIGITS}}".encode()

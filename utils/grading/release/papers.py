@@ -1,0 +1,111 @@
+"""README.md, Makefile and pyproject.toml cut to what students get.
+
+Each function takes the teacher's text and returns the students': lines that speak of
+what is not handed out are left out, the others stay as they are.
+"""
+
+import re
+from collections.abc import Callable, Set
+
+STUDENTS_TARGETS = ("help", "lab", "doctor", "clean")
+TEACHERS_SECTION = "Teaching"  # how its heading in README.md begins
+_LINK = re.compile(r"(?<!!)\[([^\[\]]*)\]\(([^()\s]+)\)")
+_RULE = re.compile(r"^([\w$()/.-]+):(?!=)")
+
+
+def unlink(text: str, exists: Callable[[str], bool]) -> str:
+    """Return Markdown with the words alone where a link's file is not there.
+
+    `exists` gets the path of a link, as it is written, without its #place.
+    """
+
+    def keep(found: re.Match[str]) -> str:
+        path = found[2].partition("#")[0]
+        whole = not path or "://" in path or exists(path)
+        return found[0] if whole or not re.search(r"\.\w+$|/", path) else found[1]
+
+    parts = re.split(r"(`[^`\n]*`)", text)  # code is no link
+    parts[::2] = [_LINK.sub(keep, part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def fit_makefile(text: str) -> str:
+    """Return the Makefile with the students' targets only, and an install without test tools."""
+    lines = _drop_rules(text.replace("[lab,test]", "[lab]").split("\n"))
+    kept = []
+    for line in lines:
+        shown = re.search(r"echo 'make (\S+) ", line)
+        if shown and shown[1] not in STUDENTS_TARGETS:
+            continue
+        if line.startswith(".PHONY:"):
+            line = ".PHONY: " + " ".join(STUDENTS_TARGETS)
+        if not line.startswith(("#   make ", "JOBS ")):
+            kept.append(line)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).rstrip() + "\n"
+
+
+def _drop_rules(lines: list[str]) -> list[str]:
+    """Return the lines without the rules of other targets, their recipes and their comments."""
+    kept: list[str] = []
+    dropping = False
+    for line in lines:
+        rule = _RULE.match(line)
+        if rule:
+            name = rule[1]
+            dropping = not name.startswith((".", "$")) and name not in STUDENTS_TARGETS
+            while dropping and kept and kept[-1].startswith("#"):
+                kept.pop()
+        elif not line.startswith("\t"):
+            dropping = False
+        if not dropping:
+            kept.append(line)
+    return kept
+
+
+def fit_pyproject(text: str) -> str:
+    """Return pyproject.toml without the tools that test the course."""
+    text = re.sub(r"^test = \[\n(?:    .*\n)*\]\n", "", text, flags=re.MULTILINE)
+    sections = re.split(r"(?=^\[)", text, flags=re.MULTILINE)
+    kept = [s for s in sections if not re.match(r"\[tool\.(ruff|pytest)", s)]
+    return "".join(kept).rstrip() + "\n"
+
+
+def fit_readme(
+    text: str, commands: Set[str], targets: Set[str], exists: Callable[[str], bool]
+) -> str:
+    """Return README.md for students: no solutions, nor commands, targets and files not there."""
+    text = re.sub(
+        rf"^## {TEACHERS_SECTION}\b.*?(?=^## |\Z)", "", text, flags=re.MULTILINE | re.DOTALL
+    )
+    lines = _drop_column(text.split("\n"), "Solution")
+    kept = [line for line in lines if _holds(line, commands, targets, exists)]
+    return unlink("\n".join(kept), exists)
+
+
+def _holds(line: str, commands: Set[str], targets: Set[str], exists: Callable[[str], bool]) -> bool:
+    """Say whether `line` is for students: what it names is there, in a row the first link too."""
+    if any(name not in commands for name in re.findall(r"(?:^|`)distlab ([a-z][\w-]*)", line)):
+        return False
+    if any(name not in targets for name in re.findall(r"(?:^|`)make ([a-z][\w-]*)", line)):
+        return False
+    if "](TEACHING.md" in line:
+        return False
+    row = re.match(r"\| *\[[^\]]*\]\(([^)\s]+)\)", line)
+    return row is None or "://" in row[1] or exists(row[1].partition("#")[0])
+
+
+def _drop_column(lines: list[str], title: str) -> list[str]:
+    """Return the lines with the column `title` taken out of every table that has it."""
+    kept, column = [], -1
+    for line in lines:
+        if not line.startswith("|"):
+            column = -1
+        cells = line.strip().strip("|").split("|")
+        names = [cell.strip() for cell in cells]
+        if line.startswith("|") and title in names:
+            column = names.index(title)
+        if column >= 0:
+            del cells[column]
+            line = "|" + "|".join(cells) + "|"
+        kept.append(line)
+    return kept
