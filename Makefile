@@ -3,16 +3,21 @@
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+# WHEELS=FOLDER installs from the files in FOLDER alone, without a network.
+OFFLINE := $(if $(WHEELS),--no-index --find-links '$(WHEELS)')
 .DEFAULT_GOAL := help
 
-.PHONY: help lab test bench build doctor constraints clean
+.PHONY: help lab test bench chaos grade-demo build doctor wheels constraints clean
 
 help:
 	@echo 'make lab     open the course in JupyterLab (make lab ARGS=--no-browser)'
 	@echo 'make test    run every test, lessons and labs included'
 	@echo 'make bench   measure, side by side'
+	@echo 'make chaos   kill and freeze training runs at random: all must survive'
+	@echo 'make grade-demo  grade a small class and say where its pages are'
 	@echo 'make build   regenerate notebooks and labs whose source changed'
 	@echo 'make doctor  say what this machine has and what works'
+	@echo 'make wheels  fill the folder wheels/, from which make lab WHEELS=wheels installs without a network'
 	@echo 'make clean   remove the environment'
 
 # The first Python from 3.11 to 3.13 that can make a virtual environment; PYTHON=... names another.
@@ -29,7 +34,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	fi; \
 	echo "Building the environment in $(VENV) with $$($$python --version) (a few minutes, about 3 GB, once)"; \
 	$$python -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lab,test]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(OFFLINE) -c constraints.txt -e '.[lab,test]'
 	@touch $@
 
 lab: $(VENV)/.ready
@@ -41,11 +46,25 @@ test: $(VENV)/.ready
 bench: $(VENV)/.ready
 	@$(BIN)/python -m benchmarks $(ARGS)
 
+chaos: $(VENV)/.ready
+	@$(BIN)/python -m benchmarks.chaos $(ARGS)
+
+grade-demo: $(VENV)/.ready
+	@$(BIN)/python -m utils.grading.demo $(ARGS)
+
 build: $(VENV)/.ready
 	@$(BIN)/distlab build $(ARGS)
 
 doctor: $(VENV)/.ready
 	@$(BIN)/distlab doctor $(ARGS)
+
+# What an install needs, for this kind of machine and this Python; setuptools builds the course itself.
+wheels: $(VENV)/.ready
+	@$(BIN)/python -m pip download --quiet --disable-pip-version-check -d wheels -c constraints.txt '.[lab,test]' 'setuptools>=77'
+	@for source in $$(ls wheels/*.tar.gz 2>/dev/null); do \
+	  $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-index --no-deps --find-links wheels -w wheels $$source && rm $$source || exit 1; \
+	done
+	@echo "wheels/ holds $$(ls wheels | wc -l) files, $$(du -sh wheels | cut -f1)"
 
 # Resolve again in an empty environment and pin what came out.
 constraints:

@@ -1,7 +1,5 @@
 """Regenerate lessons, labs and solutions: only what changed, several at once."""
 
-import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -12,8 +10,10 @@ from typing import Any
 from utils.authoring.outputs import normalise_outputs
 from utils.authoring.sources import Target, make_lab, read_source, to_text
 from utils.errors import CourseError
+from utils.files import write_atomically
 
 CELL_SECONDS = 120.0
+READABLE = 0o644  # by all who share a course folder
 
 
 @dataclass(frozen=True)
@@ -84,23 +84,9 @@ def build_target(target: Target, root: Path, seconds: float) -> None:
     execute_notebook(notebook, target.notebook.parent, seconds, min(CELL_SECONDS, seconds))
     notebook.metadata = metadata
     normalise_outputs(notebook, root)
-    write_atomically(target.notebook, to_text(notebook))
+    write_atomically(target.notebook, to_text(notebook), mode=READABLE)
     if target.lab is not None:
-        write_atomically(target.lab, lab)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace the file `path` by `text` in one step: a reader sees the old or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+        write_atomically(target.lab, lab, mode=READABLE)
 
 
 def build_all(

@@ -97,29 +97,43 @@ def execute_notebook(notebook: Any, folder: Path, seconds: float, cell_seconds: 
     cell without the tag `raises-exception`, anything on standard error, a dead
     kernel, or more than `cell_seconds` in a cell or `seconds` in all.
     """
-    group = KernelGroup()
-    with tempfile.TemporaryDirectory() as profile, open(f"{profile}/log", "w+b") as log:
-        client = _make_client(notebook, folder, cell_seconds)
-        client.group = group
-        with group.within(seconds):
-            try:
-                asyncio.run(_execute(client, profile, log))
-            except CellExecutionError as error:
-                raise _failure(client, f"{error.ename}: {error.evalue}") from error
-            except CellTimeoutError as error:
-                raise _failure(client, f"took more than {cell_seconds:g} s") from error
-            except (DeadKernelError, RuntimeError) as error:
-                log.seek(0)
-                said = log.read().decode(errors="replace").strip().split("\n")[-1]
-                late = f"the notebook took more than {seconds:g} s"
-                died = f"the kernel died ({said or error})"
-                raise _failure(client, late if group.out_of_time else died) from error
+    _run(_make_client(notebook, folder, cell_seconds), seconds)
     _refuse_stderr(notebook)
 
 
-def _make_client(notebook: Any, folder: Path, cell_seconds: float) -> _Client:
+def run_cells(notebook: Any, folder: Path, seconds: float, cell_seconds: float) -> None:
+    """Run all cells in place, whatever they raise, and leave no process behind.
+
+    A cell that takes more than `cell_seconds` is interrupted, and the next one runs.
+    Raises CourseError for a dead kernel, or more than `seconds` in all.
+    """
+    client = _make_client(notebook, folder, cell_seconds, allow_errors=True)
+    client.interrupt_on_timeout = True
+    _run(client, seconds)
+
+
+def _run(client: _Client, seconds: float) -> None:
+    client.group = group = KernelGroup()
+    with tempfile.TemporaryDirectory() as profile, open(f"{profile}/log", "w+b") as log, \
+            group.within(seconds):  # fmt: skip
+        try:
+            asyncio.run(_execute(client, profile, log))
+        except CellExecutionError as error:
+            raise _failure(client, f"{error.ename}: {error.evalue}") from error
+        except CellTimeoutError as error:
+            raise _failure(client, f"took more than {client.timeout:g} s") from error
+        except (DeadKernelError, RuntimeError) as error:
+            log.seek(0)
+            said = log.read().decode(errors="replace").strip().split("\n")[-1]
+            late = f"the notebook took more than {seconds:g} s"
+            died = f"the kernel died ({said or error})"
+            raise _failure(client, late if group.out_of_time else died) from error
+
+
+def _make_client(notebook: Any, folder: Path, cell_seconds: float, **options: Any) -> _Client:
     client = _Client(
         notebook,
+        **options,
         timeout=cell_seconds,
         startup_timeout=120,
         record_timing=False,

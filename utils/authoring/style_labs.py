@@ -10,8 +10,8 @@
 - A lab holds stubs that raise NotImplementedError, no outputs, and nothing of
   the solution or the hidden tests.
 - In a solution, a graded cell has, in this order, INPUTS, a `got_…`
-  assignment and HIDDEN TESTS, which use only the inputs, `got_…`, `np` and
-  Python's builtins.
+  assignment and HIDDEN TESTS, which use only the inputs, `got_…`, `np`,
+  Python's builtins and what they import from `utils.grading`.
 """
 
 import ast
@@ -63,7 +63,7 @@ def check_graded_cell(source: str) -> list[str]:
     stray = _used(inputs) - _assigned(inputs) - {"np", "SEED", *dir(builtins)}
     found += [f"the inputs use {n}: np and SEED only" for n in sorted(stray)]
     allowed = _assigned(inputs) | _assigned(hidden) | got | {"np", *dir(builtins)}
-    stray = _used(hidden) - allowed
+    stray = _used(hidden) - allowed - _imported_judges(hidden)
     return found + [f"the hidden tests use {n}: inputs, got_ and np only" for n in sorted(stray)]
 
 
@@ -72,6 +72,12 @@ def _assigned(source: str) -> set[str]:
     names = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     names |= {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
     return names | {n.arg for n in nodes if isinstance(n, ast.arg)}
+
+
+def _imported_judges(source: str) -> set[str]:
+    nodes = (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ImportFrom))
+    names = (a for n in nodes if (n.module or "").startswith("utils.grading") for a in n.names)
+    return {alias.asname or alias.name for alias in names}
 
 
 def _used(source: str) -> set[str]:

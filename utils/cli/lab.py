@@ -26,10 +26,11 @@ from urllib.parse import quote
 
 import psutil
 
+from utils import progress
 from utils.errors import CourseError
 
 CONFIG_FOLDER = Path(__file__).resolve().parent.parent / "lab_config"
-HOME_PAGE = "README.md"
+README = "README.md"
 TRUSTED_FOLDERS = ("notebooks", "solutions")
 GRACE_SECONDS = 10.0
 PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -77,6 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     folder = find_course_folder()
     page = find_page(folder, arguments.notebook)
+    if page == README:
+        page = make_home_page(folder)
     if arguments.port is not None and not 1 <= arguments.port <= 65535:
         raise CourseError(f"--port {arguments.port}: choose 1 to 65535")
     command = make_command(folder, page, arguments)
@@ -93,10 +96,10 @@ def find_course_folder(start: Path | None = None) -> Path:
     """
     start = Path.cwd() if start is None else start
     for folder in (start, *start.parents, Path(__file__).resolve().parents[2]):
-        if (folder / HOME_PAGE).is_file() and (folder / "notebooks").is_dir():
+        if progress.is_course(folder, "notebooks"):
             return folder
     raise CourseError(
-        f"no course here: {start} and the folders above it have no {HOME_PAGE} beside a notebooks "
+        f"no course here: {start} and the folders above it have no {README} beside a notebooks "
         "folder. Change to the folder of the course, then run `distlab lab` again"
     )
 
@@ -107,7 +110,7 @@ def find_page(folder: Path, name: str | None) -> str:
     Raises CourseError, which lists what there is, unless exactly one fits.
     """
     if name is None:
-        return HOME_PAGE
+        return README
     pages = sorted(
         path.relative_to(folder).as_posix()
         for part in ("notebooks", "labs", "solutions")
@@ -127,10 +130,21 @@ def find_page(folder: Path, name: str | None) -> str:
     raise CourseError(f"--notebook {name} {trouble}: choose one of {listed}")
 
 
+def make_home_page(folder: Path) -> str:
+    """Write the home page, README.md with the learner's progress, and return its name.
+
+    Where the folder cannot be written to, README.md itself is the home page.
+    """
+    try:
+        return progress.write_home_page(folder).name
+    except OSError:
+        return README
+
+
 def make_command(folder: Path, page: str, arguments: argparse.Namespace) -> list[str]:
     """Return the command line of JupyterLab; the options of the caller come last."""
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder}"]
-    if page != HOME_PAGE:
+    if page != README:  # the configuration's own
         command.append(f"--LabApp.default_url=/lab/tree/{quote(page)}")
     if arguments.port is not None:
         command.append(f"--ServerApp.port={arguments.port}")

@@ -1,6 +1,7 @@
 """`distlab train`: the course's main job from a shell."""
 
 import argparse
+import os
 import signal
 import sys
 import threading
@@ -10,12 +11,21 @@ from typing import Any
 
 from utils.errors import CourseError
 from utils.events import Event, EventWriter
-from utils.strategies import NAMES
-from utils.training.config import DATASETS, DTYPES, LOOPS, MODELS, OPTIMIZERS, TrainConfig
-from utils.training.report import TrainingStopped
+from utils.strategies import CLUSTER, NAMES
+from utils.training.config import (
+    AUTO_SHARD,
+    DATASETS,
+    DTYPES,
+    LOOPS,
+    MODELS,
+    OPTIMIZERS,
+    TrainConfig,
+)
+from utils.training.report import TrainingStopped, TrainReport
 
+MOST_TASKS = 32
 SETTINGS = (
-    "strategy", "replicas", "dataset", "loop", "model", "epochs", "global_batch_size",
+    "strategy", "replicas", "dataset", "loop", "auto_shard", "model", "epochs", "global_batch_size",
     "optimizer", "learning_rate", "dtype", "seed", "limit", "full_data", "data_folder",
     "checkpoint", "checkpoint_every", "export",
 )  # fmt: skip
@@ -32,9 +42,15 @@ def add_parser(subparsers: Any) -> None:
     usual = TrainConfig()
     add = parser.add_argument
     add("--strategy", default=usual.strategy, metavar="NAME", help=_list(NAMES))
-    add("--replicas", type=int, metavar="N", help="replicas per worker (2 where there are several)")
+    add("--replicas", "--replicas-per-worker", type=int, metavar="N",
+        help="replicas per worker (2 on one machine where there are several, else 1)")  # fmt: skip
+    add("--workers", type=int, metavar="N",
+        help="worker processes of multi-worker and parameter-server (2)")  # fmt: skip
+    add("--ps", type=int, metavar="N", help="servers of parameter-server (1)")
     add("--dataset", default=usual.dataset, metavar="NAME", help=_list(DATASETS))
     add("--loop", default=usual.loop, metavar="NAME", help=_list(LOOPS))
+    add("--auto-shard", default=usual.auto_shard, metavar="NAME",
+        help=f"how the workers of multi-worker share the data: {_list(AUTO_SHARD)}")  # fmt: skip
     add("--model", default=usual.model, metavar="NAME", help=_list(MODELS))
     add("--epochs", type=int, default=usual.epochs, metavar="N",
         help="epochs in all, those of a resumed run included (%(default)s)")  # fmt: skip
@@ -67,8 +83,7 @@ def _list(names: Iterable[str]) -> str:
 
 def run(arguments: argparse.Namespace) -> int:
     config = TrainConfig(**{name: getattr(arguments, name) for name in SETTINGS})
-    from utils.training import train
-
+    cluster = check_cluster(config, arguments.workers, arguments.ps)
     stop = threading.Event()
     received: list[int] = []
 
@@ -81,15 +96,69 @@ def run(arguments: argparse.Namespace) -> int:
     before = {n: signal.signal(n, ask_to_stop) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
         with _Listeners(arguments.events) as listener:
-            report = train(config, on_event=listener, should_stop=stop.is_set)
+            report = _train(config, cluster, listener, stop)
     except TrainingStopped as stopped:
         print(f"distlab train: {stopped}", file=sys.stderr)
         return 128 + received[0]
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    print(report.to_json() if arguments.json else report)
+    if report is not None:
+        print(report.to_json() if arguments.json else report)
     return 0
+
+
+def check_cluster(config: TrainConfig, workers: int | None, ps: int | None) -> tuple[int, int]:
+    """Return how many workers and parameter servers to start; (0, 0) for none.
+
+    None are started for a strategy of one machine, and where TF_CONFIG makes this
+    process a task of a cluster that stands. Raises CourseError for numbers that do not fit.
+    """
+    if config.strategy not in CLUSTER:
+        for name, value in (("workers", workers), ("ps", ps)):
+            if value is not None:
+                wanted = " or ".join(CLUSTER if name == "workers" else CLUSTER[1:])
+                raise CourseError(
+                    f"{name} {value}: strategy {config.strategy!r} trains in one process; "
+                    f"choose {wanted}"
+                )
+        return 0, 0
+    if os.environ.get("TF_CONFIG"):
+        if (workers, ps) != (None, None):
+            raise CourseError(
+                "workers and ps: TF_CONFIG is set and says how many there are; leave them out, "
+                "or unset TF_CONFIG to start a cluster on this machine"
+            )
+        return 0, 0
+    return _count_tasks(config, 2 if workers is None else workers, ps)
+
+
+def _count_tasks(config: TrainConfig, workers: int, ps: int | None) -> tuple[int, int]:
+    uses_servers = config.strategy == "parameter-server"
+    if ps is not None and not uses_servers:
+        raise CourseError(f"ps {ps}: strategy {config.strategy!r} has none; leave it out")
+    servers = (1 if ps is None else ps) if uses_servers else 0
+    for name, value, least in (("workers", workers, 1), ("ps", servers, int(uses_servers))):
+        if not least <= value <= MOST_TASKS:
+            raise CourseError(f"{name} {value}: must be a number from {least} to {MOST_TASKS}")
+    return workers, servers
+
+
+def _train(
+    config: TrainConfig,
+    cluster: tuple[int, int],
+    listener: Callable[[Event], None],
+    stop: threading.Event,
+) -> TrainReport | None:
+    if config.strategy in CLUSTER:
+        from utils.cli import train_cluster
+
+        if cluster == (0, 0):
+            return train_cluster.train_as_task(config, listener, stop)
+        return train_cluster.train_on_cluster(config, *cluster, listener, stop)
+    from utils.training import train
+
+    return train(config, on_event=listener, should_stop=stop.is_set)
 
 
 class _Listeners:
