@@ -469,4 +469,4 @@ figures.show(figures.bars(microseconds, unit="µs", title="One compiled run that
 #
 # ## The lab
 #
-# You practise this in lab 02, strategy API: place a variable, run and reduce, gather, values from a function.
+# You practise this in [lab 02, the strategy API](../labs/lab02-strategy-api.ipynb): place a variable, run and reduce, gather, values from a function.

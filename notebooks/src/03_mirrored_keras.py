@@ -517,4 +517,4 @@ assert len(rates) == 2 and all(np.isfinite(rate) for rate in rates.values())
 #
 # ## The lab
 #
-# You practise this in lab 03, Keras under a strategy.
+# You practise this in [lab 03, Keras under a strategy](../labs/lab03-keras-under-a-strategy.ipynb).

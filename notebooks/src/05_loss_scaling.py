@@ -657,5 +657,5 @@ assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 #
 # ## The lab
 #
-# You practise this in lab 05, loss scaling: four wrong losses to mend, then weights,
+# You practise this in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb): four wrong losses to mend, then weights,
 # regularisation and uneven batches, graded by the same ratio.

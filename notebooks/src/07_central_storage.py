@@ -458,4 +458,4 @@ print("its working part is the", type(central.extended).__name__)
 #
 # ## The lab
 #
-# You practise placing variables in lab 02, strategy API, and values out, gradients in across processes in lab 10, parameter server.
+# You practise placing variables in [lab 02, the strategy API](../labs/lab02-strategy-api.ipynb), and values out, gradients in across processes in [lab 10, parameter servers](../labs/lab10-parameter-server.ipynb).

@@ -1,0 +1,538 @@
+# %% [markdown]
+# # All-reduce
+#
+# You add up the gradients of several ranks in four ways, count every message, watch the chunks go round a ring, and predict what your own machine will take.
+#
+# **Time:** 60 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb), [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
+#
+# ## Objectives
+#
+# - Write a ring all-reduce: reduce-scatter, then all-gather.
+# - Count the steps, messages and bytes of naive, ring, tree and hierarchical all-reduce.
+# - Choose TensorFlow's way to reduce, in one process and across workers, and say where NCCL runs.
+# - Count what packing gradients into buckets saves.
+# - Fit latency and bandwidth to your own timings, and predict others from them.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+print(devices := use_logical_devices(4))
+
+# %%
+import json
+import os
+import re
+from contextlib import nullcontext
+
+import numpy as np
+
+from utils import figures
+from utils.cluster import LocalCluster
+from utils.cluster.config import pick_free_ports
+from utils.collectives import ProcessRing, all_reduce, reduce_in_buckets, split_into_chunks
+from utils.data import load
+from utils.exercises.predict import show_guess
+from utils.measure import array_bytes, format_bytes
+from utils.models import build_mlp
+from utils.parallel.all_reduce import make_reduce, make_worker_strategy, time_both
+from utils.simulate.collective import Link, fit_link, simulate_all_reduce
+from utils.simulate.published import read_table
+from utils.widgets.ring_stepper import ring_stepper
+
+# %% [markdown]
+# ## Four ranks, ten numbers
+#
+# Four replicas compute gradients, each on 32 Fashion-MNIST images of its own. Here they are called *ranks*, as in all writing about collectives. Below: the gradient of the last layer's bias, ten numbers a rank, and the row that everybody wants to have in the end. The whole gradient is longer: its arrays laid end to end are one vector a rank.
+
+# %%
+fashion, model = load("fashion_mnist").train, build_mlp(seed=0)
+
+
+def compute_gradients(rank):
+    """Return one rank's gradients, an array for each variable; its loss is divided by 128."""
+    mine = slice(32 * rank, 32 * (rank + 1))
+    images = fashion.images[mine][..., None] / np.float32(255)  # [32, 28, 28, 1]
+    with tf.GradientTape() as tape:
+        logits = model(images)  # [32, 10]
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(fashion.labels[mine], logits)
+        loss = tf.nn.compute_average_loss(losses, global_batch_size=128)
+    return [g.numpy() for g in tape.gradient(loss, model.trainable_variables)]
+
+
+gradients = [compute_gradients(rank) for rank in range(4)]
+biases = [arrays[-1] for arrays in gradients]  # ten numbers a rank
+table = 1000 * np.array([*biases, np.sum(biases, axis=0)])
+names = [*(f"rank {rank}" for rank in range(4)), "sum"]
+title = "Gradient of the last bias, in thousandths"
+figures.show(figures.matrix(table, names, range(10), title=title, format="{:.1f}"))
+vectors = [np.concatenate([g.ravel() for g in arrays]) for arrays in gradients]
+total, N = np.sum(vectors, axis=0), vectors[0].nbytes
+print("all arrays end to end:", vectors[0].shape, "numbers a rank,", format_bytes(N))
+
+# %% [markdown]
+# ## A post office that counts
+#
+# Ranks may only send messages. Four ranks live in this process, so sending is a copy; what matters is that everything is written down: the step, who to whom, how many bytes. Messages of one step travel at the same time; a rank sends at most one in a step and receives at most one.
+
+
+# %%
+class Post:
+    """Carries arrays between ranks in this process, and writes every message down."""
+
+    def __init__(self, at=lambda rank: nullcontext(), copy=np.array, join=np.concatenate):
+        self.at, self.copy, self.join = at, copy, join
+        self.log = []  # (step, source, destination, bytes)
+
+    def send(self, step, values, source, destination):
+        self.log.append((step, source, destination, array_bytes([values])))
+        with self.at(destination):
+            return self.copy(values)
+
+    def add(self, rank, mine, arrived):
+        with self.at(rank):
+            return mine + arrived
+
+    def cut(self, rank, vector, count):
+        sizes = [len(chunk) for chunk in split_into_chunks(np.zeros(len(vector)), count)]
+        with self.at(rank):
+            return [vector[end - size : end] for size, end in zip(sizes, np.cumsum(sizes))]
+
+    def glue(self, rank, chunks):
+        with self.at(rank):
+            return self.join(chunks, 0)
+
+    def count(self):
+        """Return the steps, and messages and bytes of the rank that sends most."""
+        sent = [[row[3] for row in self.log if row[1] == rank] for rank in range(4)]
+        return len({row[0] for row in self.log}), max(map(len, sent)), max(map(sum, sent))
+
+
+# %% [markdown]
+# ## Naive: everything to rank 0
+#
+# Rank 0 takes the others' vectors one after the other, adds, and sends the sum to each.
+
+
+# %%
+def naive(vectors, post):
+    ranks, total = len(vectors), vectors[0]
+    for rank in range(1, ranks):
+        total = post.add(0, total, post.send(rank - 1, vectors[rank], rank, 0))
+    return [total] + [post.send(ranks - 2 + r, total, 0, r) for r in range(1, ranks)]
+
+
+def run(algorithm, vectors, post):
+    """Run, check every rank's sum, and return steps, most messages and most bytes sent."""
+    for result in algorithm(vectors, post):
+        np.testing.assert_allclose(result, total, atol=1e-6)
+    return post.count()
+
+
+by_hand = {"naive": run(naive, vectors, Post())}
+print("steps, most messages, most bytes:", by_hand["naive"], "of", N)
+
+# %% [markdown]
+# Rank 0 sends three times the vector, and 2(P - 1) whole vectors pass through one port, while the other ranks wait. With a hundred ranks it is 198.
+#
+# ## The ring
+#
+# Cut every vector into P chunks and stand in a ring. In each step every rank sends *one chunk* to its neighbour, all at once. First half, **reduce-scatter**: the receiver adds what arrives to its own. After P - 1 steps each rank holds one whole sum. Second half, **all-gather**: the whole sums go once round, and the receiver copies them.
+#
+# **Predict.** A chunk is a quarter of the vector. How many times the vector's size does each of four ranks send in the whole all-reduce?
+
+# %%
+my_guess = None  # times the vector
+
+
+# %%
+def ring(vectors, post, members=range(4), step=0):
+    count = len(vectors)
+    chunks = [post.cut(m, v, count) for m, v in zip(members, vectors)]
+    for half in ("reduce-scatter", "all-gather"):
+        for turn in range(count - 1):
+            for p in range(count):
+                to, k = (p + 1) % count, (p - turn + (half == "all-gather")) % count
+                arrived = post.send(step, chunks[p][k], members[p], members[to])
+                if half == "reduce-scatter":
+                    arrived = post.add(members[to], chunks[to][k], arrived)
+                chunks[to][k] = arrived
+            step += 1
+    return [post.glue(m, row) for m, row in zip(members, chunks)]
+
+
+by_hand["ring"] = run(ring, vectors, Post())
+show_guess(my_guess, round(by_hand["ring"][2] / N, 3), unit=" times")
+print("steps, most messages, most bytes:", by_hand["ring"])
+
+# %% [markdown]
+# As many steps as the naive way, but of a quarter of the bytes each. 2(P - 1)/P of the vector is less than two vectors, *however many ranks there are*, and no rank sends more than another. No all-reduce can do with less.
+#
+# Now step through it with your ten numbers: the buttons, or the arrow keys once a button has the focus. Blue and dashed has just arrived, green is whole. Follow chunk 0 along its row. Stop after step 3: who holds which whole sum?
+
+# %%
+ring_stepper(biases)
+
+# %% [markdown]
+# ## Tree and hierarchical
+#
+# A ring of P ranks needs 2(P - 1) steps, and each step costs a latency. For short vectors fewer steps are better. In the **tree** (recursive doubling) partners at distance 1, 2, 4, … swap their whole sums: log2 P steps, the whole vector in each.
+#
+# **Hierarchical** is for machines that hold several ranks each: reduce inside every machine, a ring over one leader of each, and the sum back. Here two machines with ranks 0, 1 and 2, 3.
+
+
+# %%
+def tree(vectors, post):  # the number of ranks is a power of two
+    distance, step = 1, 0
+    while distance < len(vectors):
+        swapped = [post.send(step, vectors[r ^ distance], r ^ distance, r) for r in range(4)]
+        vectors = [post.add(r, vectors[r], swapped[r]) for r in range(4)]
+        distance, step = 2 * distance, step + 1
+    return vectors
+
+
+def hierarchical(vectors, post):
+    pairs = ((0, 1), (2, 3))
+    sums = [post.add(a, vectors[a], post.send(0, vectors[b], b, a)) for a, b in pairs]
+    low, high = ring(sums, post, members=(0, 2), step=1)
+    return [low, post.send(3, low, 0, 1), high, post.send(3, high, 2, 3)]
+
+
+def count_between(post):
+    """Return the bytes that went from one machine to the other, two ranks on each."""
+    return sum(size for _, source, to, size in post.log if source // 2 != to // 2)
+
+
+algorithms = {"naive": naive, "ring": ring, "tree": tree, "hierarchical": hierarchical}
+posts = {name: Post() for name in algorithms}
+by_hand = {name: run(algorithms[name], vectors, post) for name, post in posts.items()}
+rows = [[*c[:2], c[2] / N, count_between(posts[name]) / N] for name, c in by_hand.items()]
+columns = ["steps", "most messages", "most bytes / N", "between machines / N"]
+title = "Four ranks on two machines; most: of one rank"
+figures.show(figures.matrix(np.array(rows), list(by_hand), columns, title=title, format="{:.4g}"))
+
+# %% [markdown]
+# Each is best in a column: the tree has the fewest steps, the ring the fewest bytes at the busiest rank, hierarchical the fewest on the slow way between the machines. Naive has only simplicity.
+#
+# ## On logical devices
+#
+# The same four functions, with tensors: each rank is a device, adding happens there, and sending is a copy from device to device. Only the post is another one.
+
+
+# %%
+def place(vector, device):
+    with tf.device(device):
+        return tf.identity(vector)
+
+
+def make_device_post():
+    return Post(lambda rank: tf.device(devices[rank]), copy=tf.identity, join=tf.concat)
+
+
+placed = [place(vector, device) for vector, device in zip(vectors, devices)]
+sums = ring(placed, make_device_post())
+print("the ring's sums live on", *(result.device.rsplit("device:")[1] for result in sums))
+assert by_hand == {n: run(call, placed, make_device_post()) for n, call in algorithms.items()}
+
+# %% [markdown]
+# Same sums, same steps, same messages, same bytes.
+#
+# ## TensorFlow's own, in one process
+#
+# `MirroredStrategy(cross_device_ops=...)` chooses. To see what each does, look into the traced graph: on which devices does it add?
+
+
+# %%
+def trace_reduce(cross_device_ops, count=4):
+    """Return a compiled all-reduce of the ten numbers, and where its graph adds."""
+    strategy = tf.distribute.MirroredStrategy(devices[:count], cross_device_ops=cross_device_ops)
+
+    def reduce_replica():
+        context = tf.distribute.get_replica_context()
+        mine = tf.gather(np.array(biases), context.replica_id_in_sync_group)
+        return context.all_reduce("SUM", mine)
+
+    reduce = tf.function(lambda: strategy.experimental_local_results(strategy.run(reduce_replica)))
+    operations = reduce.get_concrete_function().graph.get_operations()
+    adds = [op.device.rsplit("device:", 1)[1] for op in operations if op.type == "AddN"]
+    return reduce, adds
+
+
+# %%
+to_one, adds_in_one = trace_reduce(tf.distribute.ReductionToOneDevice())
+by_groups, adds_in_groups = trace_reduce(tf.distribute.HierarchicalCopyAllReduce())
+print("ReductionToOneDevice adds on     ", *adds_in_one)
+print("HierarchicalCopyAllReduce adds on", *adds_in_groups)
+for result in [*to_one(), *by_groups()]:
+    np.testing.assert_allclose(result, np.sum(biases, axis=0), atol=1e-7)
+
+# %% [markdown]
+# `ReductionToOneDevice` is the naive way: all to one device, which adds and sends back. `HierarchicalCopyAllReduce` adds in two groups, 0 with 1 and 2 with 3, and then the two sums. (It was made for GPUs that are wired in two groups, as in NVIDIA's DGX-1.) The default on CPUs is a collective, which the next section shows; on NVIDIA GPUs it is NCCL, the library that knows the machine's wiring and chooses ring or tree by itself.
+#
+# ## The mistake: NCCL where there is no GPU
+#
+# Much code on the web names `NcclAllReduce`. Building the graph works, here as everywhere; running it is the first cell below. "No OpKernel was registered": the operation exists for GPUs only. The mend is one of the two above, or no argument at all.
+#
+# The default has a trap of its own, which bites in notebooks: the first collective fixes the *group* of this process, and a second strategy with another number of replicas joins the same group. (The second cell does that in worker processes, since it would spoil this one.)
+
+# %%
+nccl, _ = trace_reduce(tf.distribute.NcclAllReduce())
+try:
+    nccl()
+except tf.errors.InvalidArgumentError as error:
+    said = re.sub(r" used by.*", "", error.message.splitlines()[0])
+    said += ", " + " ".join(re.findall(r"Registered devices: \[\w+\]", error.message))
+print(said)
+assert "NcclAllReduce" in said
+
+# %%
+cluster = LocalCluster(workers=2)
+
+
+def try_two_sizes():
+    del os.environ["TF_CONFIG"]  # each worker by itself, as a notebook is
+    use_logical_devices(4)
+    trace_reduce(None, count=4)[0]()
+    try:
+        trace_reduce(None, count=2)[0]()
+    except tf.errors.InternalError as error:
+        return re.search(
+            r"joining a group with size ?\d, but that group has size ?\d", error.message
+        )[0]
+
+
+said = cluster.run(try_two_sizes, timeout=60, echo=False)
+print("the second strategy is", said[0])
+
+# %% [markdown]
+# The mend: `ReductionToOneDevice` in notebooks that try several sizes, or a restart of the kernel.
+#
+# ## Between processes: CommunicationOptions
+#
+# Across workers the only choice is between collectives: `CommunicationOptions(implementation=...)` takes RING, NCCL or AUTO, by which TensorFlow chooses. (`make_worker_strategy` hands it to MultiWorkerMirroredStrategy.)
+#
+# **Predict.** Two workers on this machine ask for NCCL. Do they fail, as above, or run?
+
+# %%
+my_guess = None  # "fail" or "run"
+
+
+# %%
+def reduce_with(implementation):
+    """Run in each worker: return what the graph asks for, and the sum that comes out."""
+    strategy = make_worker_strategy(implementation)
+
+    def reduce_replica():
+        return tf.distribute.get_replica_context().all_reduce("SUM", tf.constant([1.0, 2.0]))
+
+    step = tf.function(lambda: strategy.run(reduce_replica))
+    operations = step.get_concrete_function().graph.get_operations()
+    hint = next(op.get_attr("communication_hint") for op in operations if "Reduce" in op.type)
+    return hint.decode(), step().numpy().tolist()
+
+
+# %%
+for name in ("RING", "NCCL", "AUTO"):
+    hint, sums = cluster.run(reduce_with, name, timeout=60)[0]
+    print(f"{name:<5} asks for {hint!r:<7} and gets {sums}")
+    assert sums == [2.0, 4.0]
+show_guess(my_guess, "run")
+
+# %% [markdown]
+# Between workers the choice is a *hint*: where there are no GPUs, TensorFlow runs its ring, whatever the hint says. So a log that shows "NCCL" in the options proves nothing about the wire.
+#
+# ## RING against ours
+#
+# `ProcessRing` is our ring once more, written from one rank's side: each process holds a socket to the next rank and one from the last. (It listens on a port of its own: TF_CONFIG's belong to TensorFlow.) Both workers reduce the gradients of rank 0 and rank 1 in both ways. Then `time_both` lets the two ways take turns on vectors of several sizes, each call behind a barrier; we take the best of seven rounds.
+
+
+# %%
+def reduce_both(addresses, vectors):
+    rank, strategy = (
+        json.loads(os.environ["TF_CONFIG"])["task"]["index"],
+        make_worker_strategy("RING"),
+    )
+    with ProcessRing(addresses, rank, limit_seconds=30) as ring:
+        return ring.all_reduce(vectors[rank]), make_reduce(strategy, len(vectors[rank]))(
+            vectors[rank]
+        )
+
+
+def draw_times(series, title):
+    """Draw seconds against payload bytes, in us against KiB, both axes logarithmic."""
+    points = {
+        name: ([size / 1024 for size in sizes], [1e6 * second for second in seconds])
+        for name, (sizes, seconds) in series.items()
+    }
+    words = {"x_label": "payload, KiB", "y_label": "us", "title": title}
+    figures.show(figures.lines(points, **words, log_x=True, log_y=True))
+
+
+addresses = [f"127.0.0.1:{port}" for port in pick_free_ports(2)]
+for ours, theirs in cluster.run(reduce_both, addresses, vectors[:2], timeout=60):
+    np.testing.assert_array_equal(ours, theirs)
+print("both workers, both ways: the same", len(ours), "sums, bit for bit")
+
+# %% tags=["nbval-ignore-output"]
+sizes = [1024 * 4**power for power in range(7)]  # 1 KiB to 4 MiB
+timed = cluster.run(time_both, addresses, sizes, rounds=7, timeout=90)[0]  # worker 0's
+best = {n: [min(s[size]) for size in sizes] for n, s in zip(("ours", "TensorFlow"), timed)}
+draw_times(
+    {name: (sizes, seconds) for name, seconds in best.items()}, "All-reduce of two processes"
+)
+assert all(seconds[-1] > 0 for seconds in best.values())
+
+# %% [markdown]
+# Short vectors cost waiting, not bytes. Our ring sends at once and does nothing else; TensorFlow's goes through its runtime's threads and gRPC, where the receiver *asks* for each chunk before it is sent.
+#
+# ## Latency and bandwidth, from your own timings
+#
+# The alpha-beta model says: a message of n bytes takes alpha + n / bandwidth. A ring of P ranks then takes 2(P - 1) latencies, and 2(P - 1)/P of the bytes over the bandwidth. We fit the two numbers to every second of the measured sizes, and predict all of them. The second picture asks the model for more ranks than you have.
+
+
+# %%
+def predict_seconds(algorithm, ranks, sizes, link):
+    return sizes, [simulate_all_reduce(algorithm, ranks, size, link).seconds for size in sizes]
+
+
+# %% tags=["nbval-ignore-output"]
+drawn, links = {}, {}
+for name, seconds in best.items():
+    link, _ = fit_link("ring", 2, sizes[::2], seconds[::2], relative=True)
+    predicted, gbps = predict_seconds("ring", 2, sizes, link), link.bandwidth_bytes_per_second / 1e9
+    links[name], drawn[f"{name}, measured"] = link, (sizes, seconds)
+    drawn[f"{name}, predicted"] = predicted
+    print(f"{name:<11}{1e6 * link.latency_seconds:7.1f} us a message, {gbps:.2f} GB/s")
+draw_times(drawn, "Measured, and predicted from every second size")
+
+# %% tags=["nbval-ignore-output"]
+payloads = [2.0**power for power in range(10, 28, 2)]
+asked = {n: predict_seconds(n, 16, payloads, links["ours"]) for n in ("naive", "ring", "tree")}
+assert all(link.bandwidth_bytes_per_second > 0 for link in links.values())
+draw_times(asked, "Simulated: 16 ranks on the link fitted above")
+assert max(asked[name][1][-1] for name in ("ring", "tree")) < asked["naive"][1][-1]
+
+# %% [markdown]
+# Two numbers describe each line of the first picture, roughly: flat on the left, where latency is all, and straight on the right, where bytes are. In the corner between, and where caches and other programs have their say, the model is off.
+#
+# In the second the model is asked what you cannot measure here: sixteen machines on links like *yours*. The tree wins where latency counts, the ring where bytes do, and naive never: that is why libraries hold several and choose by size.
+#
+# ## The same model beside published clusters
+#
+# `nccl-tests` measures NCCL's all-reduce. On two machines of eight A100s, 29 sizes are published; the model gets two of them. The table below has its *bus bandwidth* on H200s in one machine: 2(P - 1)/P of the bytes over the time, which for a ring should not depend on P. There the model gets the first row.
+
+# %%
+published = {r["bytes"]: r["time_us_out_of_place"] / 1e6 for r in read_table("nccl_allreduce_p4de")}
+link, _ = fit_link("ring", 16, [8, 2**30], [published[8], published[2**30]])
+both = {"published": (list(published), list(published.values()))}
+both["model"] = predict_seconds("ring", 16, list(published), link)
+draw_times(both, "NCCL on 2 x 8 A100, and a ring fitted at 8 B and 1 GiB")
+low = max(1 - s / published[n] for n, s in zip(*both["model"]))
+print(f"the model is at most {100 * low:.0f} % too low")
+
+rows = read_table("h200_ring_busbw_gbps")
+wire = Link(5e-6, rows[0]["h200_ring"] * 1e9)  # bandwidth as measured with 4 ranks
+busy = [simulate_all_reduce("ring", int(r["ranks"]), 2**34, wire).bus_bandwidth_gbps for r in rows]
+table = np.array([[r["h200_ring"], gbps, r["h200_default"]] for r, gbps in zip(rows, busy)])
+names = [f"{r['ranks']:.0f} ranks" for r in rows]
+columns = ["ring, published", "ring, model", "NCCL's choice, published"]
+figures.show(
+    figures.matrix(table, names, columns, title="Bus bandwidth on H200s, GB/s", format="{:.1f}")
+)
+assert np.allclose(table[:, 0], table[:, 1], rtol=0.008)
+
+# %% [markdown]
+# Half too low in the middle of the curve: there NCCL changes its algorithm and protocol, and two numbers cannot know that. In the table the ring is flat, as the model says. The last column is above any ring: there the switch itself adds (NVLink SHARP), and each rank sends its vector only once.
+#
+# ## Buckets
+#
+# A model has many gradients, most of them small. Each array by itself would pay the latencies again. So they are packed: laid end to end in buckets. In TensorFlow, `bytes_per_pack` says how large a pack should be at least; 0, the default, packs everything into one. (Why not always one? With several, the first can travel while the backward pass still computes the rest.)
+#
+# **Predict.** Our four gradients take 401,408, 512, 5,120 and 40 bytes. How many collectives are there with `bytes_per_pack=4096`?
+
+# %%
+my_guess = None  # collectives
+
+
+# %%
+def count_packs(arrays, sizes):
+    """Run in each worker: bytes per pack -> collectives in the graph of one all-reduce."""
+    strategy, counts = make_worker_strategy("RING"), {}
+    for size in sizes:
+        options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=size)
+
+        def reduce_replica(options=options):
+            tensors = [tf.constant(array) for array in arrays]
+            return tf.distribute.get_replica_context().all_reduce("SUM", tensors, options)
+
+        graph = tf.function(lambda: strategy.run(reduce_replica)).get_concrete_function().graph
+        counts[size] = sum("CollectiveReduce" in op.type for op in graph.get_operations())
+    return counts
+
+
+packs = cluster.run(count_packs, gradients[0], (0, 1, 4096), timeout=60)[0]
+show_guess(my_guess, packs[4096], unit=" collectives")
+print("bytes_per_pack -> collectives:", packs)
+cluster.close()
+for bucket_bytes in (1, 4096, 8192, 2**20):
+    bucketed = reduce_in_buckets(gradients, bucket_bytes)
+    sent, messages = bucketed.bytes_per_rank[0], bucketed.messages_per_rank[0]
+    name = f"buckets of {bucket_bytes:,} bytes"
+    print(f"{name:<28}{len(bucketed.buckets)} buckets, {messages} messages, {sent:,} bytes a rank")
+    np.testing.assert_allclose(bucketed.arrays[3][-1], np.sum(biases, axis=0), atol=1e-7)
+
+# %% [markdown]
+# With 4,096, the large array fills a pack, the next three share one. The last lines are our own, with buckets of *at most* so many bytes: the bytes stay the same, and the messages go down.
+#
+# ## The same through utils
+#
+# `utils.collectives` has the four algorithms for any number of ranks and any length. Its counts are those of our own, its ring's sums too.
+
+# %%
+for name, counted in by_hand.items():
+    result = all_reduce(vectors, name, ranks_per_node=2)
+    assert (result.steps, max(result.messages_per_rank), max(result.bytes_per_rank)) == counted
+    np.testing.assert_allclose(result.vectors[0], total, atol=1e-6)
+    print(f"{name:<13}the same steps, messages and bytes")
+
+# %% [markdown]
+# ## What it costs
+
+# %%
+print("ranks   naive   ring   tree   (vectors that the busiest rank sends)")
+for ranks in (2, 4, 8, 64, 1024):
+    costs = [simulate_all_reduce(n, ranks, 1.0, Link(0, 1)) for n in ("naive", "ring", "tree")]
+    print(
+        f"{ranks:>5}{costs[0].bytes_per_rank:>8.0f}{costs[1].bytes_per_rank:>7.2f}{costs[2].bytes_per_rank:>7.0f}"
+    )
+
+# %% [markdown]
+# A step of data-parallel training sends less than two copies of the gradients per rank, whether there are 8 ranks or 1,024. What grows with the ranks is the number of latencies.
+#
+# ## Take-away card
+#
+# ```python
+# # one machine: the default; in notebooks that change the number of replicas:
+# tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
+# # several workers: AUTO chooses; pack small gradients together
+# options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=32 * 1024 * 1024)
+# tf.distribute.get_replica_context().all_reduce("SUM", gradients, options)
+# # a ring of P: bytes per rank 2 (P-1)/P N, seconds:
+# 2 * (P - 1) * latency + 2 * (P - 1) / P * N / bandwidth
+# ```
+#
+# ## Where it is described
+#
+# - Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, Journal of Parallel and Distributed Computing 69, 2009
+# - Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in MPICH, International Journal of High Performance Computing Applications 19, 2005
+# - [Sergeev and Del Balso, Horovod](https://arxiv.org/abs/1802.05799), arXiv:1802.05799, 2018; [Li et al., PyTorch Distributed](https://arxiv.org/abs/2006.15704), arXiv:2006.15704, 2020, on buckets
+# - API: [CrossDeviceOps](https://www.tensorflow.org/api_docs/python/tf/distribute/CrossDeviceOps), [CommunicationOptions](https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/CommunicationOptions), [ReplicaContext.all_reduce](https://www.tensorflow.org/api_docs/python/tf/distribute/ReplicaContext#all_reduce)
+# - [nccl-tests, on bus bandwidth](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md)
+#
+# ## The lab
+#
+# You write both halves of the ring, and predict what it costs, in [lab 06, ring all-reduce](../labs/lab06-ring-all-reduce.ipynb).

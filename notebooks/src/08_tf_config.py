@@ -1,0 +1,476 @@
+# %% [markdown]
+# # TF_CONFIG: who is who in a cluster
+#
+# You write the configuration that turns separate processes into one cluster, watch a worker die and come back, and make the eight mistakes that stop a cluster from starting, each for real.
+#
+# **Time:** 50 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
+#
+# ## Objectives
+#
+# - Write the TF_CONFIG of every task of a cluster, and check it before anything starts.
+# - Tell what chief, worker, parameter server and evaluator do, and which of them saves.
+# - Read one cluster through the resolvers of TF_CONFIG, plain Python and Slurm.
+# - Restart a worker that was killed, and find what a crashed notebook left.
+# - Diagnose eight starts that go wrong, from TensorFlow's own words or from its silence.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+print(use_logical_devices(2))
+
+# %%
+import inspect
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+
+import numpy as np
+import psutil
+
+from utils import figures
+from utils.cluster import ClusterError, LocalCluster
+from utils.cluster.config import build_cluster, build_tf_configs, describe_role, lint
+from utils.cluster.config import lint_together, parse_tf_config, view_as_simple, view_as_slurm
+from utils.cluster.diagnose import diagnose_cluster
+from utils.data import load
+from utils.events import report
+from utils.exercises.predict import show_guess
+from utils.figures import Arrow, Box
+from utils.measure import Stopwatch, format_bytes
+from utils.widgets import cockpit
+
+# %% [markdown]
+# ## Two kinds of cluster
+#
+# A *cluster* is a set of processes that know each other's addresses. Each process is a *task*, and what it is there for is its *job*. TensorFlow knows four jobs, and they make two kinds of cluster.
+
+# %%
+boxes = {
+    "left": Box("synchronous: every worker trains", 0, 34, 320, 212),
+    "w0": Box("worker 0\nalso saves", 20, 78, 130, 54, "compute"),
+    "w1": Box("worker 1", 170, 78, 130, 54, "compute"),
+    "sum": Box("all-reduce of gradients", 20, 184, 280, 44, "reduce"),
+    "right": Box("parameter servers", 340, 34, 268, 212),
+    "chief": Box("chief\ndirects, saves", 356, 70, 112, 50, "data"),
+    "worker": Box("worker 0, 1, …", 356, 184, 112, 44, "compute"),
+    "ps": Box("ps 0, 1, …\nhold variables", 488, 184, 108, 44, "server"),
+    "eval": Box("evaluator\nstands outside", 612, 184, 108, 44, "text"),
+}
+arrows = [Arrow("w0", "sum", both=True), Arrow("w1", "sum", both=True)]
+arrows += [Arrow("chief", "worker", "steps"), Arrow("worker", "ps", both=True)]
+alt = (
+    "Left: a synchronous cluster, where worker 0 and worker 1 both train and add up their gradients "
+    "in an all-reduce; worker 0 also saves. Right: a cluster with parameter servers, where the chief "
+    "directs and saves, workers take steps from it, and ps tasks hold the variables that workers "
+    "read and update; an evaluator stands outside."
+)
+figures.show(figures.diagram(boxes, arrows, title="Jobs and tasks", alt=alt, height_px=252))
+
+# %% [markdown]
+# ## A real one
+#
+# `LocalCluster` starts real processes on this machine and calls a function in each of them. So that we can read later what TensorFlow has to say, these tasks are told to say everything.
+#
+# **Predict.** Each of two workers has one device. What does `num_replicas_in_sync` say in a worker?
+
+# %%
+my_guess = None  # a number
+
+# %%
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"  # for the tasks; this process is quiet already
+with Stopwatch() as warm_watch:
+    cluster = LocalCluster(workers=2)
+    print("tasks are", cluster.how)
+
+
+def introduce():
+    """Run in every task: who am I, and how many replicas train together?"""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    config = json.loads(os.environ["TF_CONFIG"])
+    return config["task"], config["cluster"], strategy.num_replicas_in_sync, os.getpid()
+
+
+with Stopwatch() as start_watch:
+    introduced = cluster.run(introduce, echo=False, timeout=60)
+for task, _, replicas, _ in introduced:
+    print(task, "replicas in sync:", replicas)
+show_guess(my_guess, introduced[0][2])
+assert len({process for *_, process in introduced}) == 2  # two processes
+assert introduced[0][1] == introduced[1][1]  # one cluster
+
+# %% [markdown]
+# Two processes that have never met count two replicas, because an environment variable told each of them who the other is. That variable is `TF_CONFIG`: a `cluster`, the same in every task, and a `task`, different in each.
+#
+# ## Write it yourself
+#
+# It is JSON with the addresses of all tasks, by job, and this task's own place in them. Index 1 means the address at place 1, counting from 0. The builder of `utils` writes the same text, refuses what cannot work, and does the larger kind as well.
+
+# %%
+hosts = ["node-a", "node-b"]
+addresses = {"worker": [f"{host}:12345" for host in hosts]}
+by_hand = [
+    json.dumps({"cluster": addresses, "task": {"type": "worker", "index": index}})
+    for index in range(2)
+]
+print(by_hand[1])
+built = build_tf_configs(build_cluster(workers=2, hosts=hosts))
+assert list(built.values()) == by_hand
+large = build_tf_configs(build_cluster(workers=2, ps=1, chief=True, hosts=hosts), evaluator=True)
+print(large["ps:0"])
+
+# %% [markdown]
+# **Predict.** In the small cluster nobody is called chief. Which task saves checkpoints and writes summaries?
+
+# %%
+my_task = None  # such as "worker:1"
+
+# %%
+roles = {name: parse_tf_config(text) for name, text in built.items()}
+show_guess(my_task, next(name for name, config in roles.items() if config.is_chief))
+for name, text in [*built.items(), ("", ""), *large.items()]:
+    print(f"{name:<12}{describe_role(parse_tf_config(text))}" if text else "")
+
+# %% [markdown]
+# Where no chief is listed, worker 0 has its duties. The list shows the two rules that are forgotten most: with parameter servers the chief trains nothing but directs, and an evaluator is told about the cluster without being in it.
+#
+# ## Check it before anything starts
+#
+# A start that goes wrong costs minutes of waiting, and a line of the linter costs nothing. It says where, what and what to write instead. One configuration alone cannot show that two tasks contradict each other; all of them together can.
+
+# %%
+for text in (by_hand[0].replace('"worker": [', '"workers": ['), by_hand[1].replace("1}}", "2}}")):
+    print(*[finding for finding in lint(text) if finding.severity == "error"], sep="\n")
+same = {"node-a": by_hand[0], "node-b": by_hand[0]}  # the same text copied to both
+print(*[finding for source, finding in lint_together(same) if source == "together"], sep="\n")
+assert all(finding.severity == "note" for text in by_hand for finding in lint(text))
+
+# %% [markdown]
+# In a shell, `distlab tf-config build --workers 2 --host node-a --host node-b` writes these texts, and `distlab tf-config lint` checks the one that is set.
+#
+# ## Resolvers: who tells TensorFlow
+#
+# A strategy does not read TF_CONFIG itself. It asks a *resolver* for the cluster, the task type and the task id, and there is one resolver for each place where these may be written. Three of them run here, and give the same cluster.
+
+# %%
+resolvers = tf.distribute.cluster_resolver
+os.environ["TF_CONFIG"] = by_hand[1]
+from_variable = resolvers.TFConfigClusterResolver()
+simple = view_as_simple(parse_tf_config(by_hand[1]))
+specification = tf.train.ClusterSpec(simple.pop("cluster_spec"))
+from_python = resolvers.SimpleClusterResolver(specification, **simple)
+for resolver in (from_variable, from_python):
+    print(resolver.task_type, resolver.task_id, resolver.cluster_spec().as_dict())
+del os.environ["TF_CONFIG"]
+print("and without the variable:", from_variable.cluster_spec().as_dict())
+slurm = view_as_slurm(parse_tf_config(by_hand[1]))  # what srun sets in the second task
+print(slurm)
+os.environ.update(slurm)
+from_slurm = resolvers.SlurmClusterResolver(
+    port_base=12345, gpus_per_node=1, gpus_per_task=1, auto_set_gpu=False
+)
+print(from_slurm.cluster_spec().as_dict(), from_slurm.get_task_info())
+assert from_slurm.cluster_spec().as_dict() == from_python.cluster_spec().as_dict() == addresses
+for name in slurm:
+    del os.environ[name]
+
+# %% [markdown]
+# The third line shows that the first resolver reads the variable anew whenever it is asked, and keeps nothing.
+#
+# Slurm's resolver counts GPUs to know the tasks of a node: on CPUs one pretends one for each task. It sorts node names as text, so that n10 comes before n2: pad them, n02.
+#
+# The other two need what is not here. These are their arguments, which say what they read.
+
+# %%
+for kind in (resolvers.KubernetesClusterResolver, resolvers.TPUClusterResolver):
+    arguments = inspect.signature(kind.__init__).parameters
+    print(f"{kind.__name__}: {', '.join(name for name in arguments if name != 'self')}")
+
+# %% [markdown]
+# | resolver | reads | runs here |
+# |---|---|---|
+# | `TFConfigClusterResolver` | the variable TF_CONFIG | yes; the default of MultiWorkerMirroredStrategy |
+# | `SimpleClusterResolver` | what you pass to it | yes |
+# | `SlurmClusterResolver` | `SLURM_STEP_NODELIST`, `SLURM_PROCID`, … | yes, with these variables set |
+# | `KubernetesClusterResolver` | the API server: running pods by label, each at the port `tf_server_port` | needs a Kubernetes cluster; it does not know which pod it is in |
+# | `TPUClusterResolver` | the name of a TPU, or the metadata of its machine | needs a TPU |
+#
+# ## Watch a worker die
+#
+# Now a job that takes a while: logistic regression on pictures of clothes, half of each batch on each worker. Worker 0 saves the weights at every tenth step, and a fresh start goes on from there. Lessons 09 and 10 write this with care; here it is something to kill, slowed down so that you can.
+
+
+# %%
+def train(folder, steps, batch=64):
+    """Train on both workers from the last saved step; return the step it went on from."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    index = strategy.cluster_resolver.task_id
+    place = os.path.join(folder, "saved.npz")
+    saved = dict(np.load(place)) if os.path.exists(place) else {"step": 0, "weights": 0}
+    data = load("fashion_mnist").train
+    images = data.images[: 20 * 2 * batch].reshape(20, 2, batch, 784)[:, index] / np.float32(255)
+    labels = data.labels[: 20 * 2 * batch].reshape(20, 2, batch)[:, index]
+    with strategy.scope():
+        weights = tf.Variable(tf.zeros([784, 10]) + tf.cast(saved["weights"], tf.float32))
+
+    def replica_step(x, y):
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y, x @ weights)
+            loss = tf.nn.compute_average_loss(losses, global_batch_size=2 * batch)
+        gradient = tape.gradient(loss, weights)
+        total = tf.distribute.get_replica_context().all_reduce("SUM", [gradient, loss])
+        weights.assign_sub(0.05 * total[0])
+        return total[1]
+
+    step = tf.function(lambda x, y: strategy.run(replica_step, args=(x, y)))
+    for number in range(int(saved["step"]) + 1, steps + 1):
+        loss = float(step(images[number % 20], labels[number % 20]))
+        report("step", step=number, loss=loss)
+        if number % 10 == 0:
+            print(f"step {number}: loss {loss:.3f}")
+            if index == 0:
+                np.savez(place + ".part.npz", step=number, weights=weights.numpy())
+                os.replace(place + ".part.npz", place)
+        threading.Event().wait(0.06)  # to be watched
+    return int(saved["step"])
+
+
+# %% [markdown]
+# `cockpit(job)` shows every task while it runs. Its buttons work: with `restarts=1`, what you kill comes back once, and the whole group with it. If you run this lesson at one go, the next cell kills worker 1 for you; run cell by cell, you may be faster.
+
+# %% tags=["nbval-ignore-output"]
+folder = tempfile.TemporaryDirectory()
+job = cluster.start(train, folder.name, 100, restarts=1)
+first = next(iter(job.events()))
+view = cockpit(job)
+assert first["event"] == "step" and len(view.view["lanes"]) == 2
+view
+
+# %% tags=["nbval-ignore-output"]
+next(event for event in job.events() if event.get("step", 0) >= 35)
+if job.attempt == 1:
+    job.kill("worker", 1)
+resumed = job.wait(60)
+print("attempts:", job.attempt, "· went on after step", resumed[0])
+assert job.attempt == 2 and resumed[0] == resumed[1] and resumed[0] % 10 == 0
+figures.show(view.picture())
+assert "killed by you" in view.picture().alt and "back at step" in view.picture().alt
+
+# %% [markdown]
+# The curve has a hole: between ✕ and ↻ nobody trained. Worker 0 was well, and its curve has the same hole, because a synchronous group waits for its slowest member and dies with its first dead one. What was learnt after the last saved step was learnt twice.
+#
+# A notebook whose kernel crashes takes its cluster with it. Should anything survive, `distlab cluster list` finds it, and `distlab cluster stop` ends what has lost its owner. Right now it finds what this lesson keeps: a process that waits to start the next tasks.
+
+# %% tags=["nbval-ignore-output"]
+distlab = [sys.executable, "-m", "utils"]  # the command `distlab`
+shown = subprocess.run([*distlab, "cluster", "list", "--json"], capture_output=True, text=True)
+mine = [c for c in json.loads(shown.stdout)["clusters"] if c["owner"] == os.getpid()]
+for process in mine[0]["processes"]:
+    print(process["process"], process["name"], process["ports"])
+assert len(mine) == 1 and mine[0]["owner_lives"]
+
+# %% [markdown]
+# ## The mistake, eight times
+#
+# All eight start the same two workers, and take one step. What differs is TF_CONFIG, or when it is looked at. `change` gets a task's right configuration and returns what a mistaken reader would have set. `examine` waits for the job, collects what each of its tasks wrote and raised, and asks `diagnose_cluster` for the first cause.
+
+
+# %%
+def take_step():
+    """Make the strategy and add one 1.0 from every replica."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    step = tf.function(lambda: strategy.reduce("SUM", strategy.run(lambda: 1.0), axis=None))
+    print(f"num_replicas_in_sync: {strategy.num_replicas_in_sync}")
+    return float(step())
+
+
+def start_with(change):
+    """Run in every task: change TF_CONFIG, then start as usual."""
+    os.environ["TF_CONFIG"] = change(json.loads(os.environ["TF_CONFIG"]))
+    return take_step()
+
+
+def set_index(config, index):
+    return json.dumps(config | {"task": {"type": "worker", "index": index}})
+
+
+# %%
+diagnosed = {}
+
+
+def examine(mistake, job, change=json.dumps, seconds=30):
+    """Print the line that shows it and the diagnosis; keep the diagnosis."""
+    try:
+        job.wait(seconds)
+    except ClusterError:
+        pass
+    logs, configs = {}, {}
+    for task in job.tasks:
+        raised = task.result[2] if task.result and task.result[0] == "error" else ""
+        name = task.name.replace(" ", ":")
+        logs[name] = "\n".join([*task.lines, raised]).strip()
+        configs[name] = change(json.loads(task.order.environment["TF_CONFIG"]))
+    found = diagnosed[mistake] = diagnose_cluster(logs, configs)
+    print(f"{mistake} ({found.task})\n  log:   {found.evidence[:88]}")
+    print(f"  cause: {found.cause}\n  cure:  {found.cure}\n")
+
+
+# %% [markdown]
+# Two of them take their time, so they start now, and we read their logs at the end: a worker that never comes, and a port at which this notebook itself listens.
+
+
+# %%
+def come_late():
+    """Worker 1 first waits for a call that nobody makes."""
+    if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
+        socket.create_server(("127.0.0.1", 0)).accept()
+    return take_step()
+
+
+taken = socket.create_server(("127.0.0.1", 0))
+taken_address = f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def use_taken_port(config):
+    config["cluster"]["worker"][0] = taken_address
+    return json.dumps(config)
+
+
+waiting = {"missing peer": cluster.start(come_late)}
+waiting["taken port"] = cluster.start(start_with, use_taken_port)
+
+# %% [markdown]
+# ### In the text
+#
+# An index that counts from 1; the same index in both; Python's way to print a dict in place of JSON; a job with an s too many. The linter would have named all four.
+
+# %% tags=["nbval-ignore-output"]
+in_the_text = {
+    "index from 1": lambda config: set_index(config, config["task"]["index"] + 1),
+    "same index twice": lambda config: set_index(config, 0),
+    "not JSON": str,
+    "misspelt job": lambda config: json.dumps(config).replace('"worker"', '"workers"'),
+}
+for mistake, change in in_the_text.items():
+    examine(mistake, cluster.start(start_with, change), change)
+names = [found.name for found in diagnosed.values()]
+assert names == ["wrong-index", "taken-port", "not-json", "misspelt-job"]
+
+# %% [markdown]
+# Note the second: two processes of one machine that both say index 0 want the same port, so it looks like a taken port. On two machines each gets its port, and the group breaks later, when both connect.
+#
+# ### In the program
+#
+# The cluster must be known before TensorFlow starts up. One operation is enough to be too late.
+
+
+# %% tags=["nbval-ignore-output"]
+def compute_first():
+    tf.reduce_sum(tf.ones([2]))  # anything: a tensor, a variable, a dataset's first element
+    return take_step()
+
+
+examine("strategy after an op", cluster.start(compute_first))
+assert diagnosed["strategy after an op"].name == "late-strategy"
+
+# %% [markdown]
+# **Predict.** Now TF_CONFIG is right, and set one line after the strategy is made. Do the workers raise an error, wait for each other, or do something else?
+
+# %%
+my_word = None  # "error", "wait", or what you think
+
+
+# %%
+def configure_last():
+    configuration = os.environ.pop("TF_CONFIG")
+    total = take_step()
+    os.environ["TF_CONFIG"] = configuration
+    return total
+
+
+job = cluster.start(configure_last)
+totals = job.wait(60)
+show_guess(my_word, "both train alone, without a word" if totals == [1.0, 1.0] else "a surprise")
+print("sum over all replicas, in each worker:", totals, "\n")
+examine("TF_CONFIG after the strategy", job)
+assert diagnosed["TF_CONFIG after the strategy"].name == "late-tf-config"
+assert job.logs("worker", 0)[-1] == "num_replicas_in_sync: 1"
+
+# %% [markdown]
+# This is the worst of the eight. Nothing fails: two workers train two models, each on its share of the data, and the chief saves one of them. Only one number betrays it, `num_replicas_in_sync: 1`. Print it, and compare it with what you expect.
+#
+# ### In the world
+#
+# The two that were started at the beginning. The first is still waiting; TensorFlow names the missing task every few seconds, in a line that is hidden unless `TF_CPP_MIN_LOG_LEVEL` is 0.
+
+# %% tags=["nbval-ignore-output"]
+examine("missing peer", waiting["missing peer"], seconds=3)
+examine("taken port", waiting["taken port"], use_taken_port)
+taken.close()
+assert diagnosed["missing peer"].name == "missing-peer"
+assert diagnosed["missing peer"].task == "worker:1"
+assert diagnosed["taken port"].name == "taken-port"
+assert len(diagnosed) == 8
+
+# %% [markdown]
+# The mend, for all eight: write the texts with a builder, lint them together, set TF_CONFIG before TensorFlow is imported, make the strategy first, and check the number of replicas.
+
+# %%
+assert cluster.run(take_step, echo=False, timeout=60) == [2.0, 2.0]
+print("sum over all replicas, in each worker: 2.0")
+
+# %% [markdown]
+# ## What it costs
+#
+# A task is a whole Python with a whole TensorFlow. This cluster imports it once, in a warm process, and forks the tasks from it: what they do not write to, they share.
+
+
+# %% tags=["nbval-ignore-output"]
+def weigh():
+    """Return this task's memory in bytes: resident, and not shared with other processes."""
+    tf.distribute.MultiWorkerMirroredStrategy()
+    memory = psutil.Process().memory_full_info()
+    return memory.rss, memory.uss
+
+
+rows = cluster.run(weigh, echo=False, timeout=60)
+print(f"warm process, once:     {warm_watch.seconds:5.1f} s")
+print(f"two workers, connected: {start_watch.seconds:5.1f} s")
+for rank, (resident, own) in enumerate(rows):
+    print(f"worker {rank}: {format_bytes(resident)}, of which its own {format_bytes(own)}")
+print("TF_CONFIG:", len(by_hand[0]), "bytes")
+cluster.close()
+folder.cleanup()
+assert psutil.Process().children(recursive=True) == []  # nothing is left
+
+# %% [markdown]
+# ## Take-away card
+#
+# ```python
+# os.environ["TF_CONFIG"] = json.dumps({
+#     "cluster": {"worker": ["node-a:12345", "node-b:12345"]},  # the same in every task
+#     "task": {"type": "worker", "index": 0},  # 1 on node-b
+# })
+# import tensorflow as tf  # after TF_CONFIG
+# strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before any other operation
+# assert strategy.num_replicas_in_sync == 2  # 1: it trains alone
+# is_chief = strategy.cluster_resolver.task_id == 0  # saves, writes summaries
+# ```
+#
+# ## Where it is described
+#
+# - TensorFlow's guide, [Distributed training: setting up TF_CONFIG](https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable)
+# - TensorFlow's reference, [tf.distribute.cluster_resolver](https://www.tensorflow.org/api_docs/python/tf/distribute/cluster_resolver), with each resolver
+# - TensorFlow's tutorial, [Multi-worker training with Keras](https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras), on the roles of chief and workers
+#
+# ## The lab
+#
+# [Lab 07, cluster doctor](../labs/lab07-cluster-doctor.ipynb): write and repair TF_CONFIGs, and diagnose eight failing clusters from their logs. Lesson 09 trains on such a cluster, and lesson 10 makes it survive.

@@ -1,0 +1,457 @@
+# %% [markdown]
+# # Many workers, one model
+#
+# You train one model in several processes at once, each with its own TF_CONFIG, as on several machines: with your own loop and with Keras's `fit`, and get the weights of one process to the ninth digit.
+#
+# **Time:** 60 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb), [TF_CONFIG](08-tf-config.ipynb) · **Hardware:** two CPU cores
+#
+# ## Objectives
+#
+# - Train with MultiWorkerMirroredStrategy on real processes, and prove that the result is one process's.
+# - Run Keras 3's `fit` across workers, and say what has to be mended for it.
+# - Choose among the auto-shard policies DATA, FILE and OFF from what each worker reads.
+# - Write what the chief does alone: the checkpoint that is kept, the summaries, the export.
+# - Tell which calls every worker must make, and diagnose a run in which one did not.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import keras
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+print(use_logical_devices(2))
+
+# %%
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from utils import figures
+from utils.cluster import ClusterError, LocalCluster
+from utils.data import load
+from utils.data.batches import epoch_order
+from utils.events import report
+from utils.exercises.predict import show_guess
+from utils.figures import Arrow, Box
+from utils.keras_multi_worker import mend_keras_fit
+from utils.measure import Stopwatch, array_bytes, format_bytes
+from utils.models import build_mlp
+from utils.strategies import make_strategy
+from utils.training import train
+from utils.training.sharding import ReadLog, set_auto_shard
+
+# %% [markdown]
+# ## The same program, started twice
+#
+# There is no master that commands. Every worker runs the whole program, and the copies meet in collective operations: an all-reduce returns to nobody before all have come. Worker 0 is the *chief*: it trains like the others, and also does what must be done once.
+
+# %%
+boxes = {}
+for i, x in enumerate((0, 376)):
+    role = "worker 0, the chief" if i == 0 else "worker 1"
+    boxes[f"worker {i}"] = Box(f"{role}: its own process and TF_CONFIG", x, 34, 344, 150)
+    boxes[f"step {i}"] = Box("its half of the global batch,\nloss and gradients", x + 14, 92, 316, 36, "compute")  # fmt: skip  # noqa: E501
+    boxes[f"weights {i}"] = Box("a copy of every variable", x + 14, 138, 316, 36, "variables")
+boxes["sum"] = Box("all-reduce over the network: the sum of both gradients, to both", 0, 232, 720, 36, "reduce")  # fmt: skip  # noqa: E501
+boxes["kept"] = Box("shared folder: the checkpoint that is kept", 0, 316, 344, 36, "data")
+boxes["aside"] = Box("a temporary folder: saved and thrown away", 376, 316, 344, 36, "data")
+arrows = [Arrow(f"worker {i}", "sum", "gradients") for i in range(2)]
+arrows += [Arrow("sum", "kept", "chief saves"), Arrow("sum", "aside", "worker 1 saves too")]
+alt = (
+    "Two workers side by side, the first of them the chief. Each computes loss and gradients of "
+    "its half of the global batch and holds a copy of every variable. One all-reduce adds the "
+    "gradients of both. Below: the chief saves into the shared folder, worker 1 into a temporary one."  # noqa: E501
+)
+figures.show(figures.diagram(boxes, arrows, title="Two workers", alt=alt, height_px=360))
+
+# %% [markdown]
+# ## A cluster from a cell
+#
+# `LocalCluster` starts real processes on this machine, each with its own port and TF_CONFIG, and ends them with the notebook. The function below runs in both; what they print arrives here line by line, each line with its task's name.
+#
+# **Predict.** Each worker contributes the number of its examples: 100 for worker 0, 200 for worker 1. What does worker 1 get from the all-reduce with SUM?
+
+# %%
+my_guess = None  # a number
+
+# %%
+cluster = LocalCluster(workers=2, replicas_per_worker=2)
+
+
+def add_up():
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before any other operation
+    index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+    mine = tf.constant(100.0 * (index + 1))
+    total = strategy.reduce("SUM", strategy.run(lambda: mine), axis=None)
+    print(f"process {os.getpid()} had {mine:.0f} and got {total:.0f}")
+    return os.getpid(), float(total)
+
+
+# %% tags=["nbval-ignore-output"]
+results = cluster.run(add_up, timeout=60)  # in the order of the workers
+assert len({process for process, _ in results} | {os.getpid()}) == 3
+
+# %%
+show_guess(my_guess, results[1][1])
+assert [total for _, total in results] == [300.0, 300.0]
+
+# %% [markdown]
+# Three processes: the notebook and two workers. Each worker printed the same sum: an all-reduce gives the result to all.
+#
+# ## Your own loop, on two workers
+#
+# The loop of [lesson 04](04-custom-training-loop.ipynb), written as a function that a worker runs. Three things are new. The strategy's name. The policy by which workers share the data (below). And that everyone runs all of it: nothing in it asks who is who.
+
+
+# %%
+def make_batches(examples, batch, policy="data"):
+    """Return the first `examples` of Fashion-MNIST in a fixed order, in global batches."""
+    split, order = load("fashion_mnist").train, epoch_order(examples, seed=0, epoch=0)
+    images = split.images[order][..., None] / 255.0  # float64 [examples, 28, 28, 1]
+    dataset = tf.data.Dataset.from_tensor_slices((images, split.labels[order]))
+    return set_auto_shard(dataset.batch(batch), policy)
+
+
+# %%
+def train_by_hand(strategy, examples=512, batch=64):
+    """Train one epoch with plain SGD; return the weights."""
+    with strategy.scope():
+        model, sgd = build_mlp(seed=0, dtype="float64"), keras.optimizers.SGD(0.05)
+        sgd.build(model.trainable_variables)
+
+    def train_replica(images, labels):
+        with tf.GradientTape() as tape:
+            logits = model(images, training=True)  # [per_replica_batch, 10]
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+            loss = tf.nn.compute_average_loss(losses, global_batch_size=batch)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        sgd.apply_gradients(zip(gradients, model.trainable_variables))
+        return loss
+
+    @tf.function
+    def train_step(images, labels):
+        losses = strategy.run(train_replica, args=(images, labels))
+        return strategy.reduce("SUM", losses, axis=None)
+
+    for number, (images, labels) in enumerate(
+        strategy.experimental_distribute_dataset(make_batches(examples, batch)), start=1
+    ):
+        report("step", step=number, loss=float(train_step(images, labels)))
+    return model.get_weights()
+
+
+# %%
+def work_by_hand():
+    print("training")
+    return train_by_hand(tf.distribute.MultiWorkerMirroredStrategy())
+
+
+# %% [markdown]
+# `cluster.run` waits for the results. `cluster.start` returns at once, and the job tells what happens while it happens: `job.events()` are the records that the workers report, `job.logs` the lines that one of them wrote, `job.kill`, `job.pause` and `job.restart` disturb it ([lesson 10](10-fault-tolerance.ipynb)).
+
+# %% tags=["nbval-ignore-output"]
+job = cluster.start(work_by_hand)
+for event in job.events():  # as they arrive
+    print(f"{event['task']} · step {event['step']} · loss {event['loss']:.4f}")
+by_hand = job.wait(timeout=60)
+assert len(list(job.events())) == 2 * 8 and job.logs("worker", 1) == ["training"]
+
+# %% [markdown]
+# Both report the same loss in each step: it was reduced over both. Now the claim: these are the weights of one process that was fed the whole global batches.
+
+# %%
+one_process = train_by_hand(tf.distribute.get_strategy())
+
+
+def assert_same(weights, others, atol=1e-9):
+    for mine, theirs in zip(weights, others, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=atol)
+
+
+for weights in by_hand:
+    assert_same(weights, one_process)
+print(len(by_hand), "workers have the weights of one process, to 1e-9")
+
+# %% [markdown]
+# ## Keras 3's fit, on two workers
+#
+# `fit` should need nothing but the strategy's scope. In this version of Keras it does not get through its first step.
+
+
+# %%
+def fit(mend):
+    said = mend_keras_fit() if mend else ()
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        model, sgd = build_mlp(seed=0, dtype="float64"), keras.optimizers.SGD(0.05)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, dtype="float64")
+        model.compile(sgd, loss)
+    model.fit(make_batches(512, 64), verbose=0, shuffle=False)
+    return model.get_weights(), said
+
+
+# %%
+try:
+    cluster.run(fit, mend=False, timeout=60, echo=False)
+except ClusterError as error:
+    refused = re.sub(r"worker \d", "a worker", str(error))
+print(refused)
+assert "PerReplica" in refused
+
+# %% [markdown]
+# Two places in Keras's trainer take several replicas in one process for granted. `mend_keras_fit` replaces them, in the versions where they are broken, and returns what it did. It must be called in every worker.
+
+# %%
+fitted = cluster.run(fit, mend=True, timeout=60)
+for line in fitted[0][1]:
+    print("-", line)
+for weights, _ in fitted:
+    assert_same(weights, one_process)
+print("fit on two workers: the weights of one process, to 1e-9")
+
+# %% [markdown]
+# ## Who reads what: DATA, FILE, OFF
+#
+# Both workers run the same input pipeline. What keeps them from reading the same examples is the *auto-shard policy*, an option of the dataset. To see it, we number 24 examples, write them into four files of unequal length and take global batches of 8.
+#
+# **Predict.** With OFF nothing is shared out. An epoch under DATA takes 24 / 8 = 3 steps. How many does it take under OFF?
+
+# %%
+my_guess = None  # steps
+
+# %%
+folder = tempfile.TemporaryDirectory()  # removed at the end of the lesson
+files = np.split(np.arange(24), [4, 8, 18])  # 4, 4, 10 and 6 examples
+for number, ids in enumerate(files):
+    with tf.io.TFRecordWriter(f"{folder.name}/part-{number}") as writer:
+        for i in ids:
+            writer.write(str(i).encode())
+
+
+def number_batches(folder, policy):
+    paths = tf.data.Dataset.from_tensor_slices([f"{folder}/part-{i}" for i in range(4)])
+    records = paths.flat_map(tf.data.TFRecordDataset)
+    numbers = records.map(lambda record: tf.strings.to_number(record, tf.int64))
+    return set_auto_shard(numbers.batch(8), policy)
+
+
+# %%
+def read_all(folder):
+    """Return, for each policy, the numbers that this worker got in each step."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    seen = {}
+    for policy in ("data", "file", "off"):
+        batches = strategy.experimental_distribute_dataset(number_batches(folder, policy))
+        seen[policy] = [strategy.experimental_local_results(b)[0].numpy() for b in batches]
+    return seen
+
+
+reads = cluster.run(read_all, folder.name, timeout=60)
+show_guess(my_guess, len(reads[0]["off"]), unit=" steps")
+
+# %%
+for policy in ("data", "file", "off"):
+    views = {f"worker {i}": seen[policy] for i, seen in enumerate(reads)}
+    steps = len(views["worker 0"])
+    title = f"{policy.upper()}: {steps} steps; shades alternate from step to step"
+    figures.show(figures.shares(views, 24, title=title))
+sizes = [[len(step) for step in seen["file"]] for seen in reads]
+print("FILE, examples in each step:", *sizes)
+assert sizes == [[4, 4, 4, 2], [4, 4, 2, 0]]
+
+# %% [markdown]
+# - **DATA**: each worker runs the whole pipeline and keeps its part of every batch. Together they read exactly the batches of one process; the price is that every worker reads and decodes everything.
+# - **FILE**: worker 0 opens files 0 and 2, worker 1 files 1 and 3. Nothing is read twice, and the batches are others than one process would make. The files are unequal, so at the end worker 1 has an empty batch while worker 0 still trains: a loss that divides by 8 is then wrong ([lesson 05](05-loss-scaling.ipynb)).
+# - **OFF**: everyone reads everything, half a global batch a step: six steps, every example twice. Right only if each worker's pipeline shares by itself (`distribute_datasets_from_function`, [lesson 13](13-distributed-input.ipynb)).
+#
+# The default, AUTO, is FILE where the pipeline begins with files and DATA elsewhere.
+#
+# ## The chief's duties
+#
+# Some things must happen once: the checkpoint that is kept, the summaries for TensorBoard, the export. But *saving a checkpoint may be collective* (the mistake below shows why), so all workers save, and only the chief's folder counts: the others write into temporary folders. A resumed run reads the chief's, so that folder must be one that every worker sees.
+
+
+# %%
+def is_chief(strategy):
+    task = strategy.cluster_resolver
+    return task.task_type == "chief" or (task.task_type == "worker" and task.task_id == 0)
+
+
+def train_and_save(shared):
+    """Train three steps; all save, the chief keeps; the chief writes the summary."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        model = build_mlp(seed=0)
+        seen = tf.Variable(0.0, synchronization=tf.VariableSynchronization.ON_READ,
+                           aggregation=tf.VariableAggregation.SUM)  # fmt: skip
+    mine = shared if is_chief(strategy) else tempfile.mkdtemp()
+    checkpoint = tf.train.Checkpoint(model=model, seen=seen)
+    manager = tf.train.CheckpointManager(checkpoint, f"{mine}/checkpoints", max_to_keep=2)
+    summaries = tf.summary.create_file_writer(f"{shared}/logs") if is_chief(strategy) else None
+    for step in range(1, 4):
+        strategy.run(lambda: seen.assign_add(32.0))
+        total = float(seen.read_value())  # collective: everybody reads
+        if summaries:
+            with summaries.as_default(step=step):
+                tf.summary.scalar("examples seen", total)
+        manager.save()  # collective: everybody saves
+    return sorted(os.listdir(f"{mine}/checkpoints")), mine == shared, total
+
+
+# %%
+kept = cluster.run(train_and_save, folder.name, timeout=60)
+for number, (names, in_shared_folder, total) in enumerate(kept):
+    where = "the shared folder" if in_shared_folder else "a folder of its own"
+    print(f"worker {number}: {len(names)} files in {where}; {total:.0f} examples seen by all")
+assert [in_shared_folder for _, in_shared_folder, _ in kept] == [True, False]
+
+# %% [markdown]
+# `seen` is a variable that each replica counts up by itself and that is *added up when it is read*: 32 on each worker in each step, 192 in all. Metrics are made of such variables.
+#
+# The notebook, one process without a strategy, restores what two workers saved, and finds the chief's summary:
+
+# %%
+plain, seen = build_mlp(seed=1), tf.Variable(0.0)
+latest = tf.train.latest_checkpoint(f"{folder.name}/checkpoints")
+tf.train.Checkpoint(model=plain, seen=seen).restore(latest).assert_consumed()
+[log] = Path(folder.name, "logs").glob("events*")
+records = [tf.compat.v1.Event.FromString(r.numpy()) for r in tf.data.TFRecordDataset(str(log))]
+written = [(e.step, float(tf.make_ndarray(v.tensor))) for e in records for v in e.summary.value]
+print(Path(latest).name, "·", seen.numpy(), "examples ·", written)
+assert_same([seen.numpy(), *plain.get_weights()], [192.0, *build_mlp(seed=0).get_weights()])
+
+# %% [markdown]
+# ## The mistake: the chief saves alone
+#
+# "Only the chief saves" reads like common sense, and many programs do it. With variables that are kept equal everywhere it even works. With one that is added up when it is read, the chief's save is an all-reduce, and the other worker is not there.
+#
+# **Predict.** Each worker has counted 32 examples; the chief saves alone. Worker 1 goes on with three steps, each with an all-reduce of a loss of 0.5 on each worker. What does worker 1 get as the sum of the losses of its first step?
+
+# %%
+my_guess = None  # a number
+
+
+# %%
+def save_alone(shared):
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        seen = tf.Variable(0.0, synchronization=tf.VariableSynchronization.ON_READ,
+                           aggregation=tf.VariableAggregation.SUM)  # fmt: skip
+    strategy.run(lambda: seen.assign_add(32.0))
+    if is_chief(strategy):
+        tf.train.Checkpoint(seen=seen).write(f"{shared}/alone")  # the mistake
+        report("saved")
+    for _ in range(3):  # steps
+        loss = strategy.reduce("SUM", strategy.run(lambda: tf.constant(0.5)), axis=None)
+        report("loss", total=float(loss))
+
+
+# %%
+job = cluster.start(save_alone, folder.name)
+events = [event for _, event in zip(range(4), job.events())]
+try:
+    job.wait(timeout=3)
+except ClusterError as error:
+    print(f"{error.task} {error.cause.split(';')[0]}")
+saved = tf.train.load_checkpoint(f"{folder.name}/alone").get_tensor("seen/.ATTRIBUTES/VARIABLE_VALUE")  # fmt: skip  # noqa: E501
+totals = [event["total"] for event in events if event["task"] == "worker 1"]
+print(f"worker 1 has the sums {totals}; the checkpoint says {saved} examples")
+show_guess(my_guess, totals[0])
+assert totals == [32.5] * 3 and saved == 32.5
+
+# %% [markdown]
+# Read it slowly, for it is the worst kind of error. The chief's *save* met worker 1's *losses*: both are sums of one float, and TensorFlow matches collectives by their order. (The save reads the variable three times.) 32 + 0.5 went into the checkpoint as a number of examples, and to worker 1 as a loss, step after step. Then the chief came to its own first loss, for which it has no partner left. TensorFlow would wait for ever; `job.wait(timeout=3)` gives up. Had the types differed, there would have been an error at once.
+#
+# The mend is the code of the section before: everybody saves, the chief's is kept. The same holds for everything that reads such a variable: `if chief: print(metric.result())` is the same mistake.
+#
+# ## The same through utils
+#
+# `train` in every worker is the whole of it: it shares the data, mends `fit`, saves with all workers and keeps the chief's, and returns the same report everywhere. `make_strategy` adds one thing. TensorFlow takes all GPUs of a worker, but only one CPU device; ours takes all logical devices, here two, so that two workers have four replicas.
+
+
+# %%
+JOB = {"model": "mlp", "limit": 512, "epochs": 1, "optimizer": "sgd", "dtype": "float64"}
+
+
+def train_with_utils(jobs):
+    """Train with each loop and policy; return replicas, weights and examples read."""
+    reports = {}
+    for name, settings in jobs.items():
+        log = ReadLog()
+        done = train(strategy="multi-worker", read_log=log, **JOB, **settings)
+        reports[name] = done.weights, log.steps
+    return make_strategy("multi-worker").num_replicas_in_sync, reports
+
+
+# %%
+jobs = {"custom": {"loop": "custom"}, "fit": {"loop": "fit"}, "OFF": {"auto_shard": "off"}}
+trained = cluster.run(train_with_utils, jobs, timeout=90, echo=False)
+for name in jobs:
+    steps, weights = len(trained[0][1][name][1]), [reports[name][0] for _, reports in trained]
+    same = all(np.allclose(a, b, rtol=0, atol=1e-9) for a, b in zip(weights[0], one_process))
+    print(f"{name:<8}{trained[0][0]} replicas, {steps:>2} steps, one process's weights: {same}")
+    assert same == (name != "OFF")
+
+# %% [markdown]
+# From a shell, the same run with the same report: `distlab train --strategy multi-worker --workers 2 --replicas-per-worker 2`. On real machines, set TF_CONFIG on each and leave `--workers` out.
+#
+# ## What it costs
+
+
+# %%
+def time_steps(steps):
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        weights = [tf.Variable(w) for w in build_mlp().get_weights()]
+    sum_all = tf.function(lambda: strategy.run(
+        lambda: tf.distribute.get_replica_context().all_reduce("SUM", [w + 0 for w in weights])))  # fmt: skip  # noqa: E501
+    sum_all()
+    with Stopwatch() as watch:
+        for _ in range(steps):
+            sum_all()
+    return watch.seconds / steps
+
+
+# %% tags=["nbval-ignore-output"]
+seconds = cluster.run(time_steps, 50, timeout=60)[0]
+gradient_bytes = array_bytes(build_mlp().trainable_variables)
+print(f"{format_bytes(gradient_bytes)} of gradients a step, all-reduced over loopback in {1000 * seconds:.1f} ms")  # fmt: skip  # noqa: E501
+assert gradient_bytes == 4 * 101_770 and seconds > 0
+
+# %%
+cluster.close()
+folder.cleanup()  # nothing of this lesson stays
+
+# %% [markdown]
+# Each worker sends about as many bytes a step as the model has, whatever the batch (lesson 06, all-reduce, counts them). On this machine the workers share two cores, so two workers are not faster than one; on two machines the computing is halved and these milliseconds are what it costs.
+#
+# ## Take-away card
+#
+# ```python
+# strategy = tf.distribute.MultiWorkerMirroredStrategy()   # TF_CONFIG set, before any operation
+# options = tf.data.Options()
+# options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+# batches = strategy.experimental_distribute_dataset(dataset.with_options(options))  # global batches
+# with strategy.scope():
+#     model, optimizer = build(), keras.optimizers.Adam()
+# manager = tf.train.CheckpointManager(checkpoint, shared if chief else temporary, max_to_keep=2)
+# manager.save()                                            # on every worker
+# if chief: write_summaries(), export()                     # nothing collective in here
+# ```
+#
+# ## Where it is described
+#
+# - TensorFlow's tutorials, [Multi-worker training with Keras](https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras) and [with a custom training loop](https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl): neither runs unchanged on TensorFlow 2.21 and Keras 3
+# - TensorFlow's guide, [Distributed input](https://www.tensorflow.org/tutorials/distribute/input), on sharding; API: [AutoShardPolicy](https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutoShardPolicy), [MultiWorkerMirroredStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/MultiWorkerMirroredStrategy)
+# - The failure of `fit`: [keras-team/keras issue 20585](https://github.com/keras-team/keras/issues/20585)
+#
+# ## The lab
+#
+# You practise this in [lab 08, multi-worker](../labs/lab08-multi-worker.ipynb).

@@ -1,0 +1,507 @@
+# %% [markdown]
+# # Runs that survive
+#
+# You kill workers of a running training job, freeze one, give one notice, and bring every run to the weights it would have had without you.
+#
+# **Time:** 55 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb) and [many workers, one model](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
+#
+# ## Objectives
+#
+# - Restart a killed run from its checkpoint, and prove that its weights are the uninterrupted run's.
+# - Count the steps that each of three ways of saving loses, with and without notice.
+# - Detect a checkpoint that was cut short, and go on from the one before.
+# - Name what a checkpoint must hold besides the weights.
+# - Choose the interval between checkpoints after Young and Daly, from a cost you measured.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import keras
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+use_logical_devices(2)
+print("ready")
+
+# %%
+import os
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from utils import figures
+from utils.cluster import ClusterError, LocalCluster
+from utils.cluster.chaos import Strike, strike_once, tell_attempts
+from utils.events import report
+from utils.exercises.predict import show_guess
+from utils.measure import format_bytes, time_calls
+from utils.models import build_cnn
+from utils.simulate.failures import (
+    daly_interval_seconds,
+    expected_run_seconds,
+    group_mtbf_seconds,
+    overhead_fraction,
+    simulate_run_seconds,
+    young_interval_seconds,
+)
+from utils.training.recovery import METHODS, RecoverySettings, train_resumably
+from utils.training.recovery.trainer import Trainer
+from utils.training.recovery.whole import find_damage, find_newest_whole
+from utils.widgets import cockpit
+from utils.widgets.checkpoint_interval import interval_explorer, say_seconds
+
+# %% [markdown]
+# ## What a failure takes
+#
+# A synchronous group needs every worker: when one dies, the others cannot finish the step. The group is started again, and goes on from what was saved. Each start is an *attempt*. Here is a run of 25 steps, saved after every fourth, and struck after step 11.
+
+# %%
+SAVED, STRUCK, TOTAL = 8, 11, 25
+rows = [
+    ("first attempt", 0, SAVED, "kept: steps 1 to 8", "kept"),
+    ("first attempt", SAVED, STRUCK, "lost", "trained, and lost"),
+    ("second attempt", SAVED, TOTAL, "steps 9 to 25, from the checkpoint of step 8", "kept"),
+]
+title = "Saved every 4 steps, struck after step 11"
+figures.show(figures.timeline(rows, title=title, unit="steps"))
+
+# %% [markdown]
+# ## A run, and somebody who disturbs it
+#
+# Two workers train a small network on 130 pictures of Fashion-MNIST: five epochs of five steps, float64, SGD with momentum. `Trainer` holds what [lesson 09](09-multi-worker-mirrored.ipynb) wrote by hand: strategy, model, optimizer, compiled step and batches. The last batch of an epoch is smaller, and counts as it should.
+
+# %%
+folder = tempfile.TemporaryDirectory()  # removed at the end of the lesson
+settings = RecoverySettings(folder.name, pause_seconds=0.02)  # slow enough to be struck
+
+
+def train_unprotected(settings):
+    """One worker's program, which saves nothing."""
+    trainer = Trainer(settings)
+    for epoch, batch in trainer.batches_from(0):
+        trainer.take(epoch, batch)  # trains, counts, reports the event "step"
+    return trainer.finish()  # step, losses, weights
+
+
+cluster = LocalCluster(workers=2)
+whole = cluster.run(train_unprotected, settings, timeout=60, echo=False)[0]
+print(whole.step, "steps,", len(whole.weights), "arrays of weights")
+
+# %% [markdown]
+# `whole` is the uninterrupted run, with which all others are compared. Now the disturbance: wait until worker 0 reports a step, act, and wait for the end. `restarts=1` lets the cluster start the group a second time. Worker 1 is killed soon after step 11 (by SIGKILL, the signal that no program can catch), and nothing was saved.
+
+
+# %% tags=["nbval-ignore-output"]
+def disturb(job, step, act):
+    """Call `act(job)` once worker 0 has reported `step`; return the job at its end."""
+    for event in job.events():
+        if (event["event"], event.get("step"), event["task"]) == ("step", step, "worker 0"):
+            act(job)
+            break
+    job.wait(60)
+    return job
+
+
+def kill(job):
+    job.kill("worker", 1)
+
+
+job = cluster.start(train_unprotected, settings, restarts=1)
+panel = cockpit(job)
+disturb(job, 11, kill)
+begins = [e["step"] - 1 for e in job.events() if e["event"] == "step" and e["attempt"] == 2][0]
+print("the second attempt begins after step", begins)
+figures.show(panel.picture())
+[died] = [event for event in job.events() if event["event"] == "restart"]
+print("restarted because", died["task"], died["cause"])
+assert died["task"] == "worker 1" and "SIGKILL" in died["cause"] and begins == 0
+
+# %% [markdown]
+# Both lanes break off (✕) and begin again (↻) at the top of the loss curve. (To watch it live, put `panel` on the last line of the cell that starts the job; it has buttons for kill, pause and restart.) Worker 0 was in perfect health, and lost as much as worker 1.
+#
+# ## CheckpointManager: save, and know where you are
+#
+# Three additions. Every worker makes a manager and saves, but only the chief saves into the shared folder; the others write to a temporary one, as in lesson 09. At the start everybody restores the newest checkpoint. And the run goes on **at its place in the data**, which follows from the number of steps, because the order of an epoch depends on the seed and the epoch alone.
+
+
+# %%
+def open_manager(trainer):
+    """Return a manager that keeps three checkpoints; the chief's are in the shared folder."""
+    place = trainer.settings.folder if trainer.is_chief else tempfile.mkdtemp()
+    return tf.train.CheckpointManager(trainer.checkpoint, place, max_to_keep=3)
+
+
+def train_saving(settings):
+    """One worker's program: from the newest checkpoint on, saving every `save_every` steps."""
+    trainer = Trainer(settings)  # its checkpoint: model, optimizer, number of steps
+    manager = open_manager(trainer)
+    newest = tf.train.latest_checkpoint(settings.folder)  # the chief's, on every worker
+    if newest:
+        trainer.checkpoint.restore(newest).assert_existing_objects_matched()
+    trainer.restored_step = int(trainer.step.numpy())
+    report("restore", step=trainer.restored_step)
+    for epoch, batch in trainer.batches_from(trainer.restored_step):
+        step = trainer.take(epoch, batch)
+        if step % settings.save_every == 0:
+            manager.save(checkpoint_number=step)
+            report("checkpoint", step=step)
+    return trainer.finish()
+
+
+# %% [markdown]
+# **Predict.** The same kill after step 11, a checkpoint every 4 steps. How far are the weights from the uninterrupted run's, at most?
+
+# %%
+my_guess = None  # the largest difference of any weight
+
+# %% tags=["nbval-ignore-output"]
+saving = replace(settings, folder=f"{folder.name}/saving")
+job = disturb(cluster.start(train_saving, saving, restarts=1), 11, kill)
+resumed = job.wait()[0]
+
+
+def largest_difference(mine, theirs):
+    return max(float(np.abs(a - b).max()) for a, b in zip(mine.weights, theirs.weights))
+
+
+show_guess(my_guess, round(largest_difference(resumed, whole), 9))
+first, second = tell_attempts(list(job.events()))
+print(f"first attempt: {first.done} steps, saved after {first.saved}")
+print(f"second attempt: begins after {second.restored}, {second.lost} steps are trained twice")
+assert second.restored >= first.saved >= 8 and second.lost <= settings.save_every
+np.testing.assert_allclose(resumed.losses, whole.losses[second.restored :], atol=1e-9)
+
+# %% [markdown]
+# Not similar: the same weights, to the ninth digit, and the same loss at every step. The run lost the steps since its last checkpoint, at most four, and the time of a start.
+#
+# ## What must be in a checkpoint
+#
+# The weights are not enough. Below, three runs go on after step 8 from a complete checkpoint; two of them leave something out: the optimizer's momentum, or the place in the data, so that they begin their epoch anew.
+
+
+# %%
+def resume_without(settings, missing):
+    """Go on from step 8, with one thing of the checkpoint left out."""
+    trainer = Trainer(settings)
+    held = {"model": trainer.model, "optimizer": trainer.optimizer, "step": trainer.step}
+    held.pop(missing, None)
+    saved = f"{settings.folder}/ckpt-8"
+    tf.train.Checkpoint(**held).restore(saved).expect_partial()
+    start = 5 if missing == "place" else 8  # epoch 2 begins after step 5
+    for epoch, batch in trainer.batches_from(start):
+        trainer.take(epoch, batch)
+    return trainer.finish()
+
+
+kept = replace(settings, folder=f"{folder.name}/kept", epochs=2, pause_seconds=0.0)
+cluster.run(train_saving, kept, timeout=60, echo=False)
+on = replace(kept, epochs=settings.epochs)
+off = {}
+for missing in ("nothing", "optimizer", "place"):
+    report_of_run = cluster.run(resume_without, on, missing, timeout=60, echo=False)[0]
+    off[missing] = largest_difference(report_of_run, whole)
+    ends = f"the last loss is {report_of_run.losses[-1]:.3f}"
+    print(f"{missing:<10} left out: {ends}, the weights are {off[missing]:.3f} off")
+assert off["nothing"] < 1e-9 and off["optimizer"] > 0.01 and off["place"] > 0.01
+
+# %% [markdown]
+# No run raised an error. Without the first line to compare with, the losses of the other two would pass for ordinary training. Random number generators that go on (dropout, shuffling) belong in a checkpoint for the same reason; here every epoch's order is drawn from the seed and the epoch's number, so there is nothing to save.
+#
+# ## A checkpoint cut off in mid-write
+#
+# What lies in the folder of the complete run?
+
+# %%
+kept_folder = Path(kept.folder)
+for path in sorted(kept_folder.iterdir()):
+    print(path.name)
+print("newest, says the file `checkpoint`:", Path(tf.train.latest_checkpoint(kept_folder)).name)
+
+# %% [markdown]
+# TensorFlow writes in an order that makes a kill harmless: the values into a folder `ckpt-8_temp` and from there to `ckpt-8.data…`, then `ckpt-8.index`, and last the file `checkpoint`, replaced in one piece, which names the newest. Let us kill worker 0 while it writes. Its first checkpoint, a small one, is whole; the second has 64 MB, and the blow falls as soon as something of it appears in the folder.
+
+
+# %% tags=["nbval-ignore-output"]
+def save_two(folder):
+    """Save a small checkpoint, then a big one. Worker 0 alone: there is no strategy here."""
+    if tf.distribute.cluster_resolver.TFConfigClusterResolver().task_id > 0:
+        return
+    values = tf.Variable(tf.zeros(10), shape=tf.TensorShape(None))
+    manager = tf.train.CheckpointManager(tf.train.Checkpoint(values=values), folder, 2)
+    for step, size in ((4, 10), (8, 16_000_000)):
+        values.assign(tf.fill([size], float(step)))
+        manager.save(checkpoint_number=step)
+        report("saved", step=step)
+
+
+cut = Path(folder.name) / "cut"
+job = cluster.start(save_two, str(cut))
+next(event for event in job.events() if event["event"] == "saved")  # step 4
+end = time.monotonic() + 20
+while not any(cut.glob("ckpt-8*")) and time.monotonic() < end:
+    pass
+job.kill("worker", 0)
+try:
+    job.wait(30)
+except ClusterError as error:
+    print(error.task, error.cause)
+for path in sorted(path for path in cut.rglob("*") if path.is_file()):
+    print(f"{format_bytes(path.stat().st_size):>9}  {path.relative_to(cut)}")
+print("newest, says the file `checkpoint`:", Path(tf.train.latest_checkpoint(cut)).name)
+step, passed_over = find_newest_whole(cut)
+name = "values/.ATTRIBUTES/VARIABLE_VALUE"  # so TensorFlow calls it in the file
+values = tf.train.load_checkpoint(f"{cut}/ckpt-{step}").get_tensor(name)
+assert np.all(values == step), "whole: every value is of one step"
+
+# %% [markdown]
+# What the killed save left behind is not named in the file `checkpoint`, and nobody reads it.
+#
+# That order cannot help against damage that comes later: a full disk, a copy cut short, a file system that lost its last writes. Cut the newest data file of the complete run in half, and ask TensorFlow for its newest checkpoint.
+
+# %%
+data = kept_folder / "ckpt-8.data-00000-of-00001"
+data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
+newest = tf.train.latest_checkpoint(kept_folder)
+print("the file `checkpoint` still says:", Path(newest).name)
+print("but:", find_damage(newest).split(":")[0])
+step, passed_over = find_newest_whole(kept_folder)
+print("newest whole checkpoint:", step, "· passed over:", passed_over[0].split(":")[0])
+assert step == 4 and find_damage(f"{kept_folder}/ckpt-4") is None
+
+# %% [markdown]
+# A program that restores `latest_checkpoint` would now fail at every restart, until somebody comes. `find_newest_whole` reads checkpoints to their last byte, from the newest on (every block has a checksum), and takes the first that is sound. That is why one keeps more than one.
+#
+# ## PreemptionCheckpointHandler: save on notice
+#
+# Clouds and schedulers send SIGTERM some time before they take a machine away. TensorFlow's handler turns it into one more checkpoint: the worker that got the signal tells all, all save after the same step, and all leave by `exit_fn`, here with the exit code 42, on which our cluster starts the group again.
+#
+# **Predict.** The worker below saves nothing by itself. It gets SIGTERM after step 11. How many steps does the run lose?
+
+# %%
+my_guess = None  # steps trained twice
+
+
+# %%
+def train_listening(settings):
+    """As `train_saving`; and a SIGTERM to any worker makes all save and leave."""
+    os.environ["GCE_METADATA_IP"] = "127.0.0.1:9"  # do not look for Google's cloud, for 5 s
+    trainer = Trainer(settings)
+    newest = tf.train.latest_checkpoint(settings.folder)
+    if newest:
+        trainer.checkpoint.restore(newest)
+    trainer.restored_step = int(trainer.step.numpy())
+    report("restore", step=trainer.restored_step)
+    handler = tf.distribute.experimental.PreemptionCheckpointHandler(
+        trainer.strategy.cluster_resolver,
+        open_manager(trainer),
+        termination_config=tf.distribute.experimental.TerminationConfig(
+            exit_fn=lambda: sys.exit(42)
+        ),
+    )
+    for epoch, batch in trainer.batches_from(trainer.restored_step):
+        step = trainer.take(epoch, batch)
+        handler.save_checkpoint_if_preempted(checkpoint_number=step)
+    return trainer.finish()
+
+
+# %%
+listening = replace(settings, folder=f"{folder.name}/listening")
+job = cluster.start(train_listening, listening, restarts=1)
+disturb(job, 11, lambda job: job.kill("worker", 1, signal.SIGTERM))
+first, second = tell_attempts(list(job.events()))
+show_guess(my_guess, second.lost)
+[left] = [event for event in job.events() if event["event"] == "restart"]
+print("the group", left["cause"], "and started again")
+assert second.restored == first.done and largest_difference(job.wait()[0], whole) < 1e-9
+
+# %% [markdown]
+# None. But it is no insurance by itself: a SIGKILL, a power cut or a frozen machine give no notice, so one saves at intervals as well: the method "preemption" below does both.
+#
+# ## What is lost with each
+#
+# `train_resumably` is this lesson's loop with the checks built in, for three methods; "backup" is Keras's `fit` with the callback `BackupAndRestore`, made exact (the mistake below shows why). `strike_once` disturbs one run after step 11 and measures: without notice (SIGKILL), and with notice (SIGTERM, then SIGKILL for whoever is still there when the time of grace is over: 0.3 s here, 20 s for the handler; clouds give 30 s to 2 minutes).
+
+
+# %% tags=["nbval-ignore-output"]
+def measure(blow):
+    """Strike one run of each method after step 11; return the steps that each had to repeat."""
+    lost = {}
+    for method, name in METHODS.items():
+        own = replace(settings, folder=f"{folder.name}/{method}-{blow}", method=method)
+        strike = Strike(
+            seed=0, method=method, workers=2, victim=1,
+            strike=blow, moment="step", place=11, delay_seconds=0.0,
+        )  # fmt: skip
+        end = strike_once(cluster, own, strike, whole)
+        assert end.problem is None and end.error < 1e-9, end.problem
+        print(f"{name:<28}{blow}: stopped after {end.done_step}, {end.lost_steps} steps lost")
+        lost[name] = end.lost_steps
+    return lost
+
+
+blows = {"without notice": measure("SIGKILL")}
+assert max(blows["without notice"].values()) <= settings.save_every
+
+# %% tags=["nbval-ignore-output"]
+blows["with notice"] = measure("SIGTERM")
+assert blows["with notice"]["PreemptionCheckpointHandler"] == 0
+both = {name: {words: lost[name] for words, lost in blows.items()} for name in METHODS.values()}
+title = "Steps trained twice, with a checkpoint every 4 steps"
+figures.show(figures.grouped_bars(both, unit="steps", title=title))
+
+# %% [markdown]
+# Every run ended with the same weights. What differs is how much was trained twice: at most the interval, and nothing where notice met the handler. Without a handler the notice is wasted: the workers trained past step 11 until the time of grace was over, and what they then lost was chance.
+#
+# The worst failure is the quiet one: a worker that is there and does nothing. The others wait for it, without an error. Somebody has to look; our cluster does, and starts the group again when a task has been frozen (SIGSTOP) for a given time.
+
+# %%
+frozen = replace(settings, folder=f"{folder.name}/frozen", method="manager")
+job = cluster.start(train_resumably, frozen, restarts=1, stall_seconds=0.5)
+disturb(job, 11, lambda job: job.pause("worker", 1))
+[found] = [event for event in job.events() if event["event"] == "restart"]
+print(found["task"], found["cause"])
+assert largest_difference(job.wait()[0], whole) < 1e-9
+
+# %% [markdown]
+# ## The mistake: a backup in the middle of an epoch
+#
+# `BackupAndRestore(folder, save_freq=3)` saves every three batches, which looks like a safer version of once an epoch, the default. Six batches an epoch, two epochs; the power is cut in the fifth batch of the second, and `fit` is started again.
+
+
+# %%
+class PowerCut(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if int(self.model.optimizer.iterations) == 11:
+            raise RuntimeError("power cut")
+
+
+def fit_once(*callbacks):
+    """Fit two epochs of six batches from a fresh start; return the steps and the weight."""
+    targets = tf.data.Dataset.range(6).map(lambda i: (tf.ones((1, 1)), tf.cast(i, "float32")))
+    dense = keras.layers.Dense(1, kernel_initializer="zeros")
+    model = keras.Sequential([keras.Input((1,)), dense])
+    model.compile(keras.optimizers.SGD(0.01), "mse")
+    model.fit(targets, epochs=2, verbose=0, shuffle=False, callbacks=list(callbacks))
+    return int(model.optimizer.iterations), round(float(dense.kernel[0, 0]), 4)
+
+
+def fit_through_a_power_cut(save_freq):
+    place = f"{folder.name}/backup-{save_freq}"
+    try:
+        fit_once(keras.callbacks.BackupAndRestore(place, save_freq=save_freq), PowerCut())
+    except RuntimeError as error:
+        print(error, end="; ")
+    return fit_once(keras.callbacks.BackupAndRestore(place, save_freq=save_freq))
+
+
+undisturbed = fit_once()
+print("undisturbed: steps and weight", undisturbed)
+ends = {}
+for save_freq in (3, "epoch"):
+    ends[save_freq] = fit_through_a_power_cut(save_freq)
+    print("started again with save_freq", save_freq, ends[save_freq])
+assert ends[3][0] == 15 and ends["epoch"] == undisturbed and ends[3] != undisturbed
+
+# %% [markdown]
+# With `save_freq=3` the weights came back from the middle of the epoch, the data from its beginning: three batches count twice. No error, no warning. Saving once an epoch mends it, and so does counting: the optimizer's step counter is in the backup, and says where in the data to go on. `utils.training.recovery.fit.WholeBackup` does that. It also writes to another file and renames it, since Keras's callback overwrites its only one, and a kill in that moment leaves half a file.
+#
+# ## The same through utils
+#
+# `train_resumably` without any disturbance is our loop.
+
+# %%
+for method in METHODS:
+    own = replace(settings, folder=f"{folder.name}/same-{method}", method=method, pause_seconds=0.0)
+    same = cluster.run(train_resumably, own, timeout=60, echo=False)[0]
+    assert largest_difference(same, whole) < 1e-9
+    print(f"{METHODS[method]:<28} the weights of our loop, to 1e-9")
+cluster.close()  # nobody is left behind
+
+# %% [markdown]
+# ## What it costs: how often to save
+#
+# Saving often costs time, saving rarely costs work. First your own cost: a checkpoint of the CNN of lesson 04, with Adam's moments.
+
+# %% tags=["nbval-ignore-output"]
+model, adam = build_cnn(), keras.optimizers.Adam()
+adam.build(model.trainable_variables)
+saved = tf.train.Checkpoint(model=model, optimizer=adam)
+timing = time_calls(lambda: saved.write(f"{folder.name}/cost"))
+size = sum(path.stat().st_size for path in Path(folder.name).glob("cost.*"))
+print(f"{format_bytes(size)} in {1000 * timing.median_seconds:.1f} ms")
+print(f"{format_bytes(round(size / timing.median_seconds))} each second")
+assert size > 3 * 4 * model.count_params()
+
+# %% [markdown]
+# Let a failure come once in *M* seconds on average (the *mean time between failures*, MTBF), and a save take *s*. Saving after every *t* seconds of work costs *s/t*, and a failure throws away *t/2* on average: in all *s/t + t/(2M)*, which is least at Young's *t* = √(2*sM*). Daly's estimate adds what Young left out: failures during saving, and more than one in an interval.
+#
+# **Predict.** A group of 1,000 workers in place of 10 fails a hundred times as often. How many times shorter is Young's interval?
+
+# %%
+my_guess = None  # times
+
+# %%
+SAVE_SECONDS, YEAR = 30.0, 365 * 86_400.0  # a bigger model; each worker fails once a year
+youngs = []
+for workers in (10, 1000, 10_000):
+    mtbf = group_mtbf_seconds(YEAR, workers)
+    youngs.append(young_interval_seconds(SAVE_SECONDS, mtbf))
+    daly = daly_interval_seconds(SAVE_SECONDS, mtbf)
+    extra = overhead_fraction(daly, SAVE_SECONDS, mtbf, restart_seconds=60)
+    words = f"Young {say_seconds(youngs[-1])}, Daly {say_seconds(daly)}"
+    print(f"{workers:>6} workers, MTBF {say_seconds(mtbf)}: {words}, overhead {extra:.1%}")
+show_guess(my_guess, round(youngs[0] / youngs[1], 6))
+
+# %% [markdown]
+# The interval shrinks with the square root. The *overhead* is the time that a run takes beyond its work: saving, work lost, and restarts of 60 s. It comes from a formula. Does that hold? Below, failures are drawn one by one in 4,000 runs, and no formula is used; beside it stands what the formula expects.
+
+# %%
+means = {}
+for factor in (0.1, 0.5, 1.0, 2.0, 4.0):  # of Daly's interval for 10,000 workers
+    run = (100 * factor * daly, factor * daly, SAVE_SECONDS, mtbf, 60.0)
+    means[factor] = simulate_run_seconds(*run, runs=4000, seed=1).mean() / run[0] - 1
+    formula = expected_run_seconds(*run) / run[0] - 1
+    print(f"{factor:>5} x Daly's interval: {means[factor]:.1%} drawn, {formula:.1%} expected")
+assert min(means, key=means.get) == 1.0
+
+# %% [markdown]
+# The valley is flat: twice or half the best interval costs little, a tenth of it much. Move the sliders; the first begins at what your machine needed above (0.1 s where it was less). For the second: Meta's report on Llama 3 counts 419 unexpected interruptions in 54 days on 16,384 GPUs. The cell says how often that is, and for each GPU.
+
+# %% tags=["nbval-ignore-output"]
+hours = 54 * 24 / 419
+print(f"{hours:.1f} h between failures, {hours * 16_384 / 24:,.0f} days for each GPU")
+assert 3 < hours < 3.2
+folder.cleanup()  # nothing of this lesson stays on the disk
+interval_explorer(timing.median_seconds, workers=1000)
+
+# %% [markdown]
+# ## Take-away card
+#
+# ```python
+# checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)  # all three
+# folder = shared if is_chief else tempfile.mkdtemp()  # every worker saves, one writes
+# manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=3)
+# step_read, passed_over = find_newest_whole(shared)  # utils.training.recovery.whole
+# checkpoint.restore(f"{shared}/ckpt-{step_read}").assert_existing_objects_matched()
+# handler = tf.distribute.experimental.PreemptionCheckpointHandler(resolver, manager)
+# manager.save(checkpoint_number=int(step))  # every sqrt(2 * save_seconds * mtbf_seconds)
+# handler.save_checkpoint_if_preempted(checkpoint_number=int(step))  # after every step
+# ```
+#
+# ## Where it is described
+#
+# - TensorFlow's guides, [Fault tolerance](https://www.tensorflow.org/guide/migrate/fault_tolerance) and [Training checkpoints](https://www.tensorflow.org/guide/checkpoint), and the tutorial [Custom training loop with several workers](https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl)
+# - API: [PreemptionCheckpointHandler](https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/PreemptionCheckpointHandler), [CheckpointManager](https://www.tensorflow.org/api_docs/python/tf/train/CheckpointManager), [BackupAndRestore](https://keras.io/api/callbacks/backup_and_restore/)
+# - [Young, A first order approximation to the optimum checkpoint interval](https://doi.org/10.1145/361147.361115), 1974, and [Daly, A higher order estimate of the optimum checkpoint interval for restart dumps](https://doi.org/10.1016/j.future.2004.11.016), 2006
+# - [The Llama 3 herd of models](https://arxiv.org/abs/2407.21783), 2024, section 3.3.4 on reliability
+#
+# ## The lab
+#
+# You practise this in [lab 09, fault tolerance](../labs/lab09-fault-tolerance.ipynb).

@@ -1,0 +1,630 @@
+# %% [markdown]
+# # Parameter servers
+#
+# You run a coordinator, two workers and two parameter servers as real processes, and see what asynchronous training gives and what it takes: nobody waits, and gradients arrive late.
+#
+# **Time:** 60 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb), [central storage](07-central-storage.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
+#
+# ## Objectives
+#
+# - Schedule closures on workers, join them and fetch their results.
+# - Place variables on parameter servers in pieces, and count the bytes that a step moves.
+# - Measure the staleness of every update, and choose a learning rate that bears it.
+# - Count steps exactly where Keras 3 loses some.
+# - Compare asynchronous training, synchronous rounds and backup workers when one worker is slow.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+print(use_logical_devices(1))
+
+# %%
+import tempfile
+from itertools import islice
+
+import keras
+import numpy as np
+
+from utils import figures
+from utils.cluster import ClusterError, LocalCluster
+from utils.cluster.warm import make_starter
+from utils.data import load
+from utils.events import report
+from utils.exercises.predict import show_guess
+from utils.figures import Arrow, Box
+from utils.measure import Stopwatch, array_bytes, format_bytes
+from utils.models import build_embedding_model, build_mlp
+from utils.simulate.collective import Link, simulate_all_reduce
+from utils.simulate.parameter_server import Cluster, simulate_parameter_server
+from utils.training.parameter_server import (
+    Update,
+    make_spans,
+    mean_staleness,
+    mean_staleness_by_worker,
+)
+from utils.training.parameter_server.asynchronous import AsynchronousLoop
+from utils.training.parameter_server.checkpoints import train_with_checkpoints
+from utils.training.parameter_server.coordination import connect
+from utils.training.parameter_server.counting import adam_correction, count_exactly
+from utils.training.parameter_server.delays import find_worker, sleep_in_graph
+from utils.training.parameter_server.evaluation import evaluate_inline, follow_checkpoints
+from utils.training.parameter_server.placement import (
+    bytes_by_server,
+    describe_pieces,
+    format_pieces,
+    read_weights,
+)
+from utils.training.parameter_server.synchronous import SynchronousRounds
+from utils.training.parameter_server.traffic import measure_traffic
+
+# %% [markdown]
+# ## Four kinds of process
+#
+# *Parameter servers* (the job `ps`) hold the variables, each a part. *Workers* read them, compute a gradient and write it back, each at its own pace. The *coordinator* (the job `chief`) is where your program runs: it hands out the work. An *evaluator* may stand beside; it comes last.
+
+# %%
+boxes = {
+    "coordinator": Box("coordinator: your program", 0, 34, 720, 40, "data"),
+    "servers": Box("parameter servers", 0, 246, 720, 84),
+}
+arrows = []
+for i in (0, 1):
+    worker = f"worker {i}"
+    boxes[worker] = Box(f"{worker}\nat its own pace", 370 * i + 75, 124, 200, 52, "compute")
+    boxes[f"ps {i}"] = Box(f"ps {i}: its part of the variables", 370 * i + 14, 276, 322, 42, "server")  # fmt: skip  # noqa: E501
+    arrows += [Arrow("coordinator", worker, "closures")]
+    arrows += [Arrow("servers", worker, "values", offset=-55)]
+    arrows += [Arrow(worker, "servers", "gradients", offset=55)]
+alt = (
+    "Above: the coordinator, which runs your program and gives closures to worker 0 and worker 1. "
+    "Each worker reads values from the parameter servers below and sends gradients to them, at its "
+    "own pace. The servers are ps 0 and ps 1; each holds its part of the variables."
+)
+title = "Who asks whom"
+figures.show(figures.diagram(boxes, arrows, title=title, alt=alt, height_px=336))
+
+# %% [markdown]
+# ## Schedule, join, fetch
+#
+# A *closure* is a compiled function and its arguments. `schedule` puts it in a queue and returns at once, with a promise of its result; whichever worker is free takes the next one. `join` waits until the queue is empty, `fetch` gives the results.
+#
+# The function below is for the coordinator. 150 closures add 1 to a variable `a` in one go (`assign_add`: the server adds), and 150 more add 1 to `b` as one does in Python: read it, add, write it back.
+#
+# **Predict.** Both variables begin at 0, and two workers share the closures. What does `b` hold at the end, about?
+
+# %%
+my_guess = None  # the count
+
+
+# %%
+def count_together(closures):
+    """Return both counts, the device of a variable, and how many closures each worker ran."""
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        a, b = tf.Variable(0, dtype=tf.int64), tf.Variable(0, dtype=tf.int64)
+
+    @tf.function
+    def in_one_go():
+        a.assign_add(1)
+        return tf.distribute.coordinator.experimental_get_current_worker_index()
+
+    @tf.function
+    def read_add_write():
+        b.assign(b + 1)
+
+    results = [coordinator.schedule(in_one_go) for _ in range(closures)]
+    coordinator.join()
+    by_worker = np.bincount(coordinator.fetch(results), minlength=2)
+    for _ in range(closures):
+        coordinator.schedule(read_add_write)
+    coordinator.join()
+    return int(a.numpy()), int(b.numpy()), a.device, by_worker
+
+
+# %% tags=["nbval-ignore-output"]
+starter = make_starter()  # a process that has imported TensorFlow: all clusters here fork from it
+cluster = LocalCluster(workers=2, ps=2, starter=starter)
+in_one_go, read_add_write, device, by_worker = cluster.run(count_together, 150)
+print(f"the variable lives on {device}; closures run by worker 0 and 1: {by_worker}")
+print("added in one go:", in_one_go)
+show_guess(my_guess, read_add_write)
+assert in_one_go == by_worker.sum() == 150 >= read_add_write and "/job:ps" in device
+
+# %% [markdown]
+# The servers lost nothing that they were asked to add. `b` lost the additions that one worker made between the other's read and its write: both had read the same number, and both wrote the same. How many depends on the machine, and changes from run to run. Keep `b` in mind: it comes back in Keras.
+#
+# ## Where the variables live
+#
+# Parameter servers are at home where a model is nearly all table: a row for each user, product or word. Ours is made from pixels: an image is cut into 49 patches, a patch's place and its four quarters' grey levels (8 each, so 8⁴ = 4,096 patterns) make a *token*, like a word, and the model adds up the tokens' rows of a table. A row is 16 float32 numbers.
+#
+# A *partitioner* cuts variables that are large enough along their first axis, a piece for each server. `connect` makes strategy and coordinator as above, with a partitioner.
+#
+# **Predict.** The table has 49 places x 4,096 patterns = 200,704 rows. How many of them are on ps 1?
+
+# %%
+my_guess = None  # rows
+
+
+# %%
+def show_placement():
+    with connect(min_shard_bytes=256 << 10).strategy.scope():  # no piece below 256 KiB
+        return describe_pieces(build_embedding_model().trainable_variables)
+
+
+pieces = cluster.run(show_placement)
+print(format_pieces(pieces))
+show_guess(my_guess, next(p.rows for p in pieces if p.server == 1), unit=" rows")
+
+# %% [markdown]
+# The table is in two halves; the small variables stay whole and go to the servers in turn.
+#
+# ## A step moves the rows it touches
+#
+# A batch of 32 images has 32 x 49 tokens. Looked up where the table lives, only those rows travel, and the gradient comes back as *IndexedSlices*: row numbers and rows. `keras.layers.Embedding` reads the whole variable first. For both we count the bytes on the *loopback* device, the network of a machine with itself; what other programs send there counts too.
+#
+# **Predict.** The whole table takes 12,544 KiB. How many KiB does a step move that reads and writes only its rows?
+
+# %%
+my_guess = None  # KiB
+
+
+# %%
+train = load("fashion_mnist").train
+images, labels = train.images[:1000, ..., None] / np.float32(255), train.labels[:1000]
+table_bytes = sum(p.payload_bytes for p in pieces)
+
+
+def cross_entropy(model, images, labels):
+    logits = model(images, training=True)  # [batch, 10]
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    return tf.reduce_mean(losses)
+
+
+def make_batches(images, labels, size=32):
+    """Return this worker's batches, for ever, in an order of its own."""
+    data = tf.data.Dataset.from_tensor_slices((images, labels))
+    return data.shuffle(len(labels), seed=find_worker()).repeat().batch(size)
+
+
+def build_keras_embedding():
+    own = build_embedding_model()
+    rows = keras.layers.Embedding(own.layers[1].rows, 16, embeddings_initializer="zeros")
+    total = keras.layers.GlobalAveragePooling1D()
+    layers = [keras.Input((28, 28, 1)), own.layers[0], rows, total, keras.layers.Dense(10)]
+    return keras.Sequential(layers)
+
+
+def count_bytes(images, labels):
+    """Return the bytes a step of 32 images moves, with each of the two lookups."""
+    coordination, found = connect(), {}
+    for name, build in {"own": build_embedding_model, "keras": build_keras_embedding}.items():
+        with coordination.strategy.scope():
+            model, sgd = build(), keras.optimizers.SGD(0.1)
+        parts = (coordination, model, sgd, cross_entropy, lambda: make_batches(images, labels))
+        loop = AsynchronousLoop(*parts)
+        loop.run(4)  # traced, connected
+        found[name] = measure_traffic(lambda: loop.run(20), 20)
+    return found
+
+
+# %% tags=["nbval-ignore-output"]
+sent = cluster.run(count_bytes, images, labels)
+ring = simulate_all_reduce("ring", 2, table_bytes, Link(0.0, 1e9)).bytes_per_rank * 2  # 2 ranks
+moved = {"rows only": sent["own"], "keras.layers.Embedding": sent["keras"], "all-reduce": ring}
+mebibytes = {name: count / 2**20 for name, count in moved.items()}
+title = "Bytes of one step: two measured, the all-reduce from its formula"
+figures.show(figures.bars(mebibytes, unit="MiB", title=title, highlight="rows only"))
+show_guess(my_guess, sent["own"] / 1024, unit=" KiB")
+assert 32 * 49 * 16 * 4 < sent["own"] < table_bytes / 4 and sent["keras"] > 5 * sent["own"]
+
+# %% [markdown]
+# This is what parameter servers are for. The last bar is what two workers would send if each had the whole table, and its gradient went through a ring all-reduce ([lesson 06](06-all-reduce.ipynb)). A dense model gains nothing: all its variables are read and all its gradients written in every step, and an all-reduce spreads that load better.
+#
+# ## Staleness
+#
+# While a worker computes, others write. Its gradient belongs to parameters that are no longer there: how many updates came in between is its *staleness*. To measure it, each closure looks at a counter of tickets before it reads the parameters, and draws the next ticket when its gradient is ready; every number is drawn once. Staleness is the ticket less the number seen before. A sleep inside the worker stands for a longer computation, so that the machine's own pace matters less. (`tf.control_dependencies` keeps the order: what is inside waits for what is named.)
+#
+# **Predict.** Two workers; worker 1 takes five times as long as worker 0. What is the mean staleness over all updates of both, about?
+
+# %%
+my_guess = None  # updates
+
+
+# %%
+def descend(features, targets, runs):
+    """Least squares on the workers: for each run (rate, steps, delays, in_flight) its updates
+    and weights. `features` is [example, pixel], `targets` [example, 10]."""
+    coordination, found = connect(), []
+    for rate, steps, delays, in_flight in runs:
+        with coordination.strategy.scope():
+            weights = tf.Variable(tf.zeros([features.shape[1], 10]))
+            tickets = tf.Variable(0, dtype=tf.int64)
+
+        @tf.function
+        def closure():
+            worker, began, version = find_worker(), tf.timestamp(), tickets.read_value()
+            with tf.control_dependencies([began, version]):  # look first, then read
+                residual = features @ weights - targets  # [example, 10]
+            gradient = tf.matmul(features, residual, transpose_a=True) / len(features)
+            with tf.control_dependencies([gradient]):
+                waited = sleep_in_graph(tf.gather(tf.constant(delays), worker))
+            with tf.control_dependencies([waited]):  # take a number and add 1, in one go
+                ticket = tf.raw_ops.ResourceCountUpTo(
+                    resource=tickets.handle, limit=tf.int64.max, T=tf.int64
+                )
+            with tf.control_dependencies([ticket]):
+                written = weights.assign_sub(rate * gradient, read_value=False)
+            with tf.control_dependencies([written]):
+                ended = tf.timestamp()
+            loss = tf.reduce_sum(residual**2) / len(features) / 2
+            return worker, version, ticket, True, loss, began, ended
+
+        rows = []
+        for _ in range(0, steps, in_flight):
+            promises = [coordination.coordinator.schedule(closure) for _ in range(in_flight)]
+            coordination.coordinator.join()
+            rows += coordination.coordinator.fetch(promises)
+        updates = [Update(*map(int, row[:3]), *map(float, row[3:])) for row in rows]
+        found.append((sorted(updates, key=lambda update: update.ticket), weights.numpy()))
+    return found
+
+
+# %% tags=["nbval-ignore-output"]
+x, y = images[:256].reshape(256, -1), np.eye(10, dtype=np.float32)[labels[:256]]
+curvature = float(np.linalg.norm(x, 2) ** 2 / len(x))  # k of the next section
+gentle = 0.2 / curvature
+runs = [(gentle, 40, (0.05, 0.05), 40), (gentle, 40, (0.03, 0.15), 40)]
+(even, _), (slow, _) = cluster.run(descend, x, y, runs)
+title = "The first 24 updates, each with its staleness"
+figures.show(figures.timeline(make_spans(slow[:24]), title=title))
+for name, updates in {"two even workers": even, "worker 1 is slow": slow}.items():
+    means = mean_staleness_by_worker(updates)
+    print(f"{name}: mean staleness {mean_staleness(updates):.2f};", end=" ")
+    print(", ".join(f"worker {w} {mean:.2f}" for w, mean in means.items()))
+    assert mean_staleness(updates) <= 1 and [u.ticket for u in updates] == list(range(40))
+show_guess(my_guess, mean_staleness(slow))
+assert means[1] > means[0]
+
+# %% [markdown]
+# The number on a bar is the staleness of that update. The mean cannot exceed the number of workers less one, whatever their speeds: a worker has one window open at a time, from its look to its ticket, so a ticket makes at most one update of each *other* worker staler by 1. A slow worker does not raise the mean; it piles the staleness onto its own, rare updates.
+#
+# ## The learning rate that tames it
+#
+# Let *k* be the largest curvature of the loss: how much the gradient changes for a step of length 1 in the direction where it changes most. Plain descent is stable for rates below 2/*k*. For gradients of a constant staleness *s* the limit is 2 sin(π / (4*s* + 2)) / *k*: with *s* = 1 half as much, 1/*k*. We know *k* of our least squares exactly, so we can stand between the two limits: 1.5/*k*, once with one closure under way at a time, which is never stale, and once with both workers busy.
+#
+# **Predict.** With both workers busy at 1.5/*k*: is the loss after 40 updates smaller or larger than at the start?
+
+# %%
+limits = [f"{2 * np.sin(np.pi / (4 * s + 2)):.2f}/k" for s in (0, 1, 2)]
+print("limit of the rate for a staleness of 0, 1, 2:", ", ".join(limits))
+my_guess = None  # smaller, larger
+
+# %% tags=["nbval-ignore-output"]
+cases = {"1.5/k, one in flight": (1.5, 1), "1.5/k, both": (1.5, 40), "0.5/k, both": (0.5, 40)}
+runs = [(rate / curvature, 40, (0.03, 0.03), in_flight) for rate, in_flight in cases.values()]
+descents = dict(zip(cases, cluster.run(descend, x, y, runs)))
+losses = {name: [u.loss for u in updates] for name, (updates, _) in descents.items()}
+words = {"x_label": "update", "y_label": "loss", "title": "One rate, with and without staleness"}
+figures.show(figures.lines({n: (range(40), v) for n, v in losses.items()}, log_y=True, **words))
+show_guess(my_guess, "larger" if losses["1.5/k, both"][-1] > 0.5 else "smaller")
+assert [values[-1] > values[0] for values in losses.values()] == [False, True, False]
+
+# %% [markdown]
+# The same model, data and rate, stable alone, explodes with a staleness of about one; a third of the rate bears it. Two more cures are options of `AsynchronousLoop`, which the rest of the lesson uses: `damp=True` divides a gradient by 1 + its staleness, and `most_stale=4` drops what is staler than 4. Both know the staleness in time, because the ticket is drawn before anything is written.
+#
+# ## A counter that loses steps
+#
+# Keras 3 counts an optimizer's steps with `iterations.assign(iterations + 1)`: read, add, write back, as with `b` above. `count_exactly(optimizer)` replaces that one method by an addition at the server. Who cares? Adam does: it multiplies its rate by a factor that grows to 1 with the number of steps.
+
+
+# %% tags=["nbval-ignore-output"]
+def count_steps(steps):
+    """Return what Keras counted, and what the exact counter did, after `steps` of Adam each."""
+    coordination, counts = connect(), []
+    for mend in (lambda optimizer: None, count_exactly):
+        with coordination.strategy.scope():
+            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+            optimizer = keras.optimizers.Adam()
+            optimizer.build(model.trainable_variables)
+        mend(optimizer)
+
+        def step():
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(model(tf.ones([8, 4])))
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+        closure = tf.function(lambda: coordination.strategy.run(step))
+        for _ in range(steps):
+            coordination.coordinator.schedule(closure)
+        coordination.coordinator.join()
+        counts.append(int(optimizer.iterations.numpy()))
+    return counts
+
+
+lossy, exact = cluster.run(count_steps, 150)
+print(f"of 150 steps Keras counted {lossy}, the exact counter {exact}")
+print(f"Adam's factor is {adam_correction(lossy):.3f} instead of {adam_correction(exact):.3f}")
+assert exact == 150 >= lossy
+
+# %% [markdown]
+# The weights got every gradient; only the count is short. Whatever reads it is behind: Adam's factor, a learning-rate schedule, your own "stop after *n* steps".
+#
+# ## A worker dies and comes back
+#
+# A worker holds nothing that is not elsewhere. When one dies in a closure, the coordinator gives the closure to another; when it is back, it takes closures again. We kill worker 1 after 20 updates, start it again 20 later, and go on until it takes part: reconnecting can take some seconds.
+
+
+# %%
+def run_and_report(images, labels, steps, folder=None):
+    """Train the MLP: with `folder`, save every 20 steps; without, stop early once both workers
+    give updates after the first 60."""
+    coordination = connect()
+    with coordination.strategy.scope():
+        model, adam = build_mlp(), keras.optimizers.Adam()
+    parts = (coordination, model, adam, cross_entropy, lambda: make_batches(images, labels))
+    loop = AsynchronousLoop(*parts, delays=(0.03, 0.03))
+    if folder:
+        updates, begun = train_with_checkpoints(loop, folder, steps, every=20)
+        return updates, begun, loop.written.read()
+    updates = []
+    while len(updates) < steps and len({u.worker for u in updates[60:]}) < 2:
+        updates += loop.run(20)
+        report("update", number=len(updates))
+    return updates, loop.written.read()
+
+
+def draw_lanes(updates, title):
+    spans = [(lane, start, end, "", kind) for lane, start, end, _, kind in make_spans(updates)]
+    figures.show(figures.timeline(spans, title=title))
+
+
+# %% tags=["nbval-ignore-output"]
+job = cluster.start(run_and_report, images, labels, 1000)
+for event in job.events():
+    if event["number"] in (20, 40):
+        (job.kill if event["number"] == 20 else job.restart)("worker", 1)
+updates, written = job.wait(timeout=60)
+draw_lanes(updates, "Worker 1 was killed, and started again")
+print(f"{len(updates)} closures scheduled and done, {written} updates written")
+assert len(updates) <= written and len({u.ticket for u in updates}) == len(updates) >= 80
+
+# %% [markdown]
+# No closure was lost: `run` returns an update for each that it scheduled. *Written* may be one more than *done*: a worker that dies after its update and before its answer makes the closure run twice. This is called "at least once"; one gradient more among thousands does no harm.
+#
+# ## A parameter server dies
+#
+# With a server, its variables are gone. The run ends with an error that names it; a new run goes on from the last checkpoint, which the coordinator saves between closures.
+
+# %% tags=["nbval-ignore-output"]
+folder = tempfile.TemporaryDirectory()
+job = cluster.start(run_and_report, images, labels, 100_000, folder.name)
+for event in islice(job.events(), 2):
+    print("checkpoint at step", event["step"])
+job.kill("ps", 1)
+try:
+    job.wait(timeout=60)
+except ClusterError as error:
+    print(f"{error.task}: {error.cause}")
+updates, begun, written = cluster.run(run_and_report, images, labels, 100, folder.name)
+folder.cleanup()
+print(f"went on at step {begun}: {len(updates)} more updates, {written} in all")
+assert begun >= 40 and begun + len(updates) == written == 100
+
+# %% [markdown]
+# ## One slow worker
+#
+# Three workers and one server now. A *synchronous* round waits for all gradients, averages them and writes once. With a *backup worker* the round ends with the first two of three gradients, and the late one is thrown away. Asynchronously, everyone writes alone. At first each worker takes 50 ms a step; then worker 2 takes 250 ms.
+#
+# **Predict.** Speed is gradients used per second. What share of it does *asynchronous* training keep when one of three workers becomes five times slower?
+
+# %%
+my_guess = None  # %
+
+
+# %%
+def race(images, labels, seconds):
+    """Return gradients per second of each way, for each time that a step of worker 2 takes."""
+    coordination = connect()
+    return {slow: race_once(coordination, images, labels, slow) for slow in seconds}
+
+
+def race_once(coordination, images, labels, slow_seconds):
+    found, settings = {}, {"delays": (0.05, 0.05, slow_seconds)}
+    ways = {"synchronous": {}, "backup": {"wanted": 2, "backup": 1}, "asynchronous": None}
+    for name, extra in ways.items():
+        with coordination.strategy.scope():
+            model, sgd = build_mlp(), keras.optimizers.SGD(0.05)
+        parts = (coordination, model, sgd, cross_entropy, lambda: make_batches(images, labels))
+        if extra is None:
+            loop, steps, gradients = AsynchronousLoop(*parts, **settings), 24, 1
+        else:
+            loop, steps = SynchronousRounds(*parts, **settings, **extra), 6
+            gradients = loop.wanted
+        loop.run(2)
+        with Stopwatch() as watch:
+            loop.run(steps)
+        found[name] = steps * gradients / watch.seconds
+    return found
+
+
+def simulate_race(slow_seconds):
+    """Return the same from the event simulator: no TensorFlow, no overhead."""
+    three = Cluster((0.05, 0.05, slow_seconds))
+    modes = {"synchronous": {}, "backup": {"backup": 1}, "asynchronous": {}}
+    return {
+        mode: simulate_parameter_server(mode, three, 200, **extra).gradients_per_second
+        for mode, extra in modes.items()
+    }
+
+
+def share_kept(rates):
+    return {way: 100 * rates[0.25][way] / rates[0.05][way] for way in rates[0.05]}
+
+
+# %% tags=["nbval-ignore-output"]
+three = LocalCluster(workers=3, ps=1, starter=starter)
+rates = three.run(race, images, labels, (0.05, 0.25))
+kept = share_kept(rates)
+bars = {"measured here": kept, "simulated": share_kept({s: simulate_race(s) for s in rates})}
+title = "Gradients per second kept when one of three workers is 5x slower"
+figures.show(figures.grouped_bars(bars, unit="%", title=title))
+show_guess(my_guess, kept["asynchronous"], unit="%")
+assert kept["synchronous"] < min(kept["asynchronous"], kept["backup"])
+
+# %% [markdown]
+# Synchronous training runs at the pace of the slowest. Asynchronous training loses only what worker 2 no longer does, and rounds with a backup worker, on a machine with cores to spare, lose nothing. The price: asynchronous updates are stale, and a backup worker's gradients are computed for nothing. The simulator knows no overhead, and can be asked about 64 workers, of which one is five times slower; all vary by 20 % from step to step.
+
+# %%
+many, modes = Cluster([1.0] * 63 + [5.0], jitter=0.2), {"synchronous": {}, "asynchronous": {}}
+for mode, extra in {**modes, "backup": {"backup": 2}, "bounded": {"bound": 4}}.items():
+    run = simulate_parameter_server(mode, many, 3000, **extra)
+    pace = f"{run.gradients_per_second:5.1f} gradients in the time of one step"
+    print(f"{mode:<13} {pace}, staleness {run.mean_staleness:4.1f}, at most {max(run.staleness)}")
+
+# %% [markdown]
+# *Bounded* is stale-synchronous training: nobody may be more than 4 steps ahead of the slowest. It smooths out jitter. Against a worker that is always slow it does not help: in the long run all go at its pace.
+#
+# ## Evaluation, inline and beside
+#
+# *Inline*: the coordinator joins, then schedules the test batches on the workers. Training waits, and the answer belongs to one step. *Sidecar*: an evaluator, a process of its own, restores each checkpoint as it appears. Here are both, on the model with the table.
+
+
+# %% tags=["nbval-ignore-output"]
+def train_and_evaluate(images, labels, test_images, test_labels, folder):
+    coordination = connect()
+    with coordination.strategy.scope():
+        model, sgd = build_embedding_model(), keras.optimizers.SGD(0.1)
+    parts = (coordination, model, sgd, cross_entropy, lambda: make_batches(images, labels))
+    loop = AsynchronousLoop(*parts)
+    train_with_checkpoints(loop, folder, steps=300, every=60)
+    return evaluate_inline(coordination, model, test_images, test_labels, step=300)
+
+
+def evaluate_beside(images, labels, folder):
+    return follow_checkpoints(folder, build_embedding_model, images, labels, last_step=300)
+
+
+test = load("fashion_mnist").test
+held_out = test.images[:1000, ..., None] / np.float32(255), test.labels[:1000]
+seen = tempfile.TemporaryDirectory()
+evaluator = LocalCluster(workers=1, starter=starter)
+beside = evaluator.start(evaluate_beside, *held_out, seen.name)
+inline = cluster.run(train_and_evaluate, images, labels, *held_out, seen.name)
+[found] = beside.wait(timeout=60)
+curve = {"evaluator": ([e.step for e in found], [e.accuracy for e in found])}
+words = {"x_label": "step", "y_label": "test accuracy", "title": "What the evaluator saw"}
+figures.show(figures.lines(curve, **words))
+print(f"inline, after step {inline.step}: {inline.accuracy:.3f} on {inline.examples} images")
+seen.cleanup()
+assert found[-1].step == 300 and abs(found[-1].accuracy - inline.accuracy) < 0.005
+
+# %% [markdown]
+# Both agree on the last checkpoint, though one read a table in two pieces and the other a whole one: a variable that was cut is saved whole. The evaluator takes the newest checkpoint, so where it is slower than the training it skips some.
+#
+# ## The mistake: a Keras model on sharded variables
+#
+# With a partitioner, Keras 3 holds a `ShardedVariable` where it expects a variable. It can be read. Differentiate it the usual way, and then by its pieces:
+
+
+# %%
+def differentiate(as_pieces):
+    coordination = connect(min_shard_bytes=1 << 10)
+    with coordination.strategy.scope():
+        model = keras.Sequential([keras.Input((100,)), keras.layers.Dense(64)])
+    variables = model.trainable_variables
+    if as_pieces:
+        kernel, bias = variables
+        variables = [*kernel.value.variables, bias.value]
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(tf.ones([2, 100])))
+    return [tuple(gradient.shape) for gradient in tape.gradient(loss, variables)]
+
+
+for as_pieces in (False, True):
+    try:
+        print("gradients:", cluster.run(differentiate, as_pieces))
+    except ClusterError as error:
+        print(error.cause)
+
+# %% [markdown]
+# The second line is the mend: give the tape and the optimizer the pieces. They are plain variables, each on its server.
+#
+# Saving such a model fails in the same manner (`no attribute 'device'`); `train_with_checkpoints` saves the TensorFlow variables. A second classic: `optimizer.apply_gradients` outside `strategy.run` ends in `'NoneType' object has no attribute 'merge_call'`.
+#
+# ## The same through utils
+#
+# `AsynchronousLoop` is our `descend` for any Keras model. One closure in flight, same data, same rate: the same weights.
+
+
+# %%
+def squares(model, features, targets):
+    return tf.reduce_mean(tf.reduce_sum((model(features) - targets) ** 2, axis=-1)) / 2
+
+
+def descend_with_utils(features, targets, rate, steps):
+    coordination = connect()
+    layer = keras.layers.Dense(10, use_bias=False, kernel_initializer="zeros")
+    with coordination.strategy.scope():
+        model = keras.Sequential([keras.Input((features.shape[1],)), layer])
+        sgd = keras.optimizers.SGD(rate)
+    once = tf.data.Dataset.from_tensors
+    loop = AsynchronousLoop(
+        coordination, model, sgd, squares, lambda: once((features, targets)).repeat()
+    )
+    updates = loop.run(steps, most_in_flight=1)
+    return mean_staleness(updates), read_weights(model.variables)[0]
+
+
+stale, theirs = cluster.run(descend_with_utils, x, y, 1.5 / curvature, 40)
+ours = descents["1.5/k, one in flight"][1]
+np.testing.assert_allclose(ours, theirs, atol=1e-5)
+print(f"mean staleness {stale}; weights {ours.shape} equal to 1e-5")
+
+# %% [markdown]
+# ## What it costs
+
+# %% tags=["nbval-ignore-output"]
+dense, held = array_bytes(build_mlp().trainable_variables), bytes_by_server(pieces)
+print("held by the servers:", {f"ps {server}": format_bytes(n) for server, n in held.items()})
+print(f"one step: the MLP, any batch: {format_bytes(2 * dense)};", end=" ")
+print(f"32 images on a table of {format_bytes(table_bytes)}: {format_bytes(sent['own'])}")
+for each in (cluster, three, evaluator):
+    each.close()
+assert sum(held.values()) == table_bytes
+
+# %% [markdown]
+# Every worker adds 2x the model to the servers' traffic, so a server's link is what runs out first; more servers share it. A synchronous ring has no such spot.
+#
+# ## Take-away card
+#
+# ```python
+# strategy = tf.distribute.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
+# coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+# batches = iter(coordinator.create_per_worker_dataset(make_dataset))
+# step = tf.function(lambda iterator: strategy.run(replica_step, args=(next(iterator),)))
+# promises = [coordinator.schedule(step, args=(batches,)) for _ in range(steps)]
+# coordinator.join()  # raises when a parameter server has died
+# losses = coordinator.fetch(promises)
+# checkpoint_manager.save()  # joined first: one step's values
+# # count with variable.assign_add(1); optimizer.iterations loses steps
+# ```
+#
+# ## Where it is described
+#
+# - TensorFlow's tutorial, [Parameter server training with ParameterServerStrategy](https://www.tensorflow.org/tutorials/distribute/parameter_server_training); API: [ClusterCoordinator](https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/ClusterCoordinator)
+# - [Dean et al., Large Scale Distributed Deep Networks](https://papers.nips.cc/paper/4687-large-scale-distributed-deep-networks), 2012: DistBelief and Downpour SGD
+# - [Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server](https://papers.nips.cc/paper/4894-more-effective-distributed-ml-via-a-stale-synchronous-parallel-parameter-server), 2013
+# - [Chen et al., Revisiting Distributed Synchronous SGD](https://arxiv.org/abs/1604.00981), arXiv:1604.00981: backup workers
+# - [Zhang et al., Staleness-aware Async-SGD for Distributed Deep Learning](https://arxiv.org/abs/1511.05950), arXiv:1511.05950
+#
+# ## The lab
+#
+# You practise this in [lab 10, parameter servers](../labs/lab10-parameter-server.ipynb).

@@ -1,0 +1,512 @@
+# %% [markdown]
+# # Input pipelines
+#
+# You rebuild one input pipeline a stage at a time, measure what each stage is worth, and see on a time line what it did.
+#
+# **Time:** 60 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
+#
+# ## Objectives
+#
+# - Write TFRecord shards, and prove that a pipeline delivers each example once.
+# - Find the bottleneck of a pipeline by timing its stages.
+# - Build a pipeline that delivers several times the images per second of the naive one, with the same elements.
+# - Place cache, shuffle, take and prefetch where they do what you mean.
+# - Tune a pipeline by measuring, and tell how far from the limit it is.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+print(use_logical_devices(1))
+
+# %%
+import tempfile
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import psutil
+
+from utils import figures
+from utils.data import load
+from utils.exercises.predict import show_guess
+from utils.input_pipeline import LOCAL, SLOW, Settings, tune, write_shards
+from utils.input_pipeline.chain import take_apart
+from utils.input_pipeline.ladder import (
+    LADDER,
+    as_written,
+    left_to_tensorflow,
+    list_files,
+    read_at_once,
+)
+from utils.input_pipeline.measuring import count_elements, ids_of, make_limit, measure_rates
+from utils.input_pipeline.parsing import augment, augment_batch, parse, parse_batch
+from utils.input_pipeline.rebuild import rebuild
+from utils.input_pipeline.shuffling import classes_per_batch, shuffle_quality
+from utils.input_pipeline.store import read_shard
+from utils.input_pipeline.trace import timeline_rows, trace
+from utils.measure import Stopwatch, format_bytes
+from utils.models import build_mlp
+from utils.simulate.input import InputCosts
+from utils.widgets.input_explorer import input_explorer
+
+# %% [markdown]
+# ## Write the data first
+#
+# An input pipeline *extracts* bytes from files, *transforms* them into tensors and *loads* those into the step. The files come first: 4,000 real images, each packed as a PNG with its label and its number into a `tf.train.Example`, in 8 TFRecord files, the *shards*. Several files, so that several can be read at once, and so that workers can share them out ([distributed input](13-distributed-input.ipynb)). PNGs, because decoding costs time, as it does in real life.
+#
+# Augmentation flips and shifts each image at random. Columns that leave on one side come in on the other, so an image keeps its pixels row by row, and the set of images delivered can be checked whatever was drawn.
+
+# %%
+split, folder = load("fashion_mnist").train.take(4000), tempfile.TemporaryDirectory()
+shards = write_shards(split, folder.name, shards=8)
+record = next(iter(tf.data.TFRecordDataset(shards.files[0])))
+features = tf.train.Example.FromString(record.numpy()).features.feature
+print(sorted(features), "in each record of", Path(shards.files[0]).name)
+image, label, number = parse(record)
+assert np.array_equal(image[..., 0], split.images[0]) and label == split.labels[0]
+versions = [augment(image, label, number)[0][..., 0] for _ in range(7)]
+pictures, names = [split.images[0] / 255, *versions], ["as it is", *["augmented"] * 7]
+title = "One image, and what augmentation makes of it"
+figures.show(figures.images(pictures, names, title=title, columns=8))
+
+# %% [markdown]
+# ## Four numbers first
+#
+# The naive pipeline reads one shard after another and handles one example after another. `as_written` keeps TensorFlow from improving it behind our back; more on that below. Beside it, a training step on a batch that is ready (the better of two runs counts).
+
+
+# %%
+def naive(shards, store=LOCAL, batch=128):
+    files = tf.data.Dataset.from_tensor_slices(list(shards.files))
+    records = files.flat_map(lambda file: read_shard(file, store))
+    return records.map(parse).map(augment).batch(batch)
+
+
+# %% tags=["nbval-ignore-output"]
+model, optimizer = build_mlp(), keras.optimizers.SGD(0.01)
+optimizer.build(model.trainable_variables)
+loss_object = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+@tf.function
+def train_step(images, labels, ids):
+    with tf.GradientTape() as tape:
+        loss = loss_object(labels, model(images))
+    optimizer.apply_gradients(
+        zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+    )
+    return loss
+
+
+def rate_of_training(dataset):
+    """Return images per second of a whole epoch of steps."""
+    with Stopwatch() as watch:
+        losses = [train_step(*batch) for batch in dataset]
+        np.array(losses)  # waits for the last step
+    return len(split) / watch.seconds
+
+
+plain = as_written(naive(shards))
+ready = make_limit(plain)  # its first batch, again and again
+train_step(*next(iter(ready)))
+four = {
+    "input alone": max(measure_rates({"naive": plain}, 2).by_name["naive"]),
+    "steps on ready tensors": max(rate_of_training(ready) for _ in range(2)),
+    "steps on naive input": max(rate_of_training(plain) for _ in range(2)),
+}
+for name, rate in four.items():
+    print(f"{name:<24}{rate:>10,.0f} images/s")
+busy = four["steps on naive input"] / four["steps on ready tensors"]
+print(f"{'the step computes':<24}{busy:>10.0%} of the time")
+assert four["steps on naive input"] < four["steps on ready tensors"]
+
+# %% [markdown]
+# The network is small, but so are the cores: on an accelerator the step gets faster, and the processor that feeds it does not. The time in which the step does not compute goes into waiting for input. That is what this lesson mends.
+#
+# ## Where does the time go?
+#
+# **Predict.** Which stage takes most of the time of one image: read, parse, augment or batch?
+
+# %%
+my_guess = None  # "read", "parse", "augment" or "batch"
+
+
+# %% tags=["nbval-ignore-output"]
+def processor_seconds(dataset):
+    """Return the processor's seconds for one epoch inside TensorFlow, the less of two."""
+    count = tf.function(lambda: dataset.reduce(0, lambda so_far, *_: so_far + 1))
+    count()  # builds the function
+    readings = [time.process_time()]
+    for _ in range(2):
+        assert count().numpy() > 0
+        readings.append(time.process_time())
+    return min(np.diff(readings))
+
+
+def costs_of_stages(dataset):
+    """Return what each stage after the source adds to one image, in processor seconds."""
+    stages = take_apart(dataset)
+    chains = [as_written(rebuild(stages[:end], Settings())) for end in range(2, len(stages) + 1)]
+    added = np.diff([processor_seconds(chain) for chain in chains], prepend=0) / len(split)
+    return {s.name.split()[-1]: max(0.0, c) for s, c in zip(stages[1:], added)}
+
+
+costs = dict(zip(("read", "parse", "augment", "batch"), costs_of_stages(naive(shards)).values()))
+slowest = max(costs, key=costs.get)
+show_guess(my_guess, slowest)
+title, marks = "One image through the naive pipeline, stage by stage", {"highlight": slowest}
+figures.show(figures.bars({n: 1e6 * c for n, c in costs.items()}, unit="µs", title=title, **marks))
+assert slowest in ("parse", "augment")
+
+# %% [markdown]
+# A dataset remembers what it was made from, so `take_apart` walks back to its source, and `rebuild` makes the chain up to any stage anew. Each bar is the time of the chain up to that stage less the time of the chain before it: time of the processor, in which other programs do not count. The two maps together cost most, although there is little to do for so small an image. Much of it is the price of *calling* a function, once for each image; the next cell tests that.
+#
+# ## One stage at a time
+#
+# Now the same pipeline again and again, each time with one thing changed. First the reading. `interleave` takes a record from each of 8 shards in turn; with `num_parallel_calls` the 8 are read at the same time. Then the maps: on two threads, or *vectorised*, which is another thing altogether. Batch the records first, and call each map once for 128 of them.
+
+
+# %% tags=["nbval-ignore-output"]
+def interleaved(shards, store=LOCAL, batch=128):
+    records = list_files(shards).interleave(lambda f: read_shard(f, store), cycle_length=8)
+    return records.map(parse).map(augment).batch(batch)
+
+
+def vectorised(shards, store=LOCAL, batch=128):
+    batches = read_at_once(shards, store).batch(batch)
+    return batches.map(parse_batch, 2).map(augment_batch, 2)
+
+
+batch_costs = costs_of_stages(vectorised(shards))
+for name in ("parse", "augment"):
+    one, of_batch = 1e6 * costs[name], 1e6 * batch_costs[f"{name}_batch"]
+    print(f"{name:<8} one by one {one:6.1f} µs an image, in batches of 128 {of_batch:6.1f} µs")
+maps = costs["parse"] + costs["augment"]
+assert maps > 1.5 * (batch_costs["parse_batch"] + batch_costs["augment_batch"])
+
+# %% [markdown]
+# The same work in fewer calls is the cheaper by far. `read_at_once` is the parallel interleave. `parse_batch` calls `tf.io.parse_example` for all records at once, and `augment_batch` draws a flip and a shift *for each image* and moves all columns by one matrix product.
+#
+# Last: keep what is the same each time (`cache`), and make the next batches while the step computes (`prefetch`). `tuned` caches single examples, so that each epoch can shuffle them anew.
+
+
+# %%
+def tuned(shards, store=LOCAL, batch=128):
+    examples = read_at_once(shards, store).map(parse, 2).cache()
+    batches = examples.shuffle(shards.examples).batch(batch, num_parallel_calls=2)
+    return batches.map(augment_batch, 2).prefetch(2)
+
+
+# %% [markdown]
+# The steps in between are in [`utils/input_pipeline/ladder.py`](../utils/input_pipeline/ladder.py), one function of two or three lines each, to be read as a diff; `LADDER` holds all eight by name. Faster is worth nothing if examples get lost, so `count_elements` counts number, label and pixels (row by row) of all that an epoch delivers.
+#
+# ### The waterfall on the local disk
+#
+# Images per second, measured in turns, after the first epoch. The limit is the same loop over one batch that is ready.
+#
+# **Predict.** How many times as fast as naive is tuned? Look at the bars above: which of them does a tuned epoch still pay?
+
+# %%
+my_guess = None  # your number
+
+# %%
+by_hand = {"naive": naive, "interleave": interleaved, "vectorised map": vectorised, "tuned": tuned}
+rungs = {**LADDER, **by_hand}
+wanted = count_elements(naive(shards))
+for name, make in rungs.items():
+    dataset = as_written(make(shards))
+    assert count_elements(dataset) == wanted and count_elements(dataset) == wanted, name
+print(len(wanted), "examples, each once, in two epochs each of:", ", ".join(rungs))
+
+# %% tags=["nbval-ignore-output"]
+datasets = {name: as_written(make(shards)) for name, make in rungs.items()}
+datasets["limit: ready tensors"] = ready
+local = measure_rates(datasets, rounds=2)
+show_guess(my_guess, local.ratio("tuned", "naive"), unit="×")
+title = "Images per second after the first epoch, local disk (log scale)"
+marks = {"log": True, "highlight": "tuned"}
+figures.show(figures.bars(local.medians(), unit="images/s", title=title, **marks))
+assert local.ratio("cache", "vectorised map") > 1.5
+assert local.ratio("tuned", "naive") > 2
+assert local.ratio("limit: ready tensors", "tuned") > 1
+print("the cache makes the greatest difference; ready tensors are faster still")
+
+# %% [markdown]
+# Read it from the top. On a fast disk, reading in parallel brings nothing: there is nothing to wait for, and threads cost time. Parallel maps bring little on two cores, since handing an image to another thread costs about as much as parsing it. Whole batches bring a factor, and the cache much more: what is not done is fastest. Prefetch has no step to hide behind in this loop, so it can bring little. And `tuned` pays for something: examples in a new order each epoch, where `cache` keeps the same batches for ever. Ready tensors are the limit.
+#
+# ### A slow store
+#
+# Data often lies behind a network. `SLOW` emulates that: each shard answers after 50 ms when it is opened, then 20 ms for each block of 128 records. The delays are real and measured below; while one request waits, others go on. The pipelines are the same.
+
+# %% tags=["nbval-ignore-output"]
+with Stopwatch() as watch:
+    count = sum(1 for _ in as_written(read_shard(shards.files[0], SLOW)))
+least = SLOW.wait_seconds(count)
+print(f"{count} records: {watch.seconds * 1e3:.0f} ms, of which {least * 1e3:.0f} ms waiting")
+assert count == 500 and watch.seconds >= least
+chosen = ("naive", "interleave", "parallel interleave", "vectorised map", "tuned")
+slow = measure_rates({n: as_written(rungs[n](shards, SLOW)) for n in chosen}, rounds=2)
+title = "Images per second after the first epoch, slow store (log scale)"
+figures.show(figures.bars(slow.medians(), unit="images/s", title=title, **marks))
+at_most = len(split) / (8 * SLOW.wait_seconds(500))  # images a second, waits one after another
+assert max(slow.by_name["naive"]) < at_most and max(slow.by_name["interleave"]) < at_most
+assert slow.median("tuned") > at_most and slow.ratio("tuned", "naive") > 2
+print("one request at a time cannot be faster than its waits; the tuned pipeline is")
+
+# %% [markdown]
+# Interleaving alone still waits for one request at a time. Eight at once wait together. So the same line is worth nothing on one machine and a factor on another: measure where the job will run.
+#
+# ## What happened when
+#
+# A time line of the first batches, from clocks inside the pipeline: every map reads the clock before and after its work, and so does the reading around each request. The step is a sleep of 20 ms, as if an accelerator computed.
+
+# %% tags=["nbval-ignore-output"]
+stages = ["read", "parse", "parse_batch", "augment", "augment_batch", "wait", "step"]
+spans = {
+    name: trace(rungs[name](shards, SLOW, batch=64), steps=8, step_seconds=0.02)
+    for name in ("naive", "prefetch")
+}
+for name, found in spans.items():
+    title = f"{name}: 8 batches of 64 from the slow store"
+    figures.show(figures.timeline(timeline_rows(found, stages), title=title, unit="ms"))
+
+
+def waited(found):
+    """Return the seconds that the loop waited after the first batch."""
+    return sum([span.seconds for span in found if span.stage == "wait"][1:])
+
+
+assert waited(spans["prefetch"]) < waited(spans["naive"])
+print("after the first batch, the prefetched loop waits less than the naive one")
+
+# %% [markdown]
+# In the naive time line only one thing happens at a time: read, parse, augment, step, and the step stands still while the others work. Below, the long first wait is the start: the pipeline is built, and eight shards are asked at once. From then on whole batches are made *ahead* of the steps, and step follows step.
+#
+# ## AUTOTUNE, and when it does not help
+#
+# `tf.data.AUTOTUNE` in place of a number lets TensorFlow choose it while the pipeline runs. By default TensorFlow goes further: it makes maps parallel and fuses them with the batch, even in a pipeline written naively. `as_written` switched that off.
+
+# %% tags=["nbval-ignore-output"]
+auto = {
+    "naive, as written": as_written(naive(shards)), "naive, by default": naive(shards),
+    "AUTOTUNE everywhere": left_to_tensorflow(shards),
+    "vectorised map": as_written(vectorised(shards)),
+}  # fmt: skip
+assert all(count_elements(dataset) == wanted for dataset in auto.values())
+rates = measure_rates(auto, rounds=2).medians()
+figures.show(figures.bars(rates, unit="images/s", title="Images per second, without a cache"))
+
+# %% [markdown]
+# AUTOTUNE chooses how many threads work. It does not batch first, it does not place a cache, and it cannot make two cores into four. The more cores and the heavier the maps, the more it has to win; on two cores that is little. Structure first, numbers after.
+#
+# ## Shuffling: how well?
+#
+# `shuffle(n)` holds n examples and hands out one of them at random. An example can move back any distance, but forward by no more than n. So a small buffer leaves sorted data nearly sorted. Here the labels are sorted first, as many data sets come: all of one class, then all of the next.
+
+# %%
+by_label = np.argsort(split.labels, kind="stable")  # [place] -> example
+print("buffer   quality   classes in a batch of 128")
+for buffer in (1, 128, 1000, 4000):
+    places = tf.data.Dataset.range(4000).shuffle(buffer, seed=0)
+    order = np.array(list(places.as_numpy_iterator()))
+    classes = classes_per_batch(split.labels[by_label][order], 128)
+    print(f"{buffer:>6}{shuffle_quality(order):>10.2f}{classes:>20.1f}")
+
+# %% [markdown]
+# Quality is how far examples move, of what a perfect shuffle moves them: 0 is the old order, 1 is as good as random. A buffer of 128 on sorted data gives batches of two or three classes. Where the whole set does not fit into the buffer, shuffle the *files* as well, and interleave: that mixes over long distances and holds nothing in memory.
+#
+# ## Determinism
+#
+# By default a parallel stage hands on its results in order, and waits for a late one. `deterministic = False` lets it hand on whatever is there: a late shard holds nobody up, and no two runs need be alike.
+
+# %% tags=["nbval-ignore-output"]
+loose = tf.data.Options()
+loose.deterministic = False
+strict = LADDER["parallel interleave"](shards, SLOW)
+free = strict.with_options(loose)
+strict, free = ([sum(ids_of(dataset), []) for _ in "ab"] for dataset in (strict, free))
+print("two epochs in the same order, as it comes:", free[0] == free[1])
+print("two epochs in the same order, by default: ", strict[0] == strict[1])
+assert strict[0] == strict[1] and sorted(free[0]) == sorted(strict[0])
+
+# %% [markdown]
+# ## Where to put the cache
+#
+# **Predict.** An image has 10 augmented versions: flipped or not, shifted by -2 to 2 columns. With the cache *after* augmentation, how many of them does the model see in five epochs? And with the cache before?
+
+# %%
+my_guess = None  # the first of the two numbers
+
+
+# %%
+def versions_seen(dataset, epochs=5):
+    """Return the mean number of different versions of an image in so many epochs."""
+    seen = {}
+    for _ in range(epochs):
+        for images, _, ids in dataset.as_numpy_iterator():
+            for image, number in zip(images, ids):
+                seen.setdefault(number, set()).add(image.tobytes())
+    return float(np.mean([len(each) for each in seen.values()]))
+
+
+parsed = tf.data.TFRecordDataset(shards.files[0]).batch(100).map(parse_batch)
+after = versions_seen(as_written(parsed.map(augment_batch).cache()))
+before = versions_seen(as_written(parsed.cache().map(augment_batch)))
+show_guess(my_guess, after)
+print("cache before augmentation:", before)
+assert after == before == 1
+
+# %% [markdown]
+# One version each time. After augmentation that is the cache: it has frozen what was drawn, and nothing says so.
+#
+# But *before*? There the cache is innocent. The set-up cell called `set_seeds(0)`, and with a global seed `tf.random.uniform` inside a map starts from the same seed in every epoch: the same flips again. Many scripts seed like this. A `tf.random.Generator` keeps its state from epoch to epoch, and is as reproducible. A shuffle before the map, as in `tuned`, helps too: the draws are the same, but other images get them.
+
+# %%
+generator = tf.random.Generator.from_seed(0)
+
+
+def flip_batch(images, labels, ids):
+    """Flip each image or not, drawn from a generator that goes on from epoch to epoch."""
+    seed = generator.make_seeds(1)[:, 0]
+    flip = tf.random.stateless_uniform([tf.shape(images)[0], 1, 1, 1], seed) < 0.5
+    return tf.where(flip, tf.reverse(images, axis=[2]), images), labels, ids
+
+
+flips = versions_seen(as_written(parsed.cache().map(flip_batch)))
+dealt = parsed.unbatch().cache().shuffle(500, seed=0).batch(100).map(augment_batch)
+dealt = versions_seen(as_written(dealt))
+print(f"with a generator, of 2 versions: {flips:.1f}")
+print(f"with a shuffle, of 10 versions: {dealt:.1f}")
+assert flips > 1.8 and dealt > 3
+
+# %% [markdown]
+# Three rules: cache after the last stage that gives the same each time; shuffle after the cache, or the order is frozen too; and look at the second epoch. A cache after augmentation would be four times as large besides, since pixels are float32 there and uint8 before.
+#
+# ## The mistake: cache, then take
+#
+# To try something out, one takes a few examples of a cached set. A counter in the map says how often parsing runs in two epochs of 100 examples. Below it, another trap of `take`: a validation set cut from a shuffled dataset.
+
+# %%
+calls, parses = tf.Variable(0), {}
+
+
+def counted(record):
+    calls.assign_add(1)
+    return parse(record)
+
+
+records = tf.data.TFRecordDataset(list(shards.files))
+for name, dataset in {
+    "cache().take(100)": records.map(counted).cache().take(100),
+    "take(100).cache()": records.map(counted).take(100).cache(),
+}.items():
+    calls.assign(0)
+    epochs = [len(list(as_written(dataset))) for _ in range(2)]
+    parses[name] = int(calls.numpy())
+    print(f"{name}: epochs of {epochs}, parsed {parses[name]} times")
+assert parses == {"cache().take(100)": 200, "take(100).cache()": 100}
+
+numbers = tf.data.Dataset.range(1000)
+shuffled = numbers.shuffle(1000, seed=0)
+validation, training = shuffled.take(100), shuffled.skip(100)
+first, trained = set(validation.as_numpy_iterator()), set(training.as_numpy_iterator())
+print("of 100 validation examples, trained on as well:", len(first & trained))
+validation, training = numbers.take(100), numbers.skip(100).shuffle(900)
+clean = set(validation.as_numpy_iterator()) & set(training.as_numpy_iterator())
+print("cut before the shuffle:                        ", len(clean))
+assert len(first & trained) > 50 and not clean
+
+# %% [markdown]
+# A memory cache counts only once it has seen the *end* of its input. `take` stops before that, what was kept is thrown away, and every epoch parses anew; a warning in the C++ log is the only sign. Mended: `take` first, or read the set to its end once.
+#
+# `shuffle` draws a new order each time it is iterated, so `take` and `skip` cut different orders. Split first, by file or by number; then shuffle the training part alone.
+#
+# ## Larger than memory
+#
+# Nothing above loads the whole set: a pipeline holds what its buffers hold. Here are the same shards named 25 times over, 100,000 images; as float32 tensors they would take 299 MiB. The process's memory while they stream through:
+
+# %% tags=["nbval-ignore-output"]
+large = shards.repeat(25)
+process, sizes, images = psutil.Process(), [], 0
+batches = iter(as_written(vectorised(large)).prefetch(2))
+next(batches)
+before = process.memory_info().rss
+for step, (batch, _, _) in enumerate(batches):
+    images += len(batch)
+    if step % 20 == 0:
+        sizes.append(process.memory_info().rss - before)
+whole = large.examples * 28 * 28 * 4
+print(f"all images: {format_bytes(whole)}; streaming took {format_bytes(max(0, *sizes))} more")
+assert images > 99_000 and max(sizes) < whole / 2
+
+# %% [markdown]
+# Only three things here would hold it all: a cache, a shuffle buffer as long as the set, and a list of all batches. For a set beyond memory, give `cache` a file name on a fast disk, shuffle files and then a buffer of some thousand, and leave the list.
+#
+# ## What if? Your own numbers
+#
+# From the measured costs of single stages a small model says what each setting would give ([`utils/simulate/input.py`](../utils/simulate/input.py): what overlaps takes the longest of its parts, what does not takes their sum). Move the controls:
+#
+# 1. Raise the shards read at once until reading is no longer the longest part. What is next?
+# 2. Which single setting helps most with a step of 5 ms? With 100 ms?
+# 3. More calls than cores: does it help?
+
+# %% tags=["nbval-ignore-output"]
+in_batches = batch_costs["parse_batch"], batch_costs["augment_batch"]
+wait = SLOW.wait_seconds(500) / 500  # seconds for each image of a shard
+input_explorer(InputCosts(wait, costs["parse"], costs["augment"], *in_batches), step_ms=5)
+
+# %% [markdown]
+# ## The same through `utils`
+#
+# Your four pipelines against those of the ladder. Then `tune`, which finds such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Read its report from both ends: *ready tensors* says how far it is from the limit, the last lines are a pipeline to copy. What was tried and brought nothing stands there too. In a shell: `distlab tune my_input:make_dataset --step-ms 5`.
+
+# %% tags=["nbval-ignore-output"]
+for name, make in by_hand.items():
+    ours, theirs = (ids_of(as_written(m(shards))) for m in (make, LADDER[name]))
+    assert sorted(sum(ours, [])) == sorted(sum(theirs, [])) and (ours == theirs or name == "tuned")
+report = tune(lambda: naive(shards), seconds=7)
+print(report)
+assert count_elements(rebuild(take_apart(naive(shards)), report.settings)) == wanted
+
+# %% [markdown]
+# ## What it costs
+
+# %% tags=["nbval-ignore-output"]
+pixels = shards.examples * 28 * 28
+print(f"shards on disk          {format_bytes(shards.bytes)}")
+print(f"cache of parsed images  {format_bytes(pixels)}   (uint8; a shuffle buffer of all as well)")
+print(f"cache of augmented ones {format_bytes(4 * pixels)}   (float32)")
+print(f"prefetch of 2 batches   {format_bytes(2 * 128 * 28 * 28 * 4)}")
+naive_seconds, tuned_seconds = (shards.examples / local.first(n) for n in ("naive", "tuned"))
+print(f"first epoch             {naive_seconds:.2f} s naive, {tuned_seconds:.2f} s tuned")
+assert shards.bytes < 4 * pixels
+
+# %% [markdown]
+# The first epoch of the tuned pipeline still reads and parses everything: it fills the cache. With a single epoch over a large set a cache is pure cost; then whole batches, parallel reading and prefetch are what is left.
+#
+# ## Take-away card
+#
+# ```python
+# files = tf.data.Dataset.from_tensor_slices(names).shuffle(len(names))
+# records = files.interleave(tf.data.TFRecordDataset, cycle_length=8, num_parallel_calls=8)
+# examples = records.map(parse, tf.data.AUTOTUNE).cache()  # the same each time: cache it (uint8)
+# batches = examples.shuffle(10_000).batch(128)  # shuffle examples, after the cache
+# batches = batches.map(augment_batch, tf.data.AUTOTUNE)  # whole batches, random: after it
+# dataset = batches.prefetch(2)  # always last
+# ```
+#
+# ## Where it is described
+#
+# - TensorFlow's guides [Better performance with the tf.data API](https://www.tensorflow.org/guide/data_performance) and [Analyze tf.data performance with the TF Profiler](https://www.tensorflow.org/guide/data_performance_analysis)
+# - TensorFlow's tutorial [TFRecord and tf.train.Example](https://www.tensorflow.org/tutorials/load_data/tfrecord)
+# - Murray and others, [tf.data: A Machine Learning Data Processing Framework](https://arxiv.org/abs/2101.12127)
+#
+# ## The lab
+#
+# You practise this in [lab 11, tf.data](../labs/lab11-tf-data.ipynb): make a slow pipeline fast, graded on the ratio to the naive one in the same run.

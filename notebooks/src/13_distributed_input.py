@@ -1,0 +1,422 @@
+# %% [markdown]
+# # Distributed input
+#
+# You follow single examples through every way to share data out over replicas and workers, and see which of them reach nobody, and which are trained on twice.
+#
+# **Time:** 50 minutes · **Builds on:** [input pipelines](12-input-pipelines.ipynb) and [multi-worker training](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
+#
+# ## Objectives
+#
+# - Tell which examples each replica and each worker receives, and prove that none is lost or doubled.
+# - Choose an auto-shard policy for the files and the workers at hand.
+# - Write a dataset function that shards and batches for itself from its `InputContext`.
+# - Run a tf.data service of real processes, and say what is lost when one of them is killed.
+# - Repair a pipeline that shards after it shuffles.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+print(use_logical_devices(4))
+
+# %%
+import tempfile
+
+from utils import figures
+from utils.cluster import LocalCluster
+from utils.data import load
+from utils.errors import CourseError
+from utils.exercises.predict import show_guess
+from utils.figures import split_evenly
+from utils.input_pipeline import write_shards
+from utils.input_pipeline.parsing import parse
+from utils.input_pipeline.service import DataService, consume
+from utils.input_pipeline.sharding import (
+    all_ids,
+    auto_shard,
+    check_cover,
+    ids_of_replicas,
+    say_ids,
+    sharding_options,
+)
+from utils.measure import format_bytes
+from utils.strategies import make_strategy
+
+# %% [markdown]
+# ## One picture first
+#
+# 32 examples, a global batch of 8, four replicas. Each example is a number, so that we can see where it goes. A filled square is an example that the replica received; light and dark squares are steps in turn.
+
+# %%
+strategy = make_strategy("mirrored", 4)
+numbers = tf.data.Dataset.range(32).with_options(sharding_options("AUTO"))
+views = ids_of_replicas(strategy, strategy.experimental_distribute_dataset(numbers.batch(8)))
+figures.show(figures.shares(views, 32, title="Who gets what: 32 examples, global batch 8"))
+print(check_cover(views, range(32)))
+
+# %% [markdown]
+# `experimental_distribute_dataset` takes a dataset of *global* batches and cuts each: the first replica gets the first two of eight. `views` holds the same as numbers: for each replica its *ids*, the examples' numbers, step by step. `check_cover` counts over all of them how many examples came exactly once. Every statement below is checked like this.
+#
+# ## Batches that do not divide
+#
+# **Predict.** 66 examples, a global batch of 32, four replicas. How many does each replica get in the third step, where 2 are left? Write down the largest share.
+
+# %%
+my_guess = None  # your number
+
+
+# %%
+def sizes_of(views):
+    """Return the sizes of the replicas' shares, a list for each step."""
+    steps = range(max(len(view) for view in views.values()))
+    return [[len(view[step]) for view in views.values()] for step in steps]
+
+
+def distribute(strategy, examples, batch, policy="AUTO", **options):
+    batches = tf.data.Dataset.range(examples).batch(batch, **options)
+    batches = batches.with_options(sharding_options(policy))
+    return ids_of_replicas(strategy, strategy.experimental_distribute_dataset(batches))
+
+
+views = distribute(strategy, 66, 32)
+print(sizes_of(views))
+show_guess(my_guess, max(sizes_of(views)[-1]))
+print("the mean of an empty share:", float(tf.reduce_mean(tf.zeros([0]))))
+assert check_cover(views, range(66)).once == 66
+
+# %% [markdown]
+# Nothing is lost, but the shares are uneven, and some replicas get an *empty* tensor. A mean over an empty share is nan, and a loss divided by the share's own size is wrong; [loss scaling](05-loss-scaling.ipynb) is about that. With a batch that four does not divide this happens in every step:
+
+# %%
+for examples, batch in ((20, 5), (12, 6)):
+    for policy in ("AUTO", "OFF"):
+        views = distribute(strategy, examples, batch, policy)
+        print(f"{examples} in batches of {batch}, {policy:<5}", sizes_of(views))
+        assert check_cover(views, range(examples)).once == examples
+
+# %% [markdown]
+# TensorFlow has two ways to cut, and the auto-shard policy, of which more below, decides. With AUTO, the default, each share is rounded up, so 6 over four is 2, 2, 2, 0: the last replica never works at all, and nothing tells you. With OFF the shares differ by one at most. Choose a global batch that the replicas divide.
+#
+# `drop_remainder=True` makes all shares equal, as [TPUs demand](14-tpu-and-xla.ipynb):
+
+# %%
+views = distribute(strategy, 66, 32, drop_remainder=True)
+figures.show(figures.shares(views, 66, title="66 examples, drop_remainder=True"))
+print(check_cover(views, range(66)))
+
+# %% [markdown]
+# The last two examples reach nobody. In training, shuffle anew each epoch, and it is others that are left out each time. An evaluation that leaves any out is wrong.
+#
+# ## A function instead of a dataset
+#
+# `distribute_datasets_from_function` calls *your* function, once for each worker, and neither cuts batches nor shards: you return batches of the per-replica size. Its argument, the `InputContext`, says who is asking.
+
+# %%
+asked = []
+
+
+def make_dataset(context):
+    asked.append((context.num_input_pipelines, context.input_pipeline_id))
+    batch = context.get_per_replica_batch_size(global_batch_size=8)
+    mine = tf.data.Dataset.range(32).shard(context.num_input_pipelines, context.input_pipeline_id)
+    return mine.batch(batch).prefetch(2)
+
+
+views = ids_of_replicas(strategy, strategy.distribute_datasets_from_function(make_dataset))
+print("called for (pipelines, this one):", asked)
+print("first step:", [view[0] for view in views.values()])
+assert check_cover(views, range(32)).once == 32
+
+# %% [markdown]
+# One machine, one input pipeline, four replicas that take turns at it. On several workers the function is called once in each process, with its own number.
+#
+# ## Two workers: who reads what?
+#
+# With several workers each runs the *whole* program, so each has the whole dataset in its hands. TensorFlow then *shards* it, gives each worker a part of its own, by an auto-shard policy. Real images this time, in 4 files of 8; their ids are their numbers. `auto_shard` does in one process what each worker would do.
+
+# %%
+folder = tempfile.TemporaryDirectory()
+shards = write_shards(load("fashion_mnist").train.take(32), folder.name, shards=4)
+
+
+def read_ids(files):
+    records = tf.data.Dataset.from_tensor_slices(list(files)).flat_map(tf.data.TFRecordDataset)
+    return records.map(parse).map(lambda image, label, number: number)
+
+
+batches = read_ids(shards.files).batch(4)
+policies = {policy: auto_shard(batches, 2, policy) for policy in ("FILE", "DATA", "OFF")}
+for policy, views in policies.items():
+    figures.show(figures.shares(views, 32, title=f"Policy {policy}, two workers, batches of 4"))
+    print(check_cover(views, range(32)))
+assert all_ids(policies["FILE"]["worker 0"]) == {*range(8), *range(16, 24)}
+assert policies["DATA"]["worker 1"][0] == [4, 5, 6, 7]
+assert policies["OFF"]["worker 0"] == policies["OFF"]["worker 1"]
+no_files = auto_shard(tf.data.Dataset.range(32).batch(4), 2, "AUTO")
+print("AUTO without files shards as DATA does:", no_files == policies["DATA"])
+assert no_files == policies["DATA"]
+
+# %% [markdown]
+# FILE deals out whole files in turn; DATA lets each worker read everything and keep every second batch; OFF gives everything to everybody, so an epoch is twice as long as you think. AUTO tries FILE, and falls back to DATA where the source is not files.
+#
+# **Predict.** Three files for two workers under FILE. What share of the data does worker 0 get, in per cent? And what if there is one file only?
+
+# %%
+my_guess = None  # your number
+
+# %%
+uneven = auto_shard(read_ids(shards.files[:3]).batch(4), 2, "FILE")
+show_guess(my_guess, round(100 * len(all_ids(uneven["worker 0"])) / 24), unit="%")
+for policy in ("FILE", "AUTO"):
+    try:
+        auto_shard(read_ids(shards.files[:1]).batch(4), 2, policy)
+    except CourseError as error:
+        print(error)
+
+# %% [markdown]
+# Files are not divided, so have many more of them than workers, of one size, or a multiple of their number. Fewer files than workers is an error, in TensorFlow's own words above; under AUTO as well, since the source *is* files. For a single file ask for DATA.
+#
+# ## Two workers for real
+#
+# What was said so far came from one process. Now two real workers, as in [lesson 09](09-multi-worker-mirrored.ipynb), each a process of its own with its own `TF_CONFIG`. `receive` runs in those processes, so it imports for itself; each returns the ids that its replica received.
+
+
+# %%
+def receive(files, policy, global_batch):
+    """Run in each worker: distribute the same dataset; return what this replica received."""
+    import tensorflow as tf
+
+    from utils.input_pipeline.parsing import parse
+    from utils.input_pipeline.sharding import ids_of_replicas, sharding_options
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    records = tf.data.Dataset.from_tensor_slices(list(files)).flat_map(tf.data.TFRecordDataset)
+    ids = records.map(parse).map(lambda image, label, number: number)
+    batches = ids.batch(global_batch).with_options(sharding_options(policy))
+    return ids_of_replicas(strategy, strategy.experimental_distribute_dataset(batches))["replica 0"]
+
+
+pair = LocalCluster(workers=2)
+real = {}
+for policy in policies:
+    results = pair.run(receive, shards.files, policy, 8, echo=False, timeout=60)
+    real[policy] = {f"worker {index}": view for index, view in enumerate(results)}
+    print(f"{policy:<5}{check_cover(real[policy], range(32))}")
+for policy, views in policies.items():
+    assert all(all_ids(real[policy][who]) == all_ids(view) for who, view in views.items())
+print("shares of each step under FILE:", sizes_of(real["FILE"]))
+figures.show(figures.shares(real["FILE"], 32, title="FILE on two real workers, global batch 8"))
+
+# %% [markdown]
+# The same sets as in one process. The dataset was batched by 8, the *global* batch; each worker got it *rebatched* to 4. That is the rule for `experimental_distribute_dataset`: always give it the global batch.
+#
+# ### Uneven ends
+#
+# **Predict.** Three files for two workers: worker 0 has 16 examples, worker 1 has 8. Worker 1 runs out after two steps. What happens to worker 0's last 8: trained on, lost, or does it wait for ever? ("trained", "lost", "waits")
+
+# %%
+my_guess = None  # a word
+
+# %%
+results = pair.run(receive, shards.files[:3], "FILE", 8, echo=False, timeout=60)
+views = {f"worker {index}": view for index, view in enumerate(results)}
+print(sizes_of(views))
+show_guess(my_guess, "trained" if check_cover(views, range(24)).once == 24 else "lost")
+assert sizes_of(views)[-1] == [4, 0]
+
+# %% [markdown]
+# Trained on. A worker that has run out gets empty batches until all have run out: in every step the workers agree on whether anybody still has data. So there are as many steps as the longest share needs, the others idle, and an example of worker 0's last steps counts for more if the loss divides by what is there.
+#
+# ## The mistake: shard after shuffle
+#
+# With a function, or with policy OFF, sharding is yours. Each worker shuffles, then takes every second example:
+
+
+# %%
+def shard_late(index):
+    return tf.data.Dataset.range(32).shuffle(32, seed=index).shard(2, index)
+
+
+def shard_first(index):
+    return tf.data.Dataset.range(32).shard(2, index).shuffle(32, seed=index)
+
+
+def view_of(make):
+    return {f"worker {i}": [[int(n)] for n in make(i)] for i in range(2)}
+
+
+wrong, right = view_of(shard_late), view_of(shard_first)
+figures.show(figures.shares(wrong, 32, title="Shuffle, then shard: two workers, two orders"))
+print("shuffle, then shard:", check_cover(wrong, range(32)))
+print("shard, then shuffle:", check_cover(right, range(32)))
+assert check_cover(wrong, range(32)).lost and check_cover(right, range(32)).once == 32
+
+# %% [markdown]
+# Two workers with two orders (two seeds, or no seed at all) cut two different decks: some examples go to both, and as many to nobody. No error, no warning, and each worker has its 16. Shard first, best on the file names, before anything is read.
+#
+# A second trap is TensorFlow's own. `tf.distribute.InputOptions` can ask for one dataset per *replica*:
+
+# %%
+options = tf.distribute.InputOptions(
+    experimental_fetch_to_device=False,
+    experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
+)
+other, asked = make_strategy("mirrored", 4), []
+views = ids_of_replicas(other, other.distribute_datasets_from_function(make_dataset, options))
+print("called for:", asked)
+print("per replica:", check_cover(views, range(32)))
+for kind, made in (("another", strategy), ("the same", other)):
+    views = distribute(made, 32, 8, "OFF")
+    print(f"a dataset with policy OFF, {kind} strategy:", check_cover(views, range(32)))
+assert check_cover(views, range(32)).doubled == tuple(range(32))
+
+# %% [markdown]
+# The function was called four times and sharded by four: right. But the strategy object remembers the mode: it now takes itself for four input pipelines, and a dataset that is not sharded is given whole to *each* replica. One machine that never needed a policy suddenly does. Seen on TensorFlow 2.21: use a strategy of its own for this mode, as here.
+#
+# ### Input options that are harmless
+#
+# `experimental_fetch_to_device` says where batches wait: on each replica's device (the default), or on the host, for what the device cannot hold, such as strings. The batch itself says where it is:
+
+# %%
+for fetch in (True, False):
+    options = tf.distribute.InputOptions(experimental_fetch_to_device=fetch)
+    batch = next(iter(strategy.experimental_distribute_dataset(numbers.batch(8), options)))
+    places = [part.device[-5:] for part in strategy.experimental_local_results(batch)]
+    print(f"experimental_fetch_to_device={fetch}: {places}")
+assert places == ["CPU:0"] * 4
+
+# %% [markdown]
+# ## The tf.data service
+#
+# Where the processor beside the accelerator is too small, processes on other machines can do the work: a *dispatcher* hands out the dataset, *data workers* run it, and consumers fetch batches from them, through `dataset.apply(tf.data.experimental.service.distribute(...))`. Three real processes here, and two consumers, each a process again ([`consume`](../utils/input_pipeline/service.py) reads numbers in batches of 4 and reports each).
+
+# %%
+single = LocalCluster(workers=1)
+service = DataService(single, workers=2, seconds=240)
+print("dispatcher and", len(service.workers), "data workers are up")
+
+
+# %% tags=["nbval-ignore-output"]
+def run_two(policy, examples):
+    """Two consumers that share the job `policy`; return who received what."""
+    jobs = [single.start(consume, service.address, policy, policy, examples, 0.02) for _ in "ab"]
+    return {f"consumer {i}": job.wait(60)[0] for i, job in enumerate(jobs)}
+
+
+shared = {policy: run_two(policy, 200) for policy in ("DYNAMIC", "OFF")}
+for policy, views in shared.items():
+    counts = [sum(map(len, view)) for view in views.values()]
+    print(f"{policy:<8}{counts} examples; {check_cover(views, range(200))}")
+assert check_cover(shared["DYNAMIC"], range(200)).once == 200
+assert check_cover(shared["OFF"], range(200)).doubled == tuple(range(200))
+
+# %% [markdown]
+# Consumers that name the same *job* (`job_name`) share one run of the dataset, first come, first served: with DYNAMIC the data workers divide the source among themselves. With OFF ("parallel_epochs") every data worker runs the whole dataset: two workers, two epochs. That is fine for endless, shuffled training and wrong for evaluation.
+#
+# ### One consumer is killed
+#
+# **Predict.** Two consumers share 400 examples under DYNAMIC, and one is killed with SIGKILL after five batches. Is every example of the rest still delivered to the other? ("yes" or "no")
+
+# %%
+my_guess = None  # "yes" or "no"
+
+# %% tags=["nbval-ignore-output"]
+settings = (service.address, "DYNAMIC", "killed", 400, 0.04)
+doomed, survivor = (single.start(consume, *settings) for _ in "ab")
+for number, _ in enumerate(doomed.events(), start=1):
+    if number == 5:
+        doomed.kill("worker", 0)
+        break
+views = {"survivor": survivor.wait(60)[0], "killed": [e["ids"] for e in doomed.events()]}
+cover = check_cover(views, range(400))
+print(cover)
+show_guess(my_guess, "no" if cover.lost else "yes")
+assert cover.doubled == () and 0 < len(cover.lost) < 200
+
+# %% [markdown]
+# What was on its way to the dead consumer is gone with it. The service promises *at most once* here, not exactly once. The survivor ends by itself and does not notice.
+#
+# ### A data worker is killed
+#
+# Pieces of the source that it had taken may be lost with it, and a consumer goes on asking for it: left alone, it can wait at the end of the epoch and say nothing. What helps is a new data worker at the *same address*:
+
+# %% tags=["nbval-ignore-output"]
+reader = single.start(consume, service.address, "DYNAMIC", "worker killed", 400, 0.02)
+next(iter(reader.events()))
+service.kill_worker(0)
+service.add_worker(port=service.ports[0])
+received = {"reader": reader.wait(60)[0]}
+print(check_cover(received, range(400)))
+assert check_cover(received, range(400)).doubled == () and service.ports[2] == service.ports[0]
+service.close()
+print("all processes ended:", all(job.finished for job in service.jobs))
+
+# %% [markdown]
+# ## The same through `utils`
+#
+# `auto_shard` gave in one process what two workers received, and `split_evenly` cuts a batch as the strategy does with policy OFF:
+
+# %%
+assert sizes_of(distribute(strategy, 30, 30, "OFF")) == [split_evenly(30, 4)]
+again = auto_shard(read_ids(shards.files).batch(4), 2, "AUTO")
+assert all(all_ids(real["FILE"][who]) == all_ids(view) for who, view in again.items())
+print("AUTO on files is FILE:", [say_ids(all_ids(view)) for view in again.values()])
+
+# %% [markdown]
+# ## What it costs
+#
+# DATA throws away what other workers need, *after* it was read and parsed. A counter in the map says how many examples each policy parses for its 32, and memory follows: a cache before the shard holds everything, on every worker.
+
+# %%
+parsed = []
+
+
+def count_one(number):
+    parsed.append(int(number))
+    return number
+
+
+counted = read_ids(shards.files).map(
+    lambda number: tf.ensure_shape(tf.numpy_function(count_one, [number], tf.int64), [])
+)
+print("policy  parsed  kept  per-worker cache before the shard, 60,000 images, 8 workers")
+for policy in ("FILE", "DATA", "OFF"):
+    parsed.clear()
+    views = auto_shard(counted.batch(4), 2, policy)
+    kept = sum(len(step) for view in views.values() for step in view)
+    cache = 60_000 * 784 // (8 if policy == "FILE" else 1)
+    print(f"{policy:<8}{len(parsed):>6}{kept:>6}{format_bytes(cache):>12}")
+    assert len(parsed) == (32 if policy == "FILE" else 64)
+pair.close()
+single.close()
+
+# %% [markdown]
+# Two workers parse everything twice under DATA, eight would eight times. FILE scales, if there are files enough.
+#
+# ## Take-away card
+#
+# ```python
+# options = tf.data.Options()  # many equal files: FILE. Few files, or none: DATA
+# options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.FILE
+# dataset = make_dataset().batch(global_batch_size).with_options(options)  # the GLOBAL batch
+# distributed = strategy.experimental_distribute_dataset(dataset)
+#
+# def make(context):  # or by hand: strategy.distribute_datasets_from_function(make)
+#     files = all_files.shard(context.num_input_pipelines, context.input_pipeline_id)  # first
+#     examples = files.interleave(tf.data.TFRecordDataset).map(parse).shuffle(10_000)
+#     return examples.batch(context.get_per_replica_batch_size(global_batch_size)).prefetch(2)
+# ```
+#
+# ## Where it is described
+#
+# - TensorFlow's tutorial [Distributed Input](https://www.tensorflow.org/tutorials/distribute/input)
+# - API pages [tf.data.experimental.AutoShardPolicy](https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutoShardPolicy), [tf.distribute.InputOptions](https://www.tensorflow.org/api_docs/python/tf/distribute/InputOptions) and [tf.data.experimental.service](https://www.tensorflow.org/api_docs/python/tf/data/experimental/service)
+# - Audibert and others, [tf.data service: A Case for Disaggregating ML Input Data Processing](https://arxiv.org/abs/2210.14826)
+#
+# ## The lab
+#
+# Sharding data over workers is an exercise of [lab 08, multi-worker](../labs/lab08-multi-worker.ipynb); making a pipeline fast is [lab 11, tf.data](../labs/lab11-tf-data.ipynb).

@@ -1,0 +1,500 @@
+# %% [markdown]
+# # TPU and XLA
+#
+# You compile a training step with XLA on the CPU, break each of the rules that a TPU sets, see what TensorFlow says, and mend it, so that the same program runs as it is on a TPU.
+#
+# **Time:** 50 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) and [input pipelines](12-input-pipelines.ipynb) · **Hardware:** two CPU cores
+#
+# ## Objectives
+#
+# - Compile a training step with XLA, and prove that it takes the same steps.
+# - Recognise the five things that stop a step on a TPU: a dynamic shape, an op that XLA lacks, a host callback, a shape that depends on the data, a Python side effect.
+# - Repair each of them without changing the result.
+# - Connect to a TPU with resolver, initialisation and topology, in a program that runs without one too.
+# - Measure what bfloat16 and `steps_per_execution` give, and say what they cost.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import keras
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+print(use_logical_devices(2))
+
+# %%
+import re
+
+import numpy as np
+
+from utils import figures
+from utils.data import load
+from utils.devices import describe_topology
+from utils.errors import CourseError
+from utils.exercises.predict import show_guess
+from utils.measure import Stopwatch, array_bytes, time_calls
+from utils.models import build_mlp
+from utils.strategies import make_strategy
+from utils.training import train
+from utils.training.tpu_ready import examine_model
+
+# %% [markdown]
+# ## Four numbers first
+#
+# A TPU runs nothing op by op. It runs *programs*, and the compiler that makes them is XLA. XLA compiles for the CPU too: `tf.function(step, jit_compile=True)`. So nearly everything that a TPU asks can be learnt here.
+#
+# One training step, three ways: Python calls each op; a graph of ops; one program. The program is made at the first call, which is the fourth number.
+
+# %%
+data = load("fashion_mnist").train.take(8192)
+images = (data.images[..., np.newaxis] / 255).astype("float32")  # [8192, 28, 28, 1]
+labels = data.labels.astype("int32")
+batch = tf.constant(images[:32]), tf.constant(labels[:32])
+cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+model, optimizer = build_mlp(), keras.optimizers.SGD(0.1)
+optimizer.build(model.trainable_variables)
+start = model.get_weights()
+
+
+def step(images, labels):
+    """Take one step of SGD; return the loss before it."""
+    with tf.GradientTape() as tape:
+        loss = cross_entropy(labels, model(images, training=True))
+    optimizer.apply_gradients(
+        zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+    )
+    return loss
+
+
+# %% tags=["nbval-ignore-output"]
+ways = {
+    "op by op": step,
+    "graph": tf.function(step),
+    "XLA": tf.function(step, jit_compile=True),
+}
+with Stopwatch() as first_call:
+    ways["XLA"](*batch)
+milliseconds = {"XLA, first call": 1e3 * first_call.seconds}
+for name, way in ways.items():
+    timing = time_calls(lambda way=way: way(*batch).numpy(), repeats=15, warm_up=2)
+    milliseconds[name] = 1e3 * timing.median_seconds
+title = "One training step of 32 images"
+figures.show(figures.bars(milliseconds, unit="ms", title=title, highlight="XLA", log=True))
+assert milliseconds["XLA, first call"] > milliseconds["XLA"]
+
+# %% [markdown]
+# (The scale is logarithmic: equal lengths are equal factors.) The first call costs as much as hundreds or thousands of steps, so a program must be used hundreds of times, or compiling does not pay. Keep that in mind for the first rule.
+#
+# ## What XLA makes
+#
+# First the proof that it is the same training: eight steps from the same weights, three ways. (Not to the last bit: XLA adds up in another order.) Then the program of a much smaller function, one layer, as XLA takes it in.
+
+
+# %%
+def train_eight(way):
+    model.set_weights(start)
+    return [float(way(images[k : k + 32], labels[k : k + 32])) for k in range(0, 256, 32)]
+
+
+losses = [train_eight(way) for way in ways.values()]  # [way, step]
+print("losses differ by less than 1e-4:", np.ptp(losses, axis=0).max() < 1e-4)
+assert np.ptp(losses, axis=0).max() < 1e-4
+
+# %%
+weights = tf.ones([4, 3])
+layer = tf.function(lambda x: tf.nn.relu(x @ weights), jit_compile=True)
+program = layer.experimental_get_compiler_ir(tf.ones([32, 4]))(stage="hlo")
+for line in program.split("\n"):
+    if any(word in line for word in (" dot(", " maximum(", " parameter(")):
+        print(re.sub(r"\), .*", ")", line.strip()))
+assert "f32[32,4]" in program and "f32[32,3]" in program
+
+# %% [markdown]
+# Every number has a type and a *shape*, and 32, the batch, is part of the program. Memory is laid out when the program is compiled, not when it runs. All five rules follow: shapes are known in advance; there is only what XLA has an instruction for; there is no Python, and no host, inside.
+#
+# ## Rule 1: no dynamic shapes
+#
+# Photographs have different widths. Here are nine batches, cut to widths from 20 to 28, and a loss over their pixels.
+#
+# **Predict.** How many programs does XLA compile for the nine?
+
+# %%
+my_guess = None  # your number
+
+# %%
+scale = tf.Variable(2.0)
+
+
+def pixel_loss(images, real):
+    """Return the mean over the pixels where `real` is 1, and its gradient."""
+    with tf.GradientTape() as tape:
+        squares = tf.tanh(images * scale) ** 2
+        loss = tf.reduce_sum(squares * real) / tf.reduce_sum(real)
+    return loss, tape.gradient(loss, scale)
+
+
+cut = [images[:32, :, :width] for width in range(20, 29)]  # [32, 28, width, 1]
+dynamic = tf.function(pixel_loss, jit_compile=True)
+of_cut = [dynamic(x, np.ones_like(x)) for x in cut]
+show_guess(my_guess, dynamic.experimental_get_tracing_count(), unit="programs")
+
+# %% [markdown]
+# One for each width, and you have seen what one costs. The mend: pad to one size in the input pipeline, and tell the loss which pixels are real. Losses and gradients are the same. For lengths that differ by much, use a few sizes (buckets). The last batch of an epoch is a dynamic shape as well: `batch(32, drop_remainder=True)`.
+
+# %%
+static = tf.function(pixel_loss, jit_compile=True)
+of_padded = []
+for x in cut:
+    missing = [(0, 0), (0, 0), (0, 28 - x.shape[2]), (0, 0)]
+    of_padded.append(static(np.pad(x, missing), np.pad(np.ones_like(x), missing)))
+print(static.experimental_get_tracing_count(), "program")
+assert np.allclose(of_cut, of_padded, rtol=1e-5)
+
+# %% [markdown]
+# ## Rule 2: only ops that XLA has
+#
+# XLA knows most of TensorFlow's ops that train, and not the rest. What it says names the op. `refusal` keeps the part of the message that is the same each time.
+#
+# The mend comes in the cell after: the same thing in ops that XLA has; which of four steps, as one-hot, added up. (Or count in the input pipeline, which runs on the host and may use every op.)
+
+
+# %%
+def refusal(call):
+    """Return the heart of what TensorFlow says when `call` cannot be compiled, else None."""
+    try:
+        call()
+    except tf.errors.InvalidArgumentError as error:
+        found = re.search(r"No registered .*? devices|XLA compilation requires [^.]*", str(error))
+        return found[0]
+
+
+def histogram(x):
+    """Count the pixels in four steps of brightness, [4]."""
+    return tf.histogram_fixed_width(x, [0.0, 1.0], 4)
+
+
+print(refusal(lambda: tf.function(histogram, jit_compile=True)(batch[0])))
+
+
+# %%
+def histogram_for_xla(x):
+    which = tf.clip_by_value(tf.cast(x * 4, tf.int32), 0, 3)
+    return tf.reduce_sum(tf.one_hot(tf.reshape(which, [-1]), 4, dtype=tf.int32), axis=0)
+
+
+counts = tf.function(histogram_for_xla, jit_compile=True)(batch[0])
+print(counts.numpy())
+assert (counts.numpy() == histogram(batch[0]).numpy()).all()
+
+# %% [markdown]
+# ## Rule 3: no calls back to the host
+#
+# `tf.numpy_function`, `tf.py_function` and `tf.print` leave the program for Python, on the host, in the middle of a step.
+#
+# There are two mends, in the second cell: what prepares the batch goes into `map`, on the host; what computes is written in TensorFlow. And to see the loss, *return* it: the host prints it between steps.
+
+
+# %%
+def blur(x):
+    """Average each row of pixels with the next, in NumPy."""
+    return ((x + np.roll(x, 1, axis=1)) / 2).astype("float32")
+
+
+def blur_in_step(x):
+    return tf.reduce_mean(tf.numpy_function(blur, [x], tf.float32))
+
+
+def print_in_step(x):
+    tf.print("loss", tf.reduce_mean(x))
+    return x
+
+
+for call in (blur_in_step, print_in_step):
+    print(refusal(lambda call=call: tf.function(call, jit_compile=True)(batch[0])))
+
+# %%
+on_host = tf.data.Dataset.from_tensors(batch[0]).map(
+    lambda x: tf.numpy_function(blur, [x], tf.float32)
+)
+mean = tf.function(tf.reduce_mean, jit_compile=True)
+own = tf.function(lambda x: tf.reduce_mean((x + tf.roll(x, 1, axis=1)) / 2), jit_compile=True)
+means = [float(mean(next(iter(on_host)))), float(own(batch[0]))]
+print("same mean:", np.isclose(*means, rtol=1e-5))
+assert np.isclose(means, blur(images[:32]).mean(), rtol=1e-5).all()
+
+# %% [markdown]
+# ## Rule 4: no shapes that depend on the data
+#
+# Train on the hard examples only: those with a loss above the mean. How many they are, only the data knows.
+
+
+# %%
+def hard_by_mask(losses):
+    hard = tf.boolean_mask(losses, losses > tf.reduce_mean(losses))
+    shapes.append(hard.shape)
+    return tf.reduce_mean(hard)
+
+
+def hard_by_where(losses):
+    hard = losses > tf.reduce_mean(losses)
+    kept = tf.where(hard, losses, 0.0)  # three arguments: the shape stays
+    shapes.append(kept.shape)
+    return tf.reduce_sum(kept) / tf.reduce_sum(tf.cast(hard, tf.float32))
+
+
+shapes = []
+some_losses = tf.constant([0.1, 2.0, 0.3, 1.5, 0.2, 0.1])
+means = [float(tf.function(f)(some_losses)) for f in (hard_by_mask, hard_by_where)]
+print("shapes while tracing:", *shapes, " means:", means)
+assert np.isclose(*means) and not shapes[0].is_fully_defined()
+
+# %% [markdown]
+# Same mean, but the first shape is not known. XLA for the CPU does compile it, by laying out room for all six and carrying a count along. Do not count on a TPU to do so for every op: `tf.where` with *three* arguments asks nothing special.
+#
+# A loop that runs until the data say stop is the same trouble.
+#
+# **Predict.** Does XLA compile the *gradient* of a `while` loop that runs until the values are small? ("yes" or "no")
+
+# %%
+my_guess = None  # a word
+
+
+# %%
+def shrink(x, most=None):
+    """Halve `x` until all is below 0.1, in at most `most` rounds; return the gradient."""
+    with tf.GradientTape() as tape:
+        rounds = tf.while_loop(
+            lambda y: tf.reduce_max(y) > 0.1,
+            lambda y: (tf.tanh(y * scale) / 4,),
+            (x,),
+            maximum_iterations=most,
+        )
+        loss = tf.reduce_sum(rounds[0])
+    return tape.gradient(loss, scale)
+
+
+compiled = tf.function(shrink, jit_compile=True)
+refused = refusal(lambda: compiled(some_losses))
+show_guess(my_guess, "no" if refused else "yes")
+print(refused)
+same = np.isclose(compiled(some_losses, most=20), shrink(some_losses))
+print("with maximum_iterations, same gradient:", same)
+assert refused and same
+
+# %% [markdown]
+# Going forward it would do; for the gradient each round's values are kept, and XLA must know how much room that takes. A limit mends it; the loop still stops as early as before.
+#
+# ## The mistake: Python inside the step
+#
+# The rules so far announce themselves. The fifth does not: Python runs while the step is *traced*, once, and what it computed is built into the program. Here the step adds noise to its images, and counts its calls.
+#
+# **Predict.** Five steps. How many different noises?
+
+# %%
+my_guess = None  # your number
+
+
+# %%
+def noisy(x):
+    calls.append("one more")
+    return x + np.random.normal()
+
+
+calls, noise = [], tf.function(noisy, jit_compile=True)
+show_guess(my_guess, len({float(noise(0.0)) for _ in range(5)}))
+print("steps: 5, counted by Python:", len(calls))
+
+# %% [markdown]
+# No error, no warning: a training that is quietly worse. Nor is it XLA's doing: every `tf.function` does this. The mend: random numbers from TensorFlow, state in variables.
+
+# %%
+count, generator = tf.Variable(0), tf.random.Generator.from_seed(1)
+
+
+@tf.function(jit_compile=True)
+def noise(x):
+    count.assign_add(1)
+    return x + generator.normal([])
+
+
+print("different noises:", len({float(noise(0.0)) for _ in range(5)}))
+print("counted by the program:", int(count))
+assert int(count) == 5
+
+# %% [markdown]
+# ## The same through `utils`: is my model ready?
+#
+# `examine_model` takes any Keras model, traces its training step twice, reads the graph, and compiles it; in a shell it is `distlab tpu-ready my_model:make_model`. It finds the frozen noise too: a constant that differs between two traces came from Python. Five models, one violation each:
+
+
+# %%
+class Does(keras.layers.Layer):
+    """Returns what `what` makes of its input."""
+
+    def __init__(self, what):
+        super().__init__(name=what.__name__)
+        self.what = what
+
+    def call(self, x):
+        return tf.ensure_shape(self.what(x), x.shape)
+
+
+def adds_histogram(x):
+    return x + tf.cast(histogram(x)[0], x.dtype)
+
+
+def through_numpy(x):
+    return tf.numpy_function(blur, [x], tf.float32)
+
+
+def less_hard_mean(x):
+    return x - tf.reduce_mean(tf.boolean_mask(x, x > 0.5))
+
+
+def with_noise(x):
+    return x + np.random.normal()
+
+
+# %%
+inner = [Does(f) for f in (adds_histogram, through_numpy, less_hard_mean, with_noise)]
+found = []
+for layer in [keras.layers.GlobalAveragePooling1D(name="pool"), *inner]:
+    shape = (None, 8) if layer.name == "pool" else (8,)
+    broken = keras.Sequential([keras.Input(shape, name="pixels"), layer, keras.layers.Dense(1)])
+    found += examine_model(broken, batch_size=8).problems
+print("\n".join(f"{f.layer or 'input':<15}{f.kind:<22}{f.what.split(' (')[0][:45]}" for f in found))
+assert len({f.kind for f in found}) == 5 and examine_model(build_mlp(), batch_size=8).ready
+
+# %% [markdown]
+# The course's own model is ready, so let us go to a TPU.
+#
+# ## TPUStrategy
+#
+# Three calls come before the strategy, and they come once, at the start of the program, since the second wipes the TPU's memory: the *resolver* finds the TPU (`"local"` on a TPU machine, a name or address elsewhere), *initialising* it gives the *topology*, which core sits where. The first cell makes them; where there is none, the third call fails.
+#
+# `make_strategy("tpu")` of the second cell makes the same calls, and says in one sentence if there is nothing to call. Its program takes a TPU if there is one, and else the usual device; not a line of the training differs. `distlab train --strategy tpu` is this in a shell.
+
+
+# %%
+resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
+tf.config.experimental_connect_to_cluster(resolver)
+try:
+    topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+    strategy = tf.distribute.TPUStrategy(resolver)
+except tf.errors.NotFoundError as error:
+    print(str(error).split(". ")[0])
+
+# %%
+try:
+    make_strategy("tpu")
+    name = "tpu"
+except CourseError as error:
+    print(error)
+    name = "one-device"
+report = train(strategy=name, model="mlp", limit=512, epochs=1)
+assert np.isfinite(report.loss).all()
+
+# %% [markdown]
+# A topology is plain data, so you can read one without the hardware. This one has the shape of a TPU v3-8: one host, a mesh of 2 by 2 chips, two cores each. Each core is a replica: a global batch of 1,024 is 128 on each, and 128 is a good number, since a TPU works on 8 by 128 numbers at a time and pads what does not fill them.
+
+# %%
+places = [[[x, y, 0, core] for y in (0, 1) for x in (0, 1) for core in (0, 1)]]
+v3_8 = describe_topology(
+    tf.tpu.experimental.Topology(mesh_shape=[2, 2, 1, 2], device_coordinates=places)
+)
+print("chip (x, y) of each replica:", *[(x, y) for x, y, _, _ in v3_8["coordinates"][0]])
+print("examples for each of", v3_8["cores"], "cores:", 1024 // v3_8["cores"])
+assert v3_8["cores"] == 8
+
+# %% [markdown]
+# ## What it costs: bfloat16
+#
+# A TPU multiplies in bfloat16: the exponent of float32 with 8 bits of precision in place of 24. Nothing overflows that did not before (float16 ends at 65,504), and no loss scaling is needed. But small steps get lost.
+
+# %%
+for dtype in (tf.float32, tf.bfloat16, tf.float16):
+    print(f"{dtype.name:<9} largest {float(dtype.max):.3g}")
+for dtype in (tf.float32, tf.bfloat16):
+    weight = tf.constant(1.0, dtype)
+    for _ in range(100):
+        weight -= tf.constant(0.001, dtype)
+    print(f"1 - 100 · 0.001 in {dtype.name:<9}{float(weight):.3f}")
+assert float(weight) == 1.0
+
+# %% [markdown]
+# A hundred updates, and the bfloat16 weight has not moved: next below 1 comes 0.996, and each step of 0.001 is rounded back. Therefore *mixed* precision: weights and updates in float32, multiplication and what flows between the layers in bfloat16.
+
+# %% tags=["nbval-ignore-output"]
+rows = {}
+for dtype in ("float32", "mixed_bfloat16", "bfloat16"):
+    mixed = build_mlp(dtype=dtype)
+    mixed.compile(keras.optimizers.SGD(0.01), cross_entropy, jit_compile=True)
+    mixed.fit(images[:2048], labels[:2048], 32, shuffle=False, verbose=0)  # 64 steps; compiles
+    with Stopwatch() as epoch:
+        history = mixed.fit(images, labels, 32, shuffle=False, verbose=0)
+    hidden = keras.Model(mixed.inputs[0], mixed.layers[1].output)(images[:32])  # [32, 128]
+    rows[dtype] = array_bytes(mixed.weights), array_bytes([hidden]), history.history["loss"][-1]
+    seconds = f"{epoch.seconds:.2f} s an epoch"
+    weight_bytes, activation_bytes, loss = rows[dtype]
+    print(f"{dtype:<15} weights {weight_bytes:,} B, hidden {activation_bytes:,} B, "
+          f"loss {loss:.3f}, {seconds}")  # fmt: skip
+assert rows["mixed_bfloat16"][0] == rows["float32"][0]
+assert 2 * rows["mixed_bfloat16"][1] == rows["float32"][1]
+assert abs(rows["mixed_bfloat16"][2] - rows["float32"][2]) < 0.02
+assert rows["bfloat16"][2] > rows["mixed_bfloat16"][2]
+
+# %% [markdown]
+# Mixed precision saves activations, which is most of a large model's memory, and not weights; its loss is float32's. Pure bfloat16 halves the weights too and learns worse. As for the seconds: a TPU is made for bfloat16. A CPU without instructions for it, as yours may be, converts to and fro.
+#
+# ### `steps_per_execution`
+#
+# Between two steps the host has its say: fetch the result, run callbacks, start the next. A TPU waits meanwhile. `compile(steps_per_execution=n)` runs `n` steps before it comes back.
+
+
+# %% tags=["nbval-ignore-output"]
+returns, trained, rates = {}, {}, {}
+for steps in (1, 8, 64):
+    fitted, back = build_mlp(), []
+    fitted.compile("sgd", cross_entropy, steps_per_execution=steps, jit_compile=True)
+    fitted.fit(images[:4096], labels[:4096], 32, shuffle=False, verbose=0)  # compiles
+    watcher = keras.callbacks.LambdaCallback(on_train_batch_end=lambda k, logs: back.append(k))
+    with Stopwatch() as epoch:
+        fitted.fit(images, labels, 32, shuffle=False, verbose=0, callbacks=[watcher])
+    returns[steps], trained[steps] = len(back), fitted.get_weights()
+    rates[f"{steps} at a time"] = 1e3 * epoch.seconds / 256
+figures.show(figures.bars(rates, unit="ms", title="One step of fit, by steps_per_execution"))
+print("times back in Python, in 256 steps:", returns)
+assert all(np.allclose(a, b, atol=1e-4) for a, b in zip(trained[1], trained[64]))
+assert returns == {1: 256, 8: 32, 64: 4}
+
+# %% [markdown]
+# Same weights, fewer returns. What that saves in seconds is in the picture; it wavers here, where host and device are the same two cores. A TPU is a machine of its own, and a host that has its say after each short step keeps it waiting. The price: callbacks see every `n`-th step only, and Ctrl-C or a checkpoint has to wait for it. Choose `n` so that an execution takes about a second.
+#
+# ## Take-away card
+#
+# ```python
+# resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")  # once, first of all
+# tf.config.experimental_connect_to_cluster(resolver)
+# tf.tpu.experimental.initialize_tpu_system(resolver)
+# strategy = tf.distribute.TPUStrategy(resolver)  # a replica on each core
+# keras.mixed_precision.set_global_policy("mixed_bfloat16")
+# dataset = dataset.batch(global_batch_size, drop_remainder=True)  # 8 divides each core's share
+# with strategy.scope():  # in the step: no Python, no tf.print, tf.where with three arguments
+#     model = make_model()
+#     model.compile("adam", loss, steps_per_execution=100)
+# # before you pay for one: distlab tpu-ready my_model:make_model
+# ```
+#
+# ## Where it is described
+#
+# - TensorFlow's guide [Use TPUs](https://www.tensorflow.org/guide/tpu), and API page [tf.distribute.TPUStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/TPUStrategy)
+# - XLA in TensorFlow: [tf.function](https://www.tensorflow.org/api_docs/python/tf/function), the argument `jit_compile`; [Better performance with tf.function](https://www.tensorflow.org/guide/function), on tracing and Python side effects
+# - TensorFlow's guide [Mixed precision](https://www.tensorflow.org/guide/mixed_precision)
+# - Jouppi and others, [In-Datacenter Performance Analysis of a Tensor Processing Unit](https://arxiv.org/abs/1704.04760): what the machine is
+# - Kalamkar and others, [A Study of BFLOAT16 for Deep Learning Training](https://arxiv.org/abs/1905.12322)
+#
+# ## The lab
+#
+# This lesson has no lab of its own. Its rule for the input pipeline, to do on the host what the step must not do, is practised in [lab 11, tf.data](../labs/lab11-tf-data.ipynb).

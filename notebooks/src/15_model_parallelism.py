@@ -1,0 +1,412 @@
+# %% [markdown]
+# # Model parallelism
+#
+# You put one model on several devices in four ways, by layers, by columns, by rows and by layouts, and every way gives the loss and the gradients of the unsplit model.
+#
+# **Time:** 60 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) and lesson 06, all-reduce · **Hardware:** two CPU cores
+#
+# ## Objectives
+#
+# - Place the layers of a network on different devices, and count what each holds and what crosses.
+# - Split a dense layer by columns and by rows, and choose the collective that each needs.
+# - Build a network of two layers that needs one all-reduce each way.
+# - Run one program on data, model and mixed meshes with DTensor.
+# - Compute the bytes on each device under ZeRO.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import tensorflow as tf
+    from tensorflow.experimental import dtensor
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+devices = use_logical_devices(4)
+print(devices)
+
+# %%
+import numpy as np
+
+from utils import figures
+from utils.cluster import LocalCluster
+from utils.data import load
+from utils.exercises.predict import show_guess
+from utils.figures import Arrow, Box
+from utils.measure import array_bytes, format_bytes, time_calls
+from utils.models import build_cnn, build_mlp
+from utils.parallel.dtensor import run_dtensor
+from utils.parallel.layers import run_placed
+from utils.parallel.parts import run_unsplit
+from utils.parallel.processes import join_reports, run_stage
+from utils.parallel.split_mlp import run_split_mlp
+from utils.parallel.tensor import split_dense
+from utils.schedules import make_schedule
+from utils.simulate.memory import find_zero_memory
+from utils.simulate.published import read_table
+
+# %% [markdown]
+# ## Four numbers first
+#
+# Take a language model of 7.5 thousand million parameters, trained with Adam in mixed precision. Each parameter takes 16 bytes: 2 for the weight, 2 for its gradient, and 12 for a 32-bit copy and Adam's two averages.
+#
+# **Predict.** You have 64 accelerators of 80 GB and train data-parallel on all of them. How many GB must each one hold, activations left out?
+
+# %%
+my_guess = None  # GB on each of 64 accelerators
+
+# %%
+held = {
+    "one device": find_zero_memory(7.5e9, ranks=1, stage=0).total / 1e9,
+    "each of 64, data-parallel": find_zero_memory(7.5e9, ranks=64, stage=0).total / 1e9,
+    "each of 64, model split evenly": 7.5 * 16 / 64,
+}
+show_guess(my_guess, held["each of 64, data-parallel"], unit="GB")
+title = "A model of 7.5 thousand million parameters"
+figures.show(figures.bars(held, unit="GB", title=title, reference=("an accelerator: 80", 80.0)))
+
+# %% [markdown]
+# Data parallelism spreads the examples, not the model: 64 devices hold 64 copies, and the model fits on none of them. To spread the model itself there are two cuts. *Between* layers: each device has some of the layers. *Through* layers: each device has a part of every layer.
+#
+# All that follows is checked against one reference: a network with ten hidden units, unsplit, in float64.
+
+# %%
+split = load("fashion_mnist").train.take(32)
+images, labels = split.images[..., np.newaxis] / 255.0, split.labels
+model = build_mlp(dtype="float64", hidden_units=10)
+reference = run_unsplit(model, images, labels)
+
+
+def check(step):
+    """Fail unless the loss and every gradient are those of the unsplit model."""
+    assert reference.find_difference(step) < 1e-9
+
+
+print([(v.path, tuple(v.shape)) for v in model.trainable_variables])
+
+# %% [markdown]
+# ## Layers on different devices
+#
+# The first layer goes to CPU:0, the second to CPU:1. Two things must cross: the hidden values on the way forward, and the gradient for them on the way back.
+
+# %%
+boxes = {
+    "0": Box("CPU:0", 0, 40, 300, 130),
+    "one": Box("dense 1\n784 × 10", 20, 76, 260, 76, "variables"),
+    "1": Box("CPU:1", 420, 40, 300, 130),
+    "two": Box("dense 2 and the loss\n10 × 10", 440, 76, 260, 76, "variables"),
+}
+arrows = [
+    Arrow("0", "1", "hidden values", offset=-20),
+    Arrow("1", "0", "their gradient", dashed=True, offset=35),
+]
+alt = "Dense 1 on CPU:0 sends hidden values to dense 2 on CPU:1, and gets their gradient back."
+title = "Two layers on two devices"
+figures.show(figures.diagram(boxes, arrows, title=title, alt=alt, height_px=180))
+
+# %%
+pixels = images.astype("float32")  # as keras.Input rounds them
+x = tf.constant(pixels.reshape(32, 784), tf.float64)  # [batch, pixels]
+first, second = [[v.numpy() for v in layer.trainable_variables] for layer in model.layers[1:]]
+with tf.device("CPU:0"):
+    kernel_1, bias_1 = (tf.Variable(value) for value in first)
+with tf.device("CPU:1"):
+    kernel_2, bias_2 = (tf.Variable(value) for value in second)
+
+with tf.device("CPU:0"), tf.GradientTape() as tape_0:
+    hidden = tf.nn.relu(x @ kernel_1 + bias_1)  # [batch, 10]
+with tf.device("CPU:1"), tf.GradientTape() as tape_1:
+    arrived = tf.identity(hidden)  # sent to CPU:1
+    tape_1.watch(arrived)
+    logits = arrived @ kernel_2 + bias_2
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    loss = tf.reduce_mean(losses)
+
+# %% [markdown]
+# **Predict.** The batch has 32 examples and a number takes 8 bytes. How many bytes cross in this step, both ways together?
+
+# %%
+my_guess = None  # your number of bytes
+
+# %%
+with tf.device("CPU:1"):
+    for_hidden, *last_two = tape_1.gradient(loss, [arrived, kernel_2, bias_2])
+with tf.device("CPU:0"):
+    upstream = tf.identity(for_hidden)  # sent back to CPU:0
+    first_two = tape_0.gradient(hidden, [kernel_1, bias_1], output_gradients=upstream)
+
+for ours, theirs in zip([*first_two, *last_two], reference.gradients, strict=True):
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
+print("gradients on", [gradient.device[-5:] for gradient in [*first_two, *last_two]])
+print(format_bytes(array_bytes(model.trainable_variables)), "of weights did not move")
+show_guess(my_guess, array_bytes([arrived, upstream]), unit=" bytes")
+
+# %% [markdown]
+# Weights stay where they are; activations travel. That is the trade of every kind of model parallelism, and it is the reverse of data parallelism, where gradients of the size of all weights travel and activations stay.
+#
+# `run_placed` does it for any chain of layers. Here is a convolutional network, with convolutions on two devices and the dense layers on two more.
+
+# %%
+cnn = build_cnn(dtype="float64")
+plan = ["CPU:0", "CPU:0", "CPU:1", "CPU:1", "CPU:1", "CPU:2", "CPU:3"]
+placed = run_placed(cnn, plan, images, labels)
+assert run_unsplit(cnn, images, labels).find_difference(placed) < 1e-9
+weights = {device: 0.0 for device in devices}
+values = dict(weights)
+for layer in placed.layers:
+    weights[layer.device] += layer.parameter_bytes / 1e6
+    values[layer.device] += layer.activation_bytes / 1e6
+groups = {"weights": weights, "activations, 32 images": values}
+figures.show(figures.grouped_bars(groups, unit="MB", title="What each device holds"))
+
+links = placed.traffic.count_links()
+table = np.array([[links.get((a, b), 0) / 1e6 for b in devices] for a in devices])
+rows, columns = [f"from {d}" for d in devices], [f"to {d}" for d in devices]
+title = "MB sent in one step"
+figures.show(figures.matrix(table, rows, columns, title=title, format="{:.3f}"))
+assert placed.traffic.count_bytes("activations") == placed.traffic.count_bytes("gradients")
+
+# %% [markdown]
+# Convolutions hold few weights and large activations, dense layers the reverse: with 32 images the device with fewest weights holds most in all. And a good cut sends little: after the last pooling layer it is less than a third of what crosses after the first.
+#
+# This way has one flaw. While one device works, the other three wait for it. [Lesson 16](16-pipeline-parallelism.ipynb) fills that time.
+#
+# ## One layer by columns
+#
+# The other cut goes through a layer. With y = x W, give each device some *columns* of W: five hidden units and five.
+
+# %%
+figures.show(figures.split_matrix("columns", [5, 5], inputs=784))
+
+# %% [markdown]
+# Forward, each device has five columns of y; an all-gather puts them together. Backward, each device knows how its own five units depend on x. The gradient for x is the sum over both.
+
+# %%
+kernel = first[0]  # [784, 10]
+halves = kernel[:, :5], kernel[:, 5:]
+y = np.concatenate([x @ half for half in halves], axis=1)  # the all-gather
+np.testing.assert_allclose(y, x @ kernel, atol=1e-12)
+dy = np.random.default_rng(0).normal(size=y.shape)  # the gradient for y: any will do
+parts = [dy[:, :5] @ halves[0].T, dy[:, 5:] @ halves[1].T]  # one on each device, [batch, 784]
+np.testing.assert_allclose(parts[0] + parts[1], dy @ kernel.T, atol=1e-12)  # the all-reduce
+print("the gradient for x is the sum of two parts of shape", parts[0].shape)
+
+# %% [markdown]
+# ## One layer by rows
+#
+# Or give each device some *rows* of W, and the columns of x that meet them. Now every device has a part of every sum.
+
+# %%
+figures.show(figures.split_matrix("rows", [392, 392], outputs=10))
+
+upper, lower = kernel[:392], kernel[392:]
+terms = [x[:, :392] @ upper, x[:, 392:] @ lower]  # one on each device, [batch, 10]
+np.testing.assert_allclose(terms[0] + terms[1], x @ kernel, atol=1e-12)  # the all-reduce
+dx = np.concatenate([dy @ upper.T, dy @ lower.T], axis=1)  # nothing to add up
+np.testing.assert_allclose(dx, dy @ kernel.T, atol=1e-12)
+print("forward: the sum of two terms of shape", terms[0].shape)
+
+# %% [markdown]
+# The two are mirror images: what columns need backward, rows need forward. `split_dense` is the same layer with the tensors on their devices and the collectives counted, as a ring of lesson 06 would send them.
+
+# %%
+for way in ("columns", "rows"):
+    layer = split_dense(kernel, first[1], devices[:2], way)
+    outputs = layer.run_forward(layer.group.copy(x))
+    gradients = layer.run_backward(layer.group.copy(tf.constant(dy)))
+    np.testing.assert_allclose(outputs[0], x @ kernel + first[1], atol=1e-9)
+    np.testing.assert_allclose(gradients[1], dy @ kernel.T, atol=1e-9)
+    print(f"{way:<8}", [f"{call.phase}: {call.kind}" for call in layer.group.calls])
+
+# %% [markdown]
+# ## Two layers, one all-reduce
+#
+# Now both layers of the network. Split both by columns, and there are two collectives forward and two backward.
+#
+# **Predict.** Split the first by columns and the second by rows. How many collectives does a step need in all?
+
+# %%
+my_guess = None  # forward and backward together
+
+# %%
+both = run_split_mlp(model, devices[:2], images, labels, "both")
+check(both)
+figures.show(figures.split_matrix("both", [5, 5], inputs=784))
+print([f"{call.phase}: {call.kind} of {call.payload_bytes:,} bytes" for call in both.calls])
+show_guess(my_guess, len(both.calls), unit=" collectives")
+
+# %% [markdown]
+# The hidden values are never put together. The five that device 0 has made are just the five that its rows of the second kernel need, and ReLU works on each value alone. This is the block of Megatron-LM, found twice in every layer of its transformers. (The all-reduce backward is for the gradient of x, which the layers before would need. Here there are none.)
+#
+# Ten units need not divide. On three devices they go as 4, 3 and 3:
+
+# %%
+ways, heads = ["columns", "rows", "both"], ["1 device", "2 devices", "3 devices", "4 devices"]
+table = np.zeros((3, 4), int)
+for i, j in np.ndindex(3, 4):
+    step = run_split_mlp(model, devices[: j + 1], images, labels, ways[i])
+    check(step)
+    table[i, j] = max(step.parameter_bytes)
+title = "Bytes of weights on the device that has most"
+figures.show(figures.matrix(table, ways, heads, title=title, format="{:,}"))
+
+# %% [markdown]
+# ## Two stages in two processes
+#
+# Devices of one process share memory. Between machines a tensor must be sent, and the sender's tape cannot follow it: backward needs its own message. `run_stage` runs in each worker: it builds the model, keeps its own layers alone, and sends hidden values and gradients over a socket, here in four micro-batches.
+
+# %%
+order = make_schedule("1f1b", stages=2, micro_batches=4)
+costs = [0.0, 1.0, 1.0]  # of Flatten, dense 1 and dense 2: the cut falls between the dense ones
+with LocalCluster(workers=2) as cluster:
+    reports = cluster.run(
+        run_stage, lambda: build_mlp(dtype="float64", hidden_units=10), costs, order,
+        images, labels, echo=False, timeout=90,
+    )  # fmt: skip
+joined = join_reports(order, reports)
+check(joined)
+print("bytes of weights in each process:", [report.parameter_bytes for report in reports])
+print("sent:", joined.traffic.count_links())
+
+# %% [markdown]
+# The bytes are those of the hand-made version: cutting a batch into micro-batches changes when things are sent, not how much.
+#
+# ## DTensor: say how it lies, not what to send
+#
+# Everything so far was written by hand, collectives and all. DTensor takes the other road. The devices form a *mesh* with named dimensions, every tensor gets a *layout* that says which of its axes is split over which dimension, and the program stays that of one device. TensorFlow finds the collectives.
+
+# %%
+mesh = dtensor.create_mesh([("batch", 2), ("model", 2)], devices=devices)
+by_columns = dtensor.Layout([dtensor.UNSHARDED, "model"], mesh)
+by_examples = dtensor.Layout(["batch", dtensor.UNSHARDED], mesh)
+
+
+def place(array, layout):
+    whole = dtensor.copy_to_mesh(tf.constant(array), dtensor.Layout.replicated(mesh, rank=2))
+    return dtensor.relayout(whole, layout)
+
+
+product = place(x, by_examples) @ place(kernel, by_columns)  # no collective named anywhere
+print("layout of the product:", dtensor.fetch_layout(product).sharding_specs)
+print("on each device:", [tuple(piece.shape) for piece in dtensor.unpack(product)])
+
+# %% [markdown]
+# Each device has 16 examples and 5 units: the batch is split one way and the layer the other.
+#
+# **Predict.** Four devices as a mesh of batch 4, of model 4, and of 2 × 2. Under which does a device hold least of the weights?
+
+# %%
+my_guess = None  # "batch 4", "model 4" or "2 × 2"
+
+# %%
+meshes = {
+    "batch 4": {"batch": 4},
+    "model 4": {"model": 4},
+    "2 × 2": {"batch": 2, "model": 2},
+}
+wide = build_mlp(dtype="float64", hidden_units=12)  # 12 units divide by 4: DTensor insists
+wanted = run_unsplit(wide, images, labels)
+table = {}
+for name, shape in meshes.items():
+    step = run_dtensor(wide, shape, devices, images, labels)
+    assert wanted.find_difference(step) < 1e-9
+    table[name] = [step.parameter_bytes[0], step.image_bytes[0]]
+show_guess(my_guess, min(table, key=lambda name: table[name][0]))
+title = "Bytes on each of four devices"
+numbers = np.array(list(table.values()))
+columns = ["weights", "images"]
+figures.show(figures.matrix(numbers, list(table), columns, title=title, format="{:,}"))
+
+# %% [markdown]
+# One function, three layouts, equal gradients. "batch 4" is data parallelism, "model 4" is the split by columns and rows, and 2 × 2 is both.
+#
+# The idea is Mesh-TensorFlow's, of 2018: name the dimensions of tensors and of the mesh, and lay the one on the other. It trained transformers of up to 5 thousand million parameters on 512 TPU cores. GSPMD put the same idea into XLA, from where JAX has it; DTensor is TensorFlow's own, still experimental, and Keras 3 does not use it.
+#
+# ## The mistake: a nonlinearity before the all-reduce
+#
+# By rows, each device has a part of every sum. It is tempting to go on with that part at once: apply ReLU, and add up later.
+
+# %%
+early = np.maximum(terms[0], 0) + np.maximum(terms[1], 0)  # ReLU, then all-reduce
+late = np.maximum(terms[0] + terms[1], 0)  # all-reduce, then ReLU
+wrong = np.mean(np.abs(early - late) > 1e-9)
+print(f"{100 * wrong:.0f} % of the hidden values are wrong, and nothing complains")
+assert wrong > 0.1
+
+# %% [markdown]
+# ReLU of a sum is not the sum of ReLUs. So a layer split by rows must be summed before its nonlinearity, and a layer split by columns need not be: that is why the order is columns first, then rows.
+#
+# The second mistake gives right numbers in the wrong place. A tape remembers operations, not devices. Ask it for gradients outside the scope, and the whole backward pass runs on CPU:0 (GPU:0 on a machine with GPUs), with every activation copied there.
+
+# %%
+with tf.device("CPU:2"):
+    weight = tf.Variable(second[0])
+    with tf.GradientTape(persistent=True) as tape:
+        output = tf.square(weight)
+outside = tape.gradient(output, weight)
+with tf.device("CPU:2"):
+    inside = tape.gradient(output, weight)
+where = [tensor.device[-5:] for tensor in (output, outside, inside)]
+print(dict(zip(["forward", "outside", "inside"], where)))
+assert outside.device.endswith("CPU:0") and inside.device.endswith("CPU:2")
+
+# %% [markdown]
+# The mend is the second `with`: open the device's scope again for its part of the backward pass. `PlacedLayer.gradient_device` above was read from the gradients for this reason.
+#
+# ## What it costs
+#
+# Memory first. ZeRO splits nothing through the layers: it stays data-parallel, but each device keeps only its share of the optimizer state (stage 1), of the gradients too (2), of the weights too (3), and fetches the rest when it is needed. Its paper's row for 7.5 thousand million parameters on 64 devices, computed and published:
+
+# %%
+(row,) = read_table("zero_memory")
+parameters, ranks = row["parameters_billion"] * 1e9, int(row["data_parallel"])
+memory = [find_zero_memory(parameters, ranks, stage) for stage in range(4)]
+table = [[m.weights / 1e9, m.gradients / 1e9, m.optimizer / 1e9, m.total / 1e9] for m in memory]
+names = ["data-parallel", "stage 1", "stage 2", "stage 3"]
+title = "GB on each of 64 devices, 7.5 thousand million parameters"
+columns = ["weights", "gradients", "optimizer", "total"]
+figures.show(figures.matrix(np.array(table), names, columns, title=title, format="{:.2f}"))
+published = [row[f"stage{stage}_gb"] for stage in (1, 2, 3)]
+print("published:", published)
+np.testing.assert_allclose([m.total / 1e9 for m in memory[1:]], published, rtol=0.01)
+
+# %% [markdown]
+# With stage 3 the model of the first cell fits, without a cut through any layer; the price is that all weights are sent twice in each step, and gradients once. Which is cheaper depends on what is larger, weights or activations.
+#
+# Time, second: what a split costs where it gains nothing. Logical devices share two cores, so these are costs alone, and our collectives are the NumPy ring of lesson 06. On real devices each has its own arithmetic, and the collectives must be fast: tensor parallelism stays within one machine with fast links, as a rule.
+
+# %% tags=["nbval-ignore-output"]
+ways = {
+    "unsplit": lambda: run_unsplit(model, images, labels),
+    "layers on 2 devices": lambda: run_placed(model, devices[:1] + devices[:2], images, labels),
+    "columns, then rows": lambda: run_split_mlp(model, devices[:2], images, labels),
+}
+milliseconds = {name: 1e3 * time_calls(way, repeats=5).best_seconds for name, way in ways.items()}
+assert min(milliseconds.values()) > 0
+figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images, best of five"))
+
+# %% [markdown]
+# ## Take-away card
+#
+# ```python
+# y = all_gather([x @ w for w in columns])           # backward: all_reduce the gradient for x
+# y = all_reduce([x_i @ w for w in rows])            # backward: nothing to add up
+# # columns, then rows: one all-reduce forward, one backward; ReLU in between is free
+# with tf.device(d), tf.GradientTape() as tape: ...  # each device its own tape
+# with tf.device(d): tape.gradient(out, sources, output_gradients=received)
+# mesh = dtensor.create_mesh([("batch", 2), ("model", 2)], devices=devices)
+# dtensor.Layout(["batch", dtensor.UNSHARDED], mesh)  # examples split, the rest whole
+# # bytes a parameter, Adam, mixed precision, N devices: 16 | 4 + 12/N | 2 + 14/N | 16/N (ZeRO 0 to 3)
+# ```
+#
+# ## Where it is described
+#
+# - Shoeybi and others, [Megatron-LM](https://arxiv.org/abs/1909.08053), 2019: columns, then rows
+# - Shazeer and others, [Mesh-TensorFlow](https://arxiv.org/abs/1811.02084), 2018
+# - Xu and others, [GSPMD](https://arxiv.org/abs/2105.04663), 2021
+# - TensorFlow's guide, [DTensor concepts](https://www.tensorflow.org/guide/dtensor_overview)
+# - Rajbhandari and others, [ZeRO](https://arxiv.org/abs/1910.02054), 2020
+#
+# ## The lab
+#
+# You split a layer yourself, and are graded on its gradients, in [lab 12, pipelines and shards](../labs/lab12-pipelines-and-shards.ipynb).

@@ -1,0 +1,508 @@
+# %% [markdown]
+# # Large-batch training
+#
+# You multiply the batch by 4, 16, 32 and 64, find the learning rate that keeps the result, and measure where that stops working.
+#
+# **Time:** 60 minutes · **Builds on:** [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
+#
+# ## Objectives
+#
+# - Scale a learning rate with the global batch size, and measure where the rule breaks.
+# - Build a warm-up, and show on three seeds what it saves.
+# - Compute a layer's own rate, as LARS and LAMB do, and compare both with a tuned plain optimizer.
+# - Combine micro-batches into the update of one large batch, on one device and on four replicas.
+# - Estimate what a large batch saves in messages and costs in memory.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import keras
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+devices = use_logical_devices(4)
+print(devices)
+
+# %%
+import functools
+
+import numpy as np
+
+from utils import figures
+from utils.data import load
+from utils.data.batches import epoch_order
+from utils.exercises.predict import show_guess
+from utils.measure import Stopwatch, array_bytes, format_bytes
+from utils.models import build_mlp
+from utils.simulate.published import read_table
+from utils.strategies import make_strategy
+from utils.training.accumulation import make_accumulating_step
+from utils.training.large_batch import RatePlan, list_rates, plan_rates
+from utils.training.layerwise import Lamb, Lars
+from utils.training.warm_up import WarmUp
+
+# %% [markdown]
+# ## Five numbers first
+#
+# Twice as many devices, each as busy as before: the global batch doubles, and an epoch has half as many steps. Every step costs one all-reduce of all gradients, so the messages halve as well. Eight epochs of 10,000 examples are:
+
+# %%
+BATCHES, EPOCHS, EXAMPLES = (32, 128, 512, 1024, 2048), 8, 10_000
+for size in BATCHES:
+    print(f"global batch {size:>5}: {EPOCHS * (EXAMPLES // size):>5} steps")
+
+# %% [markdown]
+# That is the promise of a large batch, and the trouble: 32 steps must do what 2,496 did.
+#
+# For the optimizer it does not matter how many devices share a batch. Lessons 04 and 05 made four replicas take exactly the step of one device. So this lesson trains on one device wherever only the global batch counts, and goes back to replicas for accumulation.
+#
+# ## One long step for four short ones
+#
+# Take four steps of plain SGD with batches of 32 and rate 0.001. Or take one step with all 128 examples and rate 0.004. If the gradient stayed the same along the way, both would end in the same place: the four gradients of 32, added up, are four times the gradient of the 128.
+#
+# The network for the whole lesson has three hidden layers of 64. Images come with mean 0 and standard deviation 1.
+
+# %%
+data = load("fashion_mnist")
+mean, spread = data.train.images.mean(), data.train.images.std()
+
+
+def standardise(images):
+    """Return [n, 28, 28] uint8 as [n, 784] float32."""
+    return tf.constant((images.reshape(len(images), -1) - mean) / spread, tf.float32)
+
+
+images, labels = standardise(data.train.images), tf.constant(data.train.labels)
+test_images, test_labels = standardise(data.test.images), data.test.labels
+loss_object = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def build_net(seed):
+    keras.utils.set_random_seed(seed)
+    hidden = [keras.layers.Dense(64, "relu", kernel_initializer="he_normal") for _ in range(3)]
+    return keras.Sequential([keras.Input((784,)), *hidden, keras.layers.Dense(10)])
+
+
+net = build_net(0)
+STARTS = [build_net(seed).get_weights() for seed in (0, 1, 2)]  # one network for each seed
+
+
+def gradients_of(first, last):
+    """Return the mean gradient of examples `first` to `last` at net's weights, as arrays."""
+    with tf.GradientTape() as tape:
+        loss = loss_object(labels[first:last], net(images[first:last], training=True))
+    return [g.numpy() for g in tape.gradient(loss, net.trainable_variables)]
+
+
+def walk(batch_size, rate):
+    """Take plain SGD steps through the first 128 examples; return the movement, [parameters]."""
+    start = STARTS[0]
+    net.set_weights(start)
+    for first in range(0, 128, batch_size):
+        moves = zip(net.get_weights(), gradients_of(first, first + batch_size))
+        net.set_weights([weight - rate * gradient for weight, gradient in moves])
+    return np.concatenate([np.ravel(b - a) for a, b in zip(start, net.get_weights())])
+
+
+# %% [markdown]
+# **Predict.** How far apart do the two walks end, as a percentage of the way walked, with rate 0.001 (0.004 for the long step)? And with ten times that? Write the second.
+
+# %%
+my_guess = None  # in %
+
+# %% tags=["nbval-ignore-output"]
+apart = {}  # {rate: %}
+for rate in (0.001, 0.003, 0.01):
+    four, one = walk(32, rate), walk(128, 4 * rate)
+    apart[rate] = 100 * np.linalg.norm(four - one) / np.linalg.norm(four)
+values = {f"rate {rate:g}": float(away) for rate, away in apart.items()}
+figures.show(figures.bars(values, unit="%", title="Four short steps or one long one: apart by"))
+show_guess(my_guess, float(apart[0.01]), unit="%")
+assert 5 * apart[0.001] < apart[0.01]
+
+# %% [markdown]
+# With a small rate, the two are nearly the same step. This is the *linear scaling rule*: k times the batch, k times the rate. It holds as long as the gradient hardly changes over the k steps that are replaced. With a large rate it does change, and the long step goes on in a direction that the short ones have left. And 0.01 is no strange rate: below, 0.005 is the base. Keep that in mind for the start of training.
+#
+# ## The loop
+#
+# It is the custom loop of lesson 04, with two additions: the rate of every step comes in as data, and everything runs inside one `tf.function`. The optimizer is SGD with momentum 0.9.
+
+
+# %%
+def make_run(optimizer):
+    """Return a function of a seed, a batch size and its rates: test error in percent."""
+    model = build_net(0)
+    variables = model.trainable_variables
+    optimizer.build(variables)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int64), tf.TensorSpec([None])])
+    def train_steps(indices, rates):  # [step, example], [step]
+        for step in tf.range(tf.shape(indices)[0]):
+            optimizer.learning_rate.assign(rates[step])
+            chosen = indices[step]
+            with tf.GradientTape() as tape:
+                logits = model(tf.gather(images, chosen), training=True)
+                loss = loss_object(tf.gather(labels, chosen), logits)
+            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+
+    def run(seed, batch_size, rates):
+        model.set_weights(STARTS[seed])
+        for variable in optimizer.variables:
+            variable.assign(tf.zeros_like(variable))
+        orders = [epoch_order(EXAMPLES, seed, epoch) for epoch in range(EPOCHS)]
+        whole = EXAMPLES // batch_size * batch_size
+        indices = np.concatenate([order[:whole].reshape(-1, batch_size) for order in orders])
+        train_steps(tf.constant(indices), tf.constant(rates, tf.float32))
+        guesses = np.argmax(model(test_images), axis=-1)
+        return 100 * float(np.mean(guesses != test_labels))
+
+    return run
+
+
+# %%
+run_sgd = make_run(keras.optimizers.SGD(momentum=0.9))
+BASE_RATE, BASE_BATCH, SEEDS = 0.005, 32, (0, 1, 2)
+errors = {}  # {(way, batch size): test error of each seed, %}
+
+
+def measure(way, size, plan):
+    """Train with the rates of `plan` from three seeds, keep the errors, print them."""
+    errors[way, size] = [run_sgd(seed, size, list_rates(plan)) for seed in SEEDS]
+    seen = "  ".join(f"{error:5.1f}" for error in errors[way, size])
+    print(f"{way:<14} batch {size:>5}  rate {plan.peak_rate:<6g} error, %: {seen}")
+
+
+def mean_error(way, size):
+    return float(np.mean(errors[way, size]))
+
+
+# %% [markdown]
+# `RatePlan` is a rate for each step: up to a peak over the warm-up (none for now), then down to 0 in a straight line. First the base, which was tuned for batches of 32; then the same rate for larger batches.
+#
+# **Predict.** The error is about 14 % with batches of 32. What is it with batches of 1,024 at the same rate, after the same eight epochs?
+
+# %%
+my_guess = None  # in %
+
+# %% tags=["nbval-ignore-output"]
+for size in BATCHES:
+    measure("same rate", size, RatePlan(BASE_RATE, BASE_RATE, 0, EPOCHS * (EXAMPLES // size)))
+show_guess(my_guess, mean_error("same rate", 1024), unit="%")
+assert mean_error("same rate", 32) < mean_error("same rate", 512) < mean_error("same rate", 2048)
+assert mean_error("same rate", 1024) > mean_error("same rate", 32) + 5
+
+# %% [markdown]
+# The large batch did not fail; it did not arrive. Thirty-two times fewer steps of the same length go less far. Now k times the rate:
+
+# %% tags=["nbval-ignore-output"]
+rule = functools.partial(plan_rates, BASE_RATE, BASE_BATCH, examples=EXAMPLES, epochs=EPOCHS)
+errors["scaled", 32] = errors["same rate", 32]
+for size in BATCHES[1:]:
+    measure("scaled", size, rule(size))
+assert mean_error("scaled", 512) < mean_error("same rate", 512) - 2
+assert mean_error("scaled", 2048) > 40
+
+# %% [markdown]
+# Up to 512 the rule brings back nearly all. At 1,024 the seeds disagree: some runs were thrown off course. At 2,048 little or nothing was learned: who answers at random has an error of 90 %.
+#
+# ## Warm-up
+#
+# The gradient changes fastest at the start, while the network is still random: the rule's assumption is worst just there. So let the rate grow to its peak over the first epochs. Goyal and others took 5 epochs of 90; here it is 2 of 8.
+
+# %% tags=["nbval-ignore-output"]
+plans = {"scaled": rule(512), "scaled, warm-up": rule(512, warm_up_epochs=2)}
+steps = np.arange(plans["scaled"].steps)
+series = {way: (steps, list_rates(plan)) for way, plan in plans.items()}
+words = {"x_label": "step", "y_label": "learning rate"}
+figures.show(figures.lines(series, title="The rates of batch 512", **words))
+errors["scaled, warm-up", 32] = errors["same rate", 32]
+for size in BATCHES[1:]:
+    measure("scaled, warm-up", size, rule(size, warm_up_epochs=2))
+gained = {n: mean_error("scaled", n) - mean_error("scaled, warm-up", n) for n in BATCHES[1:]}
+print({size: round(points, 1) for size, points in gained.items()}, "points gained")
+assert gained[512] > 0 and gained[1024] > 1 and mean_error("scaled, warm-up", 2048) > 25
+
+# %% tags=["nbval-ignore-output"]
+ways = ("same rate", "scaled", "scaled, warm-up")
+series = {way: (BATCHES, [mean_error(way, size) for size in BATCHES]) for way in ways}
+words = {"x_label": "global batch size", "y_label": "error, %"}
+title = "Test error after 8 epochs, mean of three seeds"
+figures.show(figures.lines(series, title=title, log_x=True, log_y=True, **words))
+assert series["scaled, warm-up"][1][2] < series["scaled"][1][2] < series["same rate"][1][2]
+
+# %% [markdown]
+# A batch of 128 needs no warm-up. At 512 it makes up the rest of the gap, at 1,024 it is the difference between a usable network and luck. At 2,048 it is not enough: with 32 steps in all there is no room to grow the rate slowly and still get somewhere.
+#
+# ## Beside the published one
+#
+# Goyal and others trained ResNet-50 on ImageNet with this rule and this warm-up:
+
+# %%
+sizes, percents = zip(*(row.values() for row in read_table("goyal_2017_table")))
+words = {"x_label": "global batch size", "y_label": "top-1 error, %", "log_x": True}
+curve = {"ImageNet, ResNet-50": (sizes, percents)}
+figures.show(figures.lines(curve, title="Goyal and others 2017: scaled, warm-up", **words))
+count, epochs = 1_281_167, 90  # training images of ImageNet; the paper's epochs
+low, high = min(percents[:-1]), max(percents[:-1])
+print(f"128 to 4,096: between {low} and {high} %; 8,192: {percents[-1]} %")
+print(f"{count / EXAMPLES:.0f} times our images; at 8,192 still {count * epochs // 8192:,} steps")
+
+# %% [markdown]
+# The same shape: flat, then a rise. Theirs goes on to 8,192, ours to about 512, since ImageNet has far more images, and they train for 90 epochs. What counts is not the batch alone but how many steps are left, and how much the gradients of single examples differ.
+#
+# ## Which layer breaks first
+#
+# A step that is long beside the weights that it changes wrecks them. So look at each layer's weights and gradient at the start:
+
+# %% tags=["nbval-ignore-output"]
+net.set_weights(STARTS[0])
+gradient = gradients_of(0, 2048)
+kernels = [k for k, weight in enumerate(net.get_weights()) if weight.ndim == 2]
+ratios = [np.linalg.norm(net.get_weights()[k]) / np.linalg.norm(gradient[k]) for k in kernels]
+ratios = {f"layer {number}": float(ratio) for number, ratio in enumerate(ratios)}
+figures.show(figures.bars(ratios, unit="", title="Length of weights / length of gradient"))
+assert max(ratios.values()) > 2 * min(ratios.values())
+
+# %% [markdown]
+# One rate for all layers must suit the shortest bar, and is then too small for the longest. *LARS* gives each layer a rate of its own: in proportion to its bar. Then every layer moves by the same share of its length. Two steps by hand, on one matrix, and by `Lars`:
+
+
+# %%
+def lars_step(w, g, v, rate, momentum=0.9, trust=0.1, decay=1e-4):
+    """Return weights and velocity after one step of LARS."""
+    w_norm, g_norm = np.linalg.norm(w), np.linalg.norm(g)
+    local = trust * w_norm / (g_norm + decay * w_norm)
+    v = momentum * v + rate * local * (g + decay * w)
+    return w - v, v
+
+
+w, g = net.get_weights()[0].astype("float64"), gradient[0].astype("float64")
+variable = keras.Variable(w, dtype="float64")
+optimizer = Lars(0.25, trust=0.1, decay=1e-4)
+optimizer.build([variable])
+v = np.zeros_like(w)
+for scale in (1, 1000):  # the second gradient is a thousand times as long
+    before = w
+    w, v = lars_step(w, scale * g, v, 0.25)
+    optimizer.apply_gradients([(tf.constant(scale * g), variable)])
+    print(f"moved by {100 * np.linalg.norm(w - before) / np.linalg.norm(before):.2f} %")
+np.testing.assert_allclose(variable.numpy(), w, rtol=0, atol=1e-9)
+
+# %% [markdown]
+# The first move is rate × trust of the weights' length, 2.5 %. The second gradient is a thousand times as long, and yet the second move is no thousand times as far: it is the same again plus 0.9 of the first, which momentum keeps.
+#
+# *LAMB* is the same idea around Adam: Adam's step is stretched to the length of the weights. Keras has it as `keras.optimizers.Lamb`; with weight decay that is not the paper's, since the decay stays outside the ratio. `utils.training.layerwise.Lamb` has it inside. Biases take the plain step in both: they start at zero, and a share of zero is zero.
+#
+# ### At the batch that broke
+#
+# Batch 2,048, warm-up, five rates for each optimizer, each twice the one before. SGD's largest is the one that the linear rule asks for.
+#
+# **Predict.** Which optimizer has the smallest error at its best rate?
+
+# %%
+my_guess = None  # "SGD", "LARS", "LAMB" or "Adam"
+
+# %% tags=["nbval-ignore-output"]
+contest = {
+    "SGD": (functools.partial(keras.optimizers.SGD, momentum=0.9), 0.02),
+    "LARS": (functools.partial(Lars, trust=0.1, decay=1e-4), 0.05),
+    "LAMB": (functools.partial(Lamb, decay=1e-4), 0.01),
+    "Adam": (keras.optimizers.Adam, 0.002),
+}
+factors, found = (1, 2, 4, 8, 16), {}
+STEPS = EPOCHS * (EXAMPLES // 2048)
+for name, (make, smallest) in contest.items():
+    run = make_run(make())
+    plans = [RatePlan(n * smallest / 64, n * smallest, STEPS // 4, STEPS) for n in factors]
+    tries = [[run(seed, 2048, list_rates(plan)) for seed in SEEDS] for plan in plans]
+    found[name] = np.mean(tries, axis=1)  # [rate]
+    print(f"{name:<5}", "  ".join(f"{error:5.1f}" for error in found[name]), "%")
+best = {name: float(values.min()) for name, values in found.items()}
+show_guess(my_guess, min(best, key=best.get))
+assert max(best.values()) < mean_error("scaled, warm-up", 2048)
+assert found["LARS"][-1] < found["SGD"][-1]
+assert best["Adam"] < min(best.values()) + 3 and max(best.values()) < min(best.values()) + 8
+series = {name: (factors, values) for name, values in found.items()}
+words = {"x_label": "rate / the smallest tried", "y_label": "error, %"}
+title = "Batch 2,048: the error at five rates"
+figures.show(figures.lines(series, title=title, log_x=True, log_y=True, **words))
+
+# %% [markdown]
+# Read it with care. At the rate that the rule asks for, its largest, SGD is lost. LARS still learns at its own largest: it bounds every layer's step. That safety is what it offers, and plain Adam has some of it too. But at their *best* rates the four are a few points apart, Adam among the best, and all are well behind the 14 % of small batches. No optimizer brings back the steps that are missing. Others found the same at full size: with tuned rates, SGD with Nesterov momentum and Adam keep up with LARS and LAMB (Nado and others 2021).
+#
+# ### Where LAMB was needed
+#
+# The LAMB paper trained BERT-Large on 16 to 128 TPUs, batches growing with the chips, steps falling:
+
+# %%
+lamb = read_table("lamb_bert_weak_scaling")
+for row in lamb:
+    speed_up, more = lamb[0]["minutes"] / row["minutes"], row["tpus"] / lamb[0]["tpus"]
+    print(f"{row['tpus']:>4.0f} TPUs {row['iterations']:>10,.0f} steps {row['minutes']:>7,.1f} min"
+          f"   {speed_up:.2f} times as fast, efficiency {100 * speed_up / more:.0f} %")  # fmt: skip
+
+# %% [markdown]
+# Eight times the chips, an eighth of the steps, seven times as fast.
+#
+# ## A large batch of small ones
+#
+# A batch that does not fit in memory goes through in *micro-batches*: add up their gradients, then update once. As in lesson 05, each loss is divided by the size of the whole batch. By hand, in float64, on a batch of 64 cut into four:
+
+# %%
+plain = build_mlp(dtype="float64")
+variables = plain.trainable_variables
+large = (data.train.images[:64, ..., np.newaxis] / 255, data.train.labels[:64])
+per_example = tf.nn.sparse_softmax_cross_entropy_with_logits
+
+
+def sum_of_losses(model, images, labels):
+    """Return the sum of the losses over 64, and its gradient."""
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(per_example(labels, model(images, training=True))) / 64
+    return tape.gradient(loss, model.trainable_variables)
+
+
+whole = sum_of_losses(plain, *large)
+parts = [sum_of_losses(plain, large[0][n : n + 16], large[1][n : n + 16]) for n in (0, 16, 32, 48)]
+for at_once, pieces in zip(whole, zip(*parts)):
+    np.testing.assert_allclose(sum(pieces), at_once, rtol=0, atol=1e-9)
+print("four micro-batches of 16: the gradient of one batch of 64, to 1e-9")
+
+# %% [markdown]
+# ## The mistake: Keras's accumulation under a strategy
+#
+# Keras optimizers accumulate by themselves: `gradient_accumulation_steps=4`. On one device that is all there is to it. Under MirroredStrategy, inside a `tf.function`, as in every `fit`:
+
+# %%
+strategy = make_strategy("mirrored", 4)
+make_sgd = functools.partial(keras.optimizers.SGD, 0.1, momentum=0.9)
+
+
+def make_trainee(**options):
+    """Return a model and its optimizer, with their variables on every replica."""
+    with strategy.scope():
+        model, optimizer = build_mlp(dtype="float64"), make_sgd(**options)
+        optimizer.build(model.trainable_variables)
+    return model, optimizer
+
+
+def share_out(batch_size):
+    weights = np.full(64, 1 / batch_size)
+    batches = tf.data.Dataset.from_tensor_slices((*large, weights)).batch(batch_size)
+    return list(strategy.experimental_distribute_dataset(batches))
+
+
+def distance(model):
+    """Return how far the model is from the large batch's step: largest difference of a weight."""
+    by_hand = build_mlp(dtype="float64")
+    make_sgd().apply(whole, by_hand.trainable_variables)
+    pairs = zip(model.get_weights(), by_hand.get_weights())
+    return max(float(np.abs(a - b).max()) for a, b in pairs)
+
+
+# %%
+model, optimizer = make_trainee(gradient_accumulation_steps=4)
+
+
+def replica_step(images, labels, weights):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(weights * per_example(labels, model(images, training=True)))
+    variables = model.trainable_variables
+    optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+
+
+compiled = tf.function(lambda *batch: strategy.run(replica_step, args=batch))
+try:
+    compiled(*share_out(16)[0])
+except RuntimeError as error:
+    print("RuntimeError:", str(error)[str(error).index("`merge_call`") :].split(". ")[0])
+
+# %% [markdown]
+# Keras decides at run time whether this call updates, so the all-reduce of the update stands in a branch of the graph, and TensorFlow allows none there. The same four calls without `tf.function` are right, only slow. The mend that stays fast is a loop of our own with no branch: all micro-batches of a global batch in one compiled step, and the update after the loop.
+
+# %%
+for batch in share_out(16):
+    strategy.run(replica_step, args=batch)
+print(f"Keras, without tf.function: right to 1e-9: {distance(model) < 1e-9}")
+model, optimizer = make_trainee()
+step = make_accumulating_step(strategy, model, optimizer, per_example, micro_batches=4)
+step(*share_out(64)[0])
+print(f"own loop, compiled:         right to 1e-9: {distance(model) < 1e-9}")
+assert distance(model) < 1e-9
+
+# %% [markdown]
+# ### A second trap: what a step is
+#
+# With accumulation, Keras hands a schedule the number of *calls*, not of updates. A warm-up of 8 steps, 4 micro-batches each:
+
+# %%
+schedule = WarmUp(base_rate=0.1, peak_rate=0.9, warm_up_steps=8, steps=100)
+optimizer = keras.optimizers.SGD(schedule, gradient_accumulation_steps=4)
+optimizer.build([keras.Variable([1.0])])
+for _ in range(8):
+    optimizer.apply([tf.constant([0.0])])
+updates, used = int(optimizer.iterations), float(optimizer.learning_rate)
+print(f"updates: {updates}, rate {used:.2f}, meant {schedule(updates):.2f}")
+assert np.isclose(used, 0.9) and np.isclose(schedule(4), list_rates(schedule.plan)[4])
+
+# %% [markdown]
+# After two updates the warm-up is over. Give the schedule four times the steps, or use a loop that calls the optimizer once per update, as ours does.
+#
+# ## What it costs
+#
+# In messages: a ring sends 2 (p − 1) / p of the gradients for every step, whatever the batch. So bytes for the same epochs fall as the batch grows. In memory: activations grow with what goes through at once; accumulation trades them for one more copy of the gradients. LARS keeps one number for each weight, LAMB two.
+
+# %%
+gradient_bytes = array_bytes(plain.trainable_variables)
+for size in BATCHES:
+    sent = 2 * 3 / 4 * gradient_bytes * EPOCHS * (EXAMPLES // size)
+    print(f"batch {size:>5}: each of 4 replicas sends {format_bytes(sent):>9} in 8 epochs")
+for name, optimizer in {"SGD": keras.optimizers.SGD(), "LARS": Lars(), "LAMB": Lamb()}.items():
+    optimizer.build(plain.trainable_variables)
+    print(f"{name}: {format_bytes(array_bytes(optimizer.variables))} beside the weights'",
+          format_bytes(gradient_bytes))  # fmt: skip
+outputs = [layer.output.shape[1:] for layer in plain.layers]
+for examples in (64, 16):
+    kept = 8 * examples * sum(int(np.prod(shape)) for shape in outputs)
+    print(f"{examples} at once: activations {format_bytes(kept)}")
+
+# %% tags=["nbval-ignore-output"]
+batch = share_out(64)[0]
+for count in (1, 4, 16):
+    step = make_accumulating_step(strategy, *make_trainee(), per_example, count)
+    step(*batch)
+    with Stopwatch() as watch:
+        step(*batch)
+    print(f"{count:>2} micro-batches on each replica: {1e3 * watch.seconds:.1f} ms")
+assert watch.seconds > 0
+
+# %% [markdown]
+# For this small network the activations are the smaller part, and micro-batches cost a little time; for a large one it is the other way round, and the memory decides.
+#
+# ## Take-away card
+#
+# ```python
+# plan = plan_rates(base_rate, base_batch, global_batch, examples=n, epochs=8, warm_up_epochs=2)
+# rate = WarmUp(plan.base_rate, plan.peak_rate, plan.warm_up_steps, plan.steps)
+# optimizer = keras.optimizers.SGD(rate, momentum=0.9)   # k times the batch: k times the rate
+# # layers of very different ratios: Lars(rate, trust=…) or Lamb(rate); tune the rate all the same
+# # too large for memory: loss / global batch in every micro-batch, add up, update once
+# step = make_accumulating_step(strategy, model, optimizer, per_example_loss, micro_batches=4)
+# # with gradient_accumulation_steps=n a schedule counts micro-batches: make it n times as long
+# # measure where it breaks: too few steps are left, whatever the optimizer
+# ```
+#
+# ## Where it is described
+#
+# - Goyal and others, [Accurate, Large Minibatch SGD](https://arxiv.org/abs/1706.02677), 2017: the linear scaling rule and warm-up
+# - You, Gitman and Ginsburg, [Large Batch Training of Convolutional Networks](https://arxiv.org/abs/1708.03888), 2017: LARS
+# - You and others, [Training BERT in 76 minutes](https://arxiv.org/abs/1904.00962), 2019: LAMB
+# - Nado and others, [A Large Batch Optimizer Reality Check](https://arxiv.org/abs/2102.06356), 2021
+# - McCandlish and others, [An Empirical Model of Large-Batch Training](https://arxiv.org/abs/1812.06162), 2018: how large is too large
+# - Keras, [Lamb](https://keras.io/api/optimizers/lamb/) and the argument `gradient_accumulation_steps` of every optimizer
+#
+# ## The lab
+#
+# Large batches have no lab of their own. What accumulation stands on, to divide by the whole batch, is graded in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb).
