@@ -79,34 +79,9 @@ for left_over in (0, 1, 5, 0):
 got_epochs = [plan_epoch(*case) for case in epoch_cases]
 lab01.check_epoch([plan_epoch(*example) for example in lab01.EPOCH.examples])
 ### BEGIN HIDDEN TESTS
-right = [(-(-n // b), n % b or b) for n, b in epoch_cases]
-mistakes = {
-    "the examples left over make one more, smaller step": [(n // b, b) for n, b in epoch_cases],
-    "steps are rounded up, not down": [(n // b, n % b or b) for n, b in epoch_cases],
-    "where the batch divides the examples the last step is a full one": [
-        (-(-n // b), n % b) for n, b in epoch_cases
-    ],
-    "one step too many where the batch divides the examples": [
-        (n // b + 1, n % b) for n, b in epoch_cases
-    ],
-    "the last batch holds what is left over, not a full batch": [
-        (-(-n // b), b) for n, b in epoch_cases
-    ],
-}
+from utils.grading.judges import lab01 as judges
 
-
-def numbers(answer):
-    try:
-        return tuple(float(x) for x in np.ravel(answer))
-    except (TypeError, ValueError):
-        return ()
-
-
-given = [numbers(answer) for answer in got_epochs]
-why = [text for text, wrong in mistakes.items() if given == wrong] + ["not (steps, last batch)"]
-for k in range(len(right)):
-    text = f"plan_epoch{epoch_cases[k]} gave {given[k : k + 1]}, should give {right[k]}: {why[0]}"
-    assert given[k : k + 1] == [right[k]], text
+judges.judge_epoch(epoch_cases, got_epochs)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -167,53 +142,10 @@ for left_over in (0, 2, 3):
 ### END INPUTS
 got_batches = [replica_batch_sizes(*case) for case in batch_cases]
 lab01.check_batches([replica_batch_sizes(*example) for example in lab01.BATCHES.examples])
-
-
 ### BEGIN HIDDEN TESTS
-def split(count, parts):
-    return [count // parts + (i < count % parts) for i in range(parts)]
+from utils.grading.judges import lab01 as judges
 
-
-def last_takes_rest(count, parts):
-    return [count // parts] * (parts - 1) + [count // parts + count % parts]
-
-
-right = [split(n, w * r) for n, w, r in batch_cases]
-mistakes = {
-    "divide the global batch by the replicas of all workers, not of one": [
-        split(n, r) for n, w, r in batch_cases
-    ],
-    "these are per-worker batches: each is shared among the worker's replicas": [
-        split(n, w) for n, w, r in batch_cases
-    ],
-    "rounding down everywhere loses examples": [
-        [n // (w * r)] * (w * r) for n, w, r in batch_cases
-    ],
-    "rounding up everywhere invents examples": [
-        [-(-n // (w * r))] * (w * r) for n, w, r in batch_cases
-    ],
-    "what is left over is spread, one each, not given to the last": [
-        last_takes_rest(n, w * r) for n, w, r in batch_cases
-    ],
-    "over all replicas at once, not worker by worker": [
-        [s for part in split(n, w) for s in split(part, r)] for n, w, r in batch_cases
-    ],
-}
-
-
-def numbers(answer):
-    try:
-        return [float(x) for x in np.ravel(answer)]
-    except (TypeError, ValueError):
-        return []
-
-
-given = [numbers(answer) for answer in got_batches]
-why = [text for text, wrong in mistakes.items() if given == wrong] + ["one size for each replica"]
-for k in range(len(right)):
-    call = f"replica_batch_sizes{batch_cases[k]}"
-    text = f"{call} gave {given[k : k + 1]}, should give {right[k]}: {why[0]}"
-    assert given[k : k + 1] == [right[k]], text
+judges.judge_batches(batch_cases, got_batches)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -288,39 +220,10 @@ model_cases = [model_cases[i] for i in rng.permutation(6)]
 ### END INPUTS
 got_words = [choose_parallelism(*case) for case in model_cases]
 lab01.check_parallelism([choose_parallelism(*example) for example in lab01.PARALLELISM.examples])
-
-
 ### BEGIN HIDDEN TESTS
-def choose(case, bytes_each=16, activations=True, memory=True, late="data", late_split="both"):
-    parameters, activation_gib, device_gib, copy_hours, allowed_hours = case
-    need = bytes_each * parameters / 2**30 + activation_gib * activations
-    in_time = copy_hours <= allowed_hours
-    if need <= device_gib or not memory:
-        return "one device" if in_time else late
-    return "model" if in_time else late_split
+from utils.grading.judges import lab01 as judges
 
-
-right = [choose(case) for case in model_cases]
-mistakes = {
-    "4 bytes are the weight alone: 16 a parameter": [choose(c, bytes_each=4) for c in model_cases],
-    "activations need room as well": [choose(c, activations=False) for c in model_cases],
-    "memory comes first: every data-parallel replica holds a whole copy": [
-        choose(c, memory=False) for c in model_cases
-    ],
-    "a run that takes too long wants more replicas": [
-        choose(c, late="one device", late_split="model") for c in model_cases
-    ],
-    "a model that fits is not split: copies of it share the data": [
-        choose(c, late="model", late_split="model") for c in model_cases
-    ],
-}
-given = [str(word).strip().lower() for word in got_words]
-why = [text for text, wrong in mistakes.items() if given == wrong]
-why += ["does one copy fit, and is it in time?"]
-for k in range(len(right)):
-    call = f"choose_parallelism{model_cases[k]}"
-    text = f"{call} gave {given[k : k + 1]}, should give {right[k]!r}: {why[0]}"
-    assert given[k : k + 1] == [right[k]], text
+judges.judge_parallelism(model_cases, got_words)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -381,45 +284,10 @@ for counts in ((1, 2, 4, 8), (8, 4, 1)):
 ### END INPUTS
 got_scaling = [measure_scaling(*case) for case in timing_cases]
 lab01.check_scaling([measure_scaling(*example) for example in lab01.SCALING.examples])
-
-
 ### BEGIN HIDDEN TESTS
-def scale(case, power=1, upside_down=False, first=False, divide=True, factor=1):
-    n, t = np.asarray(case[0], float), np.asarray(case[1], float)
-    one = 0 if first else case[0].index(1)
-    speed_up = (n / n[one]) ** power * (t / t[one] if upside_down else t[one] / t)
-    return np.array([speed_up, factor * speed_up / n if divide else speed_up])
+from utils.grading.judges import lab01 as judges
 
-
-mistakes = {
-    "a step of n replicas handles n times as many images": {"power": 0},
-    "upside down: a shorter step is a larger speed-up": {"upside_down": True},
-    "the reference is the run with one replica, wherever it stands": {"first": True},
-    "efficiency is the speed-up divided by the number of replicas": {"divide": False},
-    "efficiency is a fraction of 1, not a percentage": {"factor": 100},
-}
-
-
-def close(answer, wanted):
-    try:
-        given = np.asarray(answer, float)
-    except (TypeError, ValueError):
-        return False
-    return given.shape == wanted.shape and bool(np.allclose(given, wanted, rtol=0.01))
-
-
-def agree(answers, **options):
-    pairs = zip(answers, timing_cases)
-    return all(close(answer, scale(case, **options)) for answer, case in pairs)
-
-
-why = [text for text, options in mistakes.items() if agree(got_scaling, **options)]
-why += ["two sequences, speed-ups and efficiencies"]
-assert len(got_scaling) == len(timing_cases), "one answer for each call"
-for answer, case in zip(got_scaling, timing_cases):
-    wanted = scale(case)
-    shown = f"measure_scaling{case} gave {answer}, should give {np.round(wanted, 3).tolist()}"
-    assert close(answer, wanted), f"{shown}: {why[0]}"
+judges.judge_scaling(timing_cases, got_scaling)
 ### END HIDDEN TESTS
 
 # %% [markdown]

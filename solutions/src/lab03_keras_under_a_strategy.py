@@ -1,0 +1,315 @@
+# %% [markdown]
+# # Lab 03 · Keras under a strategy
+#
+# Feed MNIST, compile a model in the scope, steer its learning rate, load the best epoch, and save
+# a model so that it comes back on every replica.
+#
+# **Time:** 45 minutes · **Points:** 10 · **Hardware:** two CPU cores
+#
+# The check cells run your functions for real, `fit` and files included, with two to four replicas
+# on logical devices. Lesson 03 has the ideas.
+
+# %%
+from utils.environment import quiet_tensorflow
+
+with quiet_tensorflow():
+    import keras
+    import tensorflow as tf
+import numpy as np
+
+from utils.devices import use_logical_devices
+from utils.exercises import lab03
+
+print(use_logical_devices(4))
+
+# %%
+SEED = 2026
+
+# %% [markdown]
+# ## Exercise 1: MNIST as a data set
+#
+# **2 points · easy · 8 minutes**
+#
+# **Contract.** `make_input(images, labels, batch_size)` takes NumPy arrays, uint8 `[n, 28, 28]`
+# and int64 `[n]`, and the size of the global batch. It returns a `tf.data.Dataset` of pairs
+# (images, labels): float32 `[batch, 28, 28, 1]` scaled to [0, 1], and `[batch]`. One pass over it
+# holds every example once, in any order; the last batch may be smaller.
+#
+# **Example.** 70 images in batches of 32 become batches of 32, 32 and 6.
+#
+# <details><summary>Hint 1</summary>
+#
+# `tf.data.Dataset.from_tensor_slices((images, labels))` makes one element for each example.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `images[..., np.newaxis]` adds the channel axis. What does `drop_remainder` do, and is it on?
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# For numbers 0 to 9 divided by 10 in batches of 4:
+# `tf.data.Dataset.range(10).map(lambda x: tf.cast(x, tf.float32) / 10).batch(4)`, three batches.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "input", "solution": true}
+def make_input(images, labels, batch_size):
+    ### BEGIN SOLUTION
+    scaled = images[..., np.newaxis].astype("float32") / 255  # [n, 28, 28, 1]
+    data = tf.data.Dataset.from_tensor_slices((scaled, labels))
+    return data.batch(batch_size).prefetch(1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "input-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 1])
+input_cases = [
+    (int(rng.integers(2**31)), batch * int(rng.integers(2, 5)) + rest, batch)
+    for batch, rest in ((32, 5), (24, 0), (16, 11))
+]
+### END INPUTS
+got_inputs = [lab03.try_input(make_input, *case) for case in input_cases]
+lab03.check_input(make_input)
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab03 as judges
+
+judges.judge_input(input_cases, got_inputs)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 2: a model on every replica
+#
+# **2 points · easy · 8 minutes**
+#
+# **Contract.** `make_model(strategy)` returns a compiled Keras model for images `[28, 28, 1]`:
+# flattened, then one Dense layer of 10 logits, without an activation. SGD with learning rate
+# 0.1, sparse categorical cross-entropy, accuracy. Every weight has a copy on each replica.
+#
+# **Example.** With 4 replicas the kernel `[784, 10]` exists four times.
+#
+# <details><summary>Hint 1</summary>
+#
+# Which of the two, making the model or compiling it, belongs in the scope? Both.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Keras's loss expects probabilities unless you tell it that it gets logits.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# `with strategy.scope():` then a `keras.Sequential` of `keras.Input`, `Flatten` and `Dense`, and
+# `model.compile(optimizer, loss, metrics=[...])`, all indented.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "model", "solution": true}
+def make_model(strategy):
+    ### BEGIN SOLUTION
+    with strategy.scope():
+        model = keras.Sequential(
+            [keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(10)]
+        )
+        model.compile(
+            keras.optimizers.SGD(0.1),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+        )
+    return model
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "model-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 2])
+model_cases = [(int(rng.integers(2, 5)), int(rng.integers(2**31)))]
+### END INPUTS
+got_models = [lab03.try_model(make_model, *case) for case in model_cases]
+lab03.check_model(make_model)
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab03 as judges
+
+judges.judge_model(model_cases, got_models)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 3: a learning rate that falls, and a note of it
+#
+# **2 points · medium · 10 minutes**
+#
+# **Contract.** `make_callbacks(boundaries, rates, noted)` takes epochs in rising order, one more
+# learning rate than epochs, and an empty list. It returns a list of Keras callbacks. Epochs count
+# from 0; before epoch `boundaries[0]` the rate is `rates[0]`, from there on `rates[1]`, and so on.
+# At the end of every epoch the rate that was in use is appended to `noted`, as a number.
+#
+# **Example.** Boundaries (3, 7) and rates (1e-3, 1e-4, 1e-5): epochs 0, 1, 2 have 1e-3, epochs 3
+# to 6 have 1e-4, later ones 1e-5.
+#
+# <details><summary>Hint 1</summary>
+#
+# `keras.callbacks.LearningRateScheduler(function)` calls the function with the epoch.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# A callback of your own is a class with `on_epoch_end(self, epoch, logs)`; it finds the optimizer
+# at `self.model.optimizer`.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# How many boundaries have been reached in epoch 5, if they are 3 and 7? One, so the rate is
+# `rates[1]`. In epoch 3? Also one: boundary 3 begins there.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "callbacks", "solution": true}
+def make_callbacks(boundaries, rates, noted):
+    ### BEGIN SOLUTION
+    def choose_rate(epoch):
+        return rates[sum(boundary <= epoch for boundary in boundaries)]
+
+    class RateNote(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            noted.append(float(self.model.optimizer.learning_rate))
+
+    return [keras.callbacks.LearningRateScheduler(choose_rate), RateNote()]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "callbacks-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 3])
+callback_cases = []
+for count in (1, 2):
+    edges = np.cumsum(rng.integers(1, 4, size=count)).tolist()
+    callback_cases.append((edges, rng.permutation(rng.uniform(0.1, 0.9, count + 1)).tolist()))
+### END INPUTS
+got_rates = [lab03.try_callbacks(make_callbacks, *case) for case in callback_cases]
+lab03.check_callbacks(make_callbacks)
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab03 as judges
+
+judges.judge_callbacks(callback_cases, got_rates)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 4: back to the best epoch
+#
+# **2 points · easy · 6 minutes**
+#
+# A ModelCheckpoint has written `epoch-01.weights.h5`, `epoch-02.weights.h5` and so on.
+#
+# **Contract.** `restore_best(model, folder, losses)` takes a built Keras model, the folder's path
+# as a string, and the validation losses of epochs 1, 2, … as a list. It loads into `model` the
+# weights of the epoch with the lowest loss. What it returns does not matter.
+#
+# **Example.** Losses 0.9, 0.4 and 0.6: `epoch-02.weights.h5` is loaded.
+#
+# <details><summary>Hint 1</summary>
+#
+# `np.argmin` counts from 0. And the files?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `f"{7:02d}"` is `07`; `model.load_weights(path)` reads a file.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# Losses 3, 1, 2: the smallest is at index 1, which is the second epoch, so its file is number 2.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "restore", "solution": true}
+def restore_best(model, folder, losses):
+    ### BEGIN SOLUTION
+    epoch = int(np.argmin(losses)) + 1
+    model.load_weights(f"{folder}/epoch-{epoch:02d}.weights.h5")
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "restore-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 4])
+restore_cases = []
+for epochs in (4, 11):
+    losses = rng.uniform(0.3, 1.5, size=epochs)
+    best = int(rng.integers(1, epochs - 1))
+    losses[best - 1 : best + 1] = 0.25, 0.2
+    restore_cases.append((int(rng.integers(2**31)), losses.tolist()))
+### END INPUTS
+got_weights = [lab03.try_restore(restore_best, *case) for case in restore_cases]
+lab03.check_restore(restore_best)
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab03 as judges
+
+judges.judge_restore(restore_cases, got_weights)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 5: saved here, loaded there
+#
+# **2 points · medium · 8 minutes**
+#
+# **Contract.** `save_and_reload(model, path, strategy)` takes a trained Keras model that lives on
+# one device, a path that ends in `.keras`, and a strategy. It saves the whole model there, and
+# returns the model loaded from that file, with a copy of every weight on each replica.
+#
+# **Example.** With 3 replicas the loaded model has the same outputs, and three copies of each
+# weight.
+#
+# <details><summary>Hint 1</summary>
+#
+# A file does not know about strategies. What decides where variables are made?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `model.save(path)` and `keras.models.load_model(path)`.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# To load a model onto one device on purpose, `load_model` is called outside every scope, as
+# lesson 03 does it before it evaluates.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "reload", "solution": true}
+def save_and_reload(model, path, strategy):
+    ### BEGIN SOLUTION
+    model.save(path)
+    with strategy.scope():
+        return keras.models.load_model(path)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "reload-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 5])
+reload_cases = [(replicas, int(rng.integers(2**31))) for replicas in (2, 3)]
+### END INPUTS
+got_reloaded = [lab03.try_reload(save_and_reload, *case) for case in reload_cases]
+lab03.check_reload(save_and_reload)
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab03 as judges
+
+judges.judge_reload(reload_cases, got_reloaded)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Before you hand in
+#
+# Restart the kernel and run all cells: every check cell should print that its worked examples are
+# right.

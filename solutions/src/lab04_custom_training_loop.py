@@ -1,0 +1,277 @@
+# %% [markdown]
+# # Lab 04 · The custom training loop
+#
+# Write the four parts of a training loop for several replicas: the step, the epoch, the metric,
+# and the checkpoint that a run resumes from.
+#
+# **Time:** 45 minutes · **Points:** 10 · **Hardware:** two CPU cores
+#
+# The check cells run your functions on two or four replicas and compare what comes out with one
+# device, computed in NumPy. Lesson 04 has the ideas.
+
+# %%
+from utils.environment import quiet_tensorflow
+
+with quiet_tensorflow():
+    import tensorflow as tf
+import numpy as np
+
+from utils.devices import use_logical_devices
+from utils.exercises import lab04
+
+print(use_logical_devices(4))
+
+# %%
+SEED = 2026
+
+# %% [markdown]
+# ## Exercise 1: the step
+#
+# **3 points · medium · 12 minutes**
+#
+# **Contract.** `train_step(model, optimizer, images, labels, global_batch_size)` runs on every
+# replica, through `strategy.run`. It takes a Keras model that gives logits `[share, 10]`, a built
+# optimizer, this replica's images `[share, 784]` and labels `[share]`, and the examples of the
+# whole batch. It applies the gradients once, and returns this replica's loss, a scalar tensor: the
+# replicas' losses, added up, are the mean cross-entropy of the batch.
+#
+# **Example.** After one step on 4 replicas of 8 examples, the weights equal those of one device
+# that took the mean loss of all 32.
+#
+# <details><summary>Hint 1</summary>
+#
+# `tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)` has one number for each example.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# A `tf.GradientTape` watches the model's variables. `optimizer.apply_gradients` takes pairs of
+# gradient and variable, and adds up the gradients of all replicas first.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# For one weight `w`, loss `w * x` on each of two replicas with x = 2 and x = 4, batch of 2: the
+# scaled losses are `2 w / 2` and `4 w / 2`, their gradients 1 and 2, the sum 3: the mean of 2 and
+# 4.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "step", "solution": true}
+def train_step(model, optimizer, images, labels, global_batch_size):
+    ### BEGIN SOLUTION
+    with tf.GradientTape() as tape:
+        logits = model(images, training=True)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)  # [share]
+        loss = tf.reduce_sum(losses) / global_batch_size
+    gradients = tape.gradient(loss, model.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+    return loss
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "step-test", "points": 3}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 1])
+step_cases = [(int(rng.integers(2**31)), examples) for examples in (40, 27)]
+### END INPUTS
+got_steps = [lab04.try_step(train_step, *case) for case in step_cases]
+lab04.check_step(train_step)
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab04 as judges
+
+judges.judge_step(step_cases, got_steps)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 2: the epoch
+#
+# **2 points · medium · 10 minutes**
+#
+# **Contract.** `run_epoch(strategy, dataset, step)` takes a distributed data set, and a function
+# for one replica: `step(share)` returns two scalar tensors, the sum of its losses (float64) and
+# the number of its examples (int64). `run_epoch` runs it on every batch and every replica, and
+# returns one number: the mean loss of all examples of the epoch.
+#
+# **Example.** Losses 1, 2, 3, 4 in one batch and 10 in the next: 20 / 5 = 4.
+#
+# <details><summary>Hint 1</summary>
+#
+# What a loop must carry from batch to batch are two running sums.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `strategy.run(step, args=(share,))` gives two per-replica values; `strategy.reduce` with SUM
+# makes one number of each.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# Batches (2, 4) and (9,): sums 6 and 9, counts 2 and 1, so 15 / 3 = 5. The mean of the batch means
+# 3 and 9 would be 6.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "epoch", "solution": true}
+def run_epoch(strategy, dataset, step):
+    ### BEGIN SOLUTION
+    total, examples = 0.0, 0
+    for share in dataset:
+        sums, counts = strategy.run(step, args=(share,))
+        total += strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
+        examples += strategy.reduce(tf.distribute.ReduceOp.SUM, counts, axis=None)
+    return float(total) / int(examples)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "epoch-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 2])
+epoch_cases = [
+    (rng.uniform(0, 4, size=batch * int(rng.integers(2, 5)) + rest).tolist(), batch)
+    for batch, rest in ((8, 3), (6, 1))
+]
+### END INPUTS
+got_epochs = [lab04.try_epoch(run_epoch, *case) for case in epoch_cases]
+lab04.check_epoch(run_epoch)
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab04 as judges
+
+judges.judge_epoch(epoch_cases, got_epochs)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 3: the metric
+#
+# **2 points · medium · 10 minutes**
+#
+# **Contract.** `evaluate(strategy, model, dataset)` takes a Keras model that gives logits
+# `[share, 10]`, and a distributed data set of pairs (images, labels). It returns the accuracy over
+# all images, a number between 0 and 1. The last batch may be smaller.
+#
+# **Example.** 16 images with 8 right, then 4 images with 4 right: 12 / 20 = 0.6.
+#
+# <details><summary>Hint 1</summary>
+#
+# An accuracy is a quotient of two counts. Add up the counts, divide at the end.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# On one replica: `tf.argmax(logits, axis=1)`, compared with the labels, gives a boolean for each
+# image.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# Two replicas with 3 of 4 and 1 of 2 right: 4 of 6, two thirds. The mean of 0.75 and 0.5 is 0.625.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "accuracy", "solution": true}
+def evaluate(strategy, model, dataset):
+    ### BEGIN SOLUTION
+    def count(share):
+        images, labels = share
+        answers = tf.argmax(model(images, training=False), axis=1)  # [share]
+        right = tf.cast(answers == tf.cast(labels, answers.dtype), tf.float64)
+        return tf.reduce_sum(right), tf.size(right, out_type=tf.int64)
+
+    return run_epoch(strategy, dataset, count)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "accuracy-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 3])
+accuracy_cases = [
+    (int(rng.integers(2**31)), batch * int(rng.integers(2, 4)) + rest, batch)
+    for batch, rest in ((16, 7), (20, 3))
+]
+### END INPUTS
+got_accuracies = [lab04.try_accuracy(evaluate, *case) for case in accuracy_cases]
+lab04.check_accuracy(evaluate)
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab04 as judges
+
+judges.judge_accuracy(accuracy_cases, got_accuracies)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 4: the checkpoint
+#
+# **3 points · hard · 13 minutes**
+#
+# A run with two replicas is cut off. It goes on in another process, without a strategy, and must
+# end with the weights that it would have had. The optimizer is SGD with momentum.
+#
+# **Contract.** `save_state(folder, model, optimizer, epochs)` is called after every epoch, with the
+# path of an empty folder the first time, a Keras model, its built optimizer and the number of
+# epochs done. `load_state(folder, model, optimizer)` gets a fresh model and a fresh, built
+# optimizer of the same kind. It puts the latest saved state into both, and returns the number of
+# epochs done, 0 if nothing was saved.
+#
+# **Example.** Saved after epochs 1, 2 and 3; loaded, it returns 3, and epochs 4 and 5 give the
+# weights of an uninterrupted run.
+#
+# <details><summary>Hint 1</summary>
+#
+# What does SGD with momentum remember from step to step, besides the weights?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `tf.train.Checkpoint(model=..., optimizer=..., epochs=tf.Variable(...))` and a
+# `tf.train.CheckpointManager`, which knows its `latest_checkpoint`.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# For a single counter: `tf.train.Checkpoint(count=tf.Variable(7)).save(folder + "/ckpt")` writes
+# it. Later `tf.train.Checkpoint(count=variable).restore(tf.train.latest_checkpoint(folder))` puts
+# 7 into `variable`.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "resume", "solution": true}
+def save_state(folder, model, optimizer, epochs):
+    ### BEGIN SOLUTION
+    state = tf.train.Checkpoint(model=model, optimizer=optimizer, epochs=tf.Variable(epochs))
+    tf.train.CheckpointManager(state, folder, max_to_keep=2).save(checkpoint_number=epochs)
+    ### END SOLUTION
+
+
+def load_state(folder, model, optimizer):
+    ### BEGIN SOLUTION
+    epochs = tf.Variable(0)
+    state = tf.train.Checkpoint(model=model, optimizer=optimizer, epochs=epochs)
+    state.restore(tf.train.latest_checkpoint(folder))
+    return int(epochs)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "resume-test", "points": 3}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 4])
+resume_cases = [
+    (int(rng.integers(2**31)), saved, saved + int(rng.integers(1, 4))) for saved in (2, 4)
+]
+### END INPUTS
+got_resumed = [lab04.try_resume((save_state, load_state), *case) for case in resume_cases]
+lab04.check_resume(save_state, load_state)
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab04 as judges
+
+judges.judge_resume(resume_cases, got_resumed)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Before you hand in
+#
+# Restart the kernel and run all cells: every check cell should print that its worked examples are
+# right.

@@ -1,0 +1,271 @@
+# %% [markdown]
+# # Lab 06 · Ring all-reduce
+#
+# Write the two halves of a ring all-reduce, put them together, and predict what it costs.
+#
+# **Time:** 45 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
+#
+# All ranks live in this process, and every message goes through a network that counts it. Rank r
+# stands on a ring between r - 1 and r + 1; the last one's neighbour is rank 0. With P ranks, each
+# rank's vector is cut into P chunks. `chunks[r][k]` is chunk k as rank r holds it, a NumPy array.
+#
+# ```python
+# arrived = network.exchange([Send(source, destination, values, chunk), ...])   # one step
+# for message in arrived:
+#     message.destination, message.chunk, message.values
+# ```
+#
+# In one step, each rank sends at most one message and receives at most one; all travel at once.
+# Graded are the sums, the number of steps, the messages and bytes of each rank, and what the
+# messages held. Lesson 06 has the ideas.
+
+# %%
+import numpy as np
+
+from utils.exercises import lab06
+from utils.exercises.lab06 import Send
+
+# %%
+SEED = 2026
+
+# %% [markdown]
+# ## Exercise 1: reduce-scatter
+#
+# **3 points · medium · 15 minutes**
+#
+# **Contract.** `reduce_scatter(chunks, network)` changes `chunks` in place, in P - 1 steps. In
+# step s (from 0), rank r sends its chunk (r - s) mod P to rank r + 1, which adds it to its own.
+# Afterwards rank r holds the whole sum of chunk (r + 1) mod P. With one rank it sends nothing.
+#
+# **Example.** Two ranks that hold the chunks (1), (2) and (10), (20): rank 0 sends 1 and rank 1
+# sends 20. Rank 0 then holds (1), (22), rank 1 (11), (20).
+#
+# <details><summary>Hint 1</summary>
+#
+# One step is one call of `network.exchange` with P messages. Collect them first, then add what
+# arrived.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `Send(rank, (rank + 1) % ranks, chunks[rank][k], k)` with `k = (rank - step) % ranks`. What
+# arrived knows its destination and its chunk.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# Three ranks, step 0: rank 0 sends chunk 0, rank 1 chunk 1, rank 2 chunk 2. In step 1 rank 1
+# sends chunk 0, to which it has just added rank 0's. So chunk 0 arrives at rank 2 with the values
+# of two ranks in it, and is whole.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "scatter", "solution": true}
+def reduce_scatter(chunks, network):
+    ### BEGIN SOLUTION
+    ranks = len(chunks)
+    for step in range(ranks - 1):
+        sends = []
+        for rank in range(ranks):
+            k = (rank - step) % ranks
+            sends.append(Send(rank, (rank + 1) % ranks, chunks[rank][k], k))
+        for message in network.exchange(sends):
+            chunks[message.destination][message.chunk] += message.values
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "scatter-test", "points": 3}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 1])
+scatter_cases = [
+    (int(rng.integers(2**31)), ranks, int(rng.integers(ranks, 40))) for ranks in (2, 3, 5, 8)
+]
+### END INPUTS
+got_scattered = [lab06.try_scatter(reduce_scatter, *case) for case in scatter_cases]
+lab06.check_scatter(reduce_scatter)
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab06 as judges
+
+judges.judge_scatter(scatter_cases, got_scattered)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 2: all-gather
+#
+# **2 points · medium · 10 minutes**
+#
+# **Contract.** `all_gather(chunks, network)` begins where reduce-scatter has ended: rank r holds
+# the whole sum of chunk (r + 1) mod P. In P - 1 steps, in step s, rank r sends its chunk
+# (r + 1 - s) mod P to rank r + 1, which puts it in the place of its own. Afterwards every rank
+# holds every sum.
+#
+# **Example.** From (1), (22) and (11), (20): rank 0 sends 22, rank 1 sends 11, and both hold
+# (11), (22).
+#
+# <details><summary>Hint 1</summary>
+#
+# The same loop as before, with one other chunk and one other assignment.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The sums are whole. What would happen if you added them once more?
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# Three ranks: rank 0 has finished chunk 1, rank 1 chunk 2, rank 2 chunk 0. Step 0 sends just
+# these. In step 1 rank 0 hands on chunk 0, which has just arrived.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "gather", "solution": true}
+def all_gather(chunks, network):
+    ### BEGIN SOLUTION
+    ranks = len(chunks)
+    for step in range(ranks - 1):
+        sends = []
+        for rank in range(ranks):
+            k = (rank + 1 - step) % ranks
+            sends.append(Send(rank, (rank + 1) % ranks, chunks[rank][k], k))
+        for message in network.exchange(sends):
+            chunks[message.destination][message.chunk] = message.values
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "gather-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 2])
+gather_cases = [
+    (int(rng.integers(2**31)), ranks, int(rng.integers(ranks, 40))) for ranks in (2, 3, 5, 8)
+]
+### END INPUTS
+got_gathered = [lab06.try_gather(all_gather, *case) for case in gather_cases]
+lab06.check_gather(all_gather)
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab06 as judges
+
+judges.judge_gather(gather_cases, got_gathered)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 3: the whole all-reduce
+#
+# **3 points · medium · 10 minutes**
+#
+# **Contract.** `all_reduce(vectors, network)` takes one array `[length]` for each rank and returns
+# a list with each rank's sum, `[length]`. Each vector is cut into P chunks as `np.array_split`
+# does: lengths that do not divide make the first chunks one element longer, and with fewer elements
+# than ranks the last chunks are empty. Chunks without elements are sent all the same.
+#
+# **Example.** Two ranks, (1, 2, 3) and (10, 20, 30): both get (11, 22, 33). Chunk 0 has two
+# elements, chunk 1 one; each rank sends 2 messages, 3 elements of 8 bytes in all.
+#
+# <details><summary>Hint 1</summary>
+#
+# You have both halves. What is left is to cut and to join.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `np.array_split(vector, ranks)` and `np.concatenate(row)`.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# A vector of 7 over 3 ranks has chunks of 3, 2 and 2 elements. In a full round a rank sends every
+# chunk but one, twice: about 2 × 2/3 of its 56 bytes.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "all-reduce", "solution": true}
+def all_reduce(vectors, network):
+    ### BEGIN SOLUTION
+    chunks = [np.array_split(vector, len(vectors)) for vector in vectors]
+    reduce_scatter(chunks, network)
+    all_gather(chunks, network)
+    return [np.concatenate(row) for row in chunks]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "all-reduce-test", "points": 3}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 3])
+all_reduce_cases = [
+    (int(rng.integers(2**31)), ranks, ranks * int(rng.integers(2, 6)) + rest)
+    for ranks, rest in ((3, 1), (4, 3), (5, 2))
+]
+all_reduce_cases += [(int(rng.integers(2**31)), 1, 5), (int(rng.integers(2**31)), 5, 3)]
+### END INPUTS
+got_reduced = [lab06.try_all_reduce(all_reduce, *case) for case in all_reduce_cases]
+lab06.check_all_reduce(all_reduce)
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab06 as judges
+
+judges.judge_all_reduce(all_reduce_cases, got_reduced)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 4: what it costs
+#
+# **2 points · easy · 7 minutes**
+#
+# In the alpha-beta model a message takes a latency and its bytes divided by the bandwidth.
+# Messages of one step travel at the same time.
+#
+# **Contract.** `ring_seconds(ranks, payload_bytes, latency_seconds, bandwidth)` takes the number
+# of ranks, the bytes of one rank's vector, the latency of one message and the bandwidth in bytes a
+# second. It returns the seconds of a ring all-reduce. Chunks count as exactly 1/P of the vector.
+#
+# **Example.** 4 ranks, 1 MB, 10 µs, 1 GB/s: 6 steps of 10 µs and 250 kB: 0.00156 s.
+#
+# <details><summary>Hint 1</summary>
+#
+# How many steps are there in the two halves together?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# How many bytes does one message of one step carry?
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# 2 ranks, 8 bytes, latency 1 s, 2 bytes a second: 2 steps of 1 s and 4 bytes, so 2 × (1 + 2) = 6
+# seconds.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "seconds", "solution": true}
+def ring_seconds(ranks, payload_bytes, latency_seconds, bandwidth):
+    ### BEGIN SOLUTION
+    steps = 2 * (ranks - 1)
+    return steps * (latency_seconds + payload_bytes / ranks / bandwidth)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "seconds-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 4])
+seconds_cases = [
+    (ranks, float(rng.uniform(1e5, 1e6)), float(rng.uniform(1e-5, 1e-4)), 1e9)
+    for ranks in (2, 3, 16)
+]
+### END INPUTS
+got_seconds = [ring_seconds(*case) for case in seconds_cases]
+lab06.check_seconds([ring_seconds(*example) for example in lab06.SECONDS.examples])
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab06 as judges
+
+judges.judge_seconds(seconds_cases, got_seconds)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Before you hand in
+#
+# Restart the kernel and run all cells: every check cell should print that its worked examples are
+# right.

@@ -1,0 +1,272 @@
+# %% [markdown]
+# # Lab 09 · Fault tolerance
+#
+# Make a run that is killed finish with the weights it would have had, find the newest checkpoint
+# that is whole, and choose how often to save.
+#
+# **Time:** 50 minutes · **Points:** 10 · **Hardware:** two CPU cores
+#
+# In exercise 1 a real worker process gets a real SIGKILL; the whole group starts again by itself,
+# and calls your function again. A check takes some seconds. Lesson 10 has the ideas.
+
+# %%
+from utils.environment import quiet_tensorflow
+
+with quiet_tensorflow():
+    import tensorflow as tf
+from pathlib import Path
+
+import numpy as np
+
+from utils.exercises import lab09
+
+# %%
+SEED = 2026
+
+# %% [markdown]
+# ## Exercise 1: finish all the same
+#
+# **4 points · hard · 20 minutes**
+#
+# **Contract.** `train(state, run, total_steps, every)` runs on each of two workers, and again
+# after a restart.
+#
+# | what it gets | what that is |
+# |---|---|
+# | `state` | a fresh `tf.train.Checkpoint` with `state.weights` and `state.step`, an integer variable at 0 |
+# | `run.take_step()` | trains on the batch of step number `state.step`, and adds 1 to `state.step` |
+# | `run.shared_folder` | where the checkpoints lie that count |
+# | `run.write_folder` | where *this* worker writes: the shared folder on worker 0, another one on worker 1 |
+#
+# It takes steps until `total_steps` are done, over all attempts together, and saves when a
+# multiple of `every` steps is done, on all workers. At its beginning it restores the latest
+# checkpoint if there is one. What it returns does not matter.
+#
+# **Example.** 7 steps in all, saved every 3, worker 1 killed in step 5: steps 0 to 5, then, from
+# the checkpoint of 3 steps, 3 to 6.
+#
+# <details><summary>Hint 1</summary>
+#
+# A restarted function begins at its first line. What must stand there?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `tf.train.CheckpointManager(state, run.write_folder, max_to_keep=2)` saves;
+# `tf.train.latest_checkpoint(run.shared_folder)` is a path or None; `state.restore(path)` reads.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# Counting to 10 through crashes: restore the count; `while count < 10:` count one more; if it is a
+# multiple of 3, save. After a crash at 8 it goes on from 6. A `for` over ten steps would count to
+# 16.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "killed", "solution": true}
+def train(state, run, total_steps, every):
+    ### BEGIN SOLUTION
+    latest = tf.train.latest_checkpoint(run.shared_folder)
+    if latest is not None:
+        state.restore(latest)
+    manager = tf.train.CheckpointManager(state, run.write_folder, max_to_keep=2)
+    while int(state.step) < total_steps:
+        run.take_step()
+        if int(state.step) % every == 0:
+            manager.save(checkpoint_number=int(state.step))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "killed-test", "points": 4}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 1])
+every = int(rng.integers(2, 4))
+die_at = 2 * every + int(rng.integers(0, every - 1)) + 1
+killed_cases = [(int(rng.integers(2**31)), die_at + int(rng.integers(1, 4)), every, die_at)]
+### END INPUTS
+got_runs = [lab09.try_killed_run(train, *case) for case in killed_cases]
+lab09.check_killed(train)
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab09 as judges
+
+judges.judge_killed(killed_cases, got_runs)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 2: cut off in the middle
+#
+# **2 points · medium · 12 minutes**
+#
+# The machine went down while a checkpoint was being written. Its files are there, but not whole.
+#
+# **Contract.** `newest_whole(folder)` takes the path of a folder with checkpoints `ckpt-STEP`, each
+# an `.index` file and a `.data-00000-of-00001` file. It returns the path without these endings,
+# `folder/ckpt-STEP`, of the highest step whose values can all be read. At least one can.
+#
+# **Example.** Of `ckpt-2`, `ckpt-4` and `ckpt-6` the last one's data file is only half there:
+# `folder/ckpt-4`.
+#
+# <details><summary>Hint 1</summary>
+#
+# Which of the files of a damaged checkpoint may still look well? Do not look: read.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `tf.train.load_checkpoint(path)` opens one; `get_variable_to_shape_map()` lists its names and
+# `get_tensor(name)` reads a value. What they raise for damaged files varies: `except Exception`.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# To sort files `part-9`, `part-10`: `sorted(names, key=lambda name: int(name.split("-")[1]))`.
+# As text, 10 would come before 9.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "newest", "solution": true}
+def newest_whole(folder):
+    ### BEGIN SOLUTION
+    steps = {int(path.name.split(".")[0].split("-")[1]) for path in Path(folder).glob("ckpt-*")}
+    for step in sorted(steps, reverse=True):
+        prefix = f"{folder}/ckpt-{step}"
+        try:
+            reader = tf.train.load_checkpoint(prefix)
+            for name in reader.get_variable_to_shape_map():
+                reader.get_tensor(name)
+        except Exception:  # TensorFlow raises errors of many kinds for files that end too soon
+            continue
+        return prefix
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "newest-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 2])
+newest_cases = []
+for cut in ("data", "index", "", "data"):
+    first = int(rng.integers(1, 7)) if cut != "" else 7
+    steps = [first, first + 1, first + 2, first + 3 + int(rng.integers(0, 3))]
+    newest_cases.append((int(rng.integers(2**31)), steps, cut))
+newest_cases.append((int(rng.integers(2**31)), [97, 98, 99, 100, 101], "data"))
+### END INPUTS
+got_newest = [lab09.try_newest(newest_whole, *case) for case in newest_cases]
+lab09.check_newest(newest_whole)
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab09 as judges
+
+judges.judge_newest(newest_cases, got_newest)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 3: how often to save
+#
+# **2 points · easy · 6 minutes**
+#
+# Saved too often, a run only writes; too seldom, each failure costs much work. Young (1974) found
+# the best time between two checkpoints, for failures that are rare.
+#
+# **Contract.** `best_interval(checkpoint_seconds, mtbf_seconds)` takes the seconds that one
+# checkpoint costs and the mean time between failures in seconds. It returns Young's interval in
+# seconds, √(2 · checkpoint · mean time between failures).
+#
+# **Example.** 10 s and 7,200 s (2 hours): 379.5 s.
+#
+# <details><summary>Hint 1</summary>
+#
+# Seconds times seconds are seconds squared.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Where does the 2 come from? A failure destroys half an interval on average.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# 2 s and 100 s: √(2 × 2 × 100) = √400 = 20 s.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "interval", "solution": true}
+def best_interval(checkpoint_seconds, mtbf_seconds):
+    ### BEGIN SOLUTION
+    return (2 * checkpoint_seconds * mtbf_seconds) ** 0.5
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "interval-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 3])
+interval_cases = [(float(rng.uniform(1, 90)), float(rng.uniform(2e3, 3e5))) for _ in range(4)]
+### END INPUTS
+got_intervals = [best_interval(*case) for case in interval_cases]
+lab09.check_interval([best_interval(*example) for example in lab09.INTERVAL.examples])
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab09 as judges
+
+judges.judge_interval(interval_cases, got_intervals)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 4: what an interval costs
+#
+# **2 points · medium · 8 minutes**
+#
+# To first order, two things are lost: the time of writing, once in every interval; and the work
+# since the last checkpoint, half an interval on average, once in every mean time between failures.
+#
+# **Contract.** `lost_share(interval, checkpoint_seconds, mtbf_seconds)` takes three times in
+# seconds and returns the lost share of the time, a number (0.1 is a tenth).
+#
+# **Example.** Every 300 s a checkpoint of 10 s, a failure every 7,200 s: 0.0333 + 0.0208 = 0.0542.
+#
+# <details><summary>Hint 1</summary>
+#
+# Two terms; one falls with the interval and one grows with it.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# At the interval of exercise 3 the two terms are equal.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# Interval 20 s, checkpoint 2 s, failures every 100 s: 2 / 20 + 10 / 100 = 0.2.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "loss", "solution": true}
+def lost_share(interval, checkpoint_seconds, mtbf_seconds):
+    ### BEGIN SOLUTION
+    return checkpoint_seconds / interval + interval / 2 / mtbf_seconds
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "loss-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 4])
+loss_cases = [
+    (float(rng.uniform(60, 4000)), float(rng.uniform(1, 40)), float(rng.uniform(5e3, 1e5)))
+    for _ in range(4)
+]
+### END INPUTS
+got_losses = [lost_share(*case) for case in loss_cases]
+lab09.check_loss([lost_share(*example) for example in lab09.LOSS.examples])
+### BEGIN HIDDEN TESTS
+from utils.grading.judges import lab09 as judges
+
+judges.judge_loss(loss_cases, got_losses)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Before you hand in
+#
+# Restart the kernel and run all cells: every check cell should print that its worked examples are
+# right.
