@@ -4,9 +4,16 @@ It is split before the first test, since a test that uses TensorFlow without ask
 for the fixture would start it with one device for all that follow.
 """
 
+import signal
+
 import pytest
 
 from utils.environment import quiet_tensorflow
+
+
+def pytest_configure() -> None:
+    """Heed interrupts: a job in a shell's background ignores them, and so would its children."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

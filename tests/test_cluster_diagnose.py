@@ -84,14 +84,17 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(folder):
-    """mistake -> its tasks, each with task, tf_config, log and status."""
+    """mistake -> its tasks, each with task, tf_config, log and status; all that TensorFlow says."""
+    return make_mistakes(folder, "0")
+
+
+def make_mistakes(folder, log_level, *names):
     if sys.platform != "linux":
         pytest.skip("the program forks after importing TensorFlow, which is safe on Linux only")
-    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
-    environment["TMPDIR"] = str(folder)
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": log_level, "TMPDIR": str(folder)}
     process = subprocess.Popen(
-        [sys.executable, str(PROGRAM)], env=environment, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [sys.executable, str(PROGRAM), *names], env=environment, text=True,
+        start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
         output, errors = process.communicate(timeout=LIMIT_SECONDS)
@@ -178,6 +181,21 @@ def test_the_exception_alone_is_enough(made):
         log = next(task["log"] for task in made[mistake] if '\n  File "' in task["log"])
         error = log[log.rindex('\n  File "') + 1 :]
         assert diagnose(error).name == EXPECTED[mistake][0], error
+
+
+def test_a_silenced_log_says_what_python_says_and_how_to_hear_the_rest(folder):
+    """At TF_CPP_MIN_LOG_LEVEL=3, as clusters run: errors are known as well, waiting is silent."""
+    names = ("taken_port", "wrong_index", "late_strategy", "late_tf_config", "missing_leader")
+    made = make_mistakes(folder, "3", *names)
+    assert len(made) == len(names)
+    for mistake, tasks in made.items():
+        found = diagnose_cluster(logs_of(tasks), configs_of(tasks))
+        name, task, cause, _ = EXPECTED[mistake]
+        if mistake == "missing-leader":
+            assert (found.name, tasks[0]["log"]) == ("silent", "")
+            assert "TF_CPP_MIN_LOG_LEVEL=0" in found.cure
+        else:
+            assert (found.name, found.task) == (name, task) and cause in found.cause
 
 
 def test_no_mistake_is_left_out(made):

@@ -1,30 +1,19 @@
 """`distlab lab`: a real server, its settings, its end, and the course home in a real browser."""
 
-import json
 import os
-import re
-import shutil
 import signal
-import socket
-import subprocess
 import sys
 import time
-import urllib.request
-from pathlib import Path
 
 import nbformat
 import psutil
 import pytest
+from lab_server import BROWSER_FLAGS, END_SECONDS, Lab, browser_path
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from utils.cli import lab, make_parser
 from utils.errors import CourseError
 
-START_SECONDS, END_SECONDS = 60, 30
-BROWSER_FLAGS = (
-    "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update "
-    "--disable-sync --no-first-run"
-).split()
 EXPLORER = "from utils.widgets.batches import batch_explorer\n\nbatch_explorer()"
 
 
@@ -41,59 +30,6 @@ def course(tmp_path_factory):
     for name in ("notebooks/01-first", "notebooks/10-tenth", "labs/lab01-first"):
         nbformat.write(notebook, folder / f"{name}.ipynb")
     return folder
-
-
-class Lab:
-    """A running `distlab lab` with a home of its own."""
-
-    def __init__(self, course: Path, home: Path, *options: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        command = [sys.executable, "-m", "utils", "lab", "--no-browser", "--port", str(self.port)]
-        root = str(Path(lab.__file__).parents[2])
-        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "JPY_"))}
-        self.log = home / "lab.log"
-        with open(self.log, "w") as log:
-            self.process = subprocess.Popen(
-                [*command, *options], cwd=course, stdout=log, stderr=log,
-                env={**clean, "HOME": str(home), "PYTHONPATH": path},
-            )  # fmt: skip
-        self.url, self.token = self._wait_for_address()
-        self.server = psutil.Process(self.process.pid).children()[0]
-
-    def _wait_for_address(self) -> tuple[str, str]:
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and self.process.poll() is None:
-            found = re.search(r"(http://127\.0\.0\.1:\d+/\S+)\?token=(\w+)", self.log.read_text())
-            if found:
-                return found.group(1), found.group(2)
-            time.sleep(0.05)
-        self.process.kill()
-        raise AssertionError(f"distlab lab gave no address:\n{self.log.read_text()}")
-
-    def ask(self, path: str, data: dict | None = None) -> dict | str:
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}/{path}",
-            data=None if data is None else json.dumps(data).encode(),
-            headers={"Authorization": f"token {self.token}"},
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            text = answer.read().decode()
-        return json.loads(text) if path.lstrip("/").startswith(("api", "lab/api")) else text
-
-    def start_kernel(self) -> list[psutil.Process]:
-        self.ask("api/kernels", {"name": "python3"})
-        deadline = time.monotonic() + START_SECONDS
-        while not (kernels := lab.find_kernel_processes(self.server.pid)):
-            assert time.monotonic() < deadline, "no kernel process appeared"
-            time.sleep(0.05)
-        return kernels
-
-    def end(self, number: int) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(END_SECONDS)
 
 
 @pytest.fixture
@@ -130,7 +66,7 @@ def gone(process: psutil.Process, seconds: float = 5.0) -> bool:
 
 def test_the_home_page_its_settings_and_sigterm(start, tmp_path):
     running = start()
-    assert running.url.endswith("/lab/tree/README.md")
+    assert running.url.endswith("/lab/tree/HOME.md")
     assert "jupyter-config-data" in running.ask("lab")
     settings = {s["id"]: s for s in running.ask("lab/api/settings")["settings"]}
     manager = settings["@jupyterlab/docmanager-extension:plugin"]["schema"]["properties"]
@@ -164,19 +100,6 @@ def test_a_killed_half_takes_the_other_and_the_kernels_with_it(start, victim):
     status = running.process.wait(END_SECONDS)
     assert status != 0
     assert gone(running.server, 20) and all(gone(kernel, 20) for kernel in kernels)
-
-
-def browser_path() -> str:
-    """Return the path of Chromium; skip where it or Playwright is missing, but fail in CI."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    try:
-        import playwright.sync_api  # noqa: F401
-    except ImportError:
-        found = None
-    if found is None:
-        miss = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        miss("needs the package playwright and the program chromium")
-    return found
 
 
 def test_the_course_home_in_a_browser(start):

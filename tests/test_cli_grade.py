@@ -1,0 +1,312 @@
+"""`distlab grade` as a teacher meets it: real sandbox, real gradebook, stopped and gone on with."""
+
+import copy
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from lab_runner import load_answers
+
+from utils.cli import main
+from utils.grading.executor import check_can_seal
+
+ROOT = Path(__file__).resolve().parent.parent
+SLUG = "lab01-batches-and-words"
+COMMAND = [sys.executable, "-m", "utils", "grade", "lab01"]
+SLOW = "import time\ntime.sleep(2)\n"
+
+try:
+    check_can_seal()
+except Exception as error:  # macOS, or a system that forbids user namespaces
+    pytestmark = pytest.mark.skip(reason=f"this machine cannot seal: {error}")
+
+
+def read_notebook(folder):
+    return json.loads((ROOT / folder / f"{SLUG}.ipynb").read_text())
+
+
+def hand_in(root, student, answers=None, folder="labs", stamp="", before=""):
+    """Write the lab (or its solution) with `answers` by exercise as one student's hand-in."""
+    notebook = copy.deepcopy(read_notebook(folder))
+    for cell in notebook["cells"]:
+        name = cell["metadata"].get("nbgrader", {}).get("grade_id")
+        if name in (answers or {}):
+            cell["source"] = answers[name]
+        if before and name == "epoch":
+            cell["source"] = before + "".join(cell["source"])
+    place = root / student / "lab01"
+    place.mkdir(parents=True)
+    (place / f"{SLUG}.ipynb").write_text(json.dumps(notebook))
+    if stamp:
+        (place / "timestamp.txt").write_text(stamp)
+
+
+def distlab_grade(*arguments):
+    done = subprocess.run(
+        [*COMMAND, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=200
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def by_student(text):
+    record = json.loads(text)
+    assert list(record) == ["lab", "submissions", "seconds"] and record["lab"] == "lab01"
+    return {submission["student"]: submission for submission in record["submissions"]}
+
+
+def points(submission):
+    return [exercise["points"] for exercise in submission["exercises"]]
+
+
+def read_records(out):
+    records = out / "lab01" / "journal" / "records"
+    return {path.name: (path.stat().st_ino, json.loads(path.read_text()))
+            for path in records.glob("*.json")}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """A class graded once: (folder, out, arguments, marks by student)."""
+    root = tmp_path_factory.mktemp("class")
+    answers = load_answers("lab01")
+    wrong = {name: list(a.values())[0] for name, a in answers.WRONG.items()}
+    submitted = root / "submitted"
+    hand_in(submitted, "ana", folder="solutions", stamp="2026-11-20 10:00:00 UTC")
+    hand_in(submitted, "bela", {n: a[-1] for n, a in answers.RIGHT.items()},
+            stamp="2026-11-22 12:00:00 UTC")  # fmt: skip
+    hand_in(submitted, "cid", wrong)
+    hand_in(submitted, "dora")
+    (submitted / "eve" / "lab01").mkdir(parents=True)
+    (submitted / "eve" / "lab01" / "essay.docx").write_text("I have written a lot")
+    (root / "extra.csv").write_text("student,extra\nbela,1 day\n")
+    arguments = [submitted, "--out", root / "out", "--gradebook", root / "gradebook.db",
+                 "--due", "2026-11-20T23:59", "--penalty", "10%/day",
+                 "--extra", root / "extra.csv"]  # fmt: skip
+    status, output, errors = distlab_grade(*arguments, "--json")
+    assert errors == "", errors
+    return root, status, arguments, by_student(output)
+
+
+def test_marks_penalties_and_what_waits_for_a_human(graded):
+    root, status, _, marks = graded
+    assert status == 1  # eve waits for a human
+    found = {student: m["mark"] for student, m in marks.items()}
+    assert found == {"ana": 10, "bela": 9, "cid": 0, "dora": 0, "eve": 0}
+    assert {m["max"] for m in marks.values()} == {10}
+    assert "12 h late: 1 point off" in marks["bela"]["notes"]
+    assert "not a notebook" in " ".join(marks["eve"]["notes"])
+    wrong = load_answers("lab01").WRONG
+    for exercise in marks["cid"]["exercises"]:
+        assert exercise["misconception"] == next(iter(wrong[exercise["id"]]))
+        assert "should give" in exercise["message"]
+
+
+def test_pages_tables_and_gradebook_are_there(graded):
+    root, _, _, marks = graded
+    out = root / "out" / "lab01"
+    assert len(list((out / "feedback").glob("*.html"))) == 5 and (out / "class.html").is_file()
+    with open(out / "marks.csv", newline="") as stream:
+        rows = {row["student"]: row for row in csv.DictReader(stream)}
+    assert rows["bela"]["mark"] == "9" and rows["bela"]["late_penalty"] == "1"
+    assert rows["eve"]["for_a_human"] == "yes" and rows["ana"]["sealed"] == "yes"
+    with open(root / "out" / "course.csv", newline="") as stream:
+        rows = {row["student"]: row for row in csv.DictReader(stream)}
+    assert rows["ana"] == {"student": "ana", "lab01": "10", "percent": "100.0"}
+    from nbgrader.api import Gradebook
+
+    with Gradebook(f"sqlite:///{root}/gradebook.db") as book:
+        submission = book.find_submission("lab01", "bela")
+        assert submission.score == 10 and submission.late_submission_penalty == 1
+        assert submission.total_seconds_late == 12 * 3600 + 60
+        assert book.find_submission("lab01", "eve").needs_manual_grade
+
+
+def test_a_second_run_gives_the_same_marks_and_runs_nothing_again(graded):
+    root, _, arguments, marks = graded
+    before = read_records(root / "out")
+    _, output, _ = distlab_grade(*arguments, "--json")
+    assert by_student(output) == marks
+    after = read_records(root / "out")
+    ran = {name for name, (_, record) in before.items() if record["sha256"]}
+    assert len(ran) == 4 and all(after[name] == before[name] for name in ran)
+
+
+def test_one_exercise_of_one_student_again_and_a_mark_by_hand(graded):
+    root, _, arguments, marks = graded
+    before = {r["student"]: r for _, r in read_records(root / "out").values()}
+    status, output, _ = distlab_grade(
+        *arguments, "--json", "--student", "cid", "--exercise", "batches", "--again",
+        "--set", "cid", "epoch", "1.5", "--set", "eve", "scaling", "0.5",
+    )  # fmt: skip
+    found = by_student(output)
+    assert points(found["cid"]) == [1.5, 0, 0, 0] and found["cid"]["mark"] == 1.5
+    assert "epoch: set by hand" in found["cid"]["notes"] and found["ana"] == marks["ana"]
+    new, old = found["cid"]["exercises"], marks["cid"]["exercises"]
+    assert new[1]["message"] != old[1]["message"]  # other numbers
+    assert new[2]["message"] == old[2]["message"]  # this one was not asked for
+    after = {r["student"]: r for _, r in read_records(root / "out").values()}
+    assert after["cid"]["observation"]["seed"] != before["cid"]["observation"]["seed"]
+    assert after["ana"] == before["ana"]
+    status, output, _ = distlab_grade(*arguments, "--json", "--set", "cid", "epoch", "auto")
+    assert points(by_student(output)["cid"]) == [0, 0, 0, 0]
+    assert points(by_student(output)["eve"])[3] == 0.5
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts `distlab grade` in the background; what still runs at the end is killed."""
+    (tmp_path / "scratch").mkdir()
+    started = []
+
+    def start(arguments):
+        command = [*COMMAND, *map(str, arguments)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        scratch = {**os.environ, "TMPDIR": str(tmp_path / "scratch")}
+        started.append(subprocess.Popen(command, cwd=ROOT, text=True, env=scratch, **pipes))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def wait_for_records(process, out, least):
+    """Wait until `least` submissions have been seen and some have not."""
+    deadline = time.time() + 120
+    while time.time() < deadline and process.poll() is None:
+        found = read_records(out) if out.exists() else {}
+        if sum(r["observation"] is not None for _, r in found.values()) >= least:
+            return
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    raise AssertionError(process.communicate(timeout=30))
+
+
+def find_family(process):
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def assert_all_gone(family, scratch):
+    gone, alive = psutil.wait_procs(family, timeout=15)
+    assert alive == [] and list(scratch.iterdir()) == []
+
+
+def seen_of(out):
+    return {name: r for name, (_, r) in read_records(out).items() if r["observation"]}
+
+
+def test_stopped_killed_and_gone_on_with(start, capsys, tmp_path):
+    """Ctrl-C, SIGKILL, and a second `distlab grade` at the same time: each sees what it should."""
+    submitted, out = tmp_path / "submitted", tmp_path / "out"
+    for k in range(6):
+        wrong = {} if k % 2 else {"batches": "def replica_batch_sizes(b, w, r):\n    return [b]"}
+        hand_in(submitted, f"s{k}", wrong, "solutions", before=SLOW)
+    arguments = [submitted, "--out", out, "--jobs", "1", "--json"]
+
+    process = start(arguments)
+    wait_for_records(process, out, 1)
+    assert main(["grade", "lab01", *map(str, arguments)]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and "another `distlab grade` is at work" in said.err
+    assert said.err.count("\n") == 1
+    family = find_family(process)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and output == "", errors
+    assert errors.count("\n") == 1 and "the same command goes on" in errors
+    assert_all_gone(family, tmp_path / "scratch")
+    first = seen_of(out)
+    assert 1 <= len(first) < 6
+
+    process = start(arguments)
+    wait_for_records(process, out, len(first) + 1)
+    family = find_family(process)
+    process.kill()
+    process.communicate(timeout=60)
+    assert_all_gone(family, tmp_path / "scratch")
+    second = seen_of(out)
+    assert len(first) < len(second) <= 6
+    assert all(second[name]["observation"] == first[name]["observation"] for name in first)
+
+    status, output, errors = distlab_grade(*arguments)
+    assert status == 0 and errors == ""
+    marks = by_student(output)
+    assert {s: m["mark"] for s, m in marks.items()} == {
+        f"s{k}": 10 if k % 2 else 7 for k in range(6)
+    }
+    last = seen_of(out)
+    assert all(last[name]["observation"] == second[name]["observation"] for name in second)
+    assert all(record["attempt"] == 0 for record in last.values())
+
+
+def test_killed_without_the_sandbox_it_leaves_nothing_either(start, tmp_path):
+    for k in range(3):
+        hand_in(tmp_path / "in", f"s{k}", {}, "solutions", before=SLOW)
+    process = start([tmp_path / "in", "--out", tmp_path / "out", "--unsealed", "--jobs", "1"])
+    wait_for_records(process, tmp_path / "out", 1)
+    family = find_family(process)
+    process.kill()
+    process.communicate(timeout=60)
+    assert_all_gone(family, tmp_path / "scratch")
+
+
+def test_a_new_hand_in_is_run_and_an_unsealed_run_is_written_on_the_report(tmp_path):
+    hand_in(tmp_path / "in", "ana", folder="solutions")
+    arguments = [tmp_path / "in", "--out", tmp_path / "out"]
+    status, output, _ = distlab_grade(*arguments, "--unsealed")
+    assert status == 0 and "without the sandbox" in output
+    (page,) = (tmp_path / "out" / "lab01" / "feedback").iterdir()
+    assert "Run without the sandbox" in page.read_text()
+    assert "without the sandbox" in (page.parent.parent / "class.html").read_text()
+    (tmp_path / "in" / "ana" / "lab01" / f"{SLUG}.ipynb").write_text(
+        json.dumps(read_notebook("labs"))
+    )
+    status, output, _ = distlab_grade(*arguments, "--json")
+    assert by_student(output)["ana"]["mark"] == 0
+    ((_, record),) = read_records(tmp_path / "out").values()
+    assert record["observation"]["sealed"]
+    assert "Run without the sandbox" not in page.read_text()
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["lab99", "."], ["'lab99'", "lab01"]),
+    (["lab01", "{tmp}/nowhere"], ["no such folder"]),
+    (["lab01", "{tmp}/empty"], ["no hand-in of lab01"]),
+    (["lab01", "{tmp}/in", "--student", "anna"], ["'anna'", "perhaps ana"]),
+    (["lab01", "{tmp}/in", "--exercise", "epcoh"], ["'epcoh'", "epoch"]),
+    (["lab01", "{tmp}/in", "--set", "ana", "epcoh", "1"], ["'epcoh'", "epoch"]),
+    (["lab01", "{tmp}/in", "--set", "anna", "epoch", "1"], ["'anna'"]),
+    (["lab01", "{tmp}/in", "--set", "ana", "epoch", "many"], ["'many'"]),
+    (["lab01", "{tmp}/in", "--penalty", "1/day"], ["due date"]),
+    (["lab01", "{tmp}/in", "--due", "soon"], ["'soon'"]),
+    (["lab01", "{tmp}/in", "--jobs", "0"], ["--jobs 0"]),
+    (["lab01", "{tmp}/in", "--pattern", "("], ["--pattern"]),
+    (["lab01", "{tmp}/in", "--policy", "{tmp}/none.toml"], ["none.toml"]),
+    (["lab01", "{tmp}/in", "--gradebook", "{tmp}/in"], ["cannot be used as a gradebook"]),
+])  # fmt: skip
+def test_bad_values_get_one_line_and_status_2(capsys, monkeypatch, tmp_path, arguments, words):
+    hand_in(tmp_path / "in", "ana")
+    (tmp_path / "empty").mkdir()
+    filled = [text.format(tmp=tmp_path) for text in arguments]
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    assert main(["grade", *filled, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+    assert all(word in said.err for word in words), said.err
+
+
+def test_it_starts_without_tensorflow():
+    code = (
+        "import sys\nimport utils.cli.grade, utils.grading.session, utils.grading.report.pages\n"
+        "sys.exit('tensorflow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60).returncode == 0

@@ -1,0 +1,500 @@
+"""Nothing stays behind, nothing hangs: real kernels, real clusters, killed in every way."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from jupyter_client import KernelManager
+from process_watch import wait_for
+
+from utils.cli import cluster as command
+from utils.cluster import ClusterError, LocalCluster, registry
+from utils.cluster.warm import WarmProcess
+from utils.errors import CourseError
+
+LEFT_SECONDS = 5.0
+
+# what a learner's notebook holds; each task makes a child, a temporary file, and its port
+NOTEBOOK = """
+import os, time
+from utils.cluster import LocalCluster
+
+def work(folder, tasks=2):
+    import json, os, subprocess, tempfile, time
+    import tensorflow as tf
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    step = tf.function(lambda: strategy.reduce("SUM", strategy.run(lambda: 1.0), axis=None))
+    total = float(step())
+    child = subprocess.Popen(["sleep", "300"])
+    open(tempfile.mkstemp()[1], "w").close()
+    config = json.loads(os.environ["TF_CONFIG"])
+    port = config["cluster"]["worker"][config["task"]["index"]].split(":")[1]
+    with open(f"{folder}/{os.getpid()}-{child.pid}-{port}", "w") as file:
+        file.write(os.environ["TMPDIR"])
+    while True:
+        step()
+        time.sleep(0.05)
+
+def wait_for_files(folder, number):
+    end = time.time() + 60
+    while time.time() < end and sum(1 for n in os.scandir(folder) if n.stat().st_size) < number:
+        time.sleep(0.05)
+"""
+
+
+class Kernel:
+    """A real ipykernel with a folder of its own for temporary files."""
+
+    def __init__(self, folder):
+        self.temporary, self.told = folder / "tmp", folder / "told"
+        self.temporary.mkdir(parents=True)
+        self.told.mkdir()
+        self.manager = KernelManager()
+        root = str(Path(__file__).resolve().parent.parent)
+        self.manager.start_kernel(
+            env={**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": root}, cwd=root
+        )
+        self.client = self.manager.blocking_client()
+        self.client.start_channels()
+
+    @property
+    def process(self):
+        return self.manager.provisioner.process.pid
+
+    def open_notebook(self):
+        self.client.wait_for_ready(timeout=60)
+        assert self.run(NOTEBOOK + f"FOLDER = {str(self.told)!r}")["status"] == "ok"
+
+    def run(self, code):
+        return self.answer(self.begin(code))
+
+    def begin(self, code):
+        return self.client.execute(textwrap.dedent(code), stop_on_error=False)
+
+    def answer(self, message):
+        """Return the content of the reply to one request."""
+        while True:
+            reply = self.client.get_shell_msg(timeout=60)
+            if reply["parent_header"].get("msg_id") == message:
+                return reply["content"]
+
+    def wait_until_started(self, tasks=2):
+        """Return processes and ports of the cluster, once all tasks have told theirs."""
+        wait_for(lambda: sum(p.stat().st_size > 0 for p in self.told.iterdir()) == tasks, 60)
+        told = [[int(n) for n in path.name.split("-")] for path in self.told.iterdir()]
+        folders = {Path(path.read_text()) for path in self.told.iterdir()}
+        processes = {n for row in told for n in row[:2]}
+        assert all(alive(process) for process in processes)
+        assert all(folder.is_relative_to(self.temporary) for folder in folders)
+        children = psutil.Process(self.process).children(recursive=True)
+        return processes | {child.pid for child in children}, [row[2] for row in told]
+
+    def forget(self):
+        for path in self.told.iterdir():
+            path.unlink()
+
+    def close(self):
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+def alive(process):
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def is_free(port):
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def assert_nothing_is_left(processes, ports, folder):
+    """Within five seconds no process lives, every port is free, no temporary file is there."""
+    end = time.monotonic() + LEFT_SECONDS
+    while time.monotonic() < end:
+        left = [p for p in processes if alive(p)], [p for p in ports if not is_free(p)]
+        files = [path.name for path in folder.iterdir()]
+        if not any((*left, files)):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"left after {LEFT_SECONDS} s: {left}, {files}")
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    """The same notebook open twice."""
+    both = [Kernel(tmp_path_factory.mktemp(name)) for name in ("first", "second")]
+    try:
+        for kernel in both:
+            kernel.open_notebook()
+        yield both
+    finally:
+        for kernel in both:
+            kernel.close()
+
+
+@pytest.fixture(scope="module")
+def warm():
+    with closing(WarmProcess()) as starter:
+        yield starter
+
+
+@pytest.fixture
+def starter(warm):
+    """A warm process that several clusters share; each test leaves its folder empty."""
+    yield warm
+    assert os.listdir(warm.folder) == [registry.MARK_FILE]
+
+
+def test_the_same_notebook_twice_with_two_clusters_each_and_a_with_block_that_ends(kernels):
+    code = """
+        with LocalCluster(workers=2) as cluster:
+            with LocalCluster(workers=2, starter=cluster._get_starter()) as other:
+                jobs = [each.start(work, FOLDER) for each in (cluster, other)]
+                wait_for_files(FOLDER, 4)
+                assert not any(job.finished for job in jobs)
+                time.sleep(1.5)
+    """
+    asked = [kernel.begin(code) for kernel in kernels]
+    seen = [kernel.wait_until_started(4) for kernel in kernels]
+    assert not seen[0][0] & seen[1][0] and len({*seen[0][1], *seen[1][1]}) == 8
+    for kernel, message, (processes, ports) in zip(kernels, asked, seen):
+        assert kernel.answer(message)["status"] == "ok"
+        assert_nothing_is_left(processes, ports, kernel.temporary)
+        kernel.forget()
+
+
+def test_an_exception_in_the_cell_leaves_nothing(kernels):
+    kernel = kernels[0]
+    message = kernel.begin("""
+        with LocalCluster(workers=2) as cluster:
+            job = cluster.start(work, FOLDER)
+            wait_for_files(FOLDER, 2)
+            time.sleep(1)
+            raise RuntimeError("a mistake in the cell")
+    """)
+    seen = kernel.wait_until_started()
+    assert kernel.answer(message)["evalue"] == "a mistake in the cell"
+    assert_nothing_is_left(*seen, kernel.temporary)
+    kernel.forget()
+
+
+def test_an_interrupt_of_the_kernel_leaves_nothing(kernels):
+    kernel = kernels[0]
+    message = kernel.begin("""
+        with LocalCluster(workers=2) as cluster:
+            cluster.run(work, FOLDER)
+    """)
+    seen = kernel.wait_until_started()
+    kernel.manager.interrupt_kernel()
+    assert kernel.answer(message)["ename"] == "KeyboardInterrupt"
+    assert_nothing_is_left(*seen, kernel.temporary)
+    kernel.forget()
+
+
+START = "cluster = LocalCluster(workers=2); job = cluster.start(work, FOLDER)"
+
+
+def test_a_restart_of_the_kernel_leaves_nothing(kernels):
+    kernel = kernels[1]
+    assert kernel.run(START)["status"] == "ok"
+    processes, ports = kernel.wait_until_started()
+    kernel.manager.restart_kernel()
+    assert_nothing_is_left(processes, ports, kernel.temporary)
+    kernel.forget()
+
+
+def test_sigkill_of_the_kernel_leaves_nothing(kernels):
+    """Killed twice: with a cluster that works, and while its warm process still imports."""
+    kernel = kernels[1]
+    kernel.open_notebook()
+    assert kernel.run(START)["status"] == "ok"
+    processes, ports = kernel.wait_until_started()
+    kernel.begin("late = LocalCluster(workers=2); late.run(int)")
+    known = {p.pid for p in psutil.Process(kernel.process).children(recursive=True)}
+    fresh = wait_for(
+        lambda: {p.pid for p in psutil.Process(kernel.process).children(recursive=True)} - known
+    )
+    wait_for(lambda: len(list(kernel.temporary.iterdir())) == 2)
+    os.kill(kernel.process, signal.SIGKILL)
+    assert_nothing_is_left(processes | fresh, ports, kernel.temporary)
+
+
+# What a crashed owner leaves when even its warm process could not clear up.
+
+OWNER = """
+    import sys, time
+    from utils.cluster import LocalCluster
+
+    def work(folder):
+        import os, subprocess, time
+        child = subprocess.Popen(["sleep", "300"], start_new_session=True)
+        with open(f"{folder}/{os.getpid()}-{child.pid}", "w") as file:
+            file.write("started")
+        time.sleep(300)
+
+    job = LocalCluster(workers=2).start(work, sys.argv[1])
+    time.sleep(300)
+"""
+
+
+def run_command(*arguments, folder):
+    done = subprocess.run(
+        [sys.executable, "-m", "utils", "cluster", *arguments],
+        env={**os.environ, "TMPDIR": str(folder)}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def start_owner(folder, told):
+    owner = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(OWNER), str(told)],
+        env={**os.environ, "TMPDIR": str(folder)}, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_for(lambda: sum(p.stat().st_size > 0 for p in told.iterdir()) == 2, 60)
+    return owner, {int(n) for p in told.iterdir() for n in p.name.split("-")}
+
+
+def find_record(owner, folder):
+    _, output, _ = run_command("list", "--json", folder=folder)
+    return next((c for c in json.loads(output)["clusters"] if c["owner"] == owner.pid), None)
+
+
+def test_list_and_stop_find_and_end_what_a_dead_owner_left(tmp_path):
+    folder, told = tmp_path / "tmp", tmp_path / "told"
+    folder.mkdir(), told.mkdir()
+    stranger = subprocess.Popen(["sleep", "300"], env={**os.environ, "DISTLAB_CLUSTER": "x:1:2"})
+    owner, processes = start_owner(folder, told)
+    try:
+        record = find_record(owner, folder)
+        names = [process["name"] for process in record["processes"]]
+        assert record["owner_lives"] and {"distlab-warm", "worker 0", "worker 1"} <= set(names)
+        assert processes < {p["process"] for p in record["processes"]}
+        assert record["id"] not in [c.mark.identity for c in command._choose(None, False)]
+        assert record["id"] in [c.mark.identity for c in command._choose(None, True)]
+
+        warm = next(p["process"] for p in record["processes"] if p["name"] == "distlab-warm")
+        os.kill(warm, signal.SIGSTOP)  # so that it cannot see that its owner dies
+        owner.kill()
+        owner.wait()
+        record = find_record(owner, folder)
+        assert not record["owner_lives"] and os.listdir(folder)
+        shown = run_command("list", folder=folder)[1]
+        assert f"{record['id']}: left by process {owner.pid}, which has gone" in shown
+        assert record["id"] in [c.mark.identity for c in command._choose(None, False)]
+
+        status, output, _ = run_command("stop", record["id"], folder=folder)
+        assert status == 0 and output == f"{record['id']}: ended, 5 processes\n"
+        assert_nothing_is_left({*processes, warm}, [], folder)
+        assert find_record(owner, folder) is None and alive(stranger.pid)
+        status, _, error = run_command("stop", record["id"], folder=folder)
+        assert status == 2 and error.startswith(f"distlab cluster: no cluster {record['id']}: ")
+    finally:
+        for process in [owner.pid, stranger.pid, *processes]:
+            if alive(process):
+                os.kill(process, signal.SIGKILL)
+        owner.wait(), stranger.wait()
+
+
+def test_only_a_folder_with_its_own_mark_is_a_clusters(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    mark = registry.make_mark()
+    assert registry.parse_mark(mark.value).identity == mark.identity and mark.owner_lives
+    copied, other = tmp_path / "distlab-copy", tmp_path / "distlab-other"
+    copied.mkdir(), other.mkdir()
+    (copied / registry.MARK_FILE).write_text(mark.value)
+    (tmp_path / "distlab-link").symlink_to(mark.folder)
+    for folder in (copied, other, tmp_path / "distlab-link", tmp_path):
+        registry.remove_folder(str(folder))
+        assert folder.exists()
+    found = [c for c in registry.find_clusters() if c.mark.folder.startswith(str(tmp_path))]
+    assert [c.mark.identity for c in found] == [mark.identity] and found[0].processes == []
+    assert registry.end_cluster(mark.identity) == 0 and not Path(mark.folder).exists()
+    earlier = replace(mark, owner_started=mark.owner_started - 100)
+    assert not earlier.owner_lives, "the number has gone to another process since"
+    assert replace(earlier, namespace="4").owner_lives, "who knows? it is in another container"
+    wrong = ("a:b:c:d:e", "a1:1:2.0:4:/etc", "a1:1:2.0:4:distlab-x", "../:1:2.0:4:/distlab-x")
+    for text in ("", "x", *wrong):
+        assert registry.parse_mark(text) is None
+
+
+def test_the_next_cluster_removes_what_was_killed_at_one_blow(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    living, dead, hidden = (registry.make_mark() for _ in range(3))
+    gone = replace(dead, owner_started=dead.owner_started - 100)
+    elsewhere = replace(hidden, owner_started=0.0, namespace="4")
+    for mark in (gone, elsewhere):
+        Path(mark.folder, registry.MARK_FILE).write_text(mark.value)
+    registry.make_mark()
+    left = {Path(mark.folder).exists() for mark in (living, hidden)}
+    assert left == {True} and not Path(dead.folder).exists()
+
+
+def test_the_end_of_the_warm_process_is_said_and_clears_up():
+    with LocalCluster(workers=2) as cluster:
+        job = cluster.start(start_child)
+        children = [next(iter(job.events()))["child"]]
+        starter = cluster._get_starter()
+        folder = Path(starter.folder)
+        os.kill(starter._process.pid, signal.SIGKILL)
+        with pytest.raises(ClusterError, match="worker [01]: was ended by SIGKILL"):
+            job.wait(20)
+        wait_for(lambda: not starter.alive)
+        with pytest.raises(CourseError, match="worker 0 was not started: the warm process has en"):
+            LocalCluster(workers=1, starter=starter).start(int)
+        with pytest.raises(CourseError, match="worker 0 was not started"):
+            LocalCluster(workers=1, starter=starter).start(int)
+    started = [*children, *(task.process for task in job.tasks)]
+    wait_for(lambda: not any(alive(process) for process in started), LEFT_SECONDS)
+    assert not folder.exists()
+
+
+def start_child():
+    import subprocess
+    import time
+
+    from utils.events import report
+
+    report("child", child=subprocess.Popen(["sleep", "300"]).pid)
+    time.sleep(300)
+
+
+def test_fifty_clusters_leak_no_descriptor_thread_or_file(starter):
+    def look():
+        wait_for(lambda: threading.active_count() <= before[1], 5)
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    with LocalCluster(workers=2, starter=starter) as cluster:
+        assert len(set(cluster.run(os.getpid, echo=False))) == 2
+    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    for _ in range(50):
+        with LocalCluster(workers=1, starter=starter) as cluster:
+            cluster.run(os.getpid, echo=False)
+    assert look() == before
+    with LocalCluster(workers=2) as cluster:  # with a warm process of its own
+        cluster.run(os.getpid, echo=False)
+    assert look() == before and os.listdir(starter.folder) == [registry.MARK_FILE]
+
+
+# Nothing hangs.
+
+
+def make_strategy_and_step():
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    step = tf.function(lambda: strategy.reduce("SUM", strategy.run(lambda: 1.0), axis=None))
+    return float(step())
+
+
+def test_a_task_that_is_never_started_is_named(starter, monkeypatch):
+    monkeypatch.setattr("utils.cluster.warm.FORK_SECONDS", 1.0)
+    cluster = LocalCluster(workers=2, starter=starter)
+    os.kill(starter._process.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(CourseError, match="worker 0 was not started: .* does not answer"):
+            cluster.start(time.sleep, 300)
+    finally:
+        os.kill(starter._process.pid, signal.SIGCONT)
+    assert len(set(cluster.run(os.getpid, echo=False, timeout=30))) == 2
+    wait_for(lambda: not psutil.Process(starter._process.pid).children())
+
+
+@pytest.mark.parametrize("end, words", [
+    (lambda: os._exit(3), "worker 1: ended by itself with status 3 before it had a result"),
+    (lambda: os.kill(os.getpid(), signal.SIGKILL), "worker 1: was ended by SIGKILL"),
+])  # fmt: skip
+def test_a_task_that_dies_while_others_wait_for_it_is_named(starter, end, words):
+    def work(end):
+        if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
+            time.sleep(0.3)
+            end()
+        return make_strategy_and_step()
+
+    with pytest.raises(ClusterError, match=words) as failed:
+        LocalCluster(workers=2, starter=starter).run(work, end, echo=False, timeout=60)
+    assert failed.value.task == "worker 1" and failed.value.cure
+
+
+def test_who_waits_for_whom_is_said(starter):
+    def wait_in_vain():
+        if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:
+            time.sleep(600)
+        return make_strategy_and_step()
+
+    with pytest.raises(ClusterError, match="opened its port, .* and worker 1 waits for it") as late:
+        LocalCluster(workers=2, starter=starter).run(wait_in_vain, echo=False, timeout=4)
+    assert late.value.task == "worker 0"
+
+
+def take_own_port(folder, times):
+    """Lose the port to another program, the first `times` times."""
+    config = json.loads(os.environ["TF_CONFIG"])
+    index = config["task"]["index"]
+    host, port = config["cluster"]["worker"][index].split(":")
+    taken = os.path.join(folder, port)
+    if index == 1 and len(os.listdir(folder)) < times:
+        open(taken, "w").close()
+        other = socket.create_server((host, int(port)))
+        other.listen()
+    return make_strategy_and_step()
+
+
+def test_a_lost_port_is_tried_again_and_in_the_end_named(starter, tmp_path):
+    once, always = tmp_path / "once", tmp_path / "always"
+    once.mkdir(), always.mkdir()
+    cluster = LocalCluster(workers=2, starter=starter)
+    assert cluster.run(take_own_port, str(once), 1, echo=False, timeout=60) == [2.0, 2.0]
+    assert len(os.listdir(once)) == 1
+    with pytest.raises(ClusterError, match="worker 1: .*port") as failed:
+        cluster.run(take_own_port, str(always), 99, echo=False, timeout=120)
+    assert "taken" in str(failed.value) and len(os.listdir(always)) == 4
+
+
+def test_two_clusters_at_once_keep_apart(starter):
+    clusters = [LocalCluster(workers=n, starter=starter) for n in (2, 3)]
+    jobs = [cluster.start(make_strategy_and_step) for cluster in clusters]
+    assert [job.wait(60) for job in jobs] == [[2.0] * 2, [3.0] * 3]
+
+
+def test_a_killed_task_leaves_no_file_of_tensorflow(starter):
+    def trace_and_wait():
+        import tensorflow as tf
+
+        from utils.events import report
+
+        @tf.function
+        def add(x):
+            if x > 0:
+                x += 1
+            return x
+
+        add(tf.constant(1))
+        report("traced", files=os.listdir(tempfile.gettempdir()))
+        time.sleep(300)
+
+    job = LocalCluster(workers=1, starter=starter).start(trace_and_wait)
+    assert "__autograph" in str(next(iter(job.events()))["files"])
+    job.kill("worker", 0)
+    with pytest.raises(ClusterError, match="SIGKILL"):
+        job.wait(20)
+    assert os.listdir(starter.folder) == [registry.MARK_FILE]

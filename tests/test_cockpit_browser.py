@@ -1,0 +1,66 @@
+"""The cockpit's buttons in real JupyterLab, pressed while a cell is running."""
+
+import nbformat
+from lab_server import BROWSER_FLAGS, END_SECONDS, Lab, browser_path
+from nbformat.v4 import new_code_cell, new_notebook
+
+NOTEBOOK = "notebooks/01-cockpit.ipynb"
+START = """from utils.cluster import LocalCluster
+from utils.widgets import cockpit
+
+def count(steps):
+    import time
+    from utils.events import report
+    for step in range(steps):
+        time.sleep(0.1)
+        report("step", step=step, loss=1 / (1 + step))
+    return steps
+
+cluster = LocalCluster(workers=2)
+job = cluster.start(count, 120, restarts=1)
+cockpit(job)"""
+WAIT = """print("ended:", job.wait(timeout=60), "attempt", job.attempt)
+cluster.close()"""
+
+
+def test_a_worker_is_killed_by_a_click_while_a_cell_waits_for_the_job(tmp_path):
+    path = browser_path()
+    from playwright.sync_api import sync_playwright
+
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    cells = [new_code_cell(START), new_code_cell(WAIT)]
+    course, home = tmp_path / "course", tmp_path / "home"
+    for folder in (course / "notebooks", course / "labs", home):
+        folder.mkdir(parents=True)
+    (course / "README.md").write_text("# The course\n")
+    notebook = new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    nbformat.write(notebook, course / NOTEBOOK)
+    running = Lab(course, home)
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
+            page = browser.new_page(viewport={"width": 1400, "height": 1000})
+            page.goto(f"http://127.0.0.1:{running.port}/lab/tree/{NOTEBOOK}?token={running.token}")
+            said = kill_while_waiting(page)
+            browser.close()
+    finally:
+        running.process.terminate()
+        running.process.wait(END_SECONDS)
+    assert said == "ended: [120, 120] attempt 2"
+
+
+def kill_while_waiting(page) -> str:
+    """Run both cells, kill worker 1 while the second waits; return what that one prints."""
+    page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=60_000)
+    first, second = (page.locator(".jp-Notebook .jp-CodeCell").nth(k) for k in (0, 1))
+    first.locator(".cm-content").click()
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.press("Shift+Enter")
+    first.get_by_text("step 3").first.wait_for(timeout=60_000)
+    assert second.locator(".jp-InputPrompt").inner_text() == "[*]:"
+    first.get_by_role("button", name="Kill").nth(1).click()
+    first.get_by_text("killed by you").wait_for(timeout=10_000)
+    assert second.locator(".jp-InputPrompt").inner_text() == "[*]:"
+    output = second.locator(".jp-OutputArea-output")
+    output.wait_for(timeout=60_000)
+    return output.inner_text().strip()

@@ -1,0 +1,225 @@
+"""What leaves the sandbox is plain data, whatever a learner's object does or a forger writes."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+from utils.grading.encoding import MOST_BYTES, Opaque, decode, encode
+from utils.grading.evidence import read_got
+from utils.grading.frames import BadFrame, FrameReader, OutputReader, clean_text, make_mark
+
+FORGED = [
+    None, 7, "x", {}, [], ["value"], ["value", 7], ["int", 7], ["int", "9" * 2000], ["int", "x"],
+    ["float", "x"], ["float", 1.0], ["text", None], ["list", "abc"], ["dict", [[1]]],
+    ["dict", [[["list", []], ["value", None]]]], ["unknown", 1], ["list", [["list"]]],
+    ["array", "<f8", [2], "AAAA"], ["array", "<f8", [-1, -1], "AAAAAAAAAAA="],
+    ["array", "O", [1], "AAAAAAAAAAA="], ["array", "S8", [1], "AAAAAAAAAAA="],
+    ["array", "V8", [1], "AAAAAAAAAAA="], ["array", "M8[s]", [1], "AAAAAAAAAAA="],
+    ["array", "f8,f8", [1], "A" * 24], ["array", [["a", "O"]], [1], "AAAAAAAAAAA="],
+    ["array", {"names": ["a"], "formats": ["O"]}, [1], "AAAAAAAAAAA="],
+    ["array", "<f8", [2**40, 2**40], ""], ["array", "<f8", [0, 2**62, 2**62], ""],
+    ["array", "<f8", "1", "AAAAAAAAAAA="], ["array", "<f8", [1.5], "AAAAAAAAAAA="],
+    ["array", "<f8", [[1]], "AAAAAAAAAAA="], ["array", "<f8", [1] * 100, "AAAAAAAAAAA="],
+    ["array", "<f8", [1], "not base64!"], ["array", "<f8", [1], None],
+    ["array", "(2,)<f4", [1], "AAAAAAAAAAA="], ["array", "<f8", [True], "AAAAAAAAAAA="],
+    ["array", 7, [1], "AAAAAAAAAAA="], ["array", "x" * 10**6, [1], "AA=="],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", FORGED, ids=lambda d: json.dumps(d, default=str)[:40])
+def test_forged_data_is_refused_or_harmless(data):
+    try:
+        value = decode(data)
+    except ValueError:
+        return
+    assert plain(value)
+
+
+def plain(value) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "biufc" and value.nbytes <= MOST_BYTES
+    if isinstance(value, list | tuple | set):
+        return all(map(plain, value))
+    if isinstance(value, dict):
+        return all(plain(k) and plain(v) for k, v in value.items())
+    return type(value) in (type(None), bool, int, float, str, Opaque)
+
+
+def test_random_forgeries_never_do_anything_but_fail():
+    rng = random.Random(5)
+    parts = ["value", "int", "float", "text", "list", "tuple", "set", "dict", "array", "<f8", "O",
+             None, True, 1, -1, 2**70, 1e300, "", "7", "0x1p3", "AAAAAAAAAAA=", {}]  # fmt: skip
+
+    def make(depth):
+        if depth == 0 or rng.random() < 0.3:
+            return rng.choice(parts)
+        return [rng.choice(parts[:9]), *(make(depth - 1) for _ in range(rng.randrange(4)))]
+
+    good = 0
+    for _ in range(20_000):
+        try:
+            good += plain(decode(make(4)))
+        except ValueError:
+            pass
+    assert good > 100
+
+
+@pytest.mark.parametrize("value", [
+    None, True, 3, -(2**70), 1.5, float("inf"), "ä\0", (1, [2.0, {"a": (3,)}]), {1, 2}, {},
+    {(1, "a"): [None]}, [], (), np.arange(6.0).reshape(2, 3), np.bool_(True), np.float32(2.5),
+    np.zeros((0, 3), np.int8), np.array(3 + 4j),
+], ids=str)  # fmt: skip
+def test_plain_data_comes_back_as_it_was(value):
+    back = decode(json.loads(json.dumps(encode(value))))
+    assert np.array_equal(back, value) if isinstance(value, np.ndarray | np.generic) else (
+        back == value and type(back) is type(value))  # fmt: skip
+
+
+def test_not_a_number_keeps_its_sign_and_bits():
+    assert np.isnan(decode(encode(float("nan"))))
+    array = np.array([np.nan, -0.0, 5e-324])
+    assert decode(encode(array)).tobytes() == array.tobytes()
+
+
+class Lie:
+    def __init__(self, kind):
+        self.kind = kind
+
+    @property
+    def __class__(self):
+        return self.kind
+
+    def __getattr__(self, name):
+        return self
+
+    def __call__(self, *a, **k):
+        return self
+
+    def __iter__(self):
+        return iter([self] * 3)
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize("kind", [int, float, str, bool, dict, list, tuple, set, np.ndarray,
+                                  np.generic, type(None)])  # fmt: skip
+def test_an_object_that_lies_about_its_type_arrives_as_opaque(kind):
+    assert isinstance(decode(encode(Lie(kind))), Opaque)
+
+
+def test_subclasses_that_lie_arrive_as_what_they_hold():
+    class Text(str):
+        def __str__(self):
+            return "right"
+
+        def __eq__(self, other):
+            return True
+
+    class Many(list):
+        def __iter__(self):
+            return iter([1, 2, 3])
+
+        def __len__(self):
+            return 3
+
+    class Pairs(dict):
+        def items(self):
+            return [("right", 1)]
+
+    class Number(int):
+        def __eq__(self, other):
+            return True
+
+    class Values(np.ndarray):
+        def __array__(self, *a, **k):
+            return np.ones(3)
+
+        def __array_finalize__(self, other):
+            pass
+
+        def tobytes(self, *a):
+            return b"\0" * 24
+
+    assert decode(encode(Text("wrong"))) == "wrong"
+    assert decode(encode(Many([9]))) == [9]
+    assert decode(encode(Pairs(a=9))) == {"a": 9}
+    assert isinstance(decode(encode(Number(3))), Opaque | int)
+    lie = np.arange(3.0).view(Values)
+    assert decode(encode(lie)).tolist() in ([0.0, 1.0, 2.0], [1.0, 1.0, 1.0])
+
+
+def test_what_is_too_deep_too_large_or_in_itself_is_cut():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    endless = []
+    endless.append(endless)
+    large, words = np.broadcast_to(1.0, (10**6, 10**6)), np.broadcast_to("x", (10**6, 10**6))
+    for value in (deep, endless, np.zeros(2**22), "x" * 2**25, 10**100_000, large,
+                  words, ["z"] * 10**7, np.array([object()], dtype=object)):  # fmt: skip
+        text = json.dumps(encode(value))
+        assert len(text) < 3 * MOST_BYTES
+        decode(json.loads(text))
+    assert isinstance(decode(encode(np.broadcast_to(1.0, (10**6, 10**6)))), Opaque)
+
+
+def test_objects_equal_nothing():
+    opaque = decode(encode(object()))
+    assert opaque != decode(encode(object())) and opaque != 1 and opaque != opaque.what
+    assert decode(encode(print)) != print
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "7", "{", "[" * 10**5, '{"got_x": 1}',
+                                  '{"got_x": ["list", ' + "[" * 50 + "]" * 50 + "]}"])  # fmt: skip
+def test_answers_that_are_none_are_refused(text):
+    with pytest.raises(ValueError):
+        read_got(text, ("got_x",))
+
+
+def test_only_the_names_that_are_asked_for_are_read():
+    text = json.dumps({"got_x": encode(1), "np": encode(2), "__builtins__": encode({})})
+    assert read_got(text, ("got_x", "got_y")) == {"got_x": 1}
+
+
+@pytest.mark.parametrize("line", [
+    b"\x80\x04", b"[]", b"7", b'{"at": "end", "cell": "1"}', b'{"at": "end", "cell": true}',
+    b'{"at": "end", "status": "right"}', b'{"at": "begin", "mark": 10}', b'{"at": "x"}', b"{}",
+    b'{"at": "end", "status": "ok", "size": -1}', b'{"at": "end", "status": "ok", "size": 1e3}',
+    b'{"at": "end", "status": "ok", "size": 99999999999}', b"[" * 60_000, b"x" * 70_000,
+])  # fmt: skip
+def test_frames_that_the_runner_does_not_write_are_refused(line):
+    with pytest.raises(BadFrame):
+        FrameReader().feed(line + b"\n")
+
+
+def test_frames_come_out_however_the_bytes_are_cut():
+    head = {"at": "end", "cell": 3, "again": False, "status": "ok", "seconds": 0.5, "size": 5}
+    data = json.dumps(head).encode() + b'\n{"a":' + b'{"at": "done"}\n'
+    for step in (1, 2, 7, 1000):
+        reader, found = FrameReader(), []
+        for k in range(0, len(data), step):
+            found += reader.feed(data[k : k + step])
+        assert [f.at for f in found] == ["end", "done"] and found[0].got == '{"a":'
+
+
+def test_output_is_told_apart_by_cell_however_it_is_cut():
+    data = b"before" + make_mark("t", 0) + b"one\n" + make_mark("t", 12) + b"two\0s:x"
+    data += b"z" * 50_000
+    for step in (1, 3, 10, 10**6):
+        reader = OutputReader("t")
+        for k in range(0, len(data), step):
+            reader.feed(data[k : k + step])
+        said = reader.finish()
+        assert said[-1] == "before" and said[0] == "one" and said[12].startswith("twos:xzz")
+        assert len(said[12]) <= 20_000 and reader.written == len(data)
+
+
+def test_text_is_cleaned_of_what_could_act():
+    text = "\x1b[31mred\x1b[0m \x1b]0;title\x07\x9b2J a\rb\r\n\u202ec\u200b\x00\x08\ud800<b>"
+    assert clean_text(text) == "red 2J a\nb\nc?<b>"
+    assert len(clean_text("x" * 10**7, 100)) < 120

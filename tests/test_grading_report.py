@@ -1,0 +1,381 @@
+"""The pages of grading: what they say, and that nothing which a student wrote acts in them."""
+
+import csv
+import io
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from lab_runner import load_answers
+
+from utils.grading.collect import HandIn
+from utils.grading.labs import read_lab
+from utils.grading.observe import CellObservation, Observation
+from utils.grading.policy import Policy, parse_penalty
+from utils.grading.report.answers import read_answers
+from utils.grading.report.classroom import make_bins
+from utils.grading.report.course import find_percent, write_course
+from utils.grading.report.pages import make_csv, page_name, write_report
+from utils.grading.report.similar import find_pairs, normalise
+from utils.grading.report.tasks import read_tasks
+from utils.grading.report.text import clean, clean_line, to_cell
+from utils.grading.results import ClassResult, finish
+from utils.grading.verdict import ExerciseVerdict, Verdict
+
+ROOT = Path(__file__).resolve().parent.parent
+DUE = datetime(2026, 11, 20, 12)
+ATTACKS = [
+    "<script>window.owned = 1</script>", "<img src=x onerror='window.owned = 1'>",
+    "</pre></section><svg onload='window.owned=1'>", "\" autofocus onfocus='window.owned = 1' x=\"",
+    "javascript:window.owned=1", "{{ 7 * 191 }}{% for x in y %}",
+    "</title><script>window.owned=1</script>",
+    "<iframe src='file:///etc/hosts'></iframe><link rel=stylesheet href='http://127.0.0.1:9/x.css'>",
+    "<style>body{display:none}</style>", "<!-- ", "]]>", "&lt;script&gt;",
+]  # fmt: skip
+EVIL = "\n".join(ATTACKS) + "\x1b]0;title\x07\x1b[31mred\x1b[0m\x00\x08\u202eevil"
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+@pytest.fixture(scope="module")
+def lab():
+    return read_lab("lab01", ROOT)
+
+
+def fill_notebook(lab, path, answers):
+    notebook = json.loads((ROOT / "labs" / f"{lab.slug}.ipynb").read_text())
+    for cell in notebook["cells"]:
+        name = cell["metadata"].get("nbgrader", {}).get("grade_id")
+        if name in answers:
+            cell["source"] = answers[name].splitlines(True)
+    path.write_text(json.dumps(notebook))
+    return path
+
+
+def make_result(lab, student, said=None, folder=None, answers=None, evil="", policy=None, **seen):
+    """`said`: exercise -> (points, misconception, message, status); full marks where left out."""
+    exercises = tuple(
+        ExerciseVerdict(e.id, *((said or {}).get(e.id, (e.points, "", "", "right"))[:1]), e.points,
+                        *((said or {}).get(e.id, (e.points, "", "", "right"))[1:]))
+        for e in lab.exercises
+    )  # fmt: skip
+    path = fill_notebook(lab, folder / f"{len(student)}.ipynb", answers) if answers else None
+    cells = tuple(
+        CellObservation(k, "ok", trace=evil, output=evil, errors=evil) for k in lab.graded
+    )
+    observation = Observation(student, lab.name, "0", 1, cells, (evil,) * bool(evil), **seen)
+    notes = (evil,) * bool(evil)
+    return finish(HandIn(student, path, "0", DUE, notes), Verdict(student, lab.name, exercises),
+                  observation, policy or Policy(), {})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def report(lab, tmp_path_factory):
+    """The pages of a class with one right, one mistaken, one hostile and one unreadable hand-in."""
+    folder = tmp_path_factory.mktemp("report")
+    sentence = "plan_epoch(66, 32) gave [2, 2], should give [3, 2]: rounded down"
+    policy = Policy(datetime(2026, 11, 19, 12), parse_penalty("1/day"))
+    said = {
+        "bo": {"epoch": (0, "rounded-down", sentence, "wrong"), "scaling": (0, "", "no", "wrong")},
+        EVIL: {e.id: (0, EVIL, EVIL, "wrong") for e in lab.exercises},
+        "cy": {e.id: (0, "", "not JSON", "for a human") for e in lab.exercises},
+        "di": {"epoch": (0, "rounded-down", sentence, "wrong")},
+    }
+    evil_answers = {"epoch": "def plan_epoch(n, b):\n    return '" + EVIL.replace("\n", " ") + "'"}
+    results = [
+        make_result(lab, "ana"),
+        make_result(lab, "bo", said["bo"], policy=policy),
+        make_result(lab, EVIL, said[EVIL], folder, evil_answers, EVIL),
+        make_result(lab, "cy", said["cy"], problem="not JSON"),
+        make_result(lab, "di", said["di"], sealed=False),
+    ]
+    found = ClassResult(lab, tuple(results), policy, (EVIL,), (EVIL, "eli"))
+    write_report(found, folder / "out")
+    return found, folder / "out"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if not CHROMIUM.exists():
+        pytest.skip("no Chromium on this machine")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=flags)
+        yield browser
+        browser.close()
+
+
+def list_pages(report):
+    return [report[1] / "class.html", *sorted((report[1] / "feedback").iterdir())]
+
+
+def test_nothing_that_a_student_wrote_runs_loads_or_hides_anything(report, browser):
+    page, asked, said = browser.new_page(), [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    page.on("console", lambda message: said.append(message.text))
+    for path in list_pages(report):
+        asked.clear()
+        page.goto(path.as_uri())
+        assert page.evaluate("window.owned") is None and said == []
+        assert asked == [path.as_uri()]  # the page, and nothing else
+        hostile = "script, iframe, img, svg, link, object, [onerror], [onload], [onfocus]"
+        assert page.locator(hostile).count() == 0
+        assert page.locator("body").is_visible()
+    page.close()
+
+
+def test_hostile_text_is_shown_as_it_was_written(report, browser):
+    page = browser.new_page()
+    page.goto((report[1] / "feedback" / page_name(EVIL)).as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    text = page.locator("main").inner_text()
+    for attack in ATTACKS:
+        assert attack in text
+    assert "\x1b" not in text and "\u202e" not in text and "\\x202eevil" in text
+    assert "1337" not in text  # the template language is not the students'
+    page.close()
+
+
+def test_a_policy_in_every_page_forbids_scripts_and_loads(report):
+    for path in list_pages(report):
+        text = path.read_text()
+        assert "default-src 'none'; style-src 'unsafe-inline'" in text.partition("<title>")[0]
+        assert "http://" not in text.replace("http://127.0.0.1:9/x.css", "")
+
+
+CONTRAST = """() => {
+  const light = c => { const [r, g, b] = c.map(v => { v /= 255;
+    return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4 });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b };
+  const read = text => text.match(/[\\d.]+/g).map(Number);
+  const behind = e => { for (; e; e = e.parentElement) {
+    const c = read(getComputedStyle(e).backgroundColor);
+    if (c.length < 4 || c[3] > 0) return c.slice(0, 3) } return [255, 255, 255] };
+  let worst = 21;
+  for (const e of document.querySelectorAll('body *')) {
+    if (![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())) continue;
+    const [a, b] = [light(read(getComputedStyle(e).color).slice(0, 3)), light(behind(e))];
+    worst = Math.min(worst, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05));
+  }
+  return worst }"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_can_be_read_in_both_themes_and_on_a_phone(report, browser, scheme):
+    page = browser.new_page(color_scheme=scheme, viewport={"width": 360, "height": 700})
+    for path in list_pages(report):
+        page.goto(path.as_uri())
+        page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert page.evaluate(CONTRAST) >= 4.5, path
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (background == "rgb(255, 255, 255)") == (scheme == "light")
+    page.emulate_media(media="print", color_scheme="light")
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+    page.close()
+
+
+def test_pages_have_headings_languages_and_named_sections(report, browser):
+    page = browser.new_page()
+    for path in list_pages(report):
+        page.goto(path.as_uri())
+        assert page.locator("html").get_attribute("lang") == "en" and page.title()
+        assert page.locator("h1").count() == 1 and page.locator("main").count() == 1
+        for section in page.locator("section").all():
+            name = section.get_attribute("aria-labelledby")
+            assert page.locator(f"[id='{name}']").count() == 1
+        assert page.locator("th:not([scope])").count() == page.locator("dl th, details th").count()
+    page.close()
+
+
+def test_a_students_page_says_what_was_asked_given_and_wanted(report, browser, lab):
+    page = browser.new_page()
+    page.goto((report[1] / "feedback" / page_name("bo")).as_uri())
+    epoch = page.locator("section.exercise").first
+    values = [e.inner_text() for e in epoch.locator("dd").all()]
+    assert values == ["plan_epoch(66, 32)", "[2, 2]", "[3, 2]", "rounded down (rounded-down)"]
+    assert "Contract." in epoch.inner_text() and epoch.locator("summary").count() == 4
+    assert "4 of 10 points" in page.locator("header").inner_text()  # 5, a day late
+    assert "1 day late: 1 point off" in page.locator("header").inner_text()
+    assert page.locator("section.right").count() == 2
+    page.goto((report[1] / "feedback" / page_name("cy")).as_uri())
+    header = page.locator("header").inner_text()
+    assert "so far" in header and "not JSON. A teacher will look" in header
+    page.close()
+
+
+def test_no_page_shows_hidden_tests_the_reference_or_another_student(report, lab):
+    tasks = read_tasks(lab)
+    for path in sorted((report[1] / "feedback").iterdir()):
+        text = path.read_text()
+        assert "utils.grading" not in text and "judge_" not in text and "HIDDEN" not in text
+        assert all(task.reference not in text for task in tasks.values())
+        names = {"ana", "bo", "cy", "di"} - {path.name.rpartition("-")[0]}
+        assert not any(f">{name}<" in text for name in names)
+    assert "default_rng" not in text
+
+
+def test_the_class_page_counts_what_it_should(report, browser):
+    page = browser.new_page()
+    page.goto((report[1] / "class.html").as_uri())
+    head = page.locator("header").inner_text()
+    assert "5 graded, 2 not yet" in head and "1 of these were run without the sandbox" in head
+    assert "4.4 of 10 points on average, median 4" in head  # 10, 4, 0, 0, 8
+    rows = {}
+    for name in ("marks", "exercises", "misconceptions", "all"):
+        table = page.locator(f"section[aria-labelledby={name}] tbody tr").all()
+        rows[name] = [[c.inner_text() for c in r.locator("th, td").all()] for r in table]
+    assert [int(row[1]) for row in rows["marks"]] == [2, 0, 0, 0, 1, 0, 0, 0, 1, 1]
+    assert rows["exercises"][0][:4] == ["1: an epoch in steps", "1 of 5", "0.4", "2"]
+    first = rows["misconceptions"][0]
+    assert first[0] == "2" and first[1].startswith("rounded-down\n") and first[3] == "bo, di"
+    assert len(rows["all"]) == 5 and rows["all"][1][5:7] == ["−1", "4"]
+    assert "cy: not JSON" in page.locator("section[aria-labelledby=human]").inner_text()
+    links = page.locator("a").all()
+    assert {(report[1] / a.get_attribute("href")).is_file() for a in links} == {True}
+    page.close()
+
+
+def test_page_names_are_safe_and_differ(report):
+    names = ["Ana", "ana", "../../x", "a/b", "a\\b", "", ".", "é", "x" * 300, EVIL]
+    found = [page_name(name) for name in names]
+    assert len({name.lower() for name in found}) == len(names)
+    assert all(len(n) < 100 and set(n) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                              "0123456789._-") and n[0] not in ".-" or n.startswith(
+                                                  "student") for n in found)  # fmt: skip
+
+
+def test_the_table_of_marks_holds_no_formula(report, lab):
+    found, _ = report
+    for text in ("=1+1", "+x", "-x", "@x", " =x"):
+        assert to_cell(text).startswith("'")
+    rows = list(csv.reader(io.StringIO(make_csv(found))))
+    assert len(rows) == 6 and {len(row) for row in rows} == {len(rows[0])}
+    assert rows[1] == ["ana", "2026-11-20 12:00:00", "2", "3", "2", "3", "0", "10", "10", "", "no",
+                       "yes", ""]  # fmt: skip
+
+
+def test_clean_text():
+    assert clean("\x1b[1;31mred\x1b[0m \x1b]8;;http://x\x07link\x1b]8;;\x07 a\rb\r\nc\td") == (
+        "b\nc\td")  # fmt: skip
+    assert clean("a\x00b\x9b31mc") == "a\\x00bc" and clean_line("a\n b\t c") == "a b c"
+    long = clean("x" * 100_000, 100)
+    assert long.startswith("x" * 100) and "more characters" in long and len(long) < 200
+    assert clean("\x1b]" + "x" * 50_000) == "" and clean("\ud800") == "\\xd800"
+
+
+def test_course_table_weighs_labs(tmp_path):
+    course = {"ana": {"lab01": (10, 10), "lab02": (5, 20)}, "bo": {"lab02": (20, 20)}, "=cy": {}}
+    weights = {"lab01": 1.0, "lab02": 3.0}
+    assert find_percent(course, "ana", weights) == pytest.approx(43.75)
+    assert find_percent(course, "bo", weights) == 75 and find_percent(course, "=cy", weights) == 0
+    write_course(tmp_path / "course.csv", course, weights)
+    lines = (tmp_path / "course.csv").read_text().splitlines()
+    assert lines[0] == "student,lab01,lab02,percent" and lines[1] == "'=cy,,,0.0"
+    assert lines[2] == "ana,10,5,43.8"
+
+
+def test_bins():
+    assert [b["count"] for b in make_bins([0, 0.99, 1, 10, 9.5], 10)] == [
+        2,
+        1,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        2,
+    ]
+    assert sum(b["count"] for b in make_bins([0.1 * 3, 0, 1], 1)) == 3
+    assert [b["count"] for b in make_bins([0], 0)][0] == 1
+
+
+# answers and their likeness
+
+SPLIT = '''
+def replica_batch_sizes(batch_size, workers, replicas_per_worker):
+    """Split the batch."""
+    sizes = []
+    replicas = workers * replicas_per_worker
+    base = batch_size // replicas
+    for index in range(replicas):
+        extra = 1 if index < batch_size % replicas else 0  # the rest
+        sizes.append(base + extra)
+    return sizes
+'''
+COPIED = """
+def replica_batch_sizes(n, w, r):
+    # all my own work
+    out = [ ]
+    total = w*r
+    each = n//total
+    for i in range(total):
+        more = (1 if i < n % total else 0)
+        out.append( each+more )
+
+    return out
+"""
+OTHER = """
+def replica_batch_sizes(batch_size, workers, replicas_per_worker):
+    import numpy as np
+    edges = np.linspace(0, batch_size, workers * replicas_per_worker + 1).round()
+    left = [int(b - a) for a, b in zip(edges[:-1], edges[1:])]
+    left.sort(reverse=True)
+    return tuple(left)
+"""
+
+
+def test_copies_are_found_whatever_was_renamed_and_others_are_not():
+    texts = {"ana": SPLIT, "bo": COPIED, "cy": OTHER, "di": "def f(): return 1"}
+    answers = {student: {"batches": text} for student, text in texts.items()}
+    (pair,) = find_pairs(answers, {"batches": ("", "")})
+    assert (pair.first, pair.second) == ("ana", "bo") and pair.exercises == (("batches", 1.0),)
+    assert find_pairs(answers, {"batches": ("", SPLIT)}) == []  # the reference is nobody's copy
+    many = {f"s{k:02}": {"batches": SPLIT} for k in range(9)}
+    assert find_pairs(many, {"batches": ("", "")}) == []  # a common way to write it
+    assert len(find_pairs(dict(list(many.items())[:4]), {"batches": ("", "")})) == 6
+
+
+def test_answers_that_do_not_parse_are_compared_too():
+    broken = SPLIT.replace("return sizes", "return sizes)")
+    answers = {"ana": {"b": broken}, "bo": {"b": broken + "# mine"}}
+    assert len(find_pairs(answers, {"b": ()})) == 1
+    assert (
+        normalise("x = '" + "(" * 10) and normalise("-" * 100_000) and normalise("\x00") is not None
+    )
+
+
+def test_right_answers_of_different_styles_are_not_alike():
+    right = load_answers("lab01").RIGHT
+    for exercise, texts in right.items():
+        answers = {f"s{k}": {exercise: text} for k, text in enumerate(texts)}
+        assert find_pairs(answers, {exercise: ()}) == [], exercise
+
+
+def test_answers_are_found_in_a_damaged_notebook(lab, tmp_path):
+    path = fill_notebook(lab, tmp_path / "a.ipynb", {"epoch": "def plan_epoch(a, b): return 7"})
+    assert read_answers(path, lab)["epoch"] == "def plan_epoch(a, b): return 7"
+    data = json.loads(path.read_text())
+    for cell in data["cells"]:
+        cell["metadata"] = {}
+    path.write_text(json.dumps(data))
+    assert read_answers(path, lab)["epoch"] == "def plan_epoch(a, b): return 7"
+    for text in ("[]", "{", "[" * 100_000, '{"cells": [3]}', '{"cells": [{"cell_type": "code"}]}'):
+        path.write_text(text)
+        assert read_answers(path, lab) == {}
+    (tmp_path / "link").symlink_to(path)
+    assert read_answers(tmp_path / "link", lab) == read_answers(None, lab) == {}
+
+
+def test_tasks_are_read_from_the_labs_source(lab):
+    tasks = read_tasks(lab)
+    assert list(tasks) == [e.id for e in lab.exercises]
+    for task in tasks.values():
+        assert "<strong>Contract.</strong>" in task.asked and "Example" in task.asked
+        assert [title for title, _ in task.hints] == ["Hint 1", "Hint 2", "Worked idea"]
+        assert all("<details" not in text for text in (task.asked, *dict(task.hints).values()))

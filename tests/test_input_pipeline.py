@@ -1,0 +1,357 @@
+"""Input pipelines: shards, the ladder's same elements, the slow store, traces, mixing, what-if."""
+
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from utils.data import load
+from utils.data.tfrecord import read_records
+from utils.errors import CourseError
+from utils.input_pipeline import LOCAL, Store, write_shards
+from utils.input_pipeline.ladder import (
+    LADDER,
+    as_written,
+    build_rung,
+    cached,
+    cached_last,
+    left_to_tensorflow,
+    mapped_in_parallel,
+    naive,
+)
+from utils.input_pipeline.measuring import (
+    Rates,
+    count_elements,
+    ids_of,
+    make_limit,
+    measure_rates,
+)
+from utils.input_pipeline.parsing import augment, augment_batch, fingerprint, parse_batch
+from utils.input_pipeline.shuffling import classes_per_batch, shuffle_quality
+from utils.input_pipeline.store import read_shard
+from utils.input_pipeline.trace import timeline_rows, trace
+from utils.simulate.input import InputChoice, InputCosts, predict_input
+from utils.widgets.input_explorer import explain_input, input_explorer
+
+EXAMPLES, BATCH = 200, 32
+SLOW_HERE = Store(open_seconds=0.03, block_seconds=0.01, block_records=10)
+
+
+@pytest.fixture(scope="module")
+def split():
+    return load("fashion_mnist").train.take(EXAMPLES)
+
+
+@pytest.fixture(scope="module")
+def shards(split, tmp_path_factory):
+    return write_shards(split, tmp_path_factory.mktemp("shards") / "new", shards=5)
+
+
+def wanted_elements(split):
+    keys = zip(range(len(split)), split.labels.tolist(), map(fingerprint, split.images[..., None]))
+    return Counter(keys)
+
+
+def test_shards_hold_every_example_once_in_order(split, shards):
+    assert len(shards.files) == 5 and shards.examples == EXAMPLES and shards.bytes > 10_000
+    assert [sum(1 for _ in read_records(name)) for name in map(path_of, shards.files)] == [40] * 5
+    assert sum(ids_of(naive(shards)), []) == list(range(EXAMPLES))
+    twice = shards.repeat(2)
+    assert twice.examples == 400 and sum(ids_of(naive(twice)), []) == [*range(EXAMPLES)] * 2
+
+
+def path_of(name):
+    from pathlib import Path
+
+    return Path(name)
+
+
+def test_shards_are_written_in_the_order_asked_for(split, tmp_path):
+    order = np.argsort(split.labels, kind="stable")
+    sorted_shards = write_shards(split, tmp_path, shards=3, order=order)
+    assert sum(ids_of(naive(sorted_shards)), []) == order.tolist()
+    assert count_elements(naive(sorted_shards)) == wanted_elements(split)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"shards": 0}, "0 shards for 200 examples: choose 1 to 200"),
+        ({"shards": 201}, "201 shards"),
+        ({"order": np.zeros(EXAMPLES, int)}, "each number from 0 to 199 once"),
+    ],
+)
+def test_shards_that_cannot_be_are_refused(split, tmp_path, settings, says):
+    with pytest.raises(CourseError, match=says):
+        write_shards(split, tmp_path / "new", **settings)
+    assert not (tmp_path / "new").exists()
+
+
+def test_shards_are_not_overwritten_and_a_file_is_no_folder(split, shards, tmp_path):
+    with pytest.raises(CourseError, match="exists already and is not overwritten"):
+        write_shards(split, path_of(shards.files[0]).parent, shards=5)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CourseError, match="cannot be written"):
+        write_shards(split, tmp_path / "file", shards=5)
+
+
+@pytest.mark.parametrize("store", [LOCAL, SLOW_HERE], ids=["local", "slow"])
+@pytest.mark.parametrize("name", LADDER)
+def test_every_rung_delivers_the_same_elements_each_epoch(split, shards, name, store):
+    dataset = build_rung(name, shards, store, BATCH)
+    first, second = count_elements(dataset), count_elements(dataset)
+    assert first == second == wanted_elements(split)
+
+
+def test_so_does_what_is_left_to_tensorflow(split, shards):
+    assert count_elements(left_to_tensorflow(shards, LOCAL, BATCH)) == wanted_elements(split)
+
+
+def test_a_missing_or_changed_example_is_noticed(split, shards):
+    """The comparison of multisets can fail: one example less, twice, or with another's pixels."""
+    wanted = wanted_elements(split)
+    assert count_elements(naive(shards).unbatch().skip(1).batch(BATCH)) != wanted
+    assert count_elements(naive(shards).take(1).concatenate(naive(shards))) != wanted
+    darker = naive(shards).map(lambda images, labels, ids: (images * 0.9, labels, ids))
+    assert count_elements(darker) != wanted
+
+
+def test_both_augmentations_flip_and_shift_and_nothing_else(tf, split):
+    images = split.images[:50, ..., None]
+    possible = [variants(image) for image in images]
+    ones = [augment(tf.constant(image), 0, 0)[0].numpy() for image in images]
+    batch = augment_batch(tf.constant(images), tf.zeros(50), tf.zeros(50))[0].numpy()
+    for result in (ones, batch):
+        seen = [np.round(image * 255).astype(np.uint8).tobytes() for image in result]
+        assert all(a in b for a, b in zip(seen, possible))
+        places = {b.index(a) for a, b in zip(seen, possible)}
+        assert len(places) >= 5, "hardly anything is drawn at random"
+    assert batch.dtype == np.float32 and batch.max() <= 1
+
+
+def variants(image):
+    both = (image, image[:, ::-1])
+    return [np.roll(i, shift, axis=1).tobytes() for i in both for shift in range(-2, 3)]
+
+
+def test_a_cache_after_augmentation_freezes_it_and_one_before_does_not(shards):
+    def different_epochs(make):
+        dataset = as_written(make(shards, LOCAL, BATCH))
+        epochs = [np.concatenate([b[0] for b in dataset.as_numpy_iterator()]) for _ in range(2)]
+        return (epochs[0] != epochs[1]).any(axis=(1, 2, 3)).mean()
+
+    assert different_epochs(cached_last) == 0
+    assert different_epochs(cached) > 0.5
+
+
+def test_a_global_seed_replays_the_same_draws_in_every_epoch(tf, shards):
+    """Lesson 12 shows it: with `tf.random.set_seed`, a random map is the same each epoch."""
+
+    def versions():
+        images = tf.data.TFRecordDataset(shards.files[0]).batch(40).map(parse_batch)
+        dataset = as_written(images.map(augment_batch))
+        epochs = [next(dataset.as_numpy_iterator())[0] for _ in range(2)]
+        return (epochs[0] != epochs[1]).any(axis=(1, 2, 3)).mean()
+
+    tf.random.set_seed(0)
+    try:
+        assert versions() == 0
+    finally:
+        tf.random.set_seed(None)
+    assert versions() > 0.5
+
+
+def test_a_cache_counts_only_once_its_input_was_read_to_the_end(tf):
+    calls = tf.Variable(0)
+
+    def counted(number):
+        calls.assign_add(1)
+        return number
+
+    numbers = tf.data.Dataset.range(50).map(counted)
+    for dataset, wanted in ((numbers.cache().take(9), 18), (numbers.take(9).cache(), 9)):
+        calls.assign(0)
+        assert [len(list(as_written(dataset))) for _ in range(2)] == [9, 9]
+        assert int(calls) == wanted
+
+
+def test_tuned_gives_another_order_and_other_company_each_epoch(shards):
+    dataset = build_rung("tuned", shards, LOCAL, BATCH)
+    first, second = ids_of(dataset), ids_of(dataset)
+    assert [set(a) for a in first] != [set(b) for b in second]
+    kept = build_rung("cache", shards, LOCAL, BATCH)
+    assert ids_of(kept) == ids_of(kept)
+
+
+def test_the_slow_store_waits_as_long_as_it_says(tf, shards):
+    """Measured: a shard of 40 takes its opening and four blocks, and eight at once overlap."""
+    from utils.measure import Stopwatch
+
+    def read_all(dataset):
+        with Stopwatch() as watch:
+            count = sum(1 for _ in as_written(dataset))
+        return count, watch.seconds
+
+    assert SLOW_HERE.wait_seconds(40) == pytest.approx(0.07)
+    count, seconds = read_all(read_shard(shards.files[0], SLOW_HERE))
+    assert count == 40 and seconds >= 0.07
+    naive_seconds = read_all(naive(shards, SLOW_HERE, BATCH))[1]
+    assert naive_seconds >= 5 * 0.07, "one shard after another: the waits add up"
+    with pytest.raises(CourseError, match="delays of 0 or more"):
+        Store(open_seconds=-1)
+
+
+def test_rates_take_turns_and_compare_within_a_round(shards):
+    rates = measure_rates({"naive": build_rung("naive", shards), "cache": cached(shards)}, rounds=2)
+    assert all(len(values) == 3 and min(values) > 0 for values in rates.by_name.values())
+    by_hand = Rates({"a": (9.0, 10.0, 20.0, 30.0), "b": (9.0, 20.0, 20.0, 90.0)})
+    assert by_hand.median("a") == 20 and by_hand.first("b") == 9 and by_hand.ratio("b", "a") == 2
+    with pytest.raises(CourseError, match="rounds=0"):
+        measure_rates({}, rounds=0)
+
+
+def test_the_limit_is_as_long_and_an_empty_dataset_is_refused(shards):
+    assert sum(1 for _ in make_limit(naive(shards, LOCAL, BATCH))) == 7
+    with pytest.raises(CourseError, match="empty"):
+        make_limit(naive(shards).take(0))
+    with pytest.raises(CourseError, match="empty"):
+        measure_rates({"none": naive(shards).take(0)})
+
+
+def test_a_trace_has_every_piece_of_work_in_the_order_it_happened(shards):
+    spans = trace(naive(shards, SLOW_HERE, BATCH), steps=3, step_seconds=0.004)
+    counts = Counter(span.stage for span in spans)
+    assert counts == {"read": 96, "parse": 96, "augment": 96, "wait": 3, "step": 3}
+    work = sorted((s for s in spans if s.stage != "wait"), key=lambda s: s.start)
+    assert all(a.end <= b.start + 2e-4 for a, b in zip(work, work[1:])), "one thing at a time"
+    reading = sum(span.seconds for span in spans if span.stage == "read")
+    assert reading >= 2 * 0.03 + 9 * 0.01, "96 records: three shards begun, ten blocks waited for"
+    assert all(span.seconds >= 0.004 for span in spans if span.stage == "step")
+    assert min(span.start for span in spans) == 0
+
+
+def test_a_trace_of_parallel_reading_overlaps(shards):
+    spans = trace(mapped_in_parallel(shards, SLOW_HERE, BATCH), steps=5)
+    counts = Counter(span.stage for span in spans)
+    assert counts["augment"] == counts["parse"] == 160 == counts["read"]
+    first = sorted((s.start, s.end) for s in spans if s.stage == "read")[:5]
+    assert first[4][0] < min(end for _, end in first), "five shards are opened at once"
+    rows = timeline_rows(spans, ["read", "parse", "step"])
+    assert {lane for lane, *_ in rows} >= {"read", "read 2", "read 5", "parse"}
+    for lane in {row[0] for row in rows}:
+        mine = sorted(row[1:3] for row in rows if row[0] == lane)
+        assert all(a[1] <= b[0] + 1e-3 for a, b in zip(mine, mine[1:])), "lanes do not overlap"
+
+
+def test_a_trace_leaves_out_what_a_cache_remembers(tf, shards):
+    dataset = tf.data.Dataset.range(6).map(double).cache().batch(2)
+    assert Counter(s.stage for s in trace(dataset, 3))["double"] == 6
+    with pytest.raises(CourseError, match="ended after 7 batches of 9"):
+        trace(naive(shards, LOCAL, BATCH), 9)
+    with pytest.raises(CourseError, match="no reading and no map"):
+        trace(tf.data.Dataset.range(3), 1)
+
+
+def double(number):
+    return number * 2
+
+
+def test_shuffle_quality_is_0_in_order_and_1_on_average():
+    rng = np.random.default_rng(0)
+    assert shuffle_quality(range(50)) == 0
+    mean = np.mean([shuffle_quality(rng.permutation(50)) for _ in range(2000)])
+    assert mean == pytest.approx(1, abs=0.01)
+    for order in ([0], [0, 0], [1, 2]):
+        with pytest.raises(CourseError, match="from 0 to n-1"):
+            shuffle_quality(order)
+
+
+def test_a_larger_buffer_mixes_better(tf):
+    def quality(buffer):
+        order = tf.data.Dataset.range(1000).shuffle(buffer, seed=1).as_numpy_iterator()
+        return shuffle_quality(list(order))
+
+    small, middle, whole = (quality(buffer) for buffer in (10, 100, 1000))
+    assert 0 < small < 0.1 < middle < 0.6 < whole
+
+
+def test_classes_per_batch_counts_labels():
+    assert classes_per_batch([0, 0, 1, 2, 9], 2) == 1.5
+    with pytest.raises(CourseError, match="not one whole batch"):
+        classes_per_batch([1, 2], 3)
+
+
+COSTS = InputCosts(1e-3, 2e-4, 1e-4, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("choice", "batch_seconds", "bottleneck"),
+    [
+        (InputChoice(), 10 * 1.3e-3 + 0.002, "reading"),
+        (InputChoice(prefetch=True), 10 * 1.3e-3, "reading"),
+        (InputChoice(reads=10), 10 * 3e-4 + 0.002, "the processor"),
+        (InputChoice(reads=10, calls=8), 10 * 1.5e-4 + 0.002, "the step"),
+        (InputChoice(reads=5, calls=2, prefetch=True), 0.002, "reading"),
+        (InputChoice(whole_batches=True), 10 * 1.11e-3 + 0.002, "reading"),
+        (InputChoice(cache="parsed"), 10 * 1e-4 + 0.002, "the step"),
+        (InputChoice(cache="augmented", prefetch=True), 0.002, "the step"),
+    ],
+)
+def test_the_model_of_an_input_pipeline(choice, batch_seconds, bottleneck):
+    found = predict_input(COSTS, choice, cores=2, step_seconds=0.002, batch=10)
+    assert found.batch_seconds == pytest.approx(batch_seconds)
+    assert found.bottleneck == bottleneck
+    assert found.images_per_second == pytest.approx(10 / batch_seconds)
+    assert found.wait_seconds == pytest.approx(batch_seconds - 0.002)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: InputCosts(-1, 0, 0, 0, 0),
+        lambda: InputCosts(float("nan"), 0, 0, 0, 0),
+        lambda: InputChoice(reads=0),
+        lambda: InputChoice(cache="all"),
+        lambda: predict_input(COSTS, InputChoice(), cores=0, step_seconds=0, batch=1),
+        lambda: predict_input(COSTS, InputChoice(), cores=1, step_seconds=-1, batch=1),
+    ],
+)
+def test_the_model_refuses_what_cannot_be(call):
+    with pytest.raises(CourseError):
+        call()
+
+
+def test_the_model_agrees_with_a_pipeline_of_known_delays(tf):
+    """Sleeping stages, whose costs are known, against the clock: with and without prefetch."""
+    from utils.input_pipeline.store import delay
+    from utils.input_pipeline.trials import run_for
+
+    costs = InputCosts(0.004, 0, 0, 0, 0)
+    read = delay(tf.data.Dataset.range(100), 0.004).batch(5)
+    for choice, dataset in (
+        (InputChoice(), as_written(read)),
+        (InputChoice(prefetch=True), as_written(read.prefetch(2))),
+    ):
+        wanted = predict_input(costs, choice, cores=2, step_seconds=0.02, batch=5).batch_seconds
+        seen = run_for(dataset, 5, step_seconds=0.02).seconds_per_batch
+        assert wanted * 0.95 <= seen, "nothing is faster than its delays"
+        assert seen < wanted * 1.7, "and the overlap is real (on a busy machine, roughly)"
+
+
+def test_the_explorer_follows_its_controls():
+    explorer = input_explorer(COSTS, step_ms=2, batch=10)
+    assert "The step waits 87 % of the time" in explorer.result
+    names = dict(zip(explorer.values, explorer.children))
+    names["cache"].value, names["prefetch"].value = "augmented", "yes"
+    assert "The step never waits" in explorer.result and "5,000 images" in explorer.result
+    nothing = predict_input(InputCosts(0, 0, 0, 0, 0), InputChoice(), cores=1, step_seconds=0,
+                            batch=1)  # fmt: skip
+    assert "Nothing takes any time" in explain_input(nothing)
+
+
+def test_the_room_starts_without_tensorflow():
+    code = "import sys, utils.input_pipeline.sharding, utils.input_pipeline.service, "
+    code += "utils.input_pipeline.trace as t; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -1,0 +1,67 @@
+"""Every lab's checks and judges, against the right and wrong answers of tests/answers."""
+
+import os
+from functools import lru_cache
+
+import pytest
+from lab_runner import LABS, Lab, load_answers
+
+from utils.grading.judging import WrongAnswer
+
+NAMES = [target.slug.split("-")[0] for target in LABS]
+SEED = int(os.environ.get("DISTLAB_SEED", "2027"))  # any number will do
+
+
+@lru_cache
+def get_lab(name: str) -> Lab:
+    return Lab(name)
+
+
+def list_answers(kind: str) -> list[tuple[str, str, str, str]]:
+    found = []
+    for name in NAMES:
+        for exercise, answers in getattr(load_answers(name), kind).items():
+            pairs = answers.items() if isinstance(answers, dict) else enumerate(answers)
+            found += [(name, exercise, str(label), text) for label, text in pairs]
+    return found
+
+
+def label(value: str) -> str:
+    return value if len(value) < 40 and "\n" not in value else ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_exercise_has_three_right_and_three_wrong_answers(name: str) -> None:
+    answers = load_answers(name)
+    for exercise in get_lab(name).exercises:
+        assert len(set(answers.RIGHT[exercise])) >= 3, f"{exercise}: right answers"
+        assert len(set(answers.WRONG[exercise].values())) >= 3, f"{exercise}: wrong answers"
+
+
+@pytest.mark.parametrize(("name", "exercise", "style", "answer"), list_answers("RIGHT"), ids=label)
+def test_right_answer_passes_check_and_judge(name, exercise, style, answer) -> None:
+    print("seed", SEED)
+    outcome = get_lab(name).try_answer(exercise, answer, SEED)
+    assert outcome.visible is None, str(outcome.visible)
+    assert outcome.judged is None, str(outcome.judged)
+
+
+@pytest.mark.parametrize(("name", "exercise", "why", "answer"), list_answers("WRONG"), ids=label)
+def test_wrong_answer_is_refused_by_its_own_message(name, exercise, why, answer) -> None:
+    print("seed", SEED)
+    outcome = get_lab(name).try_answer(exercise, answer, SEED)
+    assert isinstance(outcome.visible, AssertionError), repr(outcome.visible)
+    assert isinstance(outcome.judged, WrongAnswer), repr(outcome.judged)
+    assert outcome.judged.misconception == why, str(outcome.judged)
+    said = outcome.judged.why
+    assert said
+    for message in (str(outcome.judged), str(outcome.visible)):
+        assert message.endswith(said), "check and judge should name the same misconception"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_messages_of_one_exercise_all_differ(name: str) -> None:
+    for exercise, wrong in load_answers(name).WRONG.items():
+        outcomes = [get_lab(name).try_answer(exercise, text, SEED) for text in wrong.values()]
+        said = [outcome.judged.why for outcome in outcomes]
+        assert len(set(said)) == len(said)

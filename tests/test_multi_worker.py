@@ -1,0 +1,437 @@
+"""Training across real processes: the same numbers as one process, whatever the loop.
+
+One warm process forks every task of this file, and each cluster trains several jobs one
+after the other.
+"""
+
+import json
+import os
+import tempfile
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from utils.cluster import ClusterError, LocalCluster
+from utils.cluster.warm import make_starter
+from utils.data import load
+from utils.data.batches import epoch_order
+from utils.errors import CourseError
+
+EPOCHS, BATCH = 2, 64
+EXACT = {"dtype": "float64", "optimizer": "sgd", "model": "mlp", "epochs": EPOCHS}
+JOBS = {
+    "uneven": {**EXACT, "limit": 202},  # the last batch has 10
+    "even": {**EXACT, "limit": 192},
+    "adam": {"optimizer": "adam", "model": "mlp", "epochs": EPOCHS, "limit": 500},
+    "file": {**EXACT, "limit": 202, "auto_shard": "file"},
+    "off": {**EXACT, "limit": 202, "auto_shard": "off"},
+}
+GROUPS = [(2, 1), (2, 2), (3, 1), (3, 2)]
+LOOPS = ("custom", "fit")
+# job -> groups whose custom loop runs it; their `fit`, and the others' custom loop, do not
+CUSTOM_ONLY = {"even": [(2, 1), (3, 2)], "file": [(2, 2), (3, 1)], "off": [(2, 1), (3, 1)]}
+
+
+def loops_of(name, group):
+    """Both loops train the uneven job and Adam's in every group, one of them each other job."""
+    if name not in CUSTOM_ONLY or os.environ.get("DISTLAB_TEST_ALL"):
+        return LOOPS
+    return LOOPS[:1] if group in CUSTOM_ONLY[name] else LOOPS[1:]
+
+
+def choose(*names):
+    """Return (job, group, loop) of everything that is run of the jobs named."""
+    return [(name, group, loop) for name in names for group in GROUPS
+            for loop in loops_of(name, group)]  # fmt: skip
+
+
+class Clusters:
+    """Clusters of all sizes on one warm process."""
+
+    def __init__(self):
+        self.starter = make_starter()
+
+    def start(self, workers, replicas, function, *arguments, ps=0, **settings):
+        cluster = LocalCluster(workers, ps, replicas, starter=self.starter)
+        return cluster.start(function, *arguments, **settings)
+
+    def run(self, *arguments, **settings):
+        job = self.start(*arguments, **settings)
+        try:
+            return job.wait(300)
+        finally:
+            job.stop()
+
+
+@pytest.fixture(scope="module")
+def clusters():
+    clusters = Clusters()
+    yield clusters
+    clusters.starter.close()
+
+
+def train_jobs(jobs):
+    """In a worker: train job after job; return for each its report and what it read."""
+    from utils.training import train
+    from utils.training.sharding import ReadLog
+
+    outcomes = {}
+    for name, job in jobs.items():
+        log = ReadLog()
+        report = train(strategy="multi-worker", read_log=log, **job)
+        outcomes[name] = (report, log.steps)
+    return outcomes
+
+
+_outcomes = {}
+
+
+@pytest.fixture(scope="module")
+def train_on(clusters):
+    """Return what each worker of a group got from every job of `JOBS` with both loops."""
+
+    def train_on(group):
+        if group not in _outcomes:
+            jobs = {(name, loop): {**job, "loop": loop, "global_batch_size": BATCH}
+                    for name, job in JOBS.items() for loop in loops_of(name, group)}  # fmt: skip
+            _outcomes[group] = clusters.run(*group, train_jobs, jobs)
+        return _outcomes[group]
+
+    yield train_on
+    _outcomes.clear()
+
+
+def plan_steps(limit):
+    """Return the examples of each step of the one-process run."""
+    orders = [epoch_order(limit, 0, epoch) for epoch in range(EPOCHS)]
+    return [order[i : i + BATCH] for order in orders for i in range(0, limit, BATCH)]
+
+
+def train_by_hand(tf, steps, optimizer="sgd", dtype="float64"):
+    """Return weights and mean loss of each step: one process, no strategy, no padding."""
+    import keras
+
+    from utils.models import build_mlp
+
+    split, net = load("fashion_mnist").train, build_mlp(seed=0, dtype=dtype)
+    update = {"sgd": keras.optimizers.SGD(0.05), "adam": keras.optimizers.Adam(0.001)}[optimizer]
+    update.build(net.trainable_variables)
+
+    @tf.function(reduce_retracing=True)
+    def step(images, labels):
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, net(images))
+            loss = tf.reduce_mean(losses)
+        gradients = tape.gradient(loss, net.trainable_variables)
+        update.apply_gradients(zip(gradients, net.trainable_variables))
+        return loss
+
+    means = []
+    for places in steps:
+        places = np.asarray(places)
+        images = tf.constant((split.images[places] / 255).astype(dtype)[..., None])
+        means.append(float(step(images, tf.constant(split.labels[places]))))
+    return [v.numpy() for v in net.trainable_variables], means
+
+
+def epoch_means(steps, means):
+    per_epoch = len(steps) // EPOCHS
+    sizes = [len(places) for places in steps]
+    return [
+        np.average(means[i : i + per_epoch], weights=sizes[i : i + per_epoch])
+        for i in range(0, len(steps), per_epoch)
+    ]
+
+
+@pytest.fixture(scope="module")
+def by_hand(tf):
+    found = {}
+
+    def by_hand(name):
+        if name not in found:
+            steps = plan_steps(JOBS[name]["limit"])
+            kind = {"optimizer": "adam", "dtype": "float32"} if name == "adam" else {}
+            weights, means = train_by_hand(tf, steps, **kind)
+            found[name] = weights, epoch_means(steps, means)
+        return found[name]
+
+    return by_hand
+
+
+def assert_same_weights(weights, wanted):
+    assert len(weights) == len(wanted)
+    for got, right in zip(weights, wanted):
+        np.testing.assert_allclose(got, right, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name, group, loop", choose("uneven", "even"))
+def test_data_gives_the_one_process_run(train_on, by_hand, name, group, loop):
+    """Weights to 1e-9 on every worker, and each step read the examples of the same batch."""
+    weights, losses = by_hand(name)
+    outcomes = [outcome[name, loop] for outcome in train_on(group)]
+    for report, _ in outcomes:
+        assert_same_weights(report.weights, weights)
+        np.testing.assert_allclose(report.loss, losses, atol=1e-5)
+        assert (report.workers, report.replicas) == group
+        assert report.test_loss == outcomes[0][0].test_loss
+    reads = [steps for _, steps in outcomes]
+    for step, *parts in zip(plan_steps(JOBS[name]["limit"]), *reads, strict=True):
+        assert Counter(sum(parts, [])) == Counter(step.tolist())
+
+
+@pytest.mark.parametrize("name, group, loop", choose("adam"))
+def test_adam_in_float32_has_the_epoch_means_of_one_process(train_on, by_hand, name, group, loop):
+    for outcome in train_on(group):
+        np.testing.assert_allclose(outcome[name, loop][0].loss, by_hand(name)[1], atol=2e-3)
+
+
+@pytest.mark.parametrize("policy, group, loop", choose("file", "off"))
+def test_file_and_off_equal_one_process_fed_what_was_read(tf, train_on, policy, group, loop):
+    workers, _ = group
+    outcomes = [outcome[policy, loop] for outcome in train_on(group)]
+    reads = [steps for _, steps in outcomes]
+    unions = [sum(parts, []) for parts in zip(*reads, strict=True)]
+    weights, means = train_by_hand(tf, unions)
+    for report, _ in outcomes:
+        assert_same_weights(report.weights, weights)
+        np.testing.assert_allclose(report.loss, epoch_means(unions, means), atol=1e-5)
+    times = Counter(sum(unions, []))
+    assert set(times) == set(range(202))
+    assert set(times.values()) == {EPOCHS * (workers if policy == "off" else 1)}
+    if policy == "file":
+        owners = [set(sum(steps, [])) for steps in reads]
+        assert sum(map(len, owners)) == 202, "each example has one worker, in both epochs"
+
+
+def test_the_policies_do_not_train_the_same(train_on):
+    """Were they the same, the tests above could not tell one from another."""
+    outcome, group = train_on((2, 1))[0], (2, 1)
+    ends = [outcome[name, loops_of(name, group)[0]][0] for name in ("uneven", "file", "off")]
+    assert len({end.weights_checksum for end in ends}) == 3
+
+
+# ---- Keras
+
+
+def fit_plainly(mend):
+    """In a worker: Keras's own fit and evaluate, plain; return weights, history, evaluation."""
+    import keras
+    import tensorflow as tf
+
+    from utils.keras_multi_worker import mend_keras_fit
+    from utils.training.sharding import set_auto_shard
+
+    alone = not os.environ.get("TF_CONFIG")
+    said = mend_keras_fit() if mend else ()
+    strategy = tf.distribute.get_strategy()
+    if not alone:
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    inputs = np.random.default_rng(0).normal(size=(48, 5))
+    data = tf.data.Dataset.from_tensor_slices((inputs, np.arange(48) % 3)).batch(12)
+    data = set_auto_shard(data, "data")
+    with strategy.scope():
+        layers = [keras.layers.Dense(7, "tanh", dtype="float64"),
+                  keras.layers.Dense(3, dtype="float64")]  # fmt: skip
+        model = keras.Sequential([keras.Input((5,), dtype="float64"), *layers])
+        model.set_weights([np.full(w.shape, 0.1) + np.arange(w.size).reshape(w.shape) / 50
+                           for w in model.get_weights()])  # fmt: skip
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, dtype="float64")
+        model.compile(keras.optimizers.SGD(0.1), loss, metrics=["accuracy"])
+    history = model.fit(data, epochs=3, verbose=0, shuffle=False).history
+    again = mend_keras_fit() if mend else ()
+    return model.get_weights(), history, model.evaluate(data, verbose=0), said, again
+
+
+def test_keras_fit_fails_across_workers_without_the_mend(clusters):
+    """The day Keras mends it, this fails: take its version out of `BROKEN_VERSIONS`."""
+    with pytest.raises(ClusterError, match="PerReplica") as failed:
+        clusters.run(2, 1, fit_plainly, False)
+    assert "keras_multi_worker" in str(failed.value)
+
+
+def test_keras_fit_with_the_mend_equals_one_process(clusters, tf):
+    weights, history, evaluation, _, _ = fit_plainly(False)
+    for got in clusters.run(2, 1, fit_plainly, True):
+        for mine, theirs in zip(got[0], weights):
+            np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-9)
+        for name, values in history.items():
+            np.testing.assert_allclose(got[1][name], values, atol=1e-6)
+        np.testing.assert_allclose(got[2], evaluation, atol=1e-6)
+        assert len(got[3]) == 2 and "_maybe_symbolic_build" in got[3][0] and got[4] == ()
+
+
+def test_the_mend_leaves_other_versions_and_strategies_alone(tf, monkeypatch):
+    from keras.src.backend.tensorflow import trainer
+
+    from utils import keras_multi_worker as mends
+
+    names = trainer.TensorFlowTrainer._maybe_symbolic_build, trainer.reduce_per_replica
+    monkeypatch.setattr(mends, "BROKEN_VERSIONS", ("3.0.0",))
+    [said] = mends.mend_keras_fit()
+    assert "left as it is" in said and "3.0.0" in said
+    assert names == (trainer.TensorFlowTrainer._maybe_symbolic_build, trainer.reduce_per_replica)
+    monkeypatch.undo()
+    before = fit_plainly(False)
+    for owner, name in ((trainer.TensorFlowTrainer, "_maybe_symbolic_build"),
+                        (trainer, "reduce_per_replica")):  # fmt: skip
+        monkeypatch.setattr(owner, name, getattr(owner, name))
+    monkeypatch.setattr(trainer, mends._MARK, False, raising=False)
+    after = fit_plainly(True)
+    assert len(after[3]) == 2 and after[1] == before[1]
+    assert not mends.has_several_workers(tf.distribute.get_strategy())
+
+
+# ---- devices, checkpoints, the chief
+
+
+def count_replicas(replicas):
+    import tensorflow as tf
+
+    from utils.strategies import make_strategy
+
+    plain = replicas == "plain"
+    strategy = (
+        tf.distribute.MultiWorkerMirroredStrategy() if plain
+        else make_strategy("multi-worker", replicas)
+    )  # fmt: skip
+    is_known = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    return strategy.num_replicas_in_sync, is_known
+
+
+def test_all_devices_of_a_worker_are_replicas(clusters):
+    """TensorFlow itself takes one CPU device of each worker."""
+    assert clusters.run(2, 2, count_replicas, "plain") == [(2, True)] * 2
+    assert clusters.run(2, 2, count_replicas, None) == [(4, True)] * 2
+    assert clusters.run(2, 2, count_replicas, 1) == [(2, True)] * 2
+    assert clusters.run(2, 1, count_replicas, 2) == [(4, True)] * 2
+    with pytest.raises(ClusterError, match="3 replicas: this worker has 2 CPU devices"):
+        clusters.run(2, 2, count_replicas, 3)
+
+
+def train_in_parts(folder, temporary, settings, stop_after):
+    """In a worker: train, the last worker asking to stop after so many questions."""
+    from utils.events import report
+    from utils.training import TrainingStopped, train
+
+    task = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+    asked, tempfile.tempdir = [], temporary
+
+    def should_stop():
+        asked.append(1)
+        return task == 1 and len(asked) == stop_after
+
+    def send(event):
+        fields = {k: v for k, v in event.items() if k not in ("event", "time")}
+        report(event["event"], **fields, index=task)
+
+    try:
+        done = train(strategy="multi-worker", checkpoint=folder, should_stop=should_stop,
+                     on_event=send, **settings)  # fmt: skip
+        end = done.weights, done.loss
+    except TrainingStopped as stopped:
+        end = "stopped", stopped.step
+    return end
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_all_workers_stop_together_and_go_on_from_the_chiefs_checkpoint(
+    clusters, by_hand, tmp_path, loop
+):
+    """One worker is asked to stop; two workers of one replica go on as three of two."""
+    settings = {**JOBS["uneven"], "loop": loop, "global_batch_size": BATCH, "checkpoint_every": 2}
+    folder, export = str(tmp_path / "c"), tmp_path / "e"
+    aside = tmp_path / "aside"  # where those that are not the chief save
+    aside.mkdir()
+    job = clusters.start(2, 1, train_in_parts, folder, str(aside), settings, 3)
+    ends = job.wait(120)
+    steps = 6 if loop == "custom" else 3  # the custom loop asks once every two steps
+    assert ends == [("stopped", steps)] * 2 and not list(aside.glob("aside-*"))
+    events = list(job.events())
+    assert {event["index"] for event in events} == {0}, "the chief alone reports"
+    assert events[-1]["event"] == "checkpoint" and events[-1]["step"] == steps
+    assert sorted(os.listdir(tmp_path)) == ["aside", "c"]
+    assert f"train-{steps}.index" in os.listdir(folder)
+    settings["export"] = str(export)
+    ends = clusters.run(3, 2, train_in_parts, folder, str(aside), settings, None)
+    for weights, losses in ends:
+        assert_same_weights(weights, by_hand("uneven")[0])
+        assert len(losses) == EPOCHS
+    assert not list(aside.glob("aside-*"))
+    assert (export / "model.keras").is_file() and (export / "saved_model").is_dir()
+
+
+def test_a_checkpoint_of_another_job_is_refused_by_the_chief(clusters, tmp_path):
+    settings = {**JOBS["even"], "epochs": 1}
+    clusters.run(2, 1, train_in_parts, str(tmp_path), None, settings, None)
+    with pytest.raises(ClusterError, match="worker 0: CourseError: checkpoint .* seed 0"):
+        clusters.run(2, 1, train_in_parts, str(tmp_path), None, {**settings, "seed": 1}, None)
+
+
+def test_a_loss_that_is_not_finite_is_null_in_a_tasks_events(clusters):
+    def diverge():
+        from utils.events import report
+
+        report("step", loss=float("nan"), parts=[float("inf"), 1.0])
+
+    job = clusters.start(1, 1, diverge)
+    [event] = list(job.events())
+    job.wait(20)
+    assert event["loss"] is None and event["parts"] == [None, 1.0]
+
+
+# ---- parameter servers
+
+
+def coordinate(settings):
+    from utils.events import report
+    from utils.training import train
+
+    def send(event):
+        report(event["event"], step=event.get("step", 0))
+
+    return train(strategy="parameter-server", on_event=send, **settings)
+
+
+def test_one_worker_on_parameter_servers_trains_as_one_process(clusters, by_hand):
+    """With one worker there is nobody to be stale against."""
+    weights, losses = by_hand("uneven")
+    report = clusters.run(1, 1, coordinate, {**JOBS["uneven"], "global_batch_size": BATCH}, ps=2)
+    assert_same_weights(report.weights, weights)
+    np.testing.assert_allclose(report.loss, losses, atol=1e-5)
+    assert (report.strategy, report.workers, report.replicas) == ("parameter-server", 1, 1)
+
+
+def test_two_workers_on_parameter_servers_learn_and_go_on(clusters, tmp_path):
+    settings = {"model": "mlp", "limit": 2000, "checkpoint": str(tmp_path / "c")}
+    job = clusters.start(2, 1, coordinate, {**settings, "epochs": 2}, ps=1)
+    first = job.wait(120)
+    assert first.workers == 2 and len(first.loss) == 2 and first.loss[1] < first.loss[0]
+    assert [e["event"] for e in job.events() if e["event"] != "step"] == (
+        ["start"] + ["epoch", "checkpoint"] * 2 + ["end"]
+    )
+    second = clusters.run(2, 1, coordinate, {**settings, "epochs": 3}, ps=1)
+    assert second.loss[:2] == first.loss and second.loss[2] < first.loss[1]
+    assert second.test_accuracy > 0.7
+
+
+# ---- what cannot be
+
+
+@pytest.mark.parametrize("settings, words", [
+    ({"strategy": "multi-worker"}, "TF_CONFIG.*LocalCluster"),
+    ({"strategy": "parameter-server"}, "TF_CONFIG"),
+    ({"strategy": "parameter-server", "loop": "fit"}, "choose custom"),
+    ({"strategy": "parameter-server", "replicas": 2}, "each of its workers trains on one device"),
+    ({"strategy": "multi-worker", "replicas": 0}, "0 replicas.*1 to 16"),
+    ({"strategy": "multi-worker", "auto_shard": "auto"}, "auto shard 'auto'.*data, file, off"),
+    ({"auto_shard": "off"}, "is for strategy 'multi-worker'"),
+    ({"strategy": "multi-worker", "auto_shard": "file", "checkpoint": "c"}, "leave the checkpoint"),
+])  # fmt: skip
+def test_what_cannot_be_is_said_in_one_line(tf, monkeypatch, settings, words):
+    from utils.training import train
+
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(CourseError, match=words) as refused:
+        train(**settings)
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,155 @@
+"""`distlab train` in a cluster, as a user of a shell meets it: real processes, real signals."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from utils.cli import main
+from utils.cluster.config import build_cluster, build_tf_configs, pick_free_ports
+from utils.events import read_events
+
+COMMAND = [sys.executable, "-m", "utils", "train"]
+SMALL = ["--limit", "500", "--model", "mlp", "--epochs", "2"]
+CLEAN = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+
+
+def start(*arguments, tf_config=None):
+    environment = {**CLEAN, "TF_CONFIG": tf_config} if tf_config else CLEAN
+    return subprocess.Popen(
+        [*COMMAND, *arguments], env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def end(process, seconds=240):
+    """Return (status, standard output, standard error); nothing of it is left."""
+    try:
+        output, errors = process.communicate(timeout=seconds)
+    finally:
+        process.kill()
+        process.wait()
+    return process.returncode, output, errors
+
+
+def wait_until(ready, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def one_device():
+    status, output, errors = end(start(*SMALL, "--strategy", "one-device", "--json"))
+    assert status == 0, errors
+    return json.loads(output)
+
+
+def test_two_workers_of_two_replicas_give_the_report_of_one_machine(one_device):
+    status, output, errors = end(
+        start(*SMALL, *"--strategy multi-worker --workers 2 --replicas-per-worker 2".split(),
+              *"--loop fit --json".split())
+    )  # fmt: skip
+    assert (status, errors) == (0, "")
+    report = json.loads(output)
+    assert list(report) == list(one_device)
+    assert (report["workers"], report["replicas"]) == (2, 2)
+    for name in ("loss", "accuracy"):
+        assert report[name] == pytest.approx(one_device[name], abs=2e-3)
+    assert report["test_loss"] == pytest.approx(one_device["test_loss"], abs=2e-3)
+
+
+def test_parameter_servers_with_events(tmp_path):
+    status, output, errors = end(
+        start(*SMALL, *"--strategy parameter-server --workers 2 --ps 1".split(),
+              "--events", str(tmp_path / "e"), "--checkpoint", str(tmp_path / "c"))
+    )  # fmt: skip
+    assert (status, errors) == (0, "")
+    assert "parameter-server, 2 workers of 1 replica, custom loop" in output
+    kinds = [event["event"] for event in read_events(tmp_path / "e") if event["event"] != "step"]
+    assert kinds == ["start"] + ["epoch", "checkpoint"] * 2 + ["end"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_by_a_signal_all_save_together_and_nothing_is_left(tmp_path, number):
+    arguments = "--limit 500 --model mlp --strategy multi-worker --workers 2".split()
+    arguments += ["--checkpoint", str(tmp_path / "c"), "--events", str(tmp_path / "e")]
+    process = start(*arguments, "--epochs", "10000")
+    wait_until(lambda: (tmp_path / "e").exists() and any(read_events(tmp_path / "e", "epoch")))
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) >= 3, "a warm process and two workers"
+    process.send_signal(number)
+    status, _, errors = end(process, 60)
+    assert status == 128 + number
+    assert errors.count("\n") == 1 and "stopped in epoch" in errors and "to go on" in errors
+    assert psutil.wait_procs(family, timeout=5)[1] == []
+    steps = [event for event in read_events(tmp_path / "e") if event["event"] == "step"]
+    epochs = str(steps[-1]["epoch"] + 1)
+    status, _, errors = end(start(*arguments, "--epochs", epochs))
+    assert status == 0, errors
+    starts = list(read_events(tmp_path / "e", "start"))
+    assert [event["first_step"] for event in starts] == [0, steps[-1]["step"]]
+
+
+def test_an_error_in_a_worker_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" / "c"
+    status, output, errors = end(
+        start(*SMALL, "--strategy", "multi-worker", "--checkpoint", str(folder))
+    )
+    assert (status, output) == (2, "")
+    assert errors.count("\n") == 1 and errors.startswith("distlab train: checkpoint"), errors
+
+
+# ---- a cluster that stands: TF_CONFIG is set
+
+
+def configure(**tasks):
+    ports = pick_free_ports(sum(tasks.values()))
+    return build_tf_configs(build_cluster(**tasks, ports=ports))
+
+
+def test_with_tf_config_it_runs_as_that_task(one_device):
+    texts = configure(workers=2)
+    tasks = [start(*SMALL, "--strategy", "multi-worker", "--json", tf_config=texts[name])
+             for name in ("worker:0", "worker:1")]  # fmt: skip
+    (status, output, errors), (other, nothing, said) = [end(task) for task in tasks]
+    assert (status, errors) == (0, "") and (other, nothing) == (0, "")
+    assert "worker:1 is done; the chief has the report" in said
+    assert json.loads(output)["loss"] == pytest.approx(one_device["loss"], abs=2e-3)
+
+
+def test_a_task_that_waits_for_its_peer_ends_at_the_signal():
+    texts = configure(workers=2)
+    process = start(*SMALL, "--strategy", "multi-worker", tf_config=texts["worker:1"])
+    host, port = json.loads(texts["worker:1"])["cluster"]["worker"][1].split(":")
+
+    def listens():
+        with socket.socket() as probe:
+            return probe.connect_ex((host, int(port))) == 0
+
+    wait_until(listens)
+    process.send_signal(signal.SIGINT)
+    assert end(process, 30)[0] == -signal.SIGINT
+
+
+@pytest.mark.parametrize("text, arguments, words", [
+    ('{"cluster": {"worker": ["a:2222"]}, "task": {"type": "worker", "index": 3}}', [], "index"),
+    ('{"cluster": ', [], "TF_CONFIG"),
+    ('{"cluster": {"worker": ["a:2222"]}, "task": {"type": "evaluator", "index": 0}}', [],
+     "evaluator"),
+    ('{"cluster": {"worker": ["a:2222"]}, "task": {"type": "worker", "index": 0}}',
+     ["--workers", "2"], "leave them out"),
+])  # fmt: skip
+def test_a_tf_config_that_cannot_be_is_one_line(capsys, monkeypatch, text, arguments, words):
+    monkeypatch.setenv("TF_CONFIG", text)
+    assert main(["train", "--strategy", "multi-worker", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and words in said, said

@@ -1,0 +1,140 @@
+"""Stock nbgrader grades every lab of the release: the solution in full, the stub with nothing.
+
+Each lab is graded in a course folder and a database of its own, two at once: a kernel
+imports TensorFlow for each submission, so this is the slowest part of the labs' tests.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from lab_runner import LABS, Lab
+
+from utils.authoring import sources
+from utils.grading.release import make_release
+
+ROOT = Path(__file__).resolve().parents[1]
+WORKER = Path(__file__).parent / "nbgrader_worker.py"
+AT_ONCE, LAB_SECONDS = 2, 900
+pytestmark = pytest.mark.timeout(len(LABS) * LAB_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_release(ROOT, tmp_path_factory.mktemp("stock") / "release").nbgrader
+
+
+def run_worker(course: Path, lab: str) -> dict[str, Any]:
+    own = course.parent.parent / lab
+    (own / "source").mkdir(parents=True)
+    shutil.copy(course / "nbgrader_config.py", own)
+    shutil.copytree(course / "source" / lab, own / "source" / lab)
+    answer = own / "found.json"
+    done = subprocess.run(
+        [sys.executable, WORKER, own, lab, answer],
+        capture_output=True, text=True, timeout=LAB_SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return {"folder": own, **json.loads(answer.read_text())}
+
+
+@pytest.fixture(scope="module")
+def running(course: Path) -> Any:
+    """The workers of all labs, started at once: the tests wait for each in turn."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield {t.slug: pool.submit(run_worker, course, t.slug) for t in LABS}
+
+
+@pytest.fixture(params=[t.slug for t in LABS])
+def graded(request: pytest.FixtureRequest, running: dict[str, Future]) -> dict[str, Any]:
+    return {"lab": request.param, **running[request.param].result()}
+
+
+def test_autograde_gives_the_solution_full_marks_and_the_stub_none(graded: dict) -> None:
+    assert graded["done"] == {"generate": True, "solution": True, "stub": True}, graded["logs"]
+    points = {
+        f"{cell.metadata['nbgrader']['grade_id']}": float(cell.metadata["nbgrader"]["points"])
+        for cell in Lab(graded["lab"].split("-")[0]).graded.values()
+    }
+    assert graded["scores"]["solution"] == {name: [most, most] for name, most in points.items()}
+    assert graded["scores"]["stub"] == {name: [0.0, most] for name, most in points.items()}
+    assert graded["listed"] == [graded["lab"]]
+    assert "arning" not in graded["logs"]["generate"], graded["logs"]["generate"]
+
+
+def test_generate_assignment_gives_the_lab_that_we_hand_out(graded: dict) -> None:
+    (target,) = [t for t in LABS if t.slug == graded["lab"]]
+    ours = sources.make_lab(sources.read_source(target)).cells
+    path = graded["folder"] / "release" / target.slug / f"{target.slug}.ipynb"
+    theirs = nbformat.read(path, as_version=4).cells
+    assert [c.source for c in theirs] == [c.source for c in ours]
+    assert [c.get("id") for c in theirs] == [c.get("id") for c in ours]
+
+
+def test_the_course_holds_what_nbgrader_wants_and_its_command_lists_it(course: Path) -> None:
+    assert sorted(path.name for path in course.iterdir()) == [
+        "gradebook.db", "nbgrader_config.py", "source",
+    ]  # fmt: skip
+    listed = subprocess.run(
+        [sys.executable, "-m", "nbgrader", "db", "assignment", "list"],
+        cwd=course, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert listed.returncode == 0, listed.stderr
+    assert not [t.slug for t in LABS if t.slug not in listed.stdout]
+
+
+def test_formgrader_opens_the_course(course: Path) -> None:
+    own = Path(shutil.copytree(course, course.parent.parent / "formgrader"))
+    with serve(own) as ask:
+        rows = json.loads(ask("/formgrader/api/assignments"))
+        assert {row["name"]: row["status"] for row in rows} == {t.slug: "draft" for t in LABS}
+        assert "<title>nbgrader formgrade</title>" in ask("/formgrader")
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[Callable[[str], str]]:
+    """A Jupyter server in `folder`, with nbgrader in it; yields a function that gets pages."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root",
+               f"--port={port}", "--ServerApp.port_retries=0", "--ServerApp.ip=127.0.0.1",
+               "--IdentityProvider.token=t"]  # fmt: skip
+    home = {**os.environ, "HOME": str(folder.parent), "JUPYTER_CONFIG_DIR": str(folder / ".j")}
+    server = subprocess.Popen(
+        command, cwd=folder, env=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+
+    def ask(page: str) -> str:
+        address = f"http://127.0.0.1:{port}{page}"
+        asked = urllib.request.Request(address, headers={"Authorization": "token t"})
+        with urllib.request.urlopen(asked, timeout=60) as answer:
+            return answer.read().decode()
+
+    try:
+        until = time.monotonic() + 120
+        while True:
+            try:
+                ask("/api/status")
+                break
+            except OSError:
+                assert server.poll() is None and time.monotonic() < until
+                time.sleep(0.3)
+        yield ask
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()

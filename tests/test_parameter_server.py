@@ -1,0 +1,614 @@
+"""Parameter servers: the simulator against closed forms, then real processes.
+
+Everything below `cluster` runs on one warm process. Functions that begin with `on_`
+run in the coordinator, the others here. Speed is never asserted: a delay is slept in
+the worker, so that a round with it cannot be shorter.
+"""
+
+import statistics
+import time
+
+import numpy as np
+import pytest
+
+from utils.cluster import ClusterError, LocalCluster
+from utils.cluster.warm import make_starter
+from utils.data import load
+from utils.errors import CourseError
+from utils.simulate.parameter_server import MODES, Cluster, simulate_parameter_server
+from utils.training.parameter_server import (
+    Round,
+    Update,
+    count_by_worker,
+    make_spans,
+    mean_staleness,
+    mean_staleness_by_worker,
+)
+
+STEPS = 2000
+
+
+# ---- the simulator
+
+
+def test_without_jitter_rates_are_the_closed_forms():
+    for times in ([1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 5.0], [0.3, 0.7, 2.0]):
+        cluster = Cluster(times)
+        synchronous = simulate_parameter_server("synchronous", cluster, STEPS)
+        assert synchronous.updates_per_second == pytest.approx(1 / max(times))
+        assert synchronous.gradients_per_second == pytest.approx(len(times) / max(times))
+        free = simulate_parameter_server("asynchronous", cluster, STEPS)
+        assert free.gradients_per_second == pytest.approx(sum(1 / t for t in times), rel=0.01)
+        shares = np.array(free.gradients) / STEPS
+        speeds = 1 / np.array(times)
+        np.testing.assert_allclose(shares, speeds / speeds.sum(), atol=0.01)
+    backup = simulate_parameter_server("backup", Cluster([1.0, 1.0, 1.0, 5.0]), 100, backup=1)
+    assert backup.updates_per_second == pytest.approx(1.0)
+    assert backup.gradients == [100, 100, 100, 0] and backup.dropped == 19
+
+
+def test_a_busy_server_is_the_limit():
+    slow = Cluster([1.0] * 8, server_seconds=0.5)
+    run = simulate_parameter_server("asynchronous", slow, STEPS)
+    assert run.updates_per_second == pytest.approx(2.0, rel=0.01)
+    rounds = simulate_parameter_server("synchronous", slow, 50)
+    assert rounds.updates_per_second == pytest.approx(1 / (1.0 + 8 * 0.5))
+
+
+def test_exponential_steps_make_a_round_as_long_as_the_harmonic_number():
+    run = simulate_parameter_server("synchronous", Cluster([1.0] * 4, jitter=1.0), 20_000, seed=1)
+    assert 1 / run.updates_per_second == pytest.approx(1 + 1 / 2 + 1 / 3 + 1 / 4, rel=0.03)
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("times", [[1.0], [1.0] * 4, [1.0] * 16, [1.0, 1.0, 1.0, 5.0]])
+def test_mean_staleness_comes_to_workers_less_one(times, jitter):
+    run = simulate_parameter_server("asynchronous", Cluster(times, jitter=jitter), STEPS)
+    most = len(times) - 1
+    assert most * 0.95 <= run.mean_staleness <= most
+    if len(times) == 1:
+        assert set(run.staleness) == {0}
+
+
+def test_a_slow_worker_concentrates_staleness_on_itself():
+    even = simulate_parameter_server("asynchronous", Cluster([1.0] * 4), STEPS)
+    slow = simulate_parameter_server("asynchronous", Cluster([1.0, 1.0, 1.0, 5.0]), STEPS)
+    assert max(even.staleness) == 3 and max(slow.staleness) >= 15
+    assert statistics.median(slow.staleness) < statistics.median(even.staleness)
+
+
+@pytest.mark.parametrize("bound", [0, 1, 3])
+def test_bounded_staleness_lies_between_the_two(bound):
+    cluster = Cluster([1.0, 1.2, 2.0], jitter=0.5)
+    run = simulate_parameter_server("bounded", cluster, STEPS, bound=bound)
+    assert max(run.staleness) <= (cluster.workers - 1) * (2 * bound + 1)
+    assert max(run.gradients) - min(run.gradients) <= bound + 1
+    free = simulate_parameter_server("asynchronous", cluster, STEPS)
+    rounds = simulate_parameter_server("synchronous", cluster, STEPS)
+    assert rounds.gradients_per_second * 0.97 <= run.gradients_per_second
+    assert run.gradients_per_second <= free.gradients_per_second
+
+
+def test_no_worker_does_two_steps_at_once():
+    for mode in MODES:
+        settings = {"backup": 1} if mode == "backup" else {}
+        run = simulate_parameter_server(mode, Cluster([1.0, 2.0, 3.0], jitter=0.5), 50, **settings)
+        for worker in range(3):
+            spans = sorted(s[1:3] for s in run.spans if s[0] == f"worker {worker}")
+            assert all(a[1] <= b[0] + 1e-12 for a, b in zip(spans, spans[1:]))
+        assert sum(run.gradients) + run.dropped == len(run.spans)
+
+
+def test_simulator_says_what_cannot_be():
+    pair = Cluster([1.0, 1.0])
+    for arguments, words in (
+        (("magic", pair, 5, {}), "no mode 'magic'"),
+        (("synchronous", pair, 0, {}), "0 updates"),
+        (("backup", pair, 5, {"backup": 2}), "leaves a worker"),
+        (("backup", pair, 5, {}), "takes 1 or more"),
+        (("asynchronous", pair, 5, {"bound": 1}), "bound 1 in mode asynchronous"),
+    ):
+        with pytest.raises(CourseError, match=words):
+            simulate_parameter_server(*arguments[:3], **arguments[3])
+    for settings in ({"step_seconds": []}, {"step_seconds": [0.0]},
+                     {"step_seconds": [1.0], "jitter": -1.0}):  # fmt: skip
+        with pytest.raises(CourseError, match="give"):
+            Cluster(**settings)
+
+
+# ---- records
+
+
+def test_records_add_up():
+    first = Update(worker=1, version=0, ticket=0, written=True, loss=1.0, began=5.0, ended=6.0)
+    second = Update(worker=0, version=0, ticket=1, written=True, loss=1.0, began=5.5, ended=7.0)
+    third = Update(worker=0, version=2, ticket=2, written=True, loss=1.0, began=7.0, ended=7.5)
+    updates = [first, second, third]
+    assert mean_staleness(updates) == pytest.approx(1 / 3)
+    assert mean_staleness_by_worker(updates) == {0: 0.5, 1: 0.0}
+    assert make_spans(updates) == [
+        ("worker 0", 0.5, 2.0, "1", "update"),
+        ("worker 0", 2.0, 2.5, "0", "update"),
+        ("worker 1", 0.0, 1.0, "0", "update"),
+    ]
+    rounds = [Round(0, (0, 1), 0, 1.0, 0.1), Round(1, (0, 2), 1, 1.0, 0.1)]
+    assert count_by_worker(rounds) == {0: 2, 1: 1, 2: 1}
+    with pytest.raises(CourseError, match="no updates"):
+        mean_staleness([])
+
+
+# ---- real processes
+
+
+@pytest.fixture(scope="module")
+def starter():
+    starter = make_starter()
+    yield starter
+    starter.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(starter):
+    return LocalCluster(workers=2, ps=2, starter=starter)
+
+
+@pytest.fixture(scope="module")
+def sample():
+    """The first 1,000 training examples: images [1000, 28, 28, 1] float32 in [0, 1], labels."""
+    train = load("fashion_mnist").train
+    return train.images[:1000, ..., None] / np.float32(255), train.labels[:1000]
+
+
+def batch_loss(model, images, labels):
+    import tensorflow as tf
+
+    logits = model(images, training=True)
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+
+
+def make_batches(images, labels, size=32):
+    import tensorflow as tf
+
+    from utils.training.parameter_server.delays import find_worker
+
+    data = tf.data.Dataset.from_tensor_slices((images, labels))
+    return data.shuffle(len(labels), seed=find_worker()).repeat().batch(size)
+
+
+def make_loop(coordination, sample, build, rate=0.05, **settings):
+    import keras
+
+    from utils.training.parameter_server.asynchronous import AsynchronousLoop
+
+    with coordination.strategy.scope():
+        model, optimizer = build(), keras.optimizers.SGD(rate)
+    return AsynchronousLoop(
+        coordination, model, optimizer, batch_loss, lambda: make_batches(*sample), **settings
+    )
+
+
+def on_embedding(sample, folder):
+    """Train the embedding model cut in two; save; evaluate inline; count bytes."""
+    from utils.models import build_embedding_model
+    from utils.training.parameter_server.checkpoints import train_with_checkpoints
+    from utils.training.parameter_server.coordination import connect
+    from utils.training.parameter_server.evaluation import evaluate_inline
+    from utils.training.parameter_server.placement import describe_pieces, read_weights
+    from utils.training.parameter_server.traffic import measure_traffic
+
+    coordination = connect()
+    loop = make_loop(coordination, sample, build_embedding_model, rate=0.1)
+    pieces = describe_pieces(loop.model.variables)
+    loop.run(4)
+    sent = measure_traffic(lambda: loop.run(20), 20)
+    updates, begun = train_with_checkpoints(loop, folder, steps=60, every=20)
+    found = evaluate_inline(coordination, loop.model, *sample, step=60, batch_size=300)
+    return pieces, sent, updates, begun, found, read_weights(loop.model.variables)
+
+
+def on_evaluator(sample, folder):
+    from utils.models import build_embedding_model
+    from utils.training.parameter_server.evaluation import follow_checkpoints
+
+    return follow_checkpoints(folder, build_embedding_model, *sample, last_step=60)
+
+
+@pytest.fixture(scope="module")
+def embedding(cluster, starter, sample, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("checkpoints"))
+    beside = LocalCluster(workers=1, starter=starter).start(on_evaluator, sample, folder)
+    return cluster.run(on_embedding, sample, folder, timeout=120), beside.wait(60)[0]
+
+
+def test_variables_are_cut_and_shown_where_they_live(embedding):
+    pieces = embedding[0][0]
+    table = [p for p in pieces if p.variable.endswith("embedding/table")]
+    assert sorted(p.server for p in table) == [0, 1]
+    assert [p.rows for p in table] == [49 * 8**4 // 2] * 2
+    assert sum(p.payload_bytes for p in table) == 49 * 8**4 * 16 * 4
+    assert [p.rows for p in pieces if p not in table] == [16, 10]
+
+
+def test_a_step_moves_the_rows_it_touches_and_not_the_table(embedding):
+    pieces, sent = embedding[0][:2]
+    table = sum(p.payload_bytes for p in pieces)
+    touched = 32 * 49 * 16 * 4  # read once, and written back once
+    assert 1.5 * touched < sent < table / 4
+
+
+def test_inline_and_sidecar_evaluation_agree(embedding):
+    (_, _, updates, begun, inline, weights), beside = embedding
+    assert begun == 0 and len(updates) == 60 and inline.examples == 1000
+    assert beside[-1].step == 60 and {e.step for e in beside} <= {20, 40, 60}
+    assert beside[-1].loss == pytest.approx(inline.loss, rel=1e-4)
+    assert beside[-1].accuracy == pytest.approx(inline.accuracy, abs=0.003)
+    assert inline.loss < updates[0].loss and inline.accuracy > 0.5
+    assert [w.shape for w in weights] == [(49 * 8**4, 16), (16, 10), (10,)]
+
+
+def test_an_evaluator_that_waits_in_vain_says_so(sample, tmp_path):
+    from utils.models import build_mlp
+    from utils.training.parameter_server.evaluation import follow_checkpoints
+
+    with pytest.raises(CourseError, match="no checkpoint of step 5 after 0 s, there was none"):
+        follow_checkpoints(tmp_path, build_mlp, *sample, last_step=5, timeout_seconds=0.0)
+
+
+def on_staleness(sample):
+    from utils.models import build_mlp
+    from utils.training.parameter_server.coordination import connect
+
+    coordination = connect()
+    even = make_loop(coordination, sample, build_mlp, delays=(0.03, 0.03))
+    found = {"one after the other": even.run(10, most_in_flight=1), "even": even.run(40)}
+    slow = make_loop(coordination, sample, build_mlp, delays=(0.03, 0.3))
+    found["slow"] = slow.run(30)
+    bound = make_loop(coordination, sample, build_mlp, delays=(0.03, 0.3), most_stale=1)
+    found["bound"] = bound.run(30)
+    iterations = int(bound.optimizer.iterations.numpy())
+    return found, even.written.read(), bound.written.read(), iterations
+
+
+@pytest.fixture(scope="module")
+def staleness(cluster, sample):
+    return cluster.run(on_staleness, sample, timeout=120)
+
+
+def test_one_closure_at_a_time_is_never_stale(staleness):
+    updates = staleness[0]["one after the other"]
+    assert [u.staleness for u in updates] == [0] * 10
+    assert [u.ticket for u in updates] == list(range(10))
+
+
+def test_staleness_of_two_workers_keeps_its_bounds(staleness):
+    found, written = staleness[0], staleness[1]
+    assert [u.ticket for u in found["even"]] == list(range(10, 50)) and written == 50
+    for updates in (found["even"], found["slow"]):
+        assert set(count_by_worker(updates)) == {0, 1} and all(u.staleness >= 0 for u in updates)
+        assert 0.2 < mean_staleness(updates) <= 1.0  # workers less one, whatever the speeds
+        for update in updates:  # each counts the tickets that fell into its window, no more
+            inside = [u for u in updates if update.version <= u.ticket < update.ticket]
+            assert len([u for u in inside if u.worker != update.worker]) == update.staleness
+
+
+def test_a_slow_worker_gives_fewer_and_staler_updates(staleness):
+    slow = staleness[0]["slow"]
+    counts = count_by_worker(slow)
+    assert counts[1] < counts[0]
+    stale = {w: [u.staleness for u in slow if u.worker == w] for w in counts}
+    assert max(stale[1]) > 1 and statistics.mean(stale[1]) > statistics.mean(stale[0])
+
+
+def test_bounded_staleness_writes_nothing_beyond_its_bound(staleness):
+    found, _, written, iterations = staleness
+    assert all(u.written == (u.staleness <= 1) for u in found["bound"])
+    assert any(not u.written for u in found["bound"])
+    assert written == iterations == sum(u.written for u in found["bound"])
+
+
+def on_exactness(images, labels):
+    """Float64 SGD, one closure at a time: the weights of a plain loop over the same batches."""
+    import keras
+    import tensorflow as tf
+
+    from utils.models import build_mlp
+    from utils.training.parameter_server.asynchronous import AsynchronousLoop
+    from utils.training.parameter_server.coordination import connect
+    from utils.training.parameter_server.placement import read_weights
+
+    coordination = connect(min_shard_bytes=1 << 10)
+    with coordination.strategy.scope():
+        model, optimizer = build_mlp(dtype="float64"), keras.optimizers.SGD(0.05)
+    loop = AsynchronousLoop(
+        coordination, model, optimizer, batch_loss,
+        lambda: tf.data.Dataset.from_tensors((images[:64].astype("float64"), labels[:64])).repeat(),
+    )  # fmt: skip
+    loop.run(8, most_in_flight=1)
+    pieces = len(loop.pieces)
+
+    plain, sgd = build_mlp(dtype="float64"), keras.optimizers.SGD(0.05)
+    for _ in range(8):
+        with tf.GradientTape() as tape:
+            loss = batch_loss(plain, images[:64].astype("float64"), labels[:64])
+        gradients = tape.gradient(loss, plain.trainable_variables)
+        sgd.apply_gradients(zip(gradients, plain.trainable_variables))
+    return pieces, read_weights(model.variables), plain.get_weights()
+
+
+def test_without_staleness_the_weights_are_those_of_one_process(cluster, sample):
+    pieces, ours, theirs = cluster.run(on_exactness, *sample, timeout=60)
+    assert pieces > len(theirs)
+    for mine, plain in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, plain, rtol=0, atol=1e-12)
+
+
+def on_counts():
+    """150 steps with Keras's counter, up to three times, and 150 with the exact one."""
+    import keras
+    import tensorflow as tf
+
+    from utils.training.parameter_server.coordination import connect
+    from utils.training.parameter_server.counting import count_exactly
+
+    coordination = connect()
+
+    def count(exact):
+        with coordination.strategy.scope():
+            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+            optimizer = keras.optimizers.Adam()
+            optimizer.build(model.trainable_variables)
+        if exact:
+            count_exactly(optimizer)
+
+        def step():
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(model(tf.ones([8, 4])))
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+        closure = tf.function(lambda: coordination.strategy.run(step))
+        for _ in range(150):
+            coordination.coordinator.schedule(closure)
+        coordination.coordinator.join()
+        return int(optimizer.iterations.numpy())
+
+    lossy = [150]
+    while lossy[-1] == 150 and len(lossy) < 4:
+        lossy.append(count(exact=False))
+    return lossy[-1], count(exact=True)
+
+
+def test_keras_loses_steps_and_the_exact_counter_none(cluster):
+    lossy, exact = cluster.run(on_counts, timeout=90)
+    assert lossy < 150 and exact == 150
+
+
+def test_a_lost_step_makes_adams_correction_an_earlier_one():
+    from utils.training.parameter_server.counting import adam_correction
+
+    assert adam_correction(1) == pytest.approx(0.001**0.5 / 0.1)
+    assert adam_correction(10**6) == pytest.approx(1.0)
+    assert adam_correction(109) != pytest.approx(adam_correction(150), rel=0.01)
+
+
+def on_sharded_keras():
+    """What Keras 3 says to a variable that was cut."""
+    import keras
+    import tensorflow as tf
+
+    from utils.training.parameter_server.coordination import connect
+
+    coordination = connect(min_shard_bytes=1 << 10)
+    with coordination.strategy.scope():
+        model = keras.Sequential([keras.Input((100,)), keras.layers.Dense(64)])
+
+    def compute():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(tf.ones([2, 100])))
+        return tape.gradient(loss, model.trainable_variables)
+
+    said = []
+    for attempt in (compute, lambda: tf.train.Checkpoint(model=model).save("never-written")):
+        try:
+            attempt()
+        except AttributeError as error:
+            said.append(str(error).strip().splitlines()[-1])
+    return said
+
+
+def test_keras_cannot_differentiate_or_save_a_variable_that_was_cut(cluster):
+    said = cluster.run(on_sharded_keras, timeout=60)
+    assert len(said) == 2
+    for words, name in zip(said, ("handle", "device")):
+        assert f"'ShardedVariable' object has no attribute '{name}'" in words
+
+
+def on_learning_rates(features, targets, runs):
+    """Full-batch least squares with each (rate, most_in_flight, damp) of `runs`; its losses."""
+    import keras
+    import tensorflow as tf
+
+    from utils.training.parameter_server.asynchronous import AsynchronousLoop
+    from utils.training.parameter_server.coordination import connect
+
+    def squares(model, x, y):
+        return tf.reduce_mean(tf.reduce_sum((model(x) - y) ** 2, axis=-1)) / 2
+
+    coordination, found = connect(), {}
+    for name, (rate, most_in_flight, damp) in runs.items():
+        layer = keras.layers.Dense(10, use_bias=False, kernel_initializer="zeros")
+        with coordination.strategy.scope():
+            model = keras.Sequential([keras.Input((features.shape[1],)), layer])
+            optimizer = keras.optimizers.SGD(rate)
+        loop = AsynchronousLoop(
+            coordination, model, optimizer, squares,
+            lambda: tf.data.Dataset.from_tensors((features, targets)).repeat(),
+            delays=(0.03, 0.03), damp=damp,
+        )  # fmt: skip
+        found[name] = [u.loss for u in loop.run(30, most_in_flight)]
+    return found
+
+
+def test_a_rate_that_is_stable_alone_diverges_with_staleness_one(cluster, sample):
+    """Delayed descent on curvature k is stable below 2/k without, 1/k with a delay of one."""
+    features = sample[0][:128].reshape(128, -1)
+    targets = np.eye(10, dtype="float32")[sample[1][:128]]
+    curvature = float(np.linalg.norm(features, 2) ** 2 / 128)
+    runs = {
+        "alone": (1.5 / curvature, 1, False),
+        "stale": (1.5 / curvature, None, False),
+        "stale, slower": (0.5 / curvature, None, False),
+        "stale, damped": (1.5 / curvature, None, True),
+    }
+    losses = cluster.run(on_learning_rates, features, targets, runs, timeout=90)
+    assert losses["stale"][-1] > 10 * losses["stale"][0]
+    for name in ("alone", "stale, slower", "stale, damped"):
+        assert losses[name][-1] < losses[name][0]
+
+
+def on_rounds(sample):
+    import keras
+
+    from utils.models import build_mlp
+    from utils.training.parameter_server.coordination import connect
+    from utils.training.parameter_server.synchronous import SynchronousRounds
+
+    coordination, found = connect(), []
+    for settings in ({}, {"wanted": 2, "backup": 1}):
+        with coordination.strategy.scope():
+            model, optimizer = build_mlp(), keras.optimizers.SGD(0.05)
+        loop = SynchronousRounds(
+            coordination, model, optimizer, batch_loss, lambda: make_batches(*sample),
+            delays=(0.02, 0.02, 0.4), **settings,
+        )  # fmt: skip
+        loop.run(1)
+        found.append((loop.run(6), int(optimizer.iterations.numpy())))
+    try:
+        SynchronousRounds(
+            coordination, model, optimizer, batch_loss, lambda: make_batches(*sample), wanted=4
+        )
+    except CourseError as error:
+        return (*found, str(error))
+
+
+def test_a_backup_worker_frees_rounds_from_the_slowest(starter, sample):
+    three = LocalCluster(workers=3, ps=1, starter=starter)
+    (all_rounds, count), (rounds, other), error = three.run(on_rounds, sample, timeout=120)
+    assert count == other == 7 and all(r.workers == (0, 1, 2) for r in all_rounds)
+    assert all(r.seconds >= 0.4 and r.late == 0 for r in all_rounds)
+    assert all(len(r.workers) == 2 for r in rounds) and any(r.workers == (0, 1) for r in rounds)
+    assert statistics.median(r.seconds for r in rounds) < 0.4
+    assert "4 gradients and 0 backups on 3 workers" in error
+
+
+def on_long_run(sample, folder, steps, hidden_units=128):
+    """Adam, a checkpoint every 20 steps; goes on from the last."""
+    import keras
+
+    from utils.events import report
+    from utils.models import build_mlp
+    from utils.training.parameter_server.asynchronous import AsynchronousLoop
+    from utils.training.parameter_server.checkpoints import train_with_checkpoints
+    from utils.training.parameter_server.coordination import connect
+
+    coordination = connect()
+    with coordination.strategy.scope():
+        model, optimizer = build_mlp(hidden_units=hidden_units), keras.optimizers.Adam()
+    loop = AsynchronousLoop(
+        coordination, model, optimizer, batch_loss, lambda: make_batches(*sample),
+        delays=(0.02, 0.02),
+    )  # fmt: skip
+    if folder is None:
+        loop.run(4)
+        report("ready")
+        updates, begun = loop.run(steps), 0
+    else:
+        updates, begun = train_with_checkpoints(loop, folder, steps, every=20)
+    return begun, updates, loop.written.read(), int(optimizer.iterations.numpy())
+
+
+def test_no_closure_is_lost_with_a_killed_worker(cluster, sample):
+    job = cluster.start(on_long_run, sample, None, 60)
+    next(iter(job.events()))
+    time.sleep(0.2)
+    job.kill("worker", 1)
+    time.sleep(0.3)
+    job.restart("worker", 1)
+    _, updates, written, iterations = job.wait(90)
+    assert len(updates) == 60 and len({u.ticket for u in updates}) == 60
+    assert written == iterations >= 64, "at least once"
+    assert {u.worker for u in updates} <= {0, 1}
+
+
+def test_a_killed_parameter_server_ends_the_run_and_the_checkpoint_resumes_it(
+    cluster, sample, tmp_path
+):
+    job = cluster.start(on_long_run, sample, str(tmp_path), 100_000)
+    steps = [event["step"] for _, event in zip(range(2), job.events())]
+    assert steps == [20, 40]
+    job.kill("ps", 1)
+    with pytest.raises(ClusterError, match="ps 1: was ended by SIGKILL") as failed:
+        job.wait(60)
+    assert failed.value.task == "ps 1" and "checkpoint" in failed.value.cure
+    saved = max(int(p.stem.partition("-")[2]) for p in tmp_path.glob("step-*.index"))
+    done = cluster.run(on_long_run, sample, str(tmp_path), saved + 20, timeout=90)
+    begun, updates, written, iterations = done
+    assert begun == saved and len(updates) == 20
+    assert written == iterations == saved + 20
+    with pytest.raises(ClusterError, match="its weights do not fit this run"):
+        cluster.run(on_long_run, sample, str(tmp_path), saved + 40, 64, timeout=90, echo=False)
+
+
+def on_threads(sample):
+    import os
+
+    from utils.models import build_mlp
+    from utils.training.parameter_server.coordination import connect
+    from utils.training.parameter_server.in_process import start_in_process
+
+    del os.environ["TF_CONFIG"]
+    coordination = connect(resolver=start_in_process(workers=2, ps=2))
+    return make_loop(coordination, sample, build_mlp, delays=(0.02, 0.02)).run(12)
+
+
+def test_servers_in_one_process_with_threads_enough(starter, sample):
+    [updates] = LocalCluster(workers=1, starter=starter).run(on_threads, sample, timeout=60)
+    assert [u.ticket for u in updates] == list(range(12))
+    assert set(count_by_worker(updates)) == {0, 1}
+
+
+def test_a_wrong_place_or_number_is_said(monkeypatch):
+    from utils.training.parameter_server.coordination import connect, make_partitioner
+    from utils.training.parameter_server.delays import check_delays
+    from utils.training.parameter_server.in_process import start_in_process
+
+    with pytest.raises(CourseError, match="no parameter servers in TF_CONFIG"):
+        connect()
+    task = '{"cluster": {"worker": ["h:1"], "ps": ["h:2"]}, "task": {"type": "ps", "index": 0}}'
+    for text, words in ((task, "this is a ps task"), ("{", "cannot be read")):
+        monkeypatch.setenv("TF_CONFIG", text)
+        with pytest.raises(CourseError, match=words):
+            connect()
+    with pytest.raises(CourseError, match="give 2 numbers of seconds"):
+        check_delays((0.1,), 2)
+    with pytest.raises(CourseError, match="-1 bytes a piece"):
+        make_partitioner(2, -1)
+    with pytest.raises(CourseError, match="0 workers"):
+        start_in_process(workers=0)
+
+
+def test_the_embedding_model_counts_its_tokens():
+    from utils.models import PatchTokens, build_embedding_model
+
+    images = load("fashion_mnist").test.images[:4, ..., None] / np.float32(255)
+    tokens = PatchTokens(levels=8)(images).numpy()
+    assert tokens.shape == (4, 49)
+    patch = images[2, 4:8, 8:12, 0]  # in row 1, column 2: the tenth of 49
+    quarters = patch.reshape(2, 2, 2, 2).mean(axis=(1, 3))
+    steps = np.clip(np.floor(quarters * 8), 0, 7).astype(int).ravel()
+    assert tokens[2, 9] == 9 * 8**4 + sum(int(s) * 8**k for k, s in enumerate(steps))
+    model = build_embedding_model(levels=4, units=3)
+    assert model.count_params() == 49 * 4**4 * 3 + 3 * 10 + 10
+    assert model(images).shape == (4, 10)
+    with pytest.raises(CourseError, match="1 levels"):
+        build_embedding_model(levels=1)

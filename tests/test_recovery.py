@@ -1,0 +1,337 @@
+"""Recovery: each way resumes to the uninterrupted weights; what is cut short is never loaded."""
+
+import random
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from utils.cluster import ClusterError, LocalCluster
+from utils.cluster.chaos import tell_attempts
+from utils.cluster.warm import make_starter
+from utils.errors import CourseError
+from utils.training.recovery import METHODS, RESTART_CODE, RecoverySettings, train_resumably
+
+SETTINGS = RecoverySettings(folder="", pause_seconds=0.02)
+
+
+@pytest.fixture(scope="module")
+def clusters():
+    starter = make_starter()
+    made = [LocalCluster(workers, starter=starter) for workers in (1, 2)]
+    yield made
+    for cluster in made:
+        cluster.close()
+
+
+@pytest.fixture(scope="module")
+def pair(clusters):
+    return clusters[1]
+
+
+@pytest.fixture(scope="module")
+def whole(pair, tmp_path_factory):
+    """The report of an uninterrupted run of two workers."""
+    return run_to_end(pair, tmp_path_factory.mktemp("whole"), "manager")[0]
+
+
+def run_to_end(cluster, folder, method, **changes):
+    settings = replace(SETTINGS, folder=str(folder), method=method, pause_seconds=0.0, **changes)
+    return cluster.run(train_resumably, settings, timeout=120, echo=False)
+
+
+def assert_same_weights(report, wanted):
+    for mine, theirs in zip(report.weights, wanted.weights):
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-9)
+
+
+def strike(cluster, folder, method, step, act, **changes):
+    """Start a run, call `act(job)` once worker 0 has reported `step`; return results and events."""
+    settings = replace(SETTINGS, folder=str(folder), method=method, **changes)
+    job = cluster.start(train_resumably, settings, restarts=1, stall_seconds=0.5)
+    for event in job.events():
+        if event["event"] == "step" and event["step"] == step and event["task"] == "worker 0":
+            act(job)
+            break
+    return job.wait(120), list(job.events()), job
+
+
+def test_one_worker_and_two_and_all_methods_end_with_the_same_weights(clusters, whole, tmp_path):
+    alone = run_to_end(clusters[0], tmp_path / "one", "manager")
+    assert_same_weights(alone[0], whole)
+    np.testing.assert_allclose(alone[0].losses, whole.losses, atol=1e-9)
+    for method in ("preemption", "backup"):
+        for report in run_to_end(clusters[1], tmp_path / method, method):
+            assert_same_weights(report, whole)
+            assert (report.step, report.restored_step) == (25, 0)
+
+
+@pytest.mark.parametrize("method, save_every", [
+    ("manager", 4), ("manager", None), ("preemption", 4), ("backup", 4), ("backup", None),
+])  # fmt: skip
+def test_a_killed_run_goes_on_from_its_last_checkpoint(pair, whole, tmp_path, method, save_every):
+    """25 steps, 5 an epoch; killed after step 11, in the middle of an epoch."""
+    results, events, job = strike(
+        pair, tmp_path, method, 11, lambda job: job.kill("worker", 1), save_every=save_every
+    )
+    assert job.attempt == 2
+    first, second = tell_attempts(events)
+    assert 11 <= first.done <= 25 and second.restored >= first.saved >= (8 if save_every else 10)
+    assert second.restored % (save_every or 5) == 0
+    for report in results:
+        assert_same_weights(report, whole)
+        assert len(report.losses) == 25 - second.restored
+        if method != "backup":  # `fit` reports means over the part of the epoch that it ran
+            rest = whole.losses[second.restored :]
+            np.testing.assert_allclose(report.losses, rest, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_notice_saves_everywhere_at_one_step_and_the_restart_is_counted(
+    pair, whole, tmp_path, victim
+):
+    results, events, job = strike(
+        pair, tmp_path, "preemption", 9, lambda job: job.kill("worker", victim, signal.SIGTERM)
+    )
+    [restart] = [event for event in events if event["event"] == "restart"]
+    assert restart["cause"] == f"left by sys.exit ({RESTART_CODE})" and job.attempt == 2
+    left = {event["task"]: event["step"] for event in events if event["event"] == "left"}
+    first, second = tell_attempts(events)
+    assert set(left) == {"worker 0", "worker 1"} and len(set(left.values())) == 1
+    assert second.restored == first.done == left["worker 0"] and second.lost == 0
+    assert_same_weights(results[0], whole)
+
+
+def test_notice_during_start_up_is_held_and_heeded(pair, whole, tmp_path):
+    settings = replace(SETTINGS, folder=str(tmp_path), method="preemption")
+    job = pair.start(hold_and_train, settings, restarts=1)
+    assert next(iter(job.events()))["event"] == "held"
+    job.kill("worker", 1, signal.SIGTERM)
+    assert_same_weights(job.wait(120)[0], whole)
+    first, second = tell_attempts(list(job.events()))
+    assert job.attempt == 2 and first.done == second.restored <= 3 and second.lost == 0
+
+
+def hold_and_train(settings):
+    """Say when SIGTERM is held back, long before the handler listens."""
+    from utils.events import report
+    from utils.training.recovery.custom import hold_notice
+
+    hold_notice()
+    report("held")
+    time.sleep(0.3)
+    return train_resumably(settings)
+
+
+def test_a_frozen_task_is_found_named_and_restarted(pair, whole, tmp_path):
+    results, events, job = strike(pair, tmp_path, "manager", 6, lambda job: job.pause("worker", 1))
+    [restart] = [event for event in events if event["event"] == "restart"]
+    assert restart["task"] == "worker 1" and "frozen (SIGSTOP)" in restart["cause"]
+    assert_same_weights(results[0], whole)
+
+
+# ---- a checkpoint cut off in mid-write
+
+
+def stop_half_way(cluster, folder, method):
+    """Leave the checkpoints of a run that was killed for good after step 13."""
+    settings = replace(SETTINGS, folder=str(folder), method=method)
+    job = cluster.start(train_resumably, settings)
+    for event in job.events():
+        if event["event"] == "checkpoint" and event["step"] == 12 and event["task"] == "worker 0":
+            job.kill("worker", 0)
+            break
+    with pytest.raises(ClusterError, match="worker 0: was ended by SIGKILL"):
+        job.wait(60)
+
+
+def resume(cluster, folder, method):
+    settings = replace(SETTINGS, folder=str(folder), method=method, pause_seconds=0.0)
+    job = cluster.start(train_resumably, settings)
+    results = job.wait(120)
+    found = [e for e in job.events() if e["event"] == "restore" and e["task"] == "worker 0"]
+    return results, found[0]
+
+
+def newest(folder, method):
+    if method == "backup":
+        return folder / "latest.weights.h5", "latest.weights.h5: "
+    path = max(folder.glob("ckpt-*.data*"), key=lambda path: int(path.name[5:].split(".")[0]))
+    return path, f"{path.name.split('.')[0]}: "
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_newest_checkpoint_cut_short_is_passed_over_with_a_reason(
+    clusters, whole, tmp_path, method
+):
+    stop_half_way(clusters[1], tmp_path, method)
+    path, name = newest(tmp_path, method)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    results, restored = resume(clusters[1], tmp_path, method)
+    assert restored["step"] in (8, 12)  # the kill may have come after step 16 was saved
+    [reason] = restored["passed_over"]
+    assert reason.startswith(name) and len(reason) > len(name) + 5
+    assert_same_weights(results[0], whole)
+
+
+def test_one_changed_byte_is_found(tf, tmp_path):
+    from utils.training.recovery.whole import find_damage, find_newest_whole
+
+    saved = tf.train.Checkpoint(values=tf.Variable(tf.range(5000.0)))
+    for step in (4, 8):
+        saved.write(str(tmp_path / f"ckpt-{step}"))
+    assert find_newest_whole(tmp_path) == (8, [])
+    [data] = tmp_path.glob("ckpt-8.data*")
+    body = bytearray(data.read_bytes())
+    body[len(body) // 2] ^= 1
+    data.write_bytes(body)
+    assert "checksum" in find_damage(str(tmp_path / "ckpt-8")).lower()
+    step, [reason] = find_newest_whole(tmp_path)
+    assert step == 4 and reason.startswith("ckpt-8: ")
+    for path in tmp_path.glob("ckpt-*.index"):
+        path.write_bytes(b"")
+    step, reasons = find_newest_whole(tmp_path)
+    assert step == 0 and len(reasons) == 2
+
+
+def test_the_list_never_names_what_was_passed_over(tf, tmp_path):
+    from utils.training.recovery.whole import list_whole
+
+    saved = tf.train.Checkpoint(value=tf.Variable(1.0))
+    manager = tf.train.CheckpointManager(saved, str(tmp_path), max_to_keep=2)
+    for step in (4, 8):
+        manager.save(checkpoint_number=step)
+    list_whole(tmp_path, 4)
+    again = tf.train.CheckpointManager(saved, str(tmp_path), max_to_keep=2)
+    assert Path(again.latest_checkpoint).name == "ckpt-4"
+    for step in (8, 12):
+        again.save(checkpoint_number=step)
+    assert [Path(p).name for p in again.checkpoints] == ["ckpt-8", "ckpt-12"]
+    assert not list(tmp_path.glob("ckpt-4.*")), "the manager goes on tidying up"
+    (tmp_path / "checkpoint").write_text("model_checkp")
+    list_whole(tmp_path, 8)
+    assert Path(tf.train.latest_checkpoint(tmp_path)).name == "ckpt-8"
+    list_whole(tmp_path, 0)
+    assert tf.train.latest_checkpoint(tmp_path) is None
+
+
+def save_for_ever(folder, method):
+    """Save 4 MB again and again, every value of them the number of the save."""
+    import keras
+    import tensorflow as tf
+
+    from utils.events import report
+    from utils.training.recovery import fit, whole
+
+    model = keras.Sequential([keras.Input((700,)), keras.layers.Dense(700, use_bias=False)])
+    model.compile(keras.optimizers.SGD(momentum=0.9))
+    model.optimizer.build(model.trainable_variables)
+    backup = fit.WholeBackup(folder, 1, is_chief=True)
+    backup.set_model(model)
+    value = tf.Variable(tf.zeros((1400, 700)))
+    saved = tf.train.Checkpoint(value=value)
+    manager = tf.train.CheckpointManager(saved, folder, max_to_keep=3)
+    start = backup.restore(model)[0] if method == "backup" else whole.find_newest_whole(folder)[0]
+    for number in range(start + 1, 10**6):
+        if method == "backup":
+            model.set_weights([np.full((700, 700), number)])
+            model.optimizer.iterations.assign(number)
+            backup._save_model()
+        else:
+            report("saving", step=number)
+            value.assign(tf.fill(value.shape, float(number)))
+            manager.save(checkpoint_number=number)
+            report("checkpoint", step=number)
+
+
+def read_back(folder, method):
+    """Return the step and the values of what a restart would load."""
+    import keras
+    import tensorflow as tf
+
+    from utils.training.recovery import fit, whole
+
+    if method != "backup":
+        step, _ = whole.find_newest_whole(folder)
+        if step == 0:
+            return 0, None
+        reader = tf.train.load_checkpoint(f"{folder}/ckpt-{step}")
+        return step, reader.get_tensor("value/.ATTRIBUTES/VARIABLE_VALUE")
+    model = keras.Sequential([keras.Input((700,)), keras.layers.Dense(700, use_bias=False)])
+    model.compile(keras.optimizers.SGD(momentum=0.9))
+    model.optimizer.build(model.trainable_variables)
+    step, _ = fit.WholeBackup(folder, 1, is_chief=True).restore(model)
+    return step, model.get_weights()[0]
+
+
+@pytest.mark.parametrize("method", ["manager", "backup"])
+def test_killed_in_mid_write_many_times_and_never_half_loaded(clusters, tf, tmp_path, method):
+    """Twelve real SIGKILLs, each up to 12 ms after a save began."""
+    seed = random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}")
+    rng, unfinished = random.Random(seed), 0
+    for _ in range(12):
+        job = clusters[0].start(save_for_ever, str(tmp_path), method)
+        saves = rng.randrange(1, 4)
+        for event in job.events():
+            saves -= event["event"] == "saving"
+            if saves == 0:
+                time.sleep(rng.uniform(0, 0.012))
+                job.kill("worker", 0)
+                break
+        with pytest.raises(ClusterError, match="SIGKILL"):
+            job.wait(60)
+        events = list(job.events())
+        begun = max(event["step"] for event in events)
+        whole = max((e["step"] for e in events if e["event"] == "checkpoint"), default=0)
+        step, weights = read_back(str(tmp_path), method)
+        assert whole <= step <= begun, "the last finished save is there"
+        if step:
+            np.testing.assert_array_equal(weights, step)
+        unfinished += begun > whole
+    assert unfinished, "no kill came in the middle of a save"
+
+
+# ---- what Keras's own callback does, as the lesson shows it
+
+
+def test_the_stock_callback_trains_batches_twice_after_a_backup_in_mid_epoch(tf, tmp_path):
+    """Guards the reason for WholeBackup: when Keras counts batches too, this fails."""
+    import keras
+
+    def fit(model, *callbacks):
+        batches = tf.data.Dataset.range(6).map(lambda i: (tf.ones((1, 1)), tf.cast(i, "float32")))
+        model.fit(batches.batch(1), epochs=2, verbose=0, shuffle=False, callbacks=list(callbacks))
+
+    def build():
+        keras.utils.set_random_seed(0)
+        model = keras.Sequential([keras.Input((1, 1)), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.01), "mse")
+        return model
+
+    class PowerCut(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 4:
+                raise RuntimeError("power cut")
+
+    def backup():
+        return keras.callbacks.BackupAndRestore(str(tmp_path), save_freq=3, delete_checkpoint=False)
+
+    undisturbed = build()
+    fit(undisturbed)
+    with pytest.raises(RuntimeError, match="power cut"):
+        fit(build(), backup(), PowerCut())
+    resumed = build()
+    fit(resumed, backup())
+    assert undisturbed.optimizer.iterations == 12 and resumed.optimizer.iterations > 12
+    assert not np.allclose(undisturbed.get_weights()[0], resumed.get_weights()[0], atol=1e-4)
+
+
+def test_settings_that_cannot_be_are_refused():
+    for settings in ({"method": "hope"}, {"save_every": 0}, {"pause_seconds": -1}):
+        with pytest.raises(CourseError, match="choose|must be"):
+            RecoverySettings("x", **settings)
+    assert set(METHODS) == {"manager", "preemption", "backup"}

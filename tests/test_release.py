@@ -1,0 +1,313 @@
+"""`distlab release`: what students get works by itself and gives nothing away."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from lab_runner import LABS
+
+from utils.authoring import regions, sources
+from utils.cli import main
+from utils.errors import CourseError
+from utils.grading.release import make_release, papers
+
+ROOT = Path(__file__).resolve().parents[1]
+LAB = "lab01-batches-and-words"
+TEXTS = {".py", ".ipynb", ".json", ".md", ".toml", ".txt", ".yml", ".html", ".css", ".js", ""}
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in the students' copy as a student would."""
+    home = folder.parent / "home"
+    clean = {"PATH": os.defpath, "HOME": str(home), "PYTHONPATH": str(folder), "LC_ALL": "C.UTF-8"}
+    return subprocess.run(
+        [sys.executable, *command], cwd=folder, env=clean,
+        capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("release") / "out"
+    done = subprocess.run(
+        [sys.executable, "-m", "utils", "release", str(folder)],
+        cwd=ROOT, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"students  {folder}/students: " in done.stdout
+    assert f"{len(LABS)} labs" in done.stdout
+    return folder
+
+
+@pytest.fixture(scope="module")
+def students(release: Path) -> Path:
+    return release / "students"
+
+
+def read_texts(folder: Path) -> dict[str, str]:
+    """Return the text of every file, notebooks as the sources of their cells."""
+    texts = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        name = path.relative_to(folder).as_posix()
+        if path.suffix == ".ipynb":
+            cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+            texts[name] = "\n".join("".join(cell["source"]) for cell in cells)
+        elif path.suffix in TEXTS:
+            texts[name] = path.read_text(encoding="utf-8")
+    return texts
+
+
+def list_secrets(name: str) -> dict[str, list[str]]:
+    """Return the lines of each region `name` of each lab, as {lab grade_id: lines}."""
+    found = {}
+    for target in LABS:
+        for cell in sources.read_source(target).cells:
+            text = regions.region_text(cell.source, name) if cell.cell_type == "code" else ""
+            lines = [" ".join(line.split()) for line in text.split("\n")]
+            lines = [line for line in lines if len(line) > 8 and not line.startswith("#")]
+            if lines:
+                found[f"{target.slug} {cell.metadata['nbgrader']['grade_id']}"] = lines
+    return found
+
+
+# ---- what is not there
+
+
+def test_nothing_of_the_teachers_is_there(students: Path) -> None:
+    names = [path.relative_to(students).as_posix() for path in students.rglob("*")]
+    assert set(os.listdir(students)) == {
+        "notebooks", "labs", "utils", "README.md", "Makefile", "LICENSE", "pyproject.toml",
+        "constraints.txt", "environment.yml", ".gitignore",
+    }  # fmt: skip
+    forbidden = re.compile(
+        r"grading|judge|solution|answers|/src|__pycache__|\.git/|ipynb_checkpoints|\.pyc|kept|"
+        r"cli/(grade|release|build)|authoring/(build|style|outputs)"
+    )
+    assert [name for name in names if forbidden.search(name)] == []
+    assert not [path for path in students.rglob("*") if path.is_symlink()]
+
+
+def test_no_file_holds_a_solution_or_a_hidden_test(students: Path) -> None:
+    texts = read_texts(students)
+    assert len(texts) > 200
+    squeezed = {name: " ".join(text.split()) for name, text in texts.items()}
+    lines = {n: {" ".join(x.split()) for x in text.split("\n")} for n, text in texts.items()}
+    solutions, hidden = list_secrets("SOLUTION"), list_secrets("HIDDEN TESTS")
+    assert len(solutions) >= 3 * len(LABS) and len(hidden) >= 3 * len(LABS)
+    for where, secret in ((w, s) for w, s in solutions.items() if len(s) > 1):
+        whole = " ".join(secret)
+        assert not [name for name, text in squeezed.items() if whole in text], where
+        for name, found in lines.items():  # a lesson shows some of the same lines
+            shown = [line for line in secret if line in found]
+            assert len(shown) <= max(1, 0.75 * len(secret)), f"{where} in {name}: {shown}"
+    for where, secret in hidden.items():
+        assert not [n for n, found in lines.items() if found & set(secret)], where
+    assert not [n for n, text in texts.items() if re.search("### (BEGIN|END) (SOL|HID)", text)]
+
+
+def test_judges_and_what_only_they_know_are_not_there(students: Path) -> None:
+    texts = read_texts(students)
+    importing = re.compile(r"^\s*(?:from|import) utils\.grading", re.MULTILINE)
+    assert not [name for name, text in texts.items() if importing.search(text)]
+    known = set()
+    for path in (ROOT / "utils" / "grading" / "judges").glob("lab*.py"):
+        known |= set(re.findall(r"^(?:def|class) (judge_\w+)", path.read_text(), re.MULTILINE))
+    assert len(known) >= len(LABS)
+    pattern = re.compile(rf"\b({'|'.join(sorted(known))})\b")
+    assert {n: pattern.findall(t) for n, t in texts.items() if pattern.search(t)} == {}
+
+
+def test_references_of_the_judges_are_not_there(students: Path) -> None:
+    """No line of a judge's body, where the labs' public modules do not hold it themselves."""
+    lines = {
+        name: {" ".join(line.split()) for line in text.split("\n")}
+        for name, text in read_texts(students).items()
+    }
+    public = {line for name, found in lines.items() if "/exercises/" in name for line in found}
+    for path in (ROOT / "utils" / "grading" / "judges").glob("lab*.py"):
+        mine = [" ".join(line.split()) for line in path.read_text().split("\n")]
+        mine = [x for x in mine if len(x) > 40 and not x.startswith(("from ", "import ", "#"))]
+        secret = set(mine) - public
+        shown = {name: found & secret for name, found in lines.items() if len(found & secret) > 1}
+        assert shown == {}, path.name
+
+
+# ---- what is there works by itself
+
+
+def test_labs_are_those_of_the_sources_with_originals(students: Path) -> None:
+    wanted = {f"{target.slug}.ipynb" for target in LABS}
+    for folder in ("labs", "labs/originals"):
+        assert {path.name for path in (students / folder).glob("*.ipynb")} == wanted
+    for target in LABS:
+        lab = json.loads((students / "labs" / f"{target.slug}.ipynb").read_text())
+        wanted_cells = sources.make_lab(sources.read_source(target)).cells
+        for cell, wanted_cell in zip(lab["cells"], wanted_cells, strict=True):
+            if cell["cell_type"] == "code":
+                assert "".join(cell["source"]) == wanted_cell.source
+                assert cell["outputs"] == []
+
+
+def test_every_link_of_readme_and_notebooks_resolves(students: Path) -> None:
+    checked = 0
+    for name, text in read_texts(students).items():
+        if not name.endswith((".md", ".ipynb")) or "originals" in name:
+            continue
+        for link in re.findall(r"\]\((?!https?:)([^)\s]+\.(?:ipynb|py|md)|LICENSE)\)", text):
+            assert ((students / name).parent / link).exists(), f"{name}: {link}"
+            checked += 1
+    assert checked > 20
+
+
+def test_readme_makefile_and_project_speak_of_what_is_there(students: Path) -> None:
+    readme, makefile = (students / "README.md").read_text(), (students / "Makefile").read_text()
+    assert "olution](" not in readme and "| Solution |" not in readme and "TEACHING" not in readme
+    targets = set(re.findall(r"^(\w+):(?!=)", makefile, re.MULTILINE))
+    assert targets == set(papers.STUDENTS_TARGETS)
+    assert set(re.findall(r"(?:^|`)make ([a-z]\w*)", readme, re.MULTILINE)) <= targets
+    assert set(re.findall(r"echo 'make (\w+)", makefile)) < targets
+    project = tomllib.loads((students / "pyproject.toml").read_text())
+    ours = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["optional-dependencies"].keys() == {"lab"}
+    assert project["project"]["dependencies"] == ours["project"]["dependencies"]
+    assert project["tool"].keys() == {"setuptools"}
+    assert "-e '.[lab]'" in makefile and "-e .[lab]" in (students / "environment.yml").read_text()
+    assert subprocess.run(["make", "-n", "help"], cwd=students, timeout=60).returncode == 0
+    commands = re.findall(r"`(distlab [^`]+)`|^(distlab .*)$", readme, re.MULTILINE)
+    tried = [shlex.split((one or other).split("#")[0])[1:] for one, other in commands]
+    assert len(tried) > 8
+    code = (
+        "import json, sys\nfrom utils.cli import make_parser\n"
+        "for words in json.loads(sys.argv[1]):\n"
+        "    try: make_parser().parse_args(words)\n"
+        "    except SystemExit as end: assert not end.code, words\n"
+    )
+    done = run(students, "-c", code, json.dumps(tried))
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_names_the_learners_commands_only(students: Path) -> None:
+    done = run(students, "-m", "utils", "--help")
+    assert done.returncode == 0, done.stderr
+    shown = set(re.findall(r"^    ([a-z][a-z-]*)", done.stdout, re.MULTILINE))
+    assert {"lab", "check", "submit", "reset", "doctor", "train"} <= shown
+    assert not {"grade", "release", "build"} & shown
+    refused = run(students, "-m", "utils", "grade", "lab01", "labs")
+    assert refused.returncode == 2 and "invalid choice" in refused.stderr
+
+
+def test_every_module_of_the_students_library_can_be_imported(students: Path) -> None:
+    code = (
+        "import importlib, pathlib, sys\nfailed = []\n"
+        "for path in sorted(pathlib.Path('utils').rglob('*.py')):\n"
+        "    name = '.'.join(path.with_suffix('').parts).removesuffix('.__init__')\n"
+        "    if name.endswith('__main__') or 'nbgrader_config' in name: continue\n"
+        "    try: found = importlib.import_module(name)\n"
+        "    except ImportError as error: failed.append(f'{name}: {error}')\n"
+        "    else: assert found.__file__.startswith(sys.argv[1]), found.__file__\n"
+        "assert not [name for name in sys.modules if name.startswith('utils.grading')]\n"
+        "assert not failed, failed\n"
+    )
+    done = run(students, "-c", code, str(students))
+    assert done.returncode == 0, done.stderr
+
+
+def test_check_submit_and_reset_work_there(students: Path, tmp_path: Path) -> None:
+    course = Path(shutil.copytree(students, tmp_path / "course"))
+    lab = course / "labs" / f"{LAB}.ipynb"
+    notebook = json.loads(lab.read_text())
+    for cell in notebook["cells"]:
+        if cell["metadata"].get("nbgrader", {}).get("grade_id") == "epoch":
+            cell["source"] = ["def plan_epoch(n, b):\n", "    return -(-n // b), n % b or b\n"]
+    lab.write_text(json.dumps(notebook))
+    done = run(course, "-m", "utils", "submit", "lab01", "--name", "ana")
+    assert done.returncode == 0, done.stderr
+    assert "1 of 4 checks pass" in done.stdout
+    (packed,) = (course / "handed-in").glob("*.zip")
+    with zipfile.ZipFile(packed) as archive:
+        assert f"ana/{LAB}/{LAB}.ipynb" in archive.namelist()
+    assert json.loads((course / ".distlab" / "progress.json").read_text())["lab01"].keys() == {
+        "epoch"
+    }
+    done = run(course, "-m", "utils", "reset", "lab01")
+    assert done.returncode == 0, done.stderr
+    assert lab.read_text() == (course / "labs" / "originals" / lab.name).read_text()
+    checked = run(course, "-m", "utils", "check", "lab01", "--json")
+    said = {e["id"]: e["said"] for e in json.loads(checked.stdout)["exercises"]}
+    assert checked.returncode == 1 and set(said.values()) == {"not written yet"}
+
+
+# ---- how it is made
+
+
+def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(CourseError, match="is not empty"):
+        make_release(ROOT, tmp_path)
+    with pytest.raises(CourseError, match="is a file"):
+        make_release(ROOT, tmp_path / "mine.txt")
+    with pytest.raises(CourseError, match="inside the course's utils/"):
+        make_release(ROOT, ROOT / "utils" / "out")
+    with pytest.raises(CourseError, match="no source is called 'lab77'"):
+        make_release(ROOT, tmp_path / "out", ["lab77"])
+    assert os.listdir(tmp_path) == ["mine.txt"]
+
+
+def test_a_release_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    course = tmp_path / "course"
+    for part in ("solutions", "notebooks"):
+        (course / part / "src").mkdir(parents=True)
+    shutil.copy(LABS[0].source, course / "solutions" / "src")
+    (course / "LICENSE").write_text("free")  # and no constraints.txt
+    with pytest.raises(OSError, match="constraints"):
+        make_release(course, tmp_path / "out")
+    assert os.listdir(tmp_path) == ["course"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_half_way_it_leaves_nothing(tmp_path: Path, number: int) -> None:
+    command = [sys.executable, "-m", "utils", "release", str(tmp_path / "out")]
+    making = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 120
+    while not list(tmp_path.glob(".out-*/students/labs/originals/*")):
+        assert making.poll() is None and time.monotonic() < until
+        time.sleep(0.01)
+    making.send_signal(number)
+    assert making.communicate(timeout=60)[1] == "distlab release: interrupted\n"
+    assert making.returncode == 130 and os.listdir(tmp_path) == []
+
+
+def test_only_the_labs_that_were_named(tmp_path: Path, monkeypatch, capsys) -> None:
+    (tmp_path / "out").mkdir()  # an empty folder is as good as none
+    monkeypatch.chdir(ROOT)
+    assert main(["release", str(tmp_path / "out"), "--labs", "lab05", "01"]) == 0
+    assert "2 labs (lab01, lab05)" in capsys.readouterr().out
+    labs = {path.name[:5] for path in (tmp_path / "out" / "students" / "labs").glob("*.ipynb")}
+    assert labs == {"lab01", "lab05"}
+    folders = {path.name[:5] for path in (tmp_path / "out" / "nbgrader" / "source").iterdir()}
+    assert folders == labs
+    assert os.listdir(tmp_path) == ["out"]
+    texts = read_texts(tmp_path / "out" / "students")
+    links = re.findall(r"\]\((?:\.\./)?labs/(lab\d\d)", "\n".join(texts.values()))
+    assert set(links) <= labs
+
+
+def test_papers_say_what_stays(tmp_path: Path) -> None:
+    table = "| Lab | Solution |\n|---|---|\n| [1](a.md) | [s](b.md) |\n| [2](c.md) | no |\n"
+    text = f"# T\n\n{table}\nRun `make test`.\nRun `make lab`, see [x](gone.md) and [y](a.md#p).\n"
+    text += "\n## Teaching and grading\n\nSecret.\n\n## End\n\nThen `distlab grade x`, again.\n"
+    fitted = papers.fit_readme(text, {"check"}, {"lab"}, lambda link: link == "a.md")
+    rest = "Run `make lab`, see x and [y](a.md#p).\n\n## End\n\n"
+    assert fitted == f"# T\n\n| Lab |\n|---|\n| [1](a.md) |\n\n{rest}"
+    code = papers.unlink("`[z](gone.md)` and `f[0](x)`", lambda link: False)
+    assert code == "`[z](gone.md)` and `f[0](x)`"

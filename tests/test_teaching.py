@@ -1,0 +1,187 @@
+"""The teacher's guide: every command parses, every name exists, and its way works throughout."""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from utils.cli import make_parser
+from utils.grading.labs import list_labs, read_lab
+from utils.grading.policy import read_policy
+from utils.grading.sandbox import check_can_seal
+
+ROOT = Path(__file__).resolve().parents[1]
+GUIDE = (ROOT / "TEACHING.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+SHELL = [line for language, text in BLOCKS if language == "sh" for line in text.splitlines()]
+INLINE = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", GUIDE, flags=re.M | re.S))
+COMMANDS = [text.split("#")[0].strip() for text in SHELL + INLINE]
+DISTLAB = [text for text in COMMANDS if re.match(r"(\.venv/bin/)?distlab [a-z]", text)]
+SLUG = "lab01-batches-and-words"
+
+
+def read_commands() -> list[argparse.Namespace]:
+    """Return every command of the guide, parsed; a bare `distlab grade` in prose names it only."""
+    known = make_parser()._subparsers._group_actions[0].choices
+    found = []
+    for command in DISTLAB:
+        words = shlex.split(command)[1:]
+        assert words[0] in known, command
+        if len(words) > 1:
+            found.append(make_parser().parse_args(words))
+            assert not getattr(found[-1], "unknown_options", []), command
+    return found
+
+
+def test_every_distlab_command_parses() -> None:
+    assert {"release", "grade", "submit", "check", "reset", "cluster"} <= {
+        parsed.command for parsed in read_commands()
+    }
+    for line in (text.split("#")[0] for text in SHELL if "distlab" in text):
+        make_parser().parse_args(shlex.split(line)[1:])
+
+
+def test_labs_and_exercises_that_commands_name_exist() -> None:
+    labs = {name: read_lab(name, ROOT) for name in list_labs(ROOT)}
+    named = set(re.findall(r"\blab\d\d\b", GUIDE))
+    assert {"lab01", "lab05"} <= named <= set(labs)
+    assert {f"lab{n}" for n in re.findall(r"\blab (\d\d)\b", GUIDE)} <= set(labs)
+    ids = {exercise.id for exercise in labs["lab05"].exercises}
+    for parsed in read_commands():
+        if parsed.command == "grade":
+            assert set(parsed.exercise) | {name for _, name, _ in parsed.set} <= ids
+    assert labs["lab05"].slug in GUIDE
+
+
+def test_make_targets_and_files_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):(?!=)", makefile, re.MULTILINE))
+    named = {text.split()[1] for text in COMMANDS if re.match(r"make [a-z]", text)}
+    assert {"lab", "test", "wheels", "doctor", "clean"} <= named <= targets
+    assert "WHEELS" in makefile and "PYTHON:-" in makefile
+    links = re.findall(r"\]\(([^)\s]+)\)", GUIDE)
+    ours = [t for t in INLINE if re.fullmatch(r"(tests|utils|benchmarks)/\S*\w", t)]
+    assert links and ours
+    assert [name for name in links + ours if not (ROOT / name).exists()] == []
+    assert (ROOT / "benchmarks" / "grading.py").is_file()
+
+
+def test_the_offline_line_is_what_make_runs() -> None:
+    """`make lab WHEELS=…` and the line by hand install the same, from the folder alone."""
+    (line,) = [text for text in SHELL if "--no-index" in text]
+    shown = subprocess.run(
+        ["make", "-n", "-B", "lab", "WHEELS=/path/to/wheels"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    (install,) = [text for text in shown.stdout.splitlines() if " -c constraints.txt -e " in text]
+    options = ["--no-index", "--find-links", "/path/to/wheels", "-c", "constraints.txt", "-e"]
+    for words in (shlex.split(line), shlex.split(install)):
+        assert [word for word in words if word in options] == options
+    online = ["make", "-n", "-B", "lab"]
+    shown = subprocess.run(online, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert "--no-index" not in shown.stdout
+
+
+def test_the_rules_file_is_read_as_it_says(tmp_path: Path) -> None:
+    (text,) = [text for language, text in BLOCKS if language == "toml"]
+    path = tmp_path / "grading.toml"
+    path.write_text(text)
+    policy = read_policy(path, "lab05")
+    assert str(policy.due) == "2026-11-20 22:59:00" and policy.weight == 2
+    assert policy.penalty.find_points(86400 + 1, 10) == 2 and policy.penalty.grace_seconds == 900
+    assert {name: str(extra) for name, extra in policy.extra.items()} == {
+        "ana": "2 days, 0:00:00", "bela": "1:30:00",
+    }  # fmt: skip
+    assert set(policy.weights) <= {e.id for e in read_lab("lab05", ROOT).exercises}
+    assert tomllib.loads(text)["penalty"]["percent"] == 10
+
+
+def test_messages_in_the_table_are_those_of_the_code() -> None:
+    section = GUIDE.split("## When it breaks")[1]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]
+    quoted = [text for cell in cells for text in re.findall(r"`([^`]+)`|\"([^\"]+)\"", cell)]
+    said = {one or other for one, other in quoted}
+    said -= {"requires a different Python: 3.11.2 not in '>=3.11.5'"}  # pip's
+    said -= {"No matching distribution found"}  # pip's
+    assert len(said) > 9
+    code = "\n".join(p.read_text() for p in (ROOT / "utils").rglob("*.py"))
+    code += (ROOT / "Makefile").read_text()
+    for message in said:
+        parts = re.split(r"\b\d+\b|\blab05\b", message)
+        missing = [part.strip() for part in parts if len(part) > 8 and part.strip() not in code]
+        assert not missing, message
+
+
+def test_what_the_guide_says_of_limits_and_penalties_parses() -> None:
+    (hub,) = [text for language, text in BLOCKS if language == "python"]
+    compile(hub, "jupyterhub_config.py", "exec")
+    assert "utils/lab_config" in hub and (ROOT / "utils" / "lab_config").is_dir()
+
+
+def run(folder: Path, *words: str, path: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "utils", *words], cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(path)},
+        capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+
+
+def test_release_hand_in_grade_and_formgrader(tmp_path: Path) -> None:
+    """The guide's way with one lab: two students, one of them right."""
+    try:
+        check_can_seal()
+    except Exception as error:  # macOS, or a system that forbids user namespaces
+        pytest.skip(f"this machine cannot seal: {error}")
+    made = run(ROOT, "release", str(tmp_path / "release"), "--labs", "lab01")
+    assert made.returncode == 0, made.stderr
+    students, course = tmp_path / "release" / "students", tmp_path / "release" / "nbgrader"
+    for student in ("bela", "ana"):
+        if student == "ana":
+            solve(students, course)
+        done = run(students, "submit", "lab01", "--name", student, path=students)
+        assert done.returncode == 0, done.stderr
+    graded = run(
+        ROOT, "grade", "lab01", str(students / "handed-in"), "--out", str(tmp_path / "grades"),
+        "--gradebook", str(course / "gradebook.db"), "--json",
+    )  # fmt: skip
+    assert graded.returncode == 0, graded.stderr
+    marks = {s["student"]: s["mark"] for s in json.loads(graded.stdout)["submissions"]}
+    assert marks == {"ana": 10, "bela": 0}
+    out = tmp_path / "grades" / "lab01"
+    assert (out / "class.html").is_file() and (out / "marks.csv").is_file()
+    assert (tmp_path / "grades" / "course.csv").is_file()
+    pages = {path.name.split("-")[0] for path in (out / "feedback").glob("*.html")}
+    assert pages == {"ana", "bela"}
+    check_gradebook(course)
+
+
+def solve(students: Path, course: Path) -> None:
+    """Write the solution's answers into the students' lab."""
+    path = students / "labs" / f"{SLUG}.ipynb"
+    lab = json.loads(path.read_text())
+    solution = json.loads((course / "source" / SLUG / f"{SLUG}.ipynb").read_text())
+    for cell, right in zip(lab["cells"], solution["cells"], strict=True):
+        if right["metadata"].get("nbgrader", {}).get("solution"):
+            cell["source"] = right["source"]
+    path.write_text(json.dumps(lab))
+
+
+def check_gradebook(course: Path) -> None:
+    """The marks stand under the one assignment that nbgrader knows, and it exports them."""
+    exported = subprocess.run(
+        [sys.executable, "-m", "nbgrader", "export"],
+        cwd=course, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert exported.returncode == 0, exported.stderr
+    rows = [line.split(",") for line in (course / "grades.csv").read_text().splitlines()]
+    place = {name: k for k, name in enumerate(rows[0])}
+    found = {(r[place["assignment"]], r[place["student_id"]]): r[place["score"]] for r in rows[1:]}
+    assert found == {(SLUG, "ana"): "10.0", (SLUG, "bela"): "0.0"}
+    assert (course / "autograded" / "ana" / SLUG / f"{SLUG}.ipynb").is_file()

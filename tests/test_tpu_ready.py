@@ -1,0 +1,138 @@
+"""`distlab tpu-ready`: what would stop a model on a TPU, found in models that do each of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import tpu_models
+
+from utils.cli import main
+from utils.errors import CourseError
+from utils.training.tpu_ready import examine_function
+from utils.training.tpu_ready.report import ADVICE, MENDS
+
+LINES = Path(tpu_models.__file__).read_text().split("\n")
+
+
+def line_of(finding):
+    """Return the line of code that the finding's source names."""
+    name, number = finding.source.split(":")
+    assert name == "tpu_models.py"
+    return LINES[int(number) - 1]
+
+
+def examine(name, batch_size=8):
+    return examine_function(getattr(tpu_models, name), batch_size)
+
+
+@pytest.mark.parametrize("layer, kind, what, code, compiled", [
+    ("ThroughNumpy", "host callback", "PyFunc", "tf.numpy_function", False),
+    ("ThroughPython", "host callback", "EagerPyFunc", "tf.py_function", False),
+    ("Prints", "host callback", "PrintV2", "tf.print", False),
+    ("Masks", "data-dependent shape", "boolean_mask", "tf.boolean_mask", True),
+    ("Uniques", "data-dependent shape", "tf.unique", "tf.unique", True),
+    ("Histogram", "unsupported op", "HistogramFixedWidth", "histogram_fixed_width", False),
+    ("Strings", "string tensor", "AsString", "as_string", False),
+    ("Loops", "loop of unknown length", "maximum number", "tf.while_loop", False),
+    ("RandomShift", "Python side effect", "frozen", "random.random()", True),
+    ("Branches", "not traceable", "as a Python", "if tf.reduce_mean", False),
+])  # fmt: skip
+def test_each_violation_is_found_with_its_layer_and_line(tf, layer, kind, what, code, compiled):
+    report = examine_function(tpu_models.make_named(layer), 8)
+    assert not report.ready and report.compiled is compiled
+    assert {finding.kind for finding in report.problems} == {kind}
+    finding = next(f for f in report.problems if what in f.what)
+    assert code in line_of(finding)
+    layer_name = "" if layer == "Branches" else layer.lower()
+    assert finding.layer.rstrip("_0123456789").replace("_", "") == layer_name
+    assert str(finding) in str(report) and finding.mend in str(report)
+
+
+def test_side_effects_of_python_are_found_each(tf, capsys):
+    report = examine_function(tpu_models.make_named("Counts"), 8)
+    assert {finding.kind for finding in report.findings} == {"Python side effect"}
+    printed, attribute, module = report.findings
+    assert 'print("called")' in line_of(printed)
+    assert "'times'" in attribute.what and attribute.layer.startswith("counts")
+    assert "'calls' of module tpu_models" in module.what
+    assert "called" not in capsys.readouterr().out.split("\n"), "the examined model stays silent"
+
+
+def test_float64_and_odd_batches_are_advice(tf):
+    report = examine_function(tpu_models.make_named("Doubles"), 12)
+    assert report.ready and report.compiled
+    assert [finding.kind for finding in report.findings] == ["batch size", "float64"]
+    assert "tf.float64" in line_of(report.findings[1])
+    assert set(ADVICE) < set(MENDS)
+
+
+@pytest.mark.parametrize("name", ["make_plain", "make_two_ends", "make_subclassed"])
+def test_models_without_violations_are_ready(tf, name):
+    report = examine(name)
+    assert report.findings == () and report.compiled and report.ready
+    assert report.step_seconds > 0 and report.ops > 50
+    assert "Nothing found" in str(report)
+    assert bool(report.loss_note) == (name == "make_subclassed")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_the_courses_own_models_are_ready(tf, dtype):
+    from utils.models import MODELS
+
+    for build in MODELS.values():
+        assert examine_function(lambda build=build: build(dtype=dtype), 8).findings == ()
+
+
+def test_an_unknown_length_is_found_and_compiled_for_one(tf):
+    report = examine("make_unknown_length")
+    assert [finding.kind for finding in report.findings] == ["dynamic shape"]
+    assert "'words'" in report.findings[0].what and "(batch, None, 4)" in report.findings[0].what
+    assert report.compiled
+
+
+def test_a_string_that_goes_in_is_found(tf):
+    report = examine("make_string_input")
+    assert {finding.kind for finding in report.problems} == {"string tensor"}
+    assert "input" in report.problems[0].what and not report.compiled and not report.ready
+
+
+def test_a_training_step_of_its_own_is_the_one_examined(tf):
+    report = examine("make_own_step")
+    assert "numpy()" in line_of(report.problems[0])
+
+
+@pytest.mark.parametrize("name, words", [
+    ("make_nothing", "returned int"),
+    ("make_error", "RuntimeError: no such file"),
+    ("make_unbuilt", "does not know its inputs"),
+])  # fmt: skip
+def test_functions_that_give_no_model_are_refused(tf, name, words):
+    with pytest.raises(CourseError, match=words) as refused:
+        examine(name)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_command_says_what_it_found_and_exits_so(tf, capsys, monkeypatch):
+    monkeypatch.chdir(Path(tpu_models.__file__).parent)
+    assert main(["tpu-ready", "tpu_models:make_histogram", "--batch", "8"]) == 1
+    said = capsys.readouterr().out
+    assert "problem  unsupported op: HistogramFixedWidth in layer 'histogram" in said
+    assert main(["tpu-ready", "tpu_models:make_doubles", "--batch", "8", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["ready"] and record["compiled"] and record["batch_size"] == 8
+    assert [(f["kind"], f["problem"]) for f in record["findings"]] == [("float64", False)]
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["tpu_models"], "MODULE:FUNCTION, for example my_model:make_model"),
+    (["no_such_module:make"], "no module 'no_such_module'"),
+    (["tpu_models:make_it"], "no function 'make_it'"),
+    (["tpu_models:make_nothing"], "returned int"),
+    (["tpu_models:make_error"], "no such file"),
+    (["tpu_models:make_plain", "--batch", "0"], "batch 0"),
+])  # fmt: skip
+def test_wrong_targets_get_one_line_and_status_2(tf, capsys, monkeypatch, arguments, words):
+    monkeypatch.chdir(Path(tpu_models.__file__).parent)
+    assert main(["tpu-ready", *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and words in said.err

@@ -1,0 +1,349 @@
+"""`tune` and `distlab tune`: chains taken apart, rebuilt, measured; what it says; clear errors."""
+
+import json
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from utils.cli import main
+from utils.cli.tune import load_function
+from utils.data import load
+from utils.errors import CourseError
+from utils.input_pipeline import Settings, tune, write_shards
+from utils.input_pipeline.chain import take_apart
+from utils.input_pipeline.costs import measure_costs, time_elements
+from utils.input_pipeline.ladder import as_written, naive, tuned
+from utils.input_pipeline.measuring import count_elements, ids_of
+from utils.input_pipeline.parsing import augment, batch_form, parse
+from utils.input_pipeline.rebuild import rebuild, write_code
+from utils.input_pipeline.settings import AUTOTUNE
+from utils.input_pipeline.store import delay
+from utils.input_pipeline.trials import compare, run_for
+from utils.input_pipeline.tuning import _Search, find_cache_place
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    split = load("fashion_mnist").train.take(240)
+    return write_shards(split, tmp_path_factory.mktemp("shards"), shards=4)
+
+
+def double_all(numbers):
+    return numbers * 2
+
+
+@batch_form(double_all)
+def double(number):
+    return number * 2
+
+
+def noise(number):
+    import tensorflow as tf
+
+    return number + tf.cast(tf.random.uniform([]) * 0, number.dtype)
+
+
+def names(stages):
+    return [stage.name for stage in stages]
+
+
+def test_a_chain_is_taken_apart_and_names_its_functions(shards):
+    stages = take_apart(naive(shards))
+    assert names(stages) == ["TensorSliceDataset", "read lambda", "map parse", "map augment",
+                             "batch 128"]  # fmt: skip
+    assert [stage.random for stage in stages] == [False, False, False, True, False]
+    assert stages[2].function is parse and stages[3].function is augment
+    assert [stage.batch_form is not None for stage in stages] == [False, False, True, True, False]
+
+
+def test_every_kind_of_stage_comes_back_as_it_was(tf, shards):
+    numbers = tf.data.Dataset.range(40)
+    chains = {
+        "plain": numbers.map(double).filter(lambda n: n % 4 == 0).skip(1).take(9).batch(4),
+        "drop": numbers.batch(7, drop_remainder=True).cache().prefetch(2),
+        "parallel": numbers.map(double, 2).batch(4, num_parallel_calls=2).repeat(2),
+        "same name": numbers.map(double).map(double),
+        "nested": numbers.batch(10).flat_map(tf.data.Dataset.from_tensor_slices).batch(3),
+        "interleave": numbers.interleave(lambda n: tf.data.Dataset.range(n, n + 3), 4, 2),
+        "fixed shuffle": numbers.shuffle(5, seed=1).map(double),
+        "file reader": tf.data.TFRecordDataset(list(shards.files)).map(parse).batch(9),
+        "unknown": numbers.window(3).flat_map(lambda w: w.batch(3)).map(double),
+    }
+    for name, chain in chains.items():
+        again = rebuild(take_apart(chain), Settings())
+        assert again.element_spec == chain.element_spec, name
+        if name != "fixed shuffle":
+            assert flat(again) == flat(chain), name
+        else:
+            assert sorted(flat(again)) == sorted(flat(chain))
+    assert names(take_apart(chains["same name"]))[1:] == ["map double", "map double (2)"]
+    assert names(take_apart(chains["unknown"]))[0] == "WindowDataset"
+
+
+def flat(dataset):
+    return [repr(element) for element in dataset.as_numpy_iterator()]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(read_calls=4),
+        Settings(map_calls=2),
+        Settings(map_calls=AUTOTUNE, prefetch=AUTOTUNE),
+        Settings(batch_first=True),
+        Settings(cache_after="map parse"),
+        Settings(4, 2, True, "map parse", 2),
+    ],
+)
+def test_rebuilt_chains_deliver_the_same_elements(shards, settings):
+    dataset = naive(shards)
+    again = rebuild(take_apart(dataset), settings)
+    assert count_elements(again) == count_elements(dataset) == count_elements(again)
+    if settings.read_calls == 0:
+        assert ids_of(again) == ids_of(dataset), "order kept where shards are read one by one"
+
+
+def test_the_code_printed_is_the_pipeline_measured(tf, shards):
+    settings = Settings(4, 2, True, "map parse", AUTOTUNE)
+    stages = take_apart(naive(shards))
+    code = write_code(stages, settings)
+    assert ".interleave(your_lambda, cycle_length=4, num_parallel_calls=4)" in code
+    assert code.index(".batch(128)") < code.index("parse_batch") < code.index(".cache()")
+    assert code.endswith("dataset.prefetch(AUTOTUNE)")
+    from utils.input_pipeline.parsing import augment_batch, parse_batch
+
+    runs = code.replace("dataset = ...", "dataset = tf.data.Dataset.from_tensor_slices(files)")
+    given = {"tf": tf, "files": list(shards.files), "your_lambda": tf.data.TFRecordDataset,
+             "parse_batch": parse_batch, "augment_batch": augment_batch}  # fmt: skip
+    exec(runs, given)
+    assert count_elements(given["dataset"]) == count_elements(naive(shards))
+
+
+def test_code_of_a_file_reader_and_a_repeat(tf, shards):
+    chain = tf.data.TFRecordDataset(list(shards.files)).map(parse).repeat()
+    code = write_code(take_apart(chain), Settings(read_calls=4))
+    assert code.split("\n") == [
+        "dataset = tf.data.TFRecordDataset(files, num_parallel_reads=4)",
+        "dataset = dataset.map(parse)",
+        "dataset = dataset.repeat()",
+    ]
+
+
+def test_a_cache_is_placed_only_before_what_changes(tf):
+    numbers = tf.data.Dataset.range(9)
+
+    def place(dataset, batch_first=False):
+        return find_cache_place(take_apart(dataset), batch_first)[0]
+
+    assert place(numbers.map(double).map(noise).batch(2)) == "map double"
+    assert place(numbers.map(noise).map(double).batch(2)) == ""
+    assert place(numbers.shuffle(3).map(double).batch(2)) == ""
+    assert place(numbers.batch(2).map(double)) == ""
+    assert place(numbers.map(double).batch(2), batch_first=True) == "map double"
+    with pytest.raises(CourseError, match="no such stage, only map double"):
+        rebuild(take_apart(numbers.map(double)), Settings(cache_after="map parse"))
+
+
+def test_stage_costs_are_those_of_the_stages(tf):
+    """Sleeps of known length: read 1 ms, first map nothing, second map 30 ms (one thread)."""
+
+    def rest(number):
+        return tf.numpy_function(lambda n: (time.sleep(0.03), n)[1], [number], tf.int64)
+
+    def read(number):
+        return delay(tf.data.Dataset.from_tensors(number), 0.001)
+
+    chain = tf.data.Dataset.range(10**6).flat_map(read).map(double).map(rest)
+    costs = {cost.name: cost.seconds_per_image for cost in measure_costs(take_apart(chain), 3)}
+    assert list(costs) == ["read read", "map double", "map rest"]
+    assert max(costs, key=costs.get) == "map rest" and costs["map rest"] > 0.02
+    assert costs["read read"] > 0.0009
+
+
+def test_costs_count_the_images_of_a_batch(tf):
+    slow = delay(tf.data.Dataset.range(400).batch(20), 0.02)
+    assert 0.0009 < time_elements(as_written(slow), 1) * 20 / 20 < 0.05
+    one = time_elements(as_written(delay(tf.data.Dataset.range(100), 0.004)), 1)
+    assert one >= 0.0039
+
+
+def test_run_for_ends_in_time_or_at_the_end(tf):
+    endless = tf.data.Dataset.range(4).batch(2).repeat()
+    pace = run_for(endless, 0.2, step_seconds=0.01)
+    assert not pace.ended and pace.images == 2 * pace.batches and pace.seconds < 5
+    assert pace.seconds_per_batch >= 0.01
+    short = run_for(tf.data.Dataset.range(6).batch(2), 5)
+    assert short.ended and short.batches == 2 and short.images == 4
+    single = run_for(tf.data.Dataset.range(2).batch(2), 5)
+    assert single.ended and (single.batches, single.images) == (1, 2)
+
+
+def test_compare_finds_the_faster(tf):
+    slow = delay(tf.data.Dataset.range(8).batch(2).repeat(), 0.02)
+    fast = delay(tf.data.Dataset.range(8).batch(2).repeat(), 0.002)
+    seen = compare(slow, fast, 0.6, 0)
+    assert seen.ratio > 2 and seen.seconds_per_batch[0] > seen.seconds_per_batch[1] * 2
+
+
+def test_tune_finds_that_reading_waits_and_mends_it(tf):
+    """16 files of 4 records each, 20 ms to open: overlap is all that helps, on any machine."""
+
+    def read(number):
+        opened = delay(tf.data.Dataset.from_tensors(number), 0.02)
+        return opened.flat_map(lambda n: tf.data.Dataset.range(4))
+
+    def make_dataset():
+        return tf.data.Dataset.range(16).flat_map(read).map(noise).batch(8)
+
+    report = tune(make_dataset, seconds=6)
+    assert report.bottleneck == "read read" and report.settings.read_calls in (4, 16)
+    assert report.tuned > 1.5 * report.as_written and 0 < report.share_of_limit < 1
+    assert any(trial.kept and "shards read at once" in trial.change for trial in report.trials)
+    text = str(report)
+    assert "<- the bottleneck" in text and "num_parallel_calls" in text and "ready tensors" in text
+    assert json.loads(json.dumps(report.to_dict()))["bottleneck"] == "read read"
+
+
+def test_tune_says_when_the_step_is_the_bottleneck(tf):
+    report = tune(lambda: tf.data.Dataset.range(400).map(double).batch(4), 0.05, seconds=3)
+    assert report.bottleneck == "the step"
+    assert report.tuned <= report.limit * 1.2 and report.limit <= 4 / 0.05
+    assert "the step takes longer than all of them" in str(report)
+
+
+def test_the_search_stops_when_a_batch_is_as_fast_as_a_ready_one(tf):
+    search = _Search(take_apart(tf.data.Dataset.range(4).map(double).batch(2)), 0.01, 5, 1e9)
+    search.ready_seconds, search.batch_seconds = 1.0, 1.04
+    search.run()
+    assert search.notes == ["the step no longer waits: nothing more was tried"]
+    assert search.trials == [] and search.settings == Settings()
+    search.batch_seconds = 1.06
+    assert not search.keeps_up()
+
+
+def test_tune_caches_what_is_the_same_each_time(tf):
+    def rest(number):
+        return tf.numpy_function(lambda n: (time.sleep(0.002), n)[1], [number], tf.int64)
+
+    def make_dataset():  # a numpy_function has a state: TensorFlow cannot know what it does
+        return delay(tf.data.Dataset.range(60), 0.005).map(double).map(noise).batch(6)
+
+    stages = take_apart(make_dataset().map(rest))
+    assert [s.random for s in stages] == [False, False, True, False, True]
+    report = tune(make_dataset, seconds=6)
+    assert report.settings.cache_after == "map double", report.notes
+    tight = tune(make_dataset, seconds=3, most_cache_bytes=100)
+    assert not tight.settings.cache_after and "no cache: an epoch of 0 MB" in tight.notes[-1]
+
+
+def test_tune_is_bounded_on_an_endless_dataset(tf):
+    begun = time.monotonic()
+    report = tune(lambda: tf.data.experimental.Counter().map(double).batch(8), seconds=2)
+    assert time.monotonic() - begun < 30 and report.tuned > 0
+    assert report.notes and not report.settings.cache_after
+
+
+def test_tune_leaves_a_tuned_pipeline_its_stages(shards):
+    code = write_code(take_apart(tuned(shards)), Settings())
+    for piece in ("num_parallel_calls=8", "cache('')", "shuffle(240)", "prefetch(2)"):
+        assert piece in code
+
+
+def boom():
+    raise ValueError("no such table\nmore lines")
+
+
+def fails_late():
+    import tensorflow as tf
+
+    numbers = tf.data.Dataset.range(9)
+    return numbers.map(lambda n: 10 // (3 - n)).batch(1)  # divides by zero at the fourth
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "says"),
+    [
+        (boom, {}, r"boom\(\) raised ValueError: no such table$"),
+        (lambda: [1, 2], {}, "returned list, not a tf.data.Dataset"),
+        (lambda needed: 1, {}, "raised TypeError: .*needed"),
+        (lambda: empty(), {}, "the dataset is empty"),
+        (fails_late, {}, "failed at element 4: InvalidArgumentError"),
+        (boom, {"step_seconds": -1}, "a step of -1 seconds"),
+        (boom, {"seconds": 0}, "0 seconds to tune in"),
+    ],
+)
+def test_what_cannot_be_tuned_is_said_in_one_line(make, settings, says):
+    with pytest.raises(CourseError, match=says) as failed:
+        tune(make, **{"seconds": 2, **settings})
+    assert "\n" not in str(failed.value)
+
+
+def empty():
+    import tensorflow as tf
+
+    return tf.data.Dataset.range(0).batch(2)
+
+
+# ---- the command
+
+INPUT = """
+import tensorflow as tf
+
+def double(n):
+    return 2 * n
+
+def make_dataset():
+    return tf.data.Dataset.range(500).map(double).batch(10)
+
+number = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "my_input_for_tune.py").write_text(INPUT)
+    (tmp_path / "broken_input.py").write_text("import tensorflow\n1 / 0\n")
+    (tmp_path / "lacking_input.py").write_text("import no_such_thing_anywhere\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path
+
+
+def test_the_command_prints_a_report_and_json(folder, capsys):
+    arguments = ["tune", "my_input_for_tune:make_dataset", "--seconds", "2", "--step-ms", "2"]
+    assert main(arguments) == 0
+    assert "a step of 2 ms" in capsys.readouterr().out
+    assert main([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["step_seconds"] == 0.002 and found["tuned"] > 0 and "dataset" in found["code"]
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("my_input_for_tune", "write MODULE:FUNCTION"),
+        ("my_input_for_tune:", "write MODULE:FUNCTION"),
+        ("no_such_input:make", "no module 'no_such_input' in this folder"),
+        ("my_input_for_tune.py:make", "no module 'my_input_for_tune.py'|leave out .py"),
+        ("my_input_for_tune:nothing", "has no function 'nothing'"),
+        ("my_input_for_tune:number", "it is no function"),
+        ("broken_input:make", "broken_input failed: ZeroDivisionError: division by zero"),
+        ("lacking_input:make", "needs a module that is missing: .*no_such_thing_anywhere"),
+    ],
+)
+def test_the_command_names_what_is_wrong_with_its_target(folder, target, says):
+    with pytest.raises(CourseError, match=says):
+        load_function(target)
+
+
+def test_the_command_ends_with_status_2_in_one_line(folder):
+    code = "import sys; from utils.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), "tune", "no_such_input:make"],
+        cwd=folder, timeout=60, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("distlab tune: no module 'no_such_input'")
