@@ -3,7 +3,15 @@
 import argparse
 import importlib
 
-NAMES = ("training", "pipeline_simulation", "cluster_start")
+NAMES = (
+    "training",
+    "pipeline_simulation",
+    "pipeline_run",
+    "ring_processes",
+    "cluster_start",
+    "input_pipeline",
+    "grading",
+)
 
 
 def main() -> None:

@@ -1,0 +1,134 @@
+"""Grading a class: `distlab grade`, sealed, against `nbgrader autograde`, in one run.
+
+Both grade the same 40 hand-ins of lab 05, into the same gradebook: three of four are
+the solution, one is the stub. Both are timed as a teacher starts them, their start
+included, and again by what one more hand-in costs. nbgrader takes minutes for all of
+them, so a few are timed and its start is added. GRADING_LAB, GRADING_SAMPLE and
+GRADING_CLASS name another lab, another number of hand-ins for nbgrader (39: all but
+the first), another size of the large class.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from utils.authoring import sources
+from utils.errors import CourseError
+from utils.grading.executor import check_can_seal
+from utils.measure import Stopwatch
+
+ROOT = Path(__file__).resolve().parent.parent
+CLASS = 40
+
+
+def run(rounds: int) -> None:
+    """Print hand-ins a minute of both, their ratio, and the seconds of a class of 300."""
+    lab = os.environ.get("GRADING_LAB", "lab05")
+    sample = min(CLASS - 1, int(os.environ.get("GRADING_SAMPLE", max(2, rounds // 3))))
+    large = int(os.environ.get("GRADING_CLASS", 300))
+    print(f"\nGrading {CLASS} hand-ins of {lab}, a minute")
+    try:
+        check_can_seal()
+    except CourseError as error:
+        print(f"not measured: {error}")
+        return
+    with TemporaryDirectory() as name:
+        course = Path(name)
+        make_course(course, lab, large)
+        first, more = time_nbgrader(course, lab, sample)
+        few, many = (time_distlab(course, lab, students) for students in (CLASS, large))
+        theirs = first + (CLASS - 1) * more
+        print(f"nbgrader autograde     {60 * CLASS / theirs:>8.1f}   ({1 + sample} of them timed)")
+        print(f"distlab grade, sealed  {60 * CLASS / few:>8.1f}   {theirs / few:.1f} times as many")
+        print(f"without the starts     {60 / more:>8.1f}   nbgrader autograde")
+        if large > CLASS:
+            ours = (many - few) / (large - CLASS)
+            print(f"{60 / ours:>31.1f}   distlab grade, {more / ours:.1f} times as many")
+        print(f"{large} hand-ins, sealed: {many:.1f} s", flush=True)
+
+
+def make_course(course: Path, lab: str, students: int) -> None:
+    """Make an nbgrader course with `students` hand-ins; `few` holds the first CLASS of them."""
+    (target,) = sources.choose_targets([t for t in sources.find_targets(ROOT) if t.lab], [lab])
+    solution = sources.read_source(target)
+    texts = [sources.to_text(n) for n in (solution, sources.make_lab(solution))]
+    source = course / "source" / lab / target.notebook.name
+    source.parent.mkdir(parents=True)
+    source.write_text(texts[0])
+    (course / "nbgrader_config.py").touch()
+    run_nbgrader(course, "generate_assignment", lab)
+    released = json.loads((course / "release" / lab / target.notebook.name).read_text())
+    answers = [cell["source"] for cell in solution.cells]
+    for k in range(students):
+        notebook = released if k % 4 == 3 else fill_in(released, answers)
+        notebook["metadata"]["student"] = k  # no two files are the same
+        for folder in ["submitted"] + ["few"] * (k < CLASS):
+            path = course / folder / f"s{k:03}" / lab / target.notebook.name
+            path.parent.mkdir(parents=True)
+            path.write_text(json.dumps(notebook))
+
+
+def fill_in(released: dict, answers: list[str]) -> dict:
+    """Return the released notebook with the solution's code in its solution cells."""
+    notebook = json.loads(json.dumps(released))
+    for cell, answer in zip(notebook["cells"], answers, strict=True):
+        if cell["metadata"].get("nbgrader", {}).get("solution"):
+            cell["source"] = answer
+    return notebook
+
+
+def run_nbgrader(course: Path, *arguments: str) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it starts alembic
+    done = subprocess.run(
+        [sys.executable, "-m", "nbgrader", *arguments], cwd=course, capture_output=True, text=True,
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+
+
+def time_nbgrader(course: Path, lab: str, sample: int) -> tuple[float, float]:
+    """Return the seconds of `nbgrader autograde` for one hand-in, and for one more."""
+    seconds = []
+    for count, first in ((1, 0), (1 + sample, 1)):
+        students = [f"s{k:03}" for k in range(first, first + count)]
+        pattern = f"--student={students[0]}"
+        if count > 1:  # the rest of the class is moved away: nbgrader grades all or one
+            pattern = "--student=*"
+            hide(course, students)
+        with Stopwatch() as watch:
+            run_nbgrader(course, "autograde", lab, pattern)
+        seconds.append(watch.seconds)
+    hidden = course / "hidden"
+    for path in hidden.iterdir():
+        path.rename(course / "submitted" / path.name)
+    return seconds[0], (seconds[1] - seconds[0]) / sample
+
+
+def hide(course: Path, kept: list[str]) -> None:
+    hidden = course / "hidden"
+    hidden.mkdir()
+    for path in (course / "submitted").iterdir():
+        if path.name not in kept:
+            path.rename(hidden / path.name)
+
+
+def time_distlab(course: Path, lab: str, students: int) -> float:
+    """Return the seconds of `distlab grade` on the first CLASS hand-ins, or on all."""
+    folder = "few" if students == CLASS else "submitted"
+    command = [sys.executable, "-m", "utils", "grade", lab, str(course / folder), "--json"]
+    with Stopwatch() as watch:
+        done = subprocess.run(
+            [*command, "--out", str(course / f"report-{folder}"),
+             "--gradebook", str(course / "gradebook.db")],
+            cwd=ROOT, capture_output=True, text=True,
+        )  # fmt: skip
+    if done.returncode not in (0, 1):
+        raise RuntimeError(done.stderr[-2000:])
+    for k, found in enumerate(json.loads(done.stdout)["submissions"]):
+        wanted = 0 if k % 4 == 3 else found["max"]
+        assert found["mark"] == wanted, f"the wrong mark: {found}"
+    return watch.seconds
