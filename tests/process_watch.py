@@ -1,6 +1,7 @@
-"""Watching processes from a test: wait for something, and who is left of a group."""
+"""Watching processes from a test: wait for something, who is left of a group, what is open."""
 
 import os
+import threading
 import time
 
 import psutil
@@ -25,3 +26,30 @@ def group_members(group: int) -> list[psutil.Process]:
         except (ProcessLookupError, psutil.Error):
             pass
     return members
+
+
+class Held:
+    """What this process holds open now, to find later what came and stayed.
+
+    Threads and descriptors that were there before may go, so that what an earlier
+    test left to end does not count.
+    """
+
+    def __init__(self) -> None:
+        self.threads = set(threading.enumerate())
+        self.descriptors = len(os.listdir("/proc/self/fd"))
+
+    def list_new_threads(self) -> list[threading.Thread]:
+        """Return the threads that Python started since (TensorFlow's own are not)."""
+        new = set(threading.enumerate()) - self.threads
+        return [thread for thread in new if not isinstance(thread, threading._DummyThread)]
+
+    def assert_nothing_stays(self, seconds: float = 5.0) -> None:
+        end = time.monotonic() + seconds
+        while self._holds_more() and time.monotonic() < end:
+            time.sleep(0.01)
+        assert not self.list_new_threads(), "threads stay"
+        assert len(os.listdir("/proc/self/fd")) <= self.descriptors, "descriptors stay"
+
+    def _holds_more(self) -> bool:
+        return bool(self.list_new_threads()) or len(os.listdir("/proc/self/fd")) > self.descriptors

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import threading
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -17,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from jupyter_client import KernelManager
-from process_watch import wait_for
+from process_watch import Held, wait_for
 
 from utils.cli import cluster as command
 from utils.cluster import ClusterError, LocalCluster, registry
@@ -379,20 +378,17 @@ def start_child():
 
 
 def test_fifty_clusters_leak_no_descriptor_thread_or_file(starter):
-    def look():
-        wait_for(lambda: threading.active_count() <= before[1], 5)
-        return len(os.listdir("/proc/self/fd")), threading.active_count()
-
     with LocalCluster(workers=2, starter=starter) as cluster:
         assert len(set(cluster.run(os.getpid, echo=False))) == 2
-    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    held = Held()
     for _ in range(50):
         with LocalCluster(workers=1, starter=starter) as cluster:
             cluster.run(os.getpid, echo=False)
-    assert look() == before
+    held.assert_nothing_stays()
     with LocalCluster(workers=2) as cluster:  # with a warm process of its own
         cluster.run(os.getpid, echo=False)
-    assert look() == before and os.listdir(starter.folder) == [registry.MARK_FILE]
+    held.assert_nothing_stays()
+    assert os.listdir(starter.folder) == [registry.MARK_FILE]
 
 
 # Nothing hangs.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from process_watch import Held
 
 from utils.cluster import ClusterError, LocalCluster
 from utils.cluster.warm import FreshProcesses
@@ -221,13 +222,11 @@ def test_fresh_processes_where_fork_is_not_safe(monkeypatch):
 
 
 def test_jobs_leak_no_descriptor_and_no_thread(cluster):
-    import threading
-
     cluster.run(os.getpid, echo=False)
-    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    held = Held()
     for _ in range(20):
         cluster.run(os.getpid, echo=False)
-    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+    held.assert_nothing_stays()
 
 
 OWNER = """

@@ -205,9 +205,11 @@ def test_the_slow_store_waits_as_long_as_it_says(tf, shards):
 
 def test_rates_take_turns_and_compare_within_a_round(shards):
     rates = measure_rates({"naive": build_rung("naive", shards), "cache": cached(shards)}, rounds=2)
-    assert all(len(values) == 3 and min(values) > 0 for values in rates.by_name.values())
+    for found in (rates.by_name, rates.by_processor):
+        assert all(len(values) == 3 and min(values) > 0 for values in found.values())
     by_hand = Rates({"a": (9.0, 10.0, 20.0, 30.0), "b": (9.0, 20.0, 20.0, 90.0)})
     assert by_hand.median("a") == 20 and by_hand.first("b") == 9 and by_hand.ratio("b", "a") == 2
+    assert Rates({}, by_hand.by_name).processor_ratio("b", "a") == 2
     with pytest.raises(CourseError, match="rounds=0"):
         measure_rates({}, rounds=0)
 

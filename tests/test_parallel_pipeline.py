@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 from parallel_models import DEVICES, assert_equal_step, build_tower, make_batch
+from process_watch import Held
 
 from utils import figures
 from utils.errors import CourseError
@@ -216,26 +217,25 @@ def test_a_tape_keeps_the_weights_that_the_forward_read(tf):
 def test_an_error_in_one_stage_ends_all_of_them(tower, tf):
     images, labels = make_batch(8)
     pipeline = cut_model(tower, EVEN, 4, DEVICES)
-    threads = threading.active_count()
+    held = Held()
     begun = time.monotonic()
     with pytest.raises(tf.errors.InvalidArgumentError):
         run_pipeline(pipeline, make_schedule("1f1b", 4, 4), images, labels + 99)
-    assert time.monotonic() - begun < 30 and threading.active_count() <= threads
+    assert time.monotonic() - begun < 30
+    held.assert_nothing_stays()
 
 
 def test_an_interrupt_ends_the_stages(tower):
     """As when the reader presses the kernel's stop button during a slow step."""
-    threads = threading.active_count()
+    held = Held()
     main = threading.main_thread().ident
     timer = threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT))
     timer.start()
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         run_one(tower, "1f1b", 1, 6, Rules(slowed_to=StageTimes(0.8, 0.8, 0.8)))
-    end = begun + 30
-    while threading.active_count() > threads and time.monotonic() < end:
-        time.sleep(0.05)
-    assert threading.active_count() <= threads and time.monotonic() < begun + 15
+    assert time.monotonic() < begun + 15
+    held.assert_nothing_stays()
 
 
 def test_a_stage_that_waits_too_long_says_for_what(tower):

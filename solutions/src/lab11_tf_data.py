@@ -7,8 +7,8 @@
 # **Time:** 45 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
 # Your pipeline and the naive one are measured in turns in the same process, five epochs each
-# after a first one, and the median ratio counts: another program that runs beside them slows both.
-# Lesson 12 has the ideas.
+# after a first one, by the clock and by processor time. The better of the two median ratios counts,
+# so another program that runs beside them does not decide. Lesson 12 has the ideas.
 
 # %%
 from utils.environment import quiet_tensorflow

@@ -3,7 +3,7 @@
 import statistics
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +16,14 @@ from utils.measure import Stopwatch, images_per_second
 
 @dataclass(frozen=True)
 class Rates:
-    """Images per second of each epoch, by pipeline; epoch 0 came first and filled the caches."""
+    """Images per second of each epoch, by pipeline; epoch 0 came first and filled the caches.
+
+    `by_name` goes by the clock, `by_processor` by the seconds that this process's threads
+    computed: what other programs take from the machine is in the first and not in the second.
+    """
 
     by_name: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    by_processor: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     def first(self, name: str) -> float:
         """Return the rate of the first epoch."""
@@ -33,8 +38,15 @@ class Rates:
 
     def ratio(self, name: str, to: str) -> float:
         """Return how many times as fast `name` is as `to`: the median over epochs of one round."""
-        pairs = zip(self.by_name[name][1:], self.by_name[to][1:], strict=True)
-        return statistics.median(a / b for a, b in pairs)
+        return _median_ratio(self.by_name[name], self.by_name[to])
+
+    def processor_ratio(self, name: str, to: str) -> float:
+        """Return the same by processor time: how many times less work an image costs."""
+        return _median_ratio(self.by_processor[name], self.by_processor[to])
+
+
+def _median_ratio(rates: Sequence[float], others: Sequence[float]) -> float:
+    return statistics.median(a / b for a, b in zip(rates[1:], others[1:], strict=True))
 
 
 def measure_rates(datasets: Mapping[str, Any], rounds: int = 3, step_seconds: float = 0) -> Rates:
@@ -46,18 +58,23 @@ def measure_rates(datasets: Mapping[str, Any], rounds: int = 3, step_seconds: fl
     """
     if rounds < 1:
         raise CourseError(f"rounds={rounds}: measure 1 or more")
-    rates: dict[str, list[float]] = {name: [] for name in datasets}
+    rates: dict[str, list[tuple[float, float]]] = {name: [] for name in datasets}
     names = list(datasets)
     for number in range(rounds + 1):
         shift = number % len(names) if number else 0
         for name in names[shift:] + names[:shift]:
-            rates[name].append(run_epoch(datasets[name], step_seconds, name))
-    return Rates({name: tuple(values) for name, values in rates.items()})
+            rates[name].append(_run_epoch(datasets[name], step_seconds, name))
+    by_clock, by_processor = (
+        {name: tuple(pair[kind] for pair in pairs) for name, pairs in rates.items()}
+        for kind in (0, 1)
+    )
+    return Rates(by_clock, by_processor)
 
 
-def run_epoch(dataset: Any, step_seconds: float = 0.0, name: str = "the dataset") -> float:
-    """Iterate `dataset` once and return its images per second (first dimension of a batch)."""
+def _run_epoch(dataset: Any, step_seconds: float, name: str) -> tuple[float, float]:
+    """Iterate `dataset` once; return images per second by the clock and by processor time."""
     images = 0
+    begun = time.process_time()
     with Stopwatch() as watch:
         for batch in dataset:
             images += count_images(batch)
@@ -65,7 +82,8 @@ def run_epoch(dataset: Any, step_seconds: float = 0.0, name: str = "the dataset"
                 time.sleep(step_seconds)
     if not images:
         raise CourseError(f"{name} is empty: there is nothing to measure")
-    return images_per_second(images, watch.seconds)
+    computed = time.process_time() - begun
+    return images_per_second(images, watch.seconds), images_per_second(images, computed)
 
 
 def count_images(batch: Any) -> int:
