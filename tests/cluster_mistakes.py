@@ -171,6 +171,14 @@ def reduce_other_shapes() -> None:
     tf.function(lambda: strategy.run(give))()
 
 
+def make_a_strategy_again() -> None:
+    """What a program of several trainings does; worker 0 comes to the second one last."""
+    train_custom(1)
+    if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:
+        time.sleep(2)
+    train_custom(1)
+
+
 def use_two_strategies() -> None:
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
@@ -267,6 +275,12 @@ def second_strategy() -> Mistake:
     return Mistake("second-strategy", [Task("local:0", "", use_two_strategies)])
 
 
+def renewed_server() -> Mistake:
+    cluster = make_cluster(worker=3)
+    tasks = [make_task(cluster, "worker", i, make_a_strategy_again, i > 0) for i in range(3)]
+    return Mistake("renewed-server", tasks)
+
+
 def dead_peer() -> Mistake:
     mistake = make_pair("dead-peer", train_until_killed)
     mistake.kill = (1, "step 0 of 2")
@@ -344,7 +358,8 @@ MISTAKES = (
     dead_peer, duplicate_index_elsewhere, dead_parameter_server, mismatched_sizes,
     missing_leader, missing_server, unknown_host, multi_worker_with_ps, evaluator_in_cluster,
     keras_fit_multi_worker, keras_fit_parameter_server, missing_peer, taken_port, wrong_index,
-    duplicate_index, mismatched_shapes, late_tf_config, late_strategy, second_strategy,
+    renewed_server, duplicate_index, mismatched_shapes, late_tf_config, late_strategy,
+    second_strategy,
     ps_strategy_without_ps, multi_worker_as_ps, python_repr, misspelt_job,
     type_not_in_cluster, no_task,
 )  # fmt: skip

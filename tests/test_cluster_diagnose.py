@@ -32,6 +32,7 @@ EXPECTED = {
     "late-strategy": ("late-strategy", "worker:0", "after TensorFlow had run", "first thing"),
     "second-strategy": ("second-strategy", "local:0", "has 4 replicas, the first had 2",
                         "ReductionToOneDevice"),
+    "renewed-server": ("renewed-server", "worker:1", "made a second strategy", "one strategy per"),
     "dead-peer": ("dead-peer", "worker:1", "has stopped answering", "from its checkpoint"),
     "dead-parameter-server": ("dead-parameter-server", "ps:0", "its variables with it",
                               "last checkpoint"),
@@ -55,6 +56,7 @@ EXPECTED = {
 EITHER = {
     "duplicate-index": ("worker:0", "copy 1", "copy 2"),
     "keras-fit-multi-worker": ("worker:0", "worker:1"),
+    "renewed-server": ("worker:1", "worker:2"),
     "mismatched-sizes": ("worker:0", "worker:1"),
     "mismatched-shapes": ("worker:0", "worker:1"),
 }

@@ -309,6 +309,29 @@ def test_all_devices_of_a_worker_are_replicas(clusters):
         clusters.run(2, 2, count_replicas, 3)
 
 
+def sum_with_a_late_leader(times):
+    """In a worker: ask for the strategy again and again; the leader comes last each time."""
+    import time
+
+    import tensorflow as tf
+
+    from utils.strategies import make_strategy
+
+    sums = []
+    for number in range(times):
+        if number and json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:
+            time.sleep(1)  # the others already wait in the next collective
+        strategy = make_strategy("multi-worker")
+        ones = strategy.experimental_distribute_values_from_function(lambda _: tf.constant(1.0))
+        sums.append(float(strategy.reduce("SUM", ones, axis=None)))
+    return sums
+
+
+def test_one_worker_may_train_several_times(clusters):
+    """A second strategy would start the leader's collectives anew: the others' would fail."""
+    assert clusters.run(3, 1, sum_with_a_late_leader, 3) == [[3.0] * 3] * 3
+
+
 def train_in_parts(folder, temporary, settings, stop_after):
     """In a worker: train, the last worker asking to stop after so many questions."""
     from utils.events import report

@@ -72,7 +72,9 @@ def make_strategy(name: str, replicas: int | None = None) -> tf.distribute.Strat
 
     The strategies of a cluster are made in a process that TF_CONFIG makes one of
     its tasks, before TensorFlow's first operation. "multi-worker" has `replicas`
-    devices of this worker, all of them for None; every worker must have as many.
+    devices of this worker, all of them for None; every worker must have as many. Asked
+    for again in the same task, it is the same object: a second one would start this
+    task's collectives anew, in the middle of what the other workers do.
 
     "tpu" connects to the TPU that `devices.connect_tpu` finds and initialises it.
 
@@ -110,7 +112,19 @@ def make_strategy(name: str, replicas: int | None = None) -> tf.distribute.Strat
 
 
 def _make_multi_worker(replicas: int | None) -> tf.distribute.Strategy:
-    """Return MultiWorkerMirroredStrategy on `replicas` devices of this worker.
+    """Return this task's strategy of `replicas` devices, made where there is none yet."""
+    devices = _choose_worker_devices(replicas)
+    wanted = (os.environ["TF_CONFIG"], *devices)
+    if wanted not in _multi_worker:
+        _multi_worker[wanted] = _start_multi_worker(*devices)
+    return _multi_worker[wanted]
+
+
+_multi_worker: dict[tuple[str, str, int], tf.distribute.Strategy] = {}  # of this process
+
+
+def _start_multi_worker(kind: str, count: int) -> tf.distribute.Strategy:
+    """Return a new MultiWorkerMirroredStrategy on `count` devices of this worker.
 
     TensorFlow 2.21 takes all GPUs of a worker, and of one without GPUs the first
     CPU device only (`CollectiveAllReduceExtended._initialize_local_devices`).
@@ -120,7 +134,6 @@ def _make_multi_worker(replicas: int | None) -> tf.distribute.Strategy:
     import tensorflow as tf
     from tensorflow.python.distribute import collective_all_reduce_strategy as source
 
-    kind, count = _choose_worker_devices(replicas)
     if (kind, count) in {("CPU", 1), ("GPU", len(tf.config.list_physical_devices("GPU")))}:
         return tf.distribute.MultiWorkerMirroredStrategy()
 

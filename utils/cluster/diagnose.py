@@ -23,7 +23,7 @@ SERVER = re.compile(r"Started server with target: grpc://(\S+)")
 STRAGGLERS = re.compile(r"Waiting for (\d+)/\d+ tasks to connect[^\n]*(?:\n[^\n]*stragglers:\s*\n"
                         + TASK + r")?")  # fmt: skip
 COORDINATOR = "ParameterServerStrategyV2 is now connecting to cluster"
-COLLATERAL_NAMES = ("dead-peer", "dead-parameter-server")
+COLLATERAL_NAMES = ("dead-peer", "dead-parameter-server", "renewed-server")
 WAITING_NAMES = ("missing-peer", "silent")
 
 

@@ -181,6 +181,13 @@ COLLATERAL = (
         "number of steps and a barrier at the end",
     ),
     _symptom(
+        "renewed-server", r"Delete called on non-empty BufRendezvous|[Gg]roup \d+ not found",
+        "another task's server began anew, or ended, in the middle of a collective: that task made "
+        "a second strategy, restarted alone, or ended before the others",
+        "make one strategy per process and use it again, as utils.strategies.make_strategy does; "
+        "give every task the same number of steps; start the group together",
+    ),
+    _symptom(
         "dead-peer", r"Collective ops is aborted by: (?P<words>[^\n]*)",
         "another task ended the collective: {words}",
         "look in the other tasks' logs for the first error, then start the whole group again",
