@@ -153,8 +153,46 @@ def test_bundle_has_a_licence_and_no_path_of_a_machine(name):
         text = path.read_text(encoding="utf-8")
         for root in ('"/', "/home", "/usr", "/var", "\\\\"):
             assert root not in text, f"{path} has {root}"
-    size = sum(path.stat().st_size for path in (bundled.FOLDER / name).rglob("*"))
-    assert size < 7_000_000
+    files = [p for p in (bundled.FOLDER / name).rglob("*") if "__pycache__" not in p.parts]
+    assert sum(path.stat().st_size for path in files) < 7_000_000
+
+
+def forbid_decoding(monkeypatch):
+    def decode(*arguments):
+        raise AssertionError("the PNGs were decoded")
+
+    monkeypatch.setattr(bundled, "read_prepared", decode)
+
+
+def test_arrays_are_kept_and_used_only_while_they_are_right(sample_copy, samples, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    folder = sample_copy / "mnist" / "__pycache__"
+    shutil.rmtree(folder, ignore_errors=True)
+    bundled.load_bundled("mnist", sample_copy)
+    (kept,) = folder.iterdir()
+    whole = kept.read_bytes()
+    for damaged in (whole[:5000], whole[:3000] + b"\xff" + whole[3001:], b"", b"nonsense"):
+        kept.write_bytes(damaged)
+        data = bundled.load_bundled("mnist", sample_copy)
+        np.testing.assert_array_equal(data.train.images, samples["mnist"].train.images)
+        assert kept.read_bytes() == whole, "what was damaged should be written anew"
+    forbid_decoding(monkeypatch)
+    data = bundled.load_bundled("mnist", sample_copy)
+    np.testing.assert_array_equal(data.test.images, samples["mnist"].test.images)
+    np.testing.assert_array_equal(data.train.labels, samples["mnist"].train.labels)
+    with pytest.raises(ValueError, match="read-only"):
+        data.train.images[0, 0, 0] = 1
+
+
+def test_nothing_is_kept_where_python_keeps_nothing_or_cannot_write(sample_copy, monkeypatch):
+    folder = sample_copy / "mnist" / "__pycache__"
+    shutil.rmtree(folder, ignore_errors=True)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    bundled.load_bundled("mnist", sample_copy)
+    assert not folder.exists()
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    folder.touch()  # a file in the folder's place: it cannot be written
+    assert len(bundled.load_bundled("mnist", sample_copy).test) == 2_000
 
 
 def test_data_is_read_only_and_take_shortens_only_the_training_examples(samples):
