@@ -7,6 +7,7 @@ Format: https://jupytext.readthedocs.io/en/latest/formats-scripts.html
 
 import hashlib
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,8 +94,7 @@ def read_source(target: Target) -> Any:
     Raises CourseError for a bad region marker, or for a cell kind that is not
     code or markdown.
     """
-    import jupytext
-
+    jupytext = _import_jupytext()
     text = target.source.read_text(encoding="utf-8")
     where = f"{target.source.parent.parent.name}/src/{target.source.name}"
     find_regions(text, where)
@@ -112,6 +112,15 @@ def read_source(target: Target) -> Any:
     }
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook
+
+
+def _import_jupytext() -> Any:
+    """Import jupytext without its part for Jupyter's server, which takes it 0.2 s more."""
+    for part in ("sync_contentsmanager", "async_contentsmanager"):
+        sys.modules.setdefault(f"jupytext.{part}", None)  # type: ignore[arg-type]
+    import jupytext
+
+    return jupytext
 
 
 def _clean_metadata(metadata: Any) -> dict[str, Any]:

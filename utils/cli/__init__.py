@@ -7,6 +7,8 @@ status. Command modules import TensorFlow only inside `run`, so that
 """
 
 import argparse
+import atexit
+import gc
 import importlib
 import importlib.util
 import os
@@ -48,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     _open_standard_streams()
     skip_uri_grammar()
+    atexit.register(gc.freeze)  # or Python looks for garbage once more as it ends: 0.3 s
     program = "distlab"
     try:
         parsed = make_parser().parse_args(arguments)

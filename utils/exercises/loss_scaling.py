@@ -99,8 +99,7 @@ def measure_steps(
 
     def step(shares: Sequence[tuple[Any, ...]]) -> None:
         found = [_differentiate(loss, *each, kind) for each in zip(shares, models, cases)]
-        totals = tf.distribute.get_replica_context().all_reduce("sum", found)
-        tf.distribute.get_replica_context().merge_call(_subtract, args=(models, totals))
+        tf.distribute.get_replica_context().merge_call(_subtract, args=(models, found))
 
     shares = strategy.experimental_distribute_values_from_function(give_shares)
     with own_frames():
@@ -139,9 +138,11 @@ def _differentiate(loss: Any, share: tuple[Any, ...], weights: Any, case: Case, 
     return gradient
 
 
-def _subtract(strategy: Any, models: Sequence[Any], totals: Sequence[Any]) -> None:
+def _subtract(strategy: Any, models: Sequence[Any], found: Sequence[Any]) -> None:
+    """Sum the replicas' gradients and subtract them: the replicas meet once for all models."""
+    totals = strategy.extended.batch_reduce_to("SUM", list(zip(found, models)))
     for weights, total in zip(models, totals):
-        strategy.extended.update(weights, lambda w, g: w.assign_sub(g), args=(total,))
+        strategy.extended.update(weights, lambda w, g: w.assign_sub(g), (total,), group=False)
 
 
 def _get_strategy() -> Any:

@@ -6,6 +6,7 @@ a judge slow, large or crash costs only itself.
 """
 
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from typing import Any
 import utils
 from utils.cluster.protocol import receive_message, send_message
 from utils.errors import CourseError
+from utils.grading.labs import LabSpec
 
 START_SECONDS, SPARE_SECONDS = 120.0, 30.0
 
@@ -29,21 +31,21 @@ class Refused(ValueError):
 class CleanProcess:
     """`ask` answers one request after the other; a context manager that leaves nothing behind.
 
-    `data` names the data sets that its requests need.
+    It is given `lab` as it was read here; `data` names the data sets that its requests need.
     """
 
-    def __init__(
-        self, lab: str, root: Path, seconds: float = 20.0, data: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, lab: LabSpec, seconds: float = 20.0, data: Sequence[str] = ()) -> None:
         self.seconds = seconds
         self.connection, theirs = socket.socketpair()
         self._errors = tempfile.TemporaryFile()
-        command = [sys.executable, "-m", "utils.grading.clean_server", str(theirs.fileno()), lab,
-                   str(root), str(seconds), *data]  # fmt: skip
+        command = [sys.executable, "-m", "utils.grading.clean_server", str(theirs.fileno()),
+                   str(seconds), *data]  # fmt: skip
         course = str(Path(utils.__file__).resolve().parent.parent)
-        with theirs:
+        with theirs, tempfile.TemporaryFile() as given:
+            given.write(pickle.dumps(lab))
+            given.seek(0)
             self._process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, cwd=course,
+                command, pass_fds=[theirs.fileno()], stdin=given, cwd=course,
                 stdout=self._errors, stderr=self._errors, start_new_session=True,
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": course},
             )  # fmt: skip

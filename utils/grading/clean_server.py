@@ -1,11 +1,13 @@
 """The other side of `clean_process`: forks for each request, waits with a limit, answers.
 
-`python -m utils.grading.clean_server DESCRIPTOR LAB ROOT SECONDS [DATA …]`.
+`python -m utils.grading.clean_server DESCRIPTOR SECONDS [DATA …]`, the lab's pickle on
+standard input: whoever starts it has read the lab already.
 """
 
 import gc
 import json
 import os
+import pickle
 import resource
 import selectors
 import signal
@@ -21,7 +23,7 @@ from utils.cluster.protocol import receive_message, send_message
 from utils.data import load
 from utils.environment import skip_uri_grammar
 from utils.grading import alignment, cell_text, evidence, notebook_file
-from utils.grading.labs import LabSpec, read_lab
+from utils.grading.labs import LabSpec
 from utils.grading.observe import CellObservation
 
 MOST_DATA, MOST_ANSWER = 3 * 2**30, 64 * 2**20
@@ -115,14 +117,14 @@ def warm_up(lab: LabSpec, data: Sequence[str]) -> None:
 def main() -> None:
     skip_uri_grammar()
     connection = socket.socket(fileno=int(sys.argv[1]))
-    lab = read_lab(sys.argv[2], Path(sys.argv[3]))
-    warm_up(lab, sys.argv[5:])
+    lab = pickle.load(sys.stdin.buffer)
+    warm_up(lab, sys.argv[3:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     gc.collect()
     gc.freeze()
     send_message(connection, {"told": "ready"})
     while (received := receive_message(connection)) is not None:
-        send_message(connection, answer(lab, received[0], float(sys.argv[4])))
+        send_message(connection, answer(lab, received[0], float(sys.argv[2])))
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class Sandbox:
             check_can_seal()
         self.zygote = Zygote(lab.name, lab.rules, sealed)
         try:
-            self.reader = CleanProcess(lab.name, lab.source.parents[2], READ_SECONDS)
+            self.reader = CleanProcess(lab, READ_SECONDS)
         except BaseException:
             self.zygote.close()
             raise

@@ -70,7 +70,7 @@ class Bench:
 
     def __init__(self, lab: LabSpec, seconds: float = 20.0) -> None:
         self.lab = lab
-        self._process = CleanProcess(lab.name, lab.source.parents[2], seconds, lab.rules.data)
+        self._process = CleanProcess(lab, seconds, lab.rules.data)
 
     def judge(self, observation: Observation) -> Verdict:
         """Return the marks of one observation. Never raises for what a learner handed in."""
