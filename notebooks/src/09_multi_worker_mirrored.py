@@ -374,6 +374,8 @@ assert totals == [32.5] * 3 and saved == 32.5
 # ## The same through utils
 #
 # `train` in every worker is the whole of it: it shares the data, mends `fit`, saves with all workers and keeps the chief's, and returns the same report everywhere. `make_strategy` adds one thing. TensorFlow takes all GPUs of a worker, but only one CPU device; ours takes all logical devices, here two, so that two workers have four replicas.
+#
+# The function below trains three times in one process. Each `train` asks for the strategy and gets the same object. A second `MultiWorkerMirroredStrategy` would start this worker's server for collectives anew, and whoever already waits there would fail: one strategy per process.
 
 
 # %%
@@ -387,7 +389,9 @@ def train_with_utils(jobs):
         log = ReadLog()
         done = train(strategy="multi-worker", read_log=log, **JOB, **settings)
         reports[name] = done.weights, log.steps
-    return make_strategy("multi-worker").num_replicas_in_sync, reports
+    strategy = make_strategy("multi-worker")
+    assert strategy is make_strategy("multi-worker")
+    return strategy.num_replicas_in_sync, reports
 
 
 # %%
@@ -435,7 +439,7 @@ folder.cleanup()  # nothing of this lesson stays
 # ## Take-away card
 #
 # ```python
-# strategy = tf.distribute.MultiWorkerMirroredStrategy()   # TF_CONFIG set, before any operation
+# strategy = tf.distribute.MultiWorkerMirroredStrategy()   # TF_CONFIG set; once, before any operation
 # options = tf.data.Options()
 # options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
 # batches = strategy.experimental_distribute_dataset(dataset.with_options(options))  # global batches
