@@ -103,26 +103,21 @@ class Rows:
         return submitted
 
     def ensure_grade(self, submitted: Any, name: str) -> Any:
-        t = _tables()
-        (cell,) = (c for c in submitted.notebook.grade_cells if c.name == name)
-        where = {"cell_id": cell.id, "notebook_id": submitted.id}
-        grade = self._db.query(t.Grade).filter_by(**where).first()
-        if grade is None:
-            grade = t.Grade(cell_id=cell.id, notebook=submitted)
-            self._db.add(grade)
-            self._db.flush()
-        return grade
+        return self._ensure(_tables().Grade, submitted.notebook.grade_cells, submitted, name)
 
     def ensure_comment(self, submitted: Any, name: str) -> Any:
-        t = _tables()
-        (cell,) = (c for c in submitted.notebook.solution_cells if c.name == name)
+        return self._ensure(_tables().Comment, submitted.notebook.solution_cells, submitted, name)
+
+    def _ensure(self, table: Any, cells: Any, submitted: Any, name: str) -> Any:
+        """Return the row of `table` for a submitted notebook's cell, made where there is none."""
+        (cell,) = (c for c in cells if c.name == name)
         where = {"cell_id": cell.id, "notebook_id": submitted.id}
-        comment = self._db.query(t.Comment).filter_by(**where).first()
-        if comment is None:
-            comment = t.Comment(cell_id=cell.id, notebook=submitted)
-            self._db.add(comment)
+        row = self._db.query(table).filter_by(**where).first()
+        if row is None:
+            row = table(cell_id=cell.id, notebook=submitted)
+            self._db.add(row)
             self._db.flush()
-        return comment
+        return row
 
 
 def _tables() -> Any:
