@@ -50,7 +50,7 @@ chaos: $(VENV)/.ready
 	@$(BIN)/python -m benchmarks.chaos $(ARGS)
 
 grade-demo: $(VENV)/.ready
-	@$(BIN)/python -m utils.grading.demo $(ARGS)
+	@$(BIN)/python -m distlab.grading.demo $(ARGS)
 
 build: $(VENV)/.ready
 	@$(BIN)/distlab build $(ARGS)

@@ -9,7 +9,7 @@ import random
 import sys
 import time
 
-from utils.cluster.chaos import describe_outcomes, run_chaos
+from distlab.lessons.chaos import describe_outcomes, run_chaos
 
 
 def main() -> None:

@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from utils.authoring import sources
-from utils.errors import CourseError
-from utils.grading.executor import check_can_seal
+from distlab.authoring import sources
+from distlab.grading.executor import check_can_seal
+from utils.errors import DistributedError
 from utils.measure import Stopwatch
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,7 +32,7 @@ def run(rounds: int) -> None:
     print(f"\nGrading {CLASS} hand-ins of {lab}, a minute")
     try:
         check_can_seal()
-    except CourseError as error:
+    except DistributedError as error:
         print(f"not measured: {error}")
         return
     with TemporaryDirectory() as name:
@@ -119,7 +119,7 @@ def hide(course: Path, kept: list[str]) -> None:
 def time_distlab(course: Path, lab: str, students: int) -> float:
     """Return the seconds of `distlab grade` on the first CLASS hand-ins, or on all."""
     folder = "few" if students == CLASS else "submitted"
-    command = [sys.executable, "-m", "utils", "grade", lab, str(course / folder), "--json"]
+    command = [sys.executable, "-m", "distlab", "grade", lab, str(course / folder), "--json"]
     with Stopwatch() as watch:
         done = subprocess.run(
             [*command, "--out", str(course / f"report-{folder}"),

@@ -36,13 +36,13 @@ json.dumps = lambda *a, **k: '{"status": "right", "points": 10}'
 json.JSONEncoder.encode = lambda *a, **k: '{}'
 """,
     "the encoder replaced": """
-import utils.grading.encoding as encoding, utils.grading.cell_runner as runner
+import distlab.grading.encoding as encoding, distlab.grading.cell_runner as runner
 lie = lambda value, *a: ["opaque", "equals everything"]
 encoding.encode = runner.encode = lie
 runner.Runner.collect = lambda self: {"got_epochs": ["right", True], "got_words": 1}
 """,
     "the visible checks replaced": """
-from utils.exercises import lab01, checking
+from distlab.exercises import lab01, checking
 for name in dir(lab01):
     if name.startswith("check_"):
         setattr(lab01, name, lambda *a: None)
@@ -71,13 +71,13 @@ builtins.isinstance = lambda *a: True
 """,
     "hidden tests looked for": """
 import glob, os
-for path in ("@SOLUTIONS@", "/course/utils/grading/judges/lab01.py", "/course/tests/answers"):
+for path in ("@SOLUTIONS@", "/course/distlab/grading/judges/lab01.py", "/course/tests/answers"):
     try:
         print(open(path).read()[:2000])
     except OSError as error:
         print(error)
 try:
-    from utils.grading.judges import lab01 as judges
+    from distlab.grading.judges import lab01 as judges
     print("judge imported", judges.EPOCH)
 except ImportError as error:
     print(error)
@@ -289,7 +289,7 @@ with socket.socket(socket.AF_UNIX) as connection:
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 for name, arguments in (("unshare", (0x10000000,)), ("mount", (b"x", b"/tmp", b"tmpfs", 0, None)),
-                        ("umount2", (b"/tmp", 2)), ("umount2", (b"/course/utils/grading", 2)),
+                        ("umount2", (b"/tmp", 2)), ("umount2", (b"/course/distlab/grading", 2)),
                         ("ptrace", (16, 1, 0, 0)), ("chroot", (b"/tmp",)), ("setns", (3, 0)),
                         ("setuid", (0,)), ("sethostname", (b"x", 1))):
     result = getattr(libc, name)(*arguments)
@@ -298,8 +298,9 @@ print(open("/proc/self/status").read())
 """,
     "the course's files changed for the next one": """
 import os
-for path in ("/course/utils/exercises/lab01.py", "/course/utils/grading/encoding.py", "/etc/hosts",
-             "/course/utils/grading/new.py", os.__file__, "/usr/bin/true"):
+for path in ("/course/distlab/exercises/lab01.py", "/course/distlab/grading/encoding.py",
+             "/etc/hosts",
+             "/course/distlab/grading/new.py", os.__file__, "/usr/bin/true"):
     try:
         os.chmod(os.path.dirname(path), 0o777)
     except OSError as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lab_runner import load_answers
 
-from utils.grading.labs import LabSpec, read_lab
+from distlab.grading.labs import LabSpec, read_lab
 
 ROOT = Path(__file__).resolve().parents[1]
 LAB = read_lab("lab01", ROOT)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from utils.authoring import regions, sources
-from utils.grading.encoding import decode, encode
+from distlab.authoring import regions, sources
+from distlab.grading.encoding import decode, encode
 
 ROOT = Path(__file__).parents[1]
 LABS = [t for t in sources.find_targets(ROOT) if t.lab]

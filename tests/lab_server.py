@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from utils.cli import lab
+from distlab.cli import lab
 
 START_SECONDS, END_SECONDS = 60, 30
 BROWSER_FLAGS = (
@@ -30,7 +30,7 @@ class Lab:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        command = [sys.executable, "-m", "utils", "lab", "--no-browser", "--port", str(self.port)]
+        command = [sys.executable, "-m", "distlab", "lab", "--no-browser", "--port", str(self.port)]
         root = str(Path(lab.__file__).parents[2])
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "JPY_"))}

@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from utils.authoring import build, outputs, regions, sources
-from utils.cli import build as build_command
-from utils.errors import CourseError
+from distlab.authoring import build, outputs, regions, sources
+from distlab.cli import build as build_command
+from utils.errors import DistributedError
 
 LESSON = """# %% [markdown]
 # # Tiny
@@ -77,7 +77,7 @@ def write_lesson(course: Path, name: str, text: str) -> Path:
     ],
 )
 def test_bad_marker_is_named_with_file_and_line(text: str, said: str) -> None:
-    with pytest.raises(CourseError) as caught:
+    with pytest.raises(DistributedError) as caught:
         regions.find_regions(text, "x.py")
     assert str(caught.value).startswith(said)
 
@@ -246,10 +246,10 @@ def test_names_choose_targets(course: Path) -> None:
     for name in ("03", "03-mirrored-keras", "mirrored_keras", "03_mirrored_keras.py"):
         assert [t.slug for t in sources.choose_targets(targets, [name])] == ["03-mirrored-keras"]
     assert sources.choose_targets(targets, []) == targets
-    with pytest.raises(CourseError, match="'05': choose from 03, 04"):
+    with pytest.raises(DistributedError, match="'05': choose from 03, 04"):
         sources.choose_targets(targets, ["05"])
     write_lesson(course, "3_Bad", "# %%\n")
-    with pytest.raises(CourseError, match="3_Bad.py"):
+    with pytest.raises(DistributedError, match="3_Bad.py"):
         sources.find_targets(course)
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from utils.cluster import chaos
-from utils.cluster.chaos import Attempt, draw_strike, run_chaos, tell_attempts
+from distlab.lessons import chaos
+from distlab.lessons.chaos import Attempt, draw_strike, run_chaos, tell_attempts
 from utils.training.recovery import METHODS, RecoverySettings
 
 RUNS = 15

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.training import TrainingStopped, train
 
 EXACT = {"dtype": "float64", "optimizer": "sgd", "epochs": 3, "limit": 202, "model": "mlp"}
@@ -71,7 +71,7 @@ def test_checkpoint_of_another_job_is_refused(tf, tmp_path):
     settings = {**EXACT, "epochs": 1, "global_batch_size": 64, "checkpoint": tmp_path}
     train(**settings)
     for change in ({"seed": 1}, {"limit": 200}, {"optimizer": "adam"}, {"dataset": "mnist"}):
-        with pytest.raises(CourseError, match="was made with"):
+        with pytest.raises(DistributedError, match="was made with"):
             train(**{**settings, **change})
 
 
@@ -87,5 +87,5 @@ def test_damaged_checkpoint_is_passed_over(tf, tmp_path):
     assert report.weights_checksum == whole.weights_checksum
     for piece in tmp_path.glob("train-*.data*"):
         piece.write_bytes(b"")
-    with pytest.raises(CourseError, match="none of"):
+    with pytest.raises(DistributedError, match="none of"):
         train(**settings)

@@ -14,12 +14,12 @@ import psutil
 import pytest
 from lab_runner import load_answers
 
-from utils.cli import main
-from utils.grading.executor import check_can_seal
+from distlab.cli import main
+from distlab.grading.executor import check_can_seal
 
 ROOT = Path(__file__).resolve().parent.parent
 SLUG = "lab01-batches-and-words"
-COMMAND = [sys.executable, "-m", "utils", "grade", "lab01"]
+COMMAND = [sys.executable, "-m", "distlab", "grade", "lab01"]
 SLOW = "import time\ntime.sleep(2)\n"
 
 try:
@@ -306,7 +306,8 @@ def test_bad_values_get_one_line_and_status_2(capsys, monkeypatch, tmp_path, arg
 
 def test_it_starts_without_tensorflow():
     code = (
-        "import sys\nimport utils.cli.grade, utils.grading.session, utils.grading.report.pages\n"
+        "import sys\nimport distlab.cli.grade, distlab.grading.session\n"
+        "import distlab.grading.report.pages\n"
         "sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60).returncode == 0

@@ -13,10 +13,10 @@ import time
 
 import pytest
 
-from utils.cli import main
+from distlab.cli import main
 from utils.events import read_events
 
-COMMAND = [sys.executable, "-m", "utils", "train"]
+COMMAND = [sys.executable, "-m", "distlab", "train"]
 SMALL = ["--limit", "500", "--model", "mlp"]
 KEYS = ["strategy", "replicas", "workers", "dataset", "source", "examples", "loop",
         "global_batch_size", "epochs", "loss", "accuracy", "test_loss", "test_accuracy",

@@ -8,11 +8,11 @@ import subprocess
 
 import pytest
 
-from utils.cli import main
-from utils.cluster import config as cc
-from utils.cluster.config import ClusterSpec, TaskConfig, is_right, lint, lint_together
-from utils.cluster.diagnose import diagnose, diagnose_cluster
-from utils.errors import CourseError
+from distlab.cli import main
+from utils.errors import DistributedError
+from utils.tf_config import config as cc
+from utils.tf_config.config import ClusterSpec, TaskConfig, is_right, lint, lint_together
+from utils.tf_config.diagnose import diagnose, diagnose_cluster
 
 TWO = {"worker": ["a:2222", "b:2222"]}
 PS = {"chief": ["c:2222"], "worker": ["a:2222", "b:2222"], "ps": ["d:2222"]}
@@ -136,7 +136,7 @@ def test_each_mistake_is_named_with_its_place_and_cure(case):
     found = errors_of(text, strategy)
     assert any(f.where == where and what in f.what and cure in f.cure for f in found), found
     assert all(len(str(f).splitlines()) == 1 and str(f).startswith("error: ") for f in found)
-    with pytest.raises(CourseError, match="^TF_CONFIG: [^\n]*$"):
+    with pytest.raises(DistributedError, match="^TF_CONFIG: [^\n]*$"):
         cc.parse_tf_config(text, strategy)
 
 
@@ -250,9 +250,9 @@ def test_tasks_go_round_the_hosts():
     {"hosts": []}, {"hosts": [""]}, {"base_port": 0}, {"base_port": 65535}, {"ports": [2222]},
 ])  # fmt: skip
 def test_clusters_that_cannot_be_are_refused(arguments):
-    with pytest.raises(CourseError):
+    with pytest.raises(DistributedError):
         cc.build_cluster(**arguments)
-    with pytest.raises(CourseError, match="chief:1|out of range"):
+    with pytest.raises(DistributedError, match="chief:1|out of range"):
         cc.build_tf_config(ClusterSpec(chief=("a:1234",), worker=("b:1234",)), "chief", 1)
 
 
@@ -263,7 +263,7 @@ def test_ports_are_free_and_differ():
             other.bind(("127.0.0.1", ports[0]))
     with socket.socket() as other:
         other.bind(("127.0.0.1", ports[0]))
-    with pytest.raises(CourseError, match="address of this machine"):
+    with pytest.raises(DistributedError, match="address of this machine"):
         cc.pick_free_ports(1, "192.0.2.1")
 
 

@@ -18,10 +18,10 @@ import pytest
 from jupyter_client import KernelManager
 from process_watch import Held, wait_for
 
-from utils.cli import cluster as command
+from distlab.cli import cluster as command
 from utils.cluster import ClusterError, LocalCluster, registry
 from utils.cluster.warm import WarmProcess
-from utils.errors import CourseError
+from utils.errors import DistributedError
 
 LEFT_SECONDS = 5.0
 
@@ -258,7 +258,7 @@ OWNER = """
 
 def run_command(*arguments, folder):
     done = subprocess.run(
-        [sys.executable, "-m", "utils", "cluster", *arguments],
+        [sys.executable, "-m", "distlab", "cluster", *arguments],
         env={**os.environ, "TMPDIR": str(folder)}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
@@ -358,9 +358,11 @@ def test_the_end_of_the_warm_process_is_said_and_clears_up():
         with pytest.raises(ClusterError, match="worker [01]: was ended by SIGKILL"):
             job.wait(20)
         wait_for(lambda: not starter.alive)
-        with pytest.raises(CourseError, match="worker 0 was not started: the warm process has en"):
+        with pytest.raises(
+            DistributedError, match="worker 0 was not started: the warm process has en"
+        ):
             LocalCluster(workers=1, starter=starter).start(int)
-        with pytest.raises(CourseError, match="worker 0 was not started"):
+        with pytest.raises(DistributedError, match="worker 0 was not started"):
             LocalCluster(workers=1, starter=starter).start(int)
     started = [*children, *(task.process for task in job.tasks)]
     wait_for(lambda: not any(alive(process) for process in started), LEFT_SECONDS)
@@ -407,7 +409,7 @@ def test_a_task_that_is_never_started_is_named(starter, monkeypatch):
     cluster = LocalCluster(workers=2, starter=starter)
     os.kill(starter._process.pid, signal.SIGSTOP)
     try:
-        with pytest.raises(CourseError, match="worker 0 was not started: .* does not answer"):
+        with pytest.raises(DistributedError, match="worker 0 was not started: .* does not answer"):
             cluster.start(time.sleep, 300)
     finally:
         os.kill(starter._process.pid, signal.SIGCONT)

@@ -15,7 +15,7 @@ from process_watch import Held
 
 from utils.cluster import ClusterError, LocalCluster
 from utils.cluster.warm import FreshProcesses
-from utils.errors import CourseError
+from utils.errors import DistributedError
 
 
 def add_up():
@@ -201,13 +201,13 @@ def test_what_cannot_be_sent_or_made_is_said(cluster):
     import threading
 
     lock = threading.Lock()
-    with pytest.raises(CourseError, match="cannot be sent to another process"):
+    with pytest.raises(DistributedError, match="cannot be sent to another process"):
         cluster.start(lambda: lock.acquire())
     for settings in ({"workers": 0}, {"workers": 2.5}, {"ps": -1}, {"replicas_per_worker": 99}):
-        with pytest.raises(CourseError, match="must be a number from"):
+        with pytest.raises(DistributedError, match="must be a number from"):
             LocalCluster(**settings)
     job = cluster.start(add_up)
-    with pytest.raises(CourseError, match="choose from worker 0, worker 1, worker 2"):
+    with pytest.raises(DistributedError, match="choose from worker 0, worker 1, worker 2"):
         job.kill("ps", 0)
     with pytest.raises(ClusterError, match="cannot come back alone"):
         job.restart("worker", 0)

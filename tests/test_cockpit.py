@@ -10,16 +10,16 @@ import time
 import pytest
 from process_watch import wait_for
 
+from distlab.figures import LaneRecord, job_lanes
+from distlab.figures.lanes import MOST_POINTS, Mark, place_runs
+from distlab.widgets import cockpit
+from distlab.widgets.cockpit_lanes import name_states
+from distlab.widgets.cockpit_panel import draw_curve
 from utils.cluster import ClusterError, LocalCluster
 from utils.cluster.group import Task
 from utils.cluster.protocol import TaskOrder
 from utils.cluster.traffic import TrafficMeter
-from utils.errors import CourseError
-from utils.figures import LaneRecord, job_lanes
-from utils.figures.lanes import MOST_POINTS, Mark, place_runs
-from utils.widgets import cockpit
-from utils.widgets.cockpit_lanes import name_states
-from utils.widgets.cockpit_panel import draw_curve
+from utils.errors import DistributedError
 
 FLOATS = 50_000
 
@@ -230,5 +230,5 @@ def test_lanes_are_thinned_and_skip_losses_that_are_not_finite():
     assert "<circle" in draw_curve(one, 1.0) and "<w>" not in draw_curve(one, 1.0)
     alt = job_lanes([lane], title="The job").alt
     assert alt == "The job. worker 0: done, loss from 995 to 1, gone."
-    with pytest.raises(CourseError, match="no task to draw"):
+    with pytest.raises(DistributedError, match="no task to draw"):
         job_lanes([], title="The job")

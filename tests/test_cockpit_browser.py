@@ -6,7 +6,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 NOTEBOOK = "notebooks/01-cockpit.ipynb"
 START = """from utils.cluster import LocalCluster
-from utils.widgets import cockpit
+from distlab.widgets import cockpit
 
 def count(steps):
     import time

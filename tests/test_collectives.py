@@ -23,7 +23,7 @@ from utils.collectives import (
     split_into_chunks,
     tree_all_reduce,
 )
-from utils.errors import CourseError
+from utils.errors import DistributedError
 
 RANKS = (1, 2, 3, 5, 6, 7, 8, 16)
 LENGTHS = (0, 1, 3, 97, 240)
@@ -175,7 +175,7 @@ def test_network_delivers_copies_of_what_was_sent():
     ],
 )
 def test_network_refuses_what_a_port_cannot_do(sends, words):
-    with pytest.raises(CourseError, match=words):
+    with pytest.raises(DistributedError, match=words):
         Network(3).exchange([Send(*pair, np.ones(1)) for pair in sends])
 
 
@@ -197,7 +197,7 @@ def test_network_refuses_what_a_port_cannot_do(sends, words):
     ],
 )
 def test_bad_input_gets_one_clear_line(call, words):
-    with pytest.raises(CourseError, match=words) as caught:
+    with pytest.raises(DistributedError, match=words) as caught:
         call()
     assert "\n" not in str(caught.value)
 
@@ -312,5 +312,5 @@ def test_no_fitted_latency_is_negative():
     ],
 )
 def test_fit_refuses_points_that_say_too_little(points, words):
-    with pytest.raises(CourseError, match=words):
+    with pytest.raises(DistributedError, match=words):
         fit_alpha_beta(*points)

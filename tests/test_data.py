@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from utils.cli import OneLineParser
-from utils.cli import data as cli
+from distlab.cli import OneLineParser
+from distlab.cli import data as cli
 from utils.data import builder, bundled, catalogue, fetch, load, loading
 from utils.data.catalogue import FASHION_MNIST, FULL_EXAMPLES, MNIST, TFDS_VERSION
 from utils.data.idx import content_sha256, read_idx, read_idx_folder, write_idx
@@ -22,7 +22,7 @@ from utils.data.images import ImageData, Split
 from utils.data.prepare import prepare, prepare_sample
 from utils.data.prepared import find_prepared, read_prepared
 from utils.data.verify import list_places
-from utils.errors import CourseError
+from utils.errors import DistributedError
 
 NAMES = ("fashion_mnist", "mnist")
 # The first ten training labels, as anyone who has printed them knows them.
@@ -115,7 +115,7 @@ def test_bundled_sample_has_the_promised_form(samples, name):
 
 def test_names_may_be_written_with_a_hyphen_and_unknown_ones_are_named():
     assert load("Fashion-MNIST").name == "fashion_mnist"
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         load("cifar10")
     assert_one_line(error, "cifar10", "fashion_mnist or mnist")
 
@@ -205,7 +205,7 @@ def test_data_is_read_only_and_take_shortens_only_the_training_examples(samples)
     assert few.train.labels.tolist() == FIRST_LABELS["mnist"][:7]
     assert len(data.take(10_000).train) == 10_000
     for count in (0, -1, 10_001):
-        with pytest.raises(CourseError) as error:
+        with pytest.raises(DistributedError) as error:
             data.take(count)
         assert_one_line(error, str(count), "1 to 10,000")
 
@@ -264,7 +264,7 @@ def test_damaged_bundled_file_is_named_and_not_touched(sample_copy, file_name, d
     damage(path)
     before = path.read_bytes() if path.exists() else None
     for read in (bundled.load_bundled, bundled.builder):
-        with pytest.raises(CourseError) as error:
+        with pytest.raises(DistributedError) as error:
             read("mnist", sample_copy)
         assert_one_line(error, str(path))
     assert (path.read_bytes() if path.exists() else None) == before
@@ -274,7 +274,7 @@ def test_damaged_bundled_file_is_named_and_not_touched(sample_copy, file_name, d
 def test_damaged_checksums_are_named(sample_copy, damage):
     path = sample_copy / "mnist" / "checksums.json"
     damage(path)
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         bundled.load_bundled("mnist", sample_copy)
     assert_one_line(error, str(path))
 
@@ -291,7 +291,7 @@ def test_content_is_checked_even_where_the_files_checksums_were_changed_too(samp
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     checksums["files"][TRAIN_FILE]["sha256"] = digest
     checksums_path.write_text(json.dumps(checksums), encoding="utf-8")
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         bundled.load_bundled("mnist", sample_copy)
     assert_one_line(error, str(folder), "content")
 
@@ -327,7 +327,7 @@ def repeat_the_file(path: Path) -> None:
 def test_damaged_records_are_named_without_tensorflow(sample_copy, damage):
     path = sample_copy / "mnist" / TFDS_VERSION / TRAIN_FILE
     damage(path)
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         read_prepared(path.parent, MNIST)
     assert_one_line(error, str(path))
 
@@ -346,18 +346,18 @@ def test_damaged_records_are_named_without_tensorflow(sample_copy, damage):
 def test_wrong_description_of_a_prepared_folder_is_named(sample_copy, change, part):
     path = sample_copy / "mnist" / TFDS_VERSION / "dataset_info.json"
     path.write_text(json.dumps({**json.loads(path.read_bytes()), **change}), encoding="utf-8")
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         read_prepared(path.parent, MNIST)
     assert_one_line(error, str(path.parent), part)
     for text in ("[]", "{}", "not json"):
         path.write_text(text, encoding="utf-8")
-        with pytest.raises(CourseError) as error:
+        with pytest.raises(DistributedError) as error:
             read_prepared(path.parent, MNIST)
         assert_one_line(error, str(path))
 
 
 def test_prepared_sample_is_not_taken_for_the_full_set(sample_copy):
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         load("mnist", full=True, folder=sample_copy)
     assert_one_line(error, "10,000 train", "60,000")
 
@@ -385,7 +385,7 @@ def test_idx_files_read_back_as_written_and_are_not_overwritten(tmp_path, ending
         write_idx(path, array)
         np.testing.assert_array_equal(read_idx(path), array)
         before = path.read_bytes()
-        with pytest.raises(CourseError) as error:
+        with pytest.raises(DistributedError) as error:
             write_idx(path, array)
         assert_one_line(error, str(path), "not overwritten")
         assert path.read_bytes() == before
@@ -420,7 +420,7 @@ def test_idx_bytes_follow_the_format(tmp_path):
 def test_wrong_idx_files_are_named(tmp_path, content, ending):
     path = tmp_path / f"train-labels-idx1-ubyte{ending}"
     path.write_bytes(gzip.compress(content) if ending else content)
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         read_idx(path)
     assert_one_line(error, str(path))
 
@@ -431,7 +431,7 @@ def test_damaged_gzip_is_named(tmp_path, damage):
     noise = np.random.default_rng(1).integers(0, 256, (50, 28, 28), dtype=np.uint8)
     write_idx(path, noise)
     damage(path)
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         read_idx(path)
     assert_one_line(error, str(path))
 
@@ -450,11 +450,11 @@ def test_idx_folder_is_the_full_set_or_names_the_file(small, tmp_path, ending):
     ):
         labels.unlink()
         write_idx(labels, wrong)
-        with pytest.raises(CourseError) as error:
+        with pytest.raises(DistributedError) as error:
             load("mnist", full=True, folder=folder)
         assert_one_line(error, str(labels), part)
     labels.unlink()
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         load("mnist", full=True, folder=folder)
     assert_one_line(error, str(folder), "train-labels-idx1-ubyte")
 
@@ -483,7 +483,7 @@ def test_prepared_folder_reads_back_and_is_not_overwritten(small, tmp_path):
     text = (folder / "dataset_info.json").read_text(encoding="utf-8")
     assert str(tmp_path) not in text
     before = {path: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         prepare(small["fashion_mnist"], tmp_path / "tfds")
     assert_one_line(error, str(folder), "not overwritten")
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
@@ -498,7 +498,7 @@ def test_sample_is_prepared_with_checksums_that_load_accepts(samples, small, tmp
     assert (folder, len(data.train), len(data.test)) == (tmp_path / "mnist", 12, 5)
     np.testing.assert_array_equal(data.train.images, samples["mnist"].train.images[:12])
     flip_one_bit(folder / TFDS_VERSION / TRAIN_FILE)
-    with pytest.raises(CourseError):
+    with pytest.raises(DistributedError):
         bundled.load_bundled("mnist", tmp_path)
     assert sorted(tmp_path.iterdir()) == [folder]
 
@@ -514,24 +514,24 @@ def test_full_set_is_sought_in_order(small, tmp_path, nothing_installed, monkeyp
     given = load("fashion_mnist", full=True, folder=named)
     assert given.source == f"idx files in {named}"
     flip_one_bit(prepared / "fashion_mnist-train.tfrecord-00000-of-00001")
-    with pytest.raises(CourseError) as error:  # damage is named, not passed over
+    with pytest.raises(DistributedError) as error:  # damage is named, not passed over
         load("fashion_mnist", full=True)
     assert_one_line(error, str(prepared))
 
 
 def test_nothing_is_downloaded_unasked(nothing_installed, monkeypatch, tmp_path):
     monkeypatch.setattr(loading, "fetch", lambda *a, **k: pytest.fail("a download was started"))
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         load("fashion_mnist", full=True)
     assert_one_line(error, "dataset-fashion-mnist", "distlab data fetch fashion-mnist")
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         load("mnist", full=True)
     assert_one_line(error, "MNIST is not on this machine", "distlab data fetch mnist")
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         load("mnist", full=True, folder=tmp_path, download=True)
     assert_one_line(error, str(tmp_path), "neither")
     for options in ({"folder": tmp_path}, {"download": True}):
-        with pytest.raises(CourseError, match="full=True"):
+        with pytest.raises(DistributedError, match="full=True"):
             load("mnist", **options)
 
 
@@ -576,7 +576,7 @@ def is_running(process: int) -> bool:
 
 def test_hanging_download_is_stopped_with_all_its_processes(tmp_path):
     begun = time.monotonic()
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         fetch.fetch("mnist", tmp_path / "tfds", 2, [sys.executable, "-c", HANGING])
     assert_one_line(error, "MNIST", "2 s", "--seconds")
     assert time.monotonic() - begun < 20
@@ -590,13 +590,13 @@ def test_hanging_download_is_stopped_with_all_its_processes(tmp_path):
 
 def test_failed_download_gives_one_line_and_leaves_nothing(tmp_path):
     failing = [sys.executable, "-c", "raise SystemExit('first\\nthe server is on fire')"]
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         fetch.fetch("mnist", tmp_path, 30, failing)
     assert_one_line(error, "MNIST", "the server is on fire")
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         fetch.fetch("mnist", tmp_path, 30, [sys.executable, "-c", "pass"])
     assert_one_line(error, "no prepared folder")
-    with pytest.raises(CourseError, match="more than 0"):
+    with pytest.raises(DistributedError, match="more than 0"):
         fetch.fetch("mnist", tmp_path, 0)
     assert list(tmp_path.iterdir()) == []
 
@@ -606,7 +606,7 @@ def test_real_download_without_a_network_says_so(tmp_path, monkeypatch):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # a port where nobody listens
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         fetch.fetch("mnist", tmp_path, 90)
     assert_one_line(error, "MNIST", "is there a network?", "cannot be reached")
     assert list(tmp_path.iterdir()) == []
@@ -624,12 +624,12 @@ def test_download_is_checked_put_in_place_and_not_repeated(small, tmp_path, noth
     folder = fetch.fetch("mnist", seconds=30, command=command)
     assert folder == nothing_installed / "mnist" / TFDS_VERSION
     assert_same(load("mnist", full=True), small["mnist"])
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         fetch.fetch("mnist", seconds=30, command=command)
     assert_one_line(error, str(folder), "not overwritten")
     shutil.rmtree(nothing_installed / "mnist")
     wreck_a_picture(prepared / TRAIN_FILE)
-    with pytest.raises(CourseError, match="corrupt"):
+    with pytest.raises(DistributedError, match="corrupt"):
         fetch.fetch("mnist", seconds=30, command=command)
     assert list(nothing_installed.iterdir()) == []
 
@@ -663,7 +663,7 @@ def test_places_say_what_is_verified_and_what_is_damaged(sample_copy, nothing_in
     assert str(path) in place.problem
     (place,) = list_places("mnist", check=False, sample_root=sample_copy)
     assert place.state == "found"
-    with pytest.raises(CourseError, match="which data set"):
+    with pytest.raises(DistributedError, match="which data set"):
         list_places(folder=sample_copy)
 
 
@@ -710,7 +710,7 @@ def test_command_verify_ends_with_1_and_names_the_file(
     assert f"damaged: {path}" in capsys.readouterr().out
     assert distlab("verify", "mnist", "--json") == 1
     assert str(path) in json.loads(capsys.readouterr().out)[0]["problem"]
-    with pytest.raises(CourseError, match="cifar10"):
+    with pytest.raises(DistributedError, match="cifar10"):
         distlab("verify", "cifar10")
 
 
@@ -727,7 +727,7 @@ def test_command_prepares_full_sets_and_samples(small, small_sample, tmp_path, c
         "test_examples": 20,
     }
     assert "preparing 60 and 20 examples" in output.err
-    with pytest.raises(CourseError, match="not overwritten"):
+    with pytest.raises(DistributedError, match="not overwritten"):
         distlab(*arguments)
     assert distlab("verify", "mnist", "--folder", str(tmp_path / "tfds")) == 0
     sample = tmp_path / "sample"
@@ -736,9 +736,9 @@ def test_command_prepares_full_sets_and_samples(small, small_sample, tmp_path, c
 
 
 def test_command_refuses_wrong_input(tmp_path, capsys):
-    with pytest.raises(CourseError, match="train-images-idx3-ubyte"):
+    with pytest.raises(DistributedError, match="train-images-idx3-ubyte"):
         distlab("prepare", "mnist", "--from", str(tmp_path))
-    with pytest.raises(CourseError, match="cifar10"):
+    with pytest.raises(DistributedError, match="cifar10"):
         distlab("fetch", "cifar10")
     for arguments in (("fetch", "mnist", "--seconds", "soon"), ("prepare", "mnist"), ("burn",)):
         with pytest.raises(SystemExit) as end:

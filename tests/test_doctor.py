@@ -12,12 +12,12 @@ import psutil
 import pytest
 from process_watch import group_members, wait_for
 
-from utils import doctor
-from utils.cli import main
-from utils.doctor import commands
-from utils.doctor.examination import list_probes
-from utils.doctor.findings import STATUSES, Finding, Probe, run_probes
-from utils.doctor.tensorflow_trial import judge_gpus, try_tensorflow
+from distlab import doctor
+from distlab.cli import main
+from distlab.doctor import commands
+from distlab.doctor.examination import list_probes
+from distlab.doctor.findings import STATUSES, Finding, Probe, run_probes
+from distlab.doctor.tensorflow_trial import judge_gpus, try_tensorflow
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 def run_distlab(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
     """Run the command as a shell does, and say on its last line whether it imported TensorFlow."""
     code = (
-        "import sys; from utils.cli import main\n"
+        "import sys; from distlab.cli import main\n"
         "try: status = main(sys.argv[1:])\n"
         "except SystemExit as end: status = end.code\n"
         "print('tensorflow' in sys.modules or 'keras' in sys.modules, file=sys.stderr)\n"
@@ -111,7 +111,7 @@ def test_an_interrupt_leaves_no_child(tmp_path):
         "time.sleep(60)"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-m", "utils", "doctor"]
+    command = [sys.executable, "-m", "distlab", "doctor"]
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -267,7 +267,7 @@ def test_exit_status_follows_the_findings(monkeypatch, capsys):
 
 
 def test_lessons_on_disk_are_those_that_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("utils.doctor.report.NOTEBOOKS", tmp_path)
+    monkeypatch.setattr("distlab.doctor.report.NOTEBOOKS", tmp_path)
     for name in ("00-start-here.ipynb", "notes.ipynb"):
         (tmp_path / name).write_text("{}")
     assert doctor.describe_works(FINDINGS[:1])["lessons"] == {"00-start-here": True}

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from process_watch import group_members, wait_for
 
+from distlab.doctor import cgroups, machine, processes, software, tools, variables
+from distlab.doctor.findings import Finding
 from utils.data import bundled
 from utils.data.catalogue import DATA_SETS
-from utils.doctor import cgroups, machine, processes, software, tools, variables
-from utils.doctor.findings import Finding
 
 WORKER = ["-c", "import time; time.sleep(60)"]
 

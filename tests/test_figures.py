@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from utils import figures
-from utils.errors import CourseError
+from distlab import figures
+from utils.errors import DistributedError
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -223,7 +223,7 @@ def test_amdahl_follows_the_formula():
     ],
 )
 def test_mistakes_are_named_in_one_line(call, says):
-    with pytest.raises(CourseError) as caught:
+    with pytest.raises(DistributedError) as caught:
         call()
     assert says in str(caught.value) and "\n" not in str(caught.value)
 
@@ -252,7 +252,7 @@ def test_the_reader_keeps_matplotlib_as_it_was():
 
 
 def test_import_is_lazy():
-    code = "import sys, utils.figures; print('matplotlib' in sys.modules)"
+    code = "import sys, distlab.figures; print('matplotlib' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert run.stdout.strip() == "False", run.stderr
 

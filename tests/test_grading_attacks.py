@@ -15,10 +15,10 @@ import pytest
 from grading_attacks import ANSWERS, BEFORE, LOUD
 from grading_notebooks import LAB, RIGHT, ROOT, WRONG, fill, write
 
-from utils.grading.executor import observe
-from utils.grading.judging import LabRules
-from utils.grading.observe import Observation, Submission
-from utils.grading.verdict import Bench
+from distlab.grading.executor import observe
+from distlab.grading.judging import LabRules
+from distlab.grading.observe import Observation, Submission
+from distlab.grading.verdict import Bench
 
 RULES = LabRules(cell_seconds=3, submission_seconds=10, memory_mib=700)
 QUICK = dataclasses.replace(LAB, rules=RULES)
@@ -69,7 +69,7 @@ class Teacher:
         values = {
             "SECRET": self.folder / "secret.txt", "GRADEBOOK": self.folder / "gradebook.db",
             "OTHER": self.submitted / "honest 1.ipynb", "PORT": self.listener.getsockname()[1],
-            "SOLUTIONS": ROOT / "utils/grading/judges/lab01.py", "HOST": socket.gethostname(),
+            "SOLUTIONS": ROOT / "distlab/grading/judges/lab01.py", "HOST": socket.gethostname(),
             "UNIX": f"distlab-{os.getpid()}",
         }  # fmt: skip
         for name, value in values.items():

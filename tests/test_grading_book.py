@@ -15,14 +15,12 @@ from nbgrader.api import Gradebook
 from sqlalchemy import URL
 from traitlets.config import Config
 
-from utils.errors import CourseError
-from utils.files import write_atomically
-from utils.grading.collect import HandIn
-from utils.grading.gradebook import Book, Entry, to_comment
-from utils.grading.journal import Journal, describe_lab, hold_lock
-from utils.grading.labs import read_lab
-from utils.grading.observe import CellObservation, Observation
-from utils.grading.policy import (
+from distlab.grading.collect import HandIn
+from distlab.grading.gradebook import Book, Entry, to_comment
+from distlab.grading.journal import Journal, describe_lab, hold_lock
+from distlab.grading.labs import read_lab
+from distlab.grading.observe import CellObservation, Observation
+from distlab.grading.policy import (
     Penalty,
     Policy,
     override,
@@ -31,9 +29,11 @@ from utils.grading.policy import (
     parse_penalty,
     read_policy,
 )
-from utils.grading.report.autograded import is_course, write_autograded
-from utils.grading.results import ClassResult, describe_lateness, finish
-from utils.grading.verdict import ExerciseVerdict, Verdict
+from distlab.grading.report.autograded import is_course, write_autograded
+from distlab.grading.results import ClassResult, describe_lateness, finish
+from distlab.grading.verdict import ExerciseVerdict, Verdict
+from utils.errors import DistributedError
+from utils.files import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 DUE = datetime(2026, 11, 20, 12)
@@ -165,7 +165,7 @@ def test_nbgraders_feedback_shows_marks_and_nothing_acts_or_leaks(lab, course):
     assert "Score: 7.0 / 10.0" in text and "document.title=" in text
     assert "<script>document.title" not in text and "<img src=x" not in text
     assert "<b>mine" not in text and "javascript:1" not in text.partition("Comments:")[0]
-    assert "utils.grading.judges" not in text and "HIDDEN" not in text
+    assert "distlab.grading.judges" not in text and "HIDDEN" not in text
     assert (root / "feedback" / "ana").is_dir()
 
 
@@ -228,12 +228,12 @@ def test_what_is_no_gradebook_is_one_clear_line(lab, path, tmp_path):
     (tmp_path / "text.db").write_text("this is no database " * 100)
     (tmp_path / "folder.db").mkdir()
     for name in ("text.db", "folder.db"):
-        with pytest.raises(CourseError, match="cannot be used as a gradebook") as error:
+        with pytest.raises(DistributedError, match="cannot be used as a gradebook") as error:
             Book(tmp_path / name, lab).__enter__()
         assert "\n" not in str(error.value)
     with (
         Book(tmp_path / "g.db", lab) as book,
-        pytest.raises(CourseError, match="choose from epoch"),
+        pytest.raises(DistributedError, match="choose from epoch"),
     ):
         book.set_points("ana", "epcoh", 1)
 
@@ -245,7 +245,7 @@ def test_another_version_of_the_lab_is_refused(lab, path):
         book.add_assignment("lab01")
         book.add_notebook(lab.slug, "lab01")
         book.add_grade_cell("other-test", lab.slug, "lab01", max_score=3, cell_type="code")
-    with Book(path, lab) as book, pytest.raises(CourseError, match="other-test"):
+    with Book(path, lab) as book, pytest.raises(DistributedError, match="other-test"):
         book.write([])
 
 
@@ -347,7 +347,7 @@ def test_a_killed_writer_leaves_whole_files(tmp_path):
 
 def test_a_lock_keeps_others_out_and_goes_with_its_process(lab, tmp_path):
     code = (
-        "import sys; from pathlib import Path; from utils.grading.journal import hold_lock\n"
+        "import sys; from pathlib import Path; from distlab.grading.journal import hold_lock\n"
         "with hold_lock(Path(sys.argv[1]), 'busy'):\n"
         "    print('held', flush=True); sys.stdin.read()\n"
     )
@@ -356,7 +356,7 @@ def test_a_lock_keeps_others_out_and_goes_with_its_process(lab, tmp_path):
         stdout=subprocess.PIPE, stdin=subprocess.PIPE,
     )  # fmt: skip
     holder.stdout.readline()
-    with pytest.raises(CourseError, match="another `distlab grade` is at work"):
+    with pytest.raises(DistributedError, match="another `distlab grade` is at work"):
         Journal(tmp_path, lab).__enter__()
     holder.kill()
     holder.communicate()
@@ -429,7 +429,7 @@ extra_time = {bela = "90 minutes"}
 ])  # fmt: skip
 def test_mistakes_in_a_course_file_are_one_clear_line(tmp_path, text, word):
     (tmp_path / "grading.toml").write_text(text)
-    with pytest.raises(CourseError, match=word) as error:
+    with pytest.raises(DistributedError, match=word) as error:
         read_policy(tmp_path / "grading.toml", "lab01")
     assert "\n" not in str(error.value)
 
@@ -443,7 +443,7 @@ def test_mistakes_on_the_command_line_are_one_clear_line(tmp_path):
         lambda: override(Policy(), "", "", tmp_path / "none.csv"),
         lambda: read_policy(tmp_path / "none.toml", "lab01"),
     ):  # fmt: skip
-        with pytest.raises(CourseError) as error:
+        with pytest.raises(DistributedError) as error:
             act()
         assert "\n" not in str(error.value)
 

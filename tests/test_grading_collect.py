@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from utils.errors import CourseError
-from utils.grading import handed_in
-from utils.grading.collect import collect
-from utils.grading.naming import LabNames, clean_name, find_owner, parse_time
+from distlab.grading import handed_in
+from distlab.grading.collect import collect
+from distlab.grading.naming import LabNames, clean_name, find_owner, parse_time
+from utils.errors import DistributedError
 
 LAB = LabNames("lab05", "lab05-loss-scaling")
 NAME = "lab05-loss-scaling.ipynb"
@@ -94,7 +94,7 @@ def test_pattern_of_a_platform(tmp_path):
 @pytest.mark.parametrize("pattern", ["(", r"\w+"])
 def test_bad_patterns_are_one_clear_line(tmp_path, pattern):
     write(tmp_path / "in", {"a.ipynb": ""})
-    with pytest.raises(CourseError, match="--pattern") as error:
+    with pytest.raises(DistributedError, match="--pattern") as error:
         collected(tmp_path / "in", tmp_path, pattern)
     assert "\n" not in str(error.value)
 
@@ -213,7 +213,7 @@ def test_nothing_to_collect_is_one_clear_line(tmp_path):
     write(tmp_path / "others", {"ana/lab01/lab01-batches.ipynb": ""})
     words = {"empty": "no hand-in of lab05", "nowhere": "no such", "x.rar": "unpack"}
     for name, word in (words | {"others": "belong to other labs"}).items():
-        with pytest.raises(CourseError, match=word) as error:
+        with pytest.raises(DistributedError, match=word) as error:
             collected(tmp_path / name, tmp_path)
         assert "\n" not in str(error.value)
 
@@ -240,7 +240,7 @@ def test_a_students_own_zip_alone_is_the_students(tmp_path):
 
 
 def test_the_demonstration_is_a_class_of_nine(tmp_path, monkeypatch):
-    from utils.grading.demo import CLASS, make_class
+    from distlab.grading.demo import CLASS, make_class
 
     monkeypatch.chdir(Path(__file__).parent.parent)
     submitted = make_class(tmp_path)

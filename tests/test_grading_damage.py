@@ -10,9 +10,9 @@ import re
 import pytest
 from grading_notebooks import LAB, RIGHT, fill, make_code, read_stub, write
 
-from utils.grading.executor import observe
-from utils.grading.observe import Submission
-from utils.grading.verdict import Bench
+from distlab.grading.executor import observe
+from distlab.grading.observe import Submission
+from distlab.grading.verdict import Bench
 
 IDS = [e.id for e in LAB.exercises]
 

@@ -6,9 +6,9 @@ import random
 import numpy as np
 import pytest
 
-from utils.grading.encoding import MOST_BYTES, Opaque, decode, encode
-from utils.grading.evidence import read_got
-from utils.grading.frames import BadFrame, FrameReader, OutputReader, clean_text, make_mark
+from distlab.grading.encoding import MOST_BYTES, Opaque, decode, encode
+from distlab.grading.evidence import read_got
+from distlab.grading.frames import BadFrame, FrameReader, OutputReader, clean_text, make_mark
 
 FORGED = [
     None, 7, "x", {}, [], ["value"], ["value", 7], ["int", 7], ["int", "9" * 2000], ["int", "x"],

@@ -11,14 +11,14 @@ import psutil
 import pytest
 from grading_notebooks import LAB, RIGHT, fill, write
 
-from utils.errors import CourseError
-from utils.grading import sandbox, zygote
-from utils.grading.alignment import Aligner
-from utils.grading.executor import observe
-from utils.grading.judging import LabRules
-from utils.grading.notebook_file import read_notebook
-from utils.grading.observe import Observation, Submission
-from utils.grading.verdict import Bench
+from distlab.grading import sandbox, zygote
+from distlab.grading.alignment import Aligner
+from distlab.grading.executor import observe
+from distlab.grading.judging import LabRules
+from distlab.grading.notebook_file import read_notebook
+from distlab.grading.observe import Observation, Submission
+from distlab.grading.verdict import Bench
+from utils.errors import DistributedError
 
 QUICK = dataclasses.replace(LAB, rules=LabRules(cell_seconds=4, submission_seconds=30))
 SAY = RIGHT["epoch"] + """
@@ -138,7 +138,7 @@ def test_a_kept_observation_gives_the_same_marks(graded):
             kept = Observation.from_json(observation.to_json())
             assert bench.judge(kept) == verdict
     for text in ("", "{}", "[]", "null", '{"cells": [{"id": 1}], "notes": []}', "[" * 10**5):
-        with pytest.raises(CourseError, match="not a kept observation"):
+        with pytest.raises(DistributedError, match="not a kept observation"):
             Observation.from_json(text)
 
 
@@ -181,14 +181,14 @@ def test_it_refuses_where_it_cannot_seal(tmp_path, monkeypatch, script, said):
         (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
         os.chmod(tmp_path / "bwrap", 0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}")
-    with pytest.raises(CourseError, match=said) as caught:
+    with pytest.raises(DistributedError, match=said) as caught:
         list(observe(LAB, [], lambda s: 1))
     assert "unsealed" in str(caught.value)
 
 
 def test_it_refuses_on_other_systems(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
-    with pytest.raises(CourseError, match="Linux or WSL2"):
+    with pytest.raises(DistributedError, match="Linux or WSL2"):
         sandbox.check_can_seal()
 
 

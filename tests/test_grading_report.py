@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from lab_runner import load_answers
 
-from utils.grading.collect import HandIn
-from utils.grading.labs import read_lab
-from utils.grading.observe import CellObservation, Observation
-from utils.grading.policy import Policy, parse_penalty
-from utils.grading.report.answers import read_answers
-from utils.grading.report.classroom import make_bins
-from utils.grading.report.course import find_percent, write_course
-from utils.grading.report.pages import make_csv, page_name, write_report
-from utils.grading.report.similar import find_pairs, normalise
-from utils.grading.report.tasks import read_tasks
-from utils.grading.report.text import clean, clean_line, to_cell
-from utils.grading.results import ClassResult, finish
-from utils.grading.verdict import ExerciseVerdict, Verdict
+from distlab.grading.collect import HandIn
+from distlab.grading.labs import read_lab
+from distlab.grading.observe import CellObservation, Observation
+from distlab.grading.policy import Policy, parse_penalty
+from distlab.grading.report.answers import read_answers
+from distlab.grading.report.classroom import make_bins
+from distlab.grading.report.course import find_percent, write_course
+from distlab.grading.report.pages import make_csv, page_name, write_report
+from distlab.grading.report.similar import find_pairs, normalise
+from distlab.grading.report.tasks import read_tasks
+from distlab.grading.report.text import clean, clean_line, to_cell
+from distlab.grading.results import ClassResult, finish
+from distlab.grading.verdict import ExerciseVerdict, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 DUE = datetime(2026, 11, 20, 12)
@@ -211,7 +211,7 @@ def test_no_page_shows_hidden_tests_the_reference_or_another_student(report, lab
     tasks = read_tasks(lab)
     for path in sorted((report[1] / "feedback").iterdir()):
         text = path.read_text()
-        assert "utils.grading" not in text and "judge_" not in text and "HIDDEN" not in text
+        assert "distlab.grading" not in text and "judge_" not in text and "HIDDEN" not in text
         assert all(task.reference not in text for task in tasks.values())
         names = {"ana", "bo", "cy", "di"} - {path.name.rpartition("-")[0]}
         assert not any(f">{name}<" in text for name in names)

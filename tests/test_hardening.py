@@ -9,8 +9,8 @@ import threading
 import numpy as np
 import pytest
 
-from utils import cli
-from utils.errors import CourseError
+from distlab import cli
+from utils.errors import DistributedError
 from utils.events import EventWriter, read_events, to_json_line
 from utils.training import TrainConfig, train
 from utils.training.folders import hold_folder, make_folder
@@ -67,7 +67,7 @@ def test_two_runs_may_not_share_a_checkpoint_folder(tf, tmp_path):
 
     def start_another(event):
         if event["event"] == "start":
-            with pytest.raises(CourseError, match="another run is saving there"):
+            with pytest.raises(DistributedError, match="another run is saving there"):
                 train(**QUICK, checkpoint=tmp_path)
             seen.append(event)
 
@@ -88,7 +88,7 @@ def test_full_disk_is_one_line_and_keeps_earlier_checkpoints(tf, tmp_path, monke
     whole = train(**{**QUICK, "epochs": 2})
     train(**QUICK, checkpoint=tmp_path)
     (tmp_path / "train-9_temp").mkdir()
-    with monkeypatch.context() as patch, pytest.raises(CourseError) as refused:
+    with monkeypatch.context() as patch, pytest.raises(DistributedError) as refused:
         patch.setattr(tf.train.CheckpointManager, "save", save_short_of_space)
         train(**{**QUICK, "epochs": 2}, checkpoint=tmp_path)
     assert str(refused.value) == (
@@ -104,7 +104,7 @@ def test_damaged_list_of_checkpoints_is_named_and_nothing_is_lost(tf, tmp_path, 
     """TensorFlow ignores such a list, and would begin again over the checkpoints."""
     train(**QUICK, checkpoint=tmp_path)
     (tmp_path / "checkpoint").write_bytes(content)
-    with pytest.raises(CourseError, match="'checkpoint' is damaged; remove that file"):
+    with pytest.raises(DistributedError, match="'checkpoint' is damaged; remove that file"):
         train(**{**QUICK, "epochs": 2}, checkpoint=tmp_path)
     (tmp_path / "checkpoint").unlink()
     seen = []
@@ -131,7 +131,7 @@ def test_checkpoints_of_another_program_are_left_alone(tf, tmp_path):
     tracked = tf.train.Checkpoint(v=tf.Variable(1.0))
     tf.train.CheckpointManager(tracked, str(tmp_path), max_to_keep=9).save()
     before = sorted(os.listdir(tmp_path))
-    with pytest.raises(CourseError, match="holds ckpt-1 of another program"):
+    with pytest.raises(DistributedError, match="holds ckpt-1 of another program"):
         train(**QUICK, checkpoint=tmp_path)
     assert sorted(os.listdir(tmp_path)) == before
 
@@ -140,16 +140,16 @@ def test_folder_that_cannot_be_written_is_refused_before_training(tf, tmp_path):
     (tmp_path / "file").write_text("")
     for name in ("export", "checkpoint"):
         seen = []
-        with pytest.raises(CourseError, match=f"{name} .*cannot be written"):
+        with pytest.raises(DistributedError, match=f"{name} .*cannot be written"):
             train(**QUICK, **{name: tmp_path / "file" / "inner"}, on_event=seen.append)
         assert not seen
-    with pytest.raises(CourseError, match="export /proc/x: cannot be written"):
+    with pytest.raises(DistributedError, match="export /proc/x: cannot be written"):
         make_folder("export", type(tmp_path)("/proc/x"))
 
 
 def test_export_over_a_file_is_one_line(tf, tmp_path):
     (tmp_path / "saved_model").write_text("mine")
-    with pytest.raises(CourseError) as refused:
+    with pytest.raises(DistributedError) as refused:
         train(**QUICK, export=tmp_path)
     assert "saved_model is not a directory" in str(refused.value)
     assert (tmp_path / "saved_model").read_text() == "mine"
@@ -166,7 +166,7 @@ def test_export_over_a_file_is_one_line(tf, tmp_path):
     ({"data_folder": "x"}, "add full_data=True"),
 ])  # fmt: skip
 def test_odd_settings_are_refused_in_one_line(settings, words):
-    with pytest.raises(CourseError, match=words) as refused:
+    with pytest.raises(DistributedError, match=words) as refused:
         TrainConfig(**settings)
     assert "\n" not in str(refused.value)
 
@@ -181,7 +181,7 @@ def test_numbers_of_numpy_are_taken_and_home_is_found(monkeypatch, tmp_path):
 
 def test_wrong_data_is_known_before_tensorflow_is_imported(tmp_path):
     code = (
-        "import sys; from utils.cli import main; "
+        "import sys; from distlab.cli import main; "
         f"status = main(['train', '--full-data', '--data-folder', {str(tmp_path)!r}]); "
         "sys.exit(9 if 'tensorflow' in sys.modules else status)"
     )
@@ -221,7 +221,7 @@ def test_events_that_cannot_be_opened(tf, capsys, tmp_path):
 @pytest.mark.skipif(not os.path.exists(FULL), reason="no /dev/full here")
 def test_full_disk_under_standard_output():
     with open(FULL, "w") as full:
-        done = subprocess.run([sys.executable, "-m", "utils", "data"], stdout=full,
+        done = subprocess.run([sys.executable, "-m", "distlab", "data"], stdout=full,
                               stderr=subprocess.PIPE, text=True, timeout=60)  # fmt: skip
     assert done.returncode == 2 and "No space left" in only_line(done.stderr)
 
@@ -230,7 +230,8 @@ def test_closed_standard_error_and_a_cluster_in_the_environment(tmp_path):
     """Neither a closed stream nor another program's TF_CONFIG may stop a single-machine run."""
     cluster = {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}
     config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}})
-    command = f'"{sys.executable}" -m utils train {" ".join(FLAGS)} --strategy mirrored --json 2>&-'
+    options = " ".join(FLAGS)
+    command = f'"{sys.executable}" -m distlab train {options} --strategy mirrored --json 2>&-'
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=100,
                           env={**os.environ, "TF_CONFIG": config})  # fmt: skip
     assert done.returncode == 0 and parse_strictly(done.stdout)["replicas"] == 2
@@ -240,5 +241,5 @@ def test_another_keras_backend_is_one_line(tf, monkeypatch):
     import keras
 
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    with pytest.raises(CourseError, match="Keras runs on jax.*unset KERAS_BACKEND"):
+    with pytest.raises(DistributedError, match="Keras runs on jax.*unset KERAS_BACKEND"):
         train(**QUICK)

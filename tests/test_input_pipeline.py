@@ -7,9 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from distlab.widgets.input_explorer import explain_input, input_explorer
 from utils.data import load
 from utils.data.tfrecord import read_records
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.input_pipeline import LOCAL, Store, write_shards
 from utils.input_pipeline.ladder import (
     LADDER,
@@ -33,7 +34,6 @@ from utils.input_pipeline.shuffling import classes_per_batch, shuffle_quality
 from utils.input_pipeline.store import read_shard
 from utils.input_pipeline.trace import timeline_rows, trace
 from utils.simulate.input import InputChoice, InputCosts, predict_input
-from utils.widgets.input_explorer import explain_input, input_explorer
 
 EXAMPLES, BATCH = 200, 32
 SLOW_HERE = Store(open_seconds=0.03, block_seconds=0.01, block_records=10)
@@ -84,16 +84,16 @@ def test_shards_are_written_in_the_order_asked_for(split, tmp_path):
     ],
 )
 def test_shards_that_cannot_be_are_refused(split, tmp_path, settings, says):
-    with pytest.raises(CourseError, match=says):
+    with pytest.raises(DistributedError, match=says):
         write_shards(split, tmp_path / "new", **settings)
     assert not (tmp_path / "new").exists()
 
 
 def test_shards_are_not_overwritten_and_a_file_is_no_folder(split, shards, tmp_path):
-    with pytest.raises(CourseError, match="exists already and is not overwritten"):
+    with pytest.raises(DistributedError, match="exists already and is not overwritten"):
         write_shards(split, path_of(shards.files[0]).parent, shards=5)
     (tmp_path / "file").write_text("")
-    with pytest.raises(CourseError, match="cannot be written"):
+    with pytest.raises(DistributedError, match="cannot be written"):
         write_shards(split, tmp_path / "file", shards=5)
 
 
@@ -199,7 +199,7 @@ def test_the_slow_store_waits_as_long_as_it_says(tf, shards):
     assert count == 40 and seconds >= 0.07
     naive_seconds = read_all(naive(shards, SLOW_HERE, BATCH))[1]
     assert naive_seconds >= 5 * 0.07, "one shard after another: the waits add up"
-    with pytest.raises(CourseError, match="delays of 0 or more"):
+    with pytest.raises(DistributedError, match="delays of 0 or more"):
         Store(open_seconds=-1)
 
 
@@ -210,15 +210,15 @@ def test_rates_take_turns_and_compare_within_a_round(shards):
     by_hand = Rates({"a": (9.0, 10.0, 20.0, 30.0), "b": (9.0, 20.0, 20.0, 90.0)})
     assert by_hand.median("a") == 20 and by_hand.first("b") == 9 and by_hand.ratio("b", "a") == 2
     assert Rates({}, by_hand.by_name).processor_ratio("b", "a") == 2
-    with pytest.raises(CourseError, match="rounds=0"):
+    with pytest.raises(DistributedError, match="rounds=0"):
         measure_rates({}, rounds=0)
 
 
 def test_the_limit_is_as_long_and_an_empty_dataset_is_refused(shards):
     assert sum(1 for _ in make_limit(naive(shards, LOCAL, BATCH))) == 7
-    with pytest.raises(CourseError, match="empty"):
+    with pytest.raises(DistributedError, match="empty"):
         make_limit(naive(shards).take(0))
-    with pytest.raises(CourseError, match="empty"):
+    with pytest.raises(DistributedError, match="empty"):
         measure_rates({"none": naive(shards).take(0)})
 
 
@@ -250,9 +250,9 @@ def test_a_trace_of_parallel_reading_overlaps(shards):
 def test_a_trace_leaves_out_what_a_cache_remembers(tf, shards):
     dataset = tf.data.Dataset.range(6).map(double).cache().batch(2)
     assert Counter(s.stage for s in trace(dataset, 3))["double"] == 6
-    with pytest.raises(CourseError, match="ended after 7 batches of 9"):
+    with pytest.raises(DistributedError, match="ended after 7 batches of 9"):
         trace(naive(shards, LOCAL, BATCH), 9)
-    with pytest.raises(CourseError, match="no reading and no map"):
+    with pytest.raises(DistributedError, match="no reading and no map"):
         trace(tf.data.Dataset.range(3), 1)
 
 
@@ -266,7 +266,7 @@ def test_shuffle_quality_is_0_in_order_and_1_on_average():
     mean = np.mean([shuffle_quality(rng.permutation(50)) for _ in range(2000)])
     assert mean == pytest.approx(1, abs=0.01)
     for order in ([0], [0, 0], [1, 2]):
-        with pytest.raises(CourseError, match="from 0 to n-1"):
+        with pytest.raises(DistributedError, match="from 0 to n-1"):
             shuffle_quality(order)
 
 
@@ -281,7 +281,7 @@ def test_a_larger_buffer_mixes_better(tf):
 
 def test_classes_per_batch_counts_labels():
     assert classes_per_batch([0, 0, 1, 2, 9], 2) == 1.5
-    with pytest.raises(CourseError, match="not one whole batch"):
+    with pytest.raises(DistributedError, match="not one whole batch"):
         classes_per_batch([1, 2], 3)
 
 
@@ -321,7 +321,7 @@ def test_the_model_of_an_input_pipeline(choice, batch_seconds, bottleneck):
     ],
 )
 def test_the_model_refuses_what_cannot_be(call):
-    with pytest.raises(CourseError):
+    with pytest.raises(DistributedError):
         call()
 
 

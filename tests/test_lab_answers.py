@@ -6,7 +6,7 @@ from functools import lru_cache
 import pytest
 from lab_runner import LABS, Lab, load_answers
 
-from utils.grading.judging import WrongAnswer
+from distlab.grading.judging import WrongAnswer
 
 NAMES = [target.slug.split("-")[0] for target in LABS]
 SEED = int(os.environ.get("DISTLAB_SEED", "2027"))  # any number will do

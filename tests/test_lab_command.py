@@ -11,10 +11,10 @@ import pytest
 from lab_server import BROWSER_FLAGS, END_SECONDS, Lab, browser_path
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from utils.cli import lab, make_parser
-from utils.errors import CourseError
+from distlab.cli import lab, make_parser
+from utils.errors import DistributedError
 
-EXPLORER = "from utils.widgets.batches import batch_explorer\n\nbatch_explorer()"
+EXPLORER = "from distlab.widgets.batches import batch_explorer\n\nbatch_explorer()"
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def move_slider_by_keyboard(page) -> None:
 def test_the_course_folder_is_found_from_below(course, tmp_path, monkeypatch):
     assert lab.find_course_folder(course / "notebooks") == course
     monkeypatch.setattr(lab, "__file__", str(tmp_path / "a" / "b" / "lab.py"))
-    with pytest.raises(CourseError, match="no course here"):
+    with pytest.raises(DistributedError, match="no course here"):
         lab.find_course_folder(tmp_path)
 
 
@@ -165,7 +165,7 @@ def test_a_notebook_is_found_by_the_start_of_its_name(course):
     assert lab.find_page(course, "lab01") == "labs/lab01-first.ipynb"
     assert lab.find_page(course, "10-tenth.ipynb") == "notebooks/10-tenth.ipynb"
     for name, says in (("1x", "fits no notebook"), ("", "fits several notebooks")):
-        with pytest.raises(CourseError, match=f"{says}.*01-first"):
+        with pytest.raises(DistributedError, match=f"{says}.*01-first"):
             lab.find_page(course, name)
 
 
@@ -187,7 +187,7 @@ def test_the_readers_own_configuration_comes_after_ours(course, monkeypatch):
 
 def test_a_bad_port_is_one_line(course, monkeypatch):
     monkeypatch.chdir(course)
-    with pytest.raises(CourseError, match="--port 99999: choose 1 to 65535"):
+    with pytest.raises(DistributedError, match="--port 99999: choose 1 to 65535"):
         lab.run(make_parser().parse_args(["lab", "--port", "99999"]))
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from lab_runner import LABS, Lab
 
-from utils.authoring import regions, sources
-from utils.authoring.build import find_stale
-from utils.authoring.style_labs import check_graded_cell
-from utils.exercises import lab01
-from utils.exercises.predict import show_guess
+from distlab.authoring import regions, sources
+from distlab.authoring.build import find_stale
+from distlab.authoring.style_labs import check_graded_cell
+from distlab.exercises import lab01
+from distlab.exercises.predict import show_guess
 
 NONSENSE = ["None", "'?'", "7", "[]", "{}", "[[1], [2, 3]]", "float('nan')", "np.zeros((2, 2))"]
 FUNCTIONS = {"epoch": "plan_epoch", "batches": "replica_batch_sizes",

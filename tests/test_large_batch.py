@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.simulate.published import read_source, read_table
 from utils.training.large_batch import RatePlan, list_rates, plan_rates, scale_rate
 
@@ -376,7 +376,7 @@ def test_bad_rates_get_one_line(call, words):
 
 
 def one_line_of(call):
-    with pytest.raises(CourseError) as caught:
+    with pytest.raises(DistributedError) as caught:
         call()
     assert "\n" not in str(caught.value)
     return str(caught.value)

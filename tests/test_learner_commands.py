@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from utils import progress
+from distlab import progress
 
 ROOT = Path(__file__).resolve().parents[1]
 LAB = "lab01-batches-and-words"
@@ -31,7 +31,7 @@ def course(tmp_path: Path) -> Path:
 
 
 def distlab(course: Path, *arguments: str, where: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "utils", *arguments]
+    command = [sys.executable, "-m", "distlab", *arguments]
     return subprocess.run(
         command, cwd=course / where, capture_output=True, text=True, timeout=120, check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -84,8 +84,8 @@ def test_submit_packs_the_notebook_with_name_and_time(course: Path) -> None:
 
 
 def test_what_is_submitted_can_be_collected(course: Path) -> None:
-    from utils.grading.collect import collect
-    from utils.grading.naming import LabNames
+    from distlab.grading.collect import collect
+    from distlab.grading.naming import LabNames
 
     distlab(course, "submit", "lab01", "--name", "ada.l")
     (packed,) = (course / "handed-in").iterdir()
@@ -133,7 +133,7 @@ def test_a_file_that_is_no_lab_is_refused_in_one_line(course: Path) -> None:
 
 
 def test_endless_loop_is_interrupted_and_the_rest_is_checked(course, monkeypatch) -> None:
-    from utils.cli import check
+    from distlab.cli import check
 
     write_answer(course, "epoch", "def plan_epoch(n, b):\n    while True:\n        pass\n")
     write_answer(course, "batches", WRONG)

@@ -16,7 +16,7 @@ from utils.cluster import ClusterError, LocalCluster
 from utils.cluster.warm import make_starter
 from utils.data import load
 from utils.data.batches import epoch_order
-from utils.errors import CourseError
+from utils.errors import DistributedError
 
 EPOCHS, BATCH = 2, 64
 EXACT = {"dtype": "float64", "optimizer": "sgd", "model": "mlp", "epochs": EPOCHS}
@@ -387,7 +387,7 @@ def test_all_workers_stop_together_and_go_on_from_the_chiefs_checkpoint(
 def test_a_checkpoint_of_another_job_is_refused_by_the_chief(clusters, tmp_path):
     settings = {**JOBS["even"], "epochs": 1}
     clusters.run(2, 1, train_in_parts, str(tmp_path), None, settings, None)
-    with pytest.raises(ClusterError, match="worker 0: CourseError: checkpoint .* seed 0"):
+    with pytest.raises(ClusterError, match="worker 0: DistributedError: checkpoint .* seed 0"):
         clusters.run(2, 1, train_in_parts, str(tmp_path), None, {**settings, "seed": 1}, None)
 
 
@@ -455,6 +455,6 @@ def test_what_cannot_be_is_said_in_one_line(tf, monkeypatch, settings, words):
     from utils.training import train
 
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    with pytest.raises(CourseError, match=words) as refused:
+    with pytest.raises(DistributedError, match=words) as refused:
         train(**settings)
     assert "\n" not in str(refused.value)

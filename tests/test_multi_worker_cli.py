@@ -11,11 +11,11 @@ import time
 import psutil
 import pytest
 
-from utils.cli import main
-from utils.cluster.config import build_cluster, build_tf_configs, pick_free_ports
+from distlab.cli import main
 from utils.events import read_events
+from utils.tf_config.config import build_cluster, build_tf_configs, pick_free_ports
 
-COMMAND = [sys.executable, "-m", "utils", "train"]
+COMMAND = [sys.executable, "-m", "distlab", "train"]
 SMALL = ["--limit", "500", "--model", "mlp", "--epochs", "2"]
 CLEAN = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
 

@@ -23,8 +23,8 @@ import nbformat
 import pytest
 from lab_runner import LABS, Lab
 
-from utils.authoring import sources
-from utils.grading.release import make_release
+from distlab.authoring import sources
+from distlab.grading.release import make_release
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKER = Path(__file__).parent / "nbgrader_worker.py"

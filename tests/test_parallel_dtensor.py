@@ -3,7 +3,7 @@
 import pytest
 from parallel_models import DEVICES, assert_equal_step, build_tower, make_batch
 
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.models import build_mlp
 from utils.parallel.dtensor import run_dtensor
 
@@ -42,6 +42,6 @@ def test_a_mesh_that_cannot_be_is_refused_in_one_line():
         ("12 hidden units over 5", model, {"model": 5}, [*DEVICES, "CPU:4"], EXAMPLES),
     ]
     for says, whose, mesh, devices, examples in cases:
-        with pytest.raises(CourseError, match=says) as refused:
+        with pytest.raises(DistributedError, match=says) as refused:
             run_dtensor(whose, mesh, devices, images[:examples], labels[:examples])
         assert "\n" not in str(refused.value)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from parallel_models import DEVICES, assert_equal_step, build_tower, find_reference, make_batch
 
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.measure import array_bytes
 from utils.models import build_cnn, build_mlp
 from utils.parallel.layers import run_placed
@@ -124,9 +124,9 @@ def test_what_cannot_be_cut_is_refused_in_one_line():
         (functional, "only a keras.Sequential"), (noisy, "Dropout"),
         (normal, "BatchNormalization"), (unbuilt, "not built"),
     ):  # fmt: skip
-        with pytest.raises(CourseError, match=says) as refused:
+        with pytest.raises(DistributedError, match=says) as refused:
             read_chain(model)
         assert "\n" not in str(refused.value)
     images, labels = make_batch(4)
-    with pytest.raises(CourseError, match="2 devices for 3 layers"):
+    with pytest.raises(DistributedError, match="2 devices for 3 layers"):
         run_placed(build_mlp(), ["CPU:0", "CPU:1"], images, labels)

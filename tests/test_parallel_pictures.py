@@ -2,9 +2,9 @@
 
 import pytest
 
-from utils import figures
-from utils.errors import CourseError
-from utils.widgets.pipeline_explorer import pipeline_explorer, show_schedule
+from distlab import figures
+from distlab.widgets.pipeline_explorer import pipeline_explorer, show_schedule
+from utils.errors import DistributedError
 
 
 @pytest.mark.parametrize("split", ["columns", "rows", "both"])
@@ -31,7 +31,7 @@ def test_a_split_matrix_draws_pieces_in_proportion():
      ("rows", [2, 0], "above 0"), ("both", [1] * 7, "give 2 to 6")],
 )  # fmt: skip
 def test_a_matrix_that_cannot_be_drawn_is_refused_in_one_line(split, sizes, says):
-    with pytest.raises(CourseError, match=says):
+    with pytest.raises(DistributedError, match=says):
         figures.split_matrix(split, sizes)
 
 

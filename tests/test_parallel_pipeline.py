@@ -9,8 +9,8 @@ import pytest
 from parallel_models import DEVICES, assert_equal_step, build_tower, make_batch
 from process_watch import Held
 
-from utils import figures
-from utils.errors import CourseError
+from distlab import figures
+from utils.errors import DistributedError
 from utils.measure import array_bytes
 from utils.models import build_cnn
 from utils.parallel.mailbox import Mailbox
@@ -240,7 +240,7 @@ def test_an_interrupt_ends_the_stages(tower):
 
 def test_a_stage_that_waits_too_long_says_for_what(tower):
     rules = Rules(slowed_to=StageTimes(1.0, 0.0, 0.0), limit_seconds=0.2)
-    with pytest.raises(CourseError, match=r"stage \d at F0 .*(waited|gave up)"):
+    with pytest.raises(DistributedError, match=r"stage \d at F0 .*(waited|gave up)"):
         run_one(tower, "gpipe", 1, 1, rules, examples=2)
 
 
@@ -250,7 +250,7 @@ def test_a_message_on_its_way_is_not_there_yet():
     begun = time.monotonic()
     assert box.take("late", "a test", 5) == 1
     assert time.monotonic() - begun >= 0.05
-    with pytest.raises(CourseError, match="a test has waited 0 s for never"):
+    with pytest.raises(DistributedError, match="a test has waited 0 s for never"):
         box.take("never", "a test", 0.01)
 
 
@@ -284,6 +284,6 @@ def test_what_cannot_be_is_refused_in_one_line(tower):
         return run_pipeline(pipeline, schedule, images, labels)
 
     for says, call in cases:
-        with pytest.raises(CourseError, match=says) as refused:
+        with pytest.raises(DistributedError, match=says) as refused:
             call()
         assert "\n" not in str(refused.value)

@@ -9,7 +9,7 @@ from parallel_models import assert_equal_step, make_batch
 from process_watch import Held
 
 from utils.cluster import ClusterError, LocalCluster
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.measure import array_bytes
 from utils.models import build_mlp
 from utils.parallel.mailbox import Mailbox
@@ -74,13 +74,13 @@ def test_what_cannot_run_is_refused_before_anything_is_sent(monkeypatch):
         (make_schedule("1f1b", 2, 5), None, "5 micro-batches of 4 examples"),
         (whole, Rules(learning_rate=0.1), "leave learning_rate out"),
     ):
-        with pytest.raises(CourseError, match=says):
+        with pytest.raises(DistributedError, match=says):
             run_stage(build_model, [0.1, 3.0, 1.0], schedule, images, labels, rules)
 
 
 def test_without_a_cluster_it_says_so(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    with pytest.raises(CourseError, match="0 workers in TF_CONFIG for 2 stages"):
+    with pytest.raises(DistributedError, match="0 workers in TF_CONFIG for 2 stages"):
         read_place(2)
     spec = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(spec))
@@ -88,7 +88,7 @@ def test_without_a_cluster_it_says_so(monkeypatch):
 
 
 def test_arrays_arrive_as_they_were_sent(tf):
-    from utils.cluster.config import pick_free_ports
+    from utils.tf_config.config import pick_free_ports
 
     addresses = [f"127.0.0.1:{port}" for port in pick_free_ports(2)]
     boxes = [Mailbox(), Mailbox()]
@@ -107,7 +107,7 @@ def test_arrays_arrive_as_they_were_sent(tf):
 
 
 def test_an_address_is_free_again_after_the_block():
-    from utils.cluster.config import pick_free_ports
+    from utils.tf_config.config import pick_free_ports
 
     addresses = [f"127.0.0.1:{port}" for port in pick_free_ports(1)]
     held = Held()
@@ -118,25 +118,25 @@ def test_an_address_is_free_again_after_the_block():
 
 
 def test_an_address_in_use_and_a_silent_worker_are_one_line_each():
-    from utils.cluster.config import pick_free_ports
+    from utils.tf_config.config import pick_free_ports
 
     addresses = [f"127.0.0.1:{port}" for port in pick_free_ports(2)]
     with Wire(addresses, 0, Mailbox(), 0.3) as wire:
-        with pytest.raises(CourseError, match="cannot listen there"):
+        with pytest.raises(DistributedError, match="cannot listen there"):
             Wire(addresses, 0, Mailbox(), 0.3)
-        with pytest.raises(CourseError, match="worker 1 .* does not answer"):
+        with pytest.raises(DistributedError, match="worker 1 .* does not answer"):
             wire.send(1, ("F", 0, 1), np.ones(2))
 
 
 def test_a_broken_message_ends_the_wait():
     import socket
 
-    from utils.cluster.config import pick_free_ports
+    from utils.tf_config.config import pick_free_ports
 
     port = pick_free_ports(1)[0]
     box = Mailbox()
     with Wire([f"127.0.0.1:{port}"], 0, box, 5):
         with socket.create_connection(("127.0.0.1", port)) as stranger:
             stranger.sendall(b"\xff\xff\xff\xffhello")
-            with pytest.raises(CourseError, match="another stage failed"):
+            with pytest.raises(DistributedError, match="another stage failed"):
                 box.take(("F", 0, 0), "a test", 5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from parallel_models import DEVICES, assert_equal_step, build_tower, make_batch
 
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.models import build_mlp
 from utils.parallel.group import DeviceGroup, split_sizes
 from utils.parallel.split_mlp import run_split_mlp
@@ -122,6 +122,6 @@ def test_what_cannot_be_split_is_refused_in_one_line():
         ("one or more", lambda: DeviceGroup([])),
     ]
     for says, call in cases:
-        with pytest.raises(CourseError, match=says) as refused:
+        with pytest.raises(DistributedError, match=says) as refused:
             call()
         assert "\n" not in str(refused.value)

@@ -14,7 +14,7 @@ import pytest
 from utils.cluster import ClusterError, LocalCluster
 from utils.cluster.warm import make_starter
 from utils.data import load
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.simulate.parameter_server import MODES, Cluster, simulate_parameter_server
 from utils.training.parameter_server import (
     Round,
@@ -108,11 +108,11 @@ def test_simulator_says_what_cannot_be():
         (("backup", pair, 5, {}), "takes 1 or more"),
         (("asynchronous", pair, 5, {"bound": 1}), "bound 1 in mode asynchronous"),
     ):
-        with pytest.raises(CourseError, match=words):
+        with pytest.raises(DistributedError, match=words):
             simulate_parameter_server(*arguments[:3], **arguments[3])
     for settings in ({"step_seconds": []}, {"step_seconds": [0.0]},
                      {"step_seconds": [1.0], "jitter": -1.0}):  # fmt: skip
-        with pytest.raises(CourseError, match="give"):
+        with pytest.raises(DistributedError, match="give"):
             Cluster(**settings)
 
 
@@ -133,7 +133,7 @@ def test_records_add_up():
     ]
     rounds = [Round(0, (0, 1), 0, 1.0, 0.1), Round(1, (0, 2), 1, 1.0, 0.1)]
     assert count_by_worker(rounds) == {0: 2, 1: 1, 2: 1}
-    with pytest.raises(CourseError, match="no updates"):
+    with pytest.raises(DistributedError, match="no updates"):
         mean_staleness([])
 
 
@@ -250,7 +250,7 @@ def test_an_evaluator_that_waits_in_vain_says_so(sample, tmp_path):
     from utils.models import build_mlp
     from utils.training.parameter_server.evaluation import follow_checkpoints
 
-    with pytest.raises(CourseError, match="no checkpoint of step 5 after 0 s, there was none"):
+    with pytest.raises(DistributedError, match="no checkpoint of step 5 after 0 s, there was none"):
         follow_checkpoints(tmp_path, build_mlp, *sample, last_step=5, timeout_seconds=0.0)
 
 
@@ -487,7 +487,7 @@ def on_rounds(sample):
         SynchronousRounds(
             coordination, model, optimizer, batch_loss, lambda: make_batches(*sample), wanted=4
         )
-    except CourseError as error:
+    except DistributedError as error:
         return (*found, str(error))
 
 
@@ -582,18 +582,18 @@ def test_a_wrong_place_or_number_is_said(monkeypatch):
     from utils.training.parameter_server.delays import check_delays
     from utils.training.parameter_server.in_process import start_in_process
 
-    with pytest.raises(CourseError, match="no parameter servers in TF_CONFIG"):
+    with pytest.raises(DistributedError, match="no parameter servers in TF_CONFIG"):
         connect()
     task = '{"cluster": {"worker": ["h:1"], "ps": ["h:2"]}, "task": {"type": "ps", "index": 0}}'
     for text, words in ((task, "this is a ps task"), ("{", "cannot be read")):
         monkeypatch.setenv("TF_CONFIG", text)
-        with pytest.raises(CourseError, match=words):
+        with pytest.raises(DistributedError, match=words):
             connect()
-    with pytest.raises(CourseError, match="give 2 numbers of seconds"):
+    with pytest.raises(DistributedError, match="give 2 numbers of seconds"):
         check_delays((0.1,), 2)
-    with pytest.raises(CourseError, match="-1 bytes a piece"):
+    with pytest.raises(DistributedError, match="-1 bytes a piece"):
         make_partitioner(2, -1)
-    with pytest.raises(CourseError, match="0 workers"):
+    with pytest.raises(DistributedError, match="0 workers"):
         start_in_process(workers=0)
 
 
@@ -610,5 +610,5 @@ def test_the_embedding_model_counts_its_tokens():
     model = build_embedding_model(levels=4, units=3)
     assert model.count_params() == 49 * 4**4 * 3 + 3 * 10 + 10
     assert model(images).shape == (4, 10)
-    with pytest.raises(CourseError, match="1 levels"):
+    with pytest.raises(DistributedError, match="1 levels"):
         build_embedding_model(levels=1)

@@ -5,48 +5,52 @@ import re
 import subprocess
 import sys
 import tomllib
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-UTILS = ROOT / "utils"
-NO_TENSORFLOW = ["environment", "measure", "events", "errors", "strategies", "cli", "doctor"]
-NO_TENSORFLOW += ["data", "training", "figures", "widgets", "exercises", "exercises.lab01"]
-NO_TENSORFLOW += ["schedules", "collectives", "simulate", "simulate.collective"]
-NO_TENSORFLOW += ["simulate.pipeline", "simulate.memory", "parallel.pipeline"]
-NO_TENSORFLOW += ["cluster.config", "cluster.diagnose", "cluster.registry", "cli.cluster"]
-NO_TENSORFLOW += ["simulate.parameter_server", "training.parameter_server"]
-NO_TENSORFLOW += ["input_pipeline", "simulate.input", "cli.tune"]
-NO_TENSORFLOW += ["cli.release", "grading.release"]
-NO_TENSORFLOW += ["cli.grade", "grading.session", "grading.report.pages"]
-NO_TENSORFLOW += ["simulate.failures", "training.recovery", "cluster.chaos"]
-NO_TENSORFLOW += ["training.tpu_ready", "cli.tpu_ready"]
-ROWS = [
-    ["errors", "files"],
-    ["environment"],
-    ["measure"],
-    ["events"],
-    ["schedules"],
-    ["collectives"],
-    ["simulate"],
-    ["devices"],
-    ["data"],
-    ["models"],
-    ["strategies"],
-    ["input_pipeline"],
-    ["keras_multi_worker"],
-    ["training"],
-    ["parallel"],
-    ["cluster"],
-    ["figures"],
-    ["progress"],
-    ["widgets"],
-    ["exercises"],
-    ["authoring"],
-    ["grading"],
-    ["doctor", "cli", "lab_config", "__main__"],
-]
+PACKAGES = ("utils", "distlab")
+NO_TENSORFLOW = """
+utils: environment measure events errors files strategies data training schedules collectives
+    simulate simulate.collective simulate.pipeline simulate.memory simulate.parameter_server
+    simulate.failures simulate.input parallel.pipeline tf_config.config tf_config.diagnose
+    cluster.registry training.parameter_server training.recovery training.tpu_ready input_pipeline
+distlab: cli doctor figures widgets exercises exercises.lab01 lessons.chaos cli.cluster cli.tune
+    cli.tpu_ready cli.release cli.grade grading.release grading.session grading.report.pages
+"""
+ROWS = """
+utils: errors files
+utils: environment
+utils: measure
+utils: events
+utils: schedules
+utils: collectives
+utils: simulate tf_config
+utils: devices
+utils: data
+utils: models
+utils: strategies
+utils: input_pipeline
+utils: keras_multi_worker
+utils: training
+utils: parallel
+utils: cluster
+distlab: errors
+distlab: lessons figures progress
+distlab: widgets
+distlab: exercises authoring
+distlab: grading
+distlab: doctor cli lab_config __main__
+"""
+
+
+def read_rows(text: str) -> list[list[str]]:
+    """Return the rows of `text`, each a list of "package.room"; indented lines go on with a row."""
+    joined = re.sub(r"\n\s+", " ", text.strip())
+    rows = (line.split(": ") for line in joined.split("\n"))
+    return [[f"{package}.{room}" for room in rooms.split()] for package, rooms in rows]
 
 
 def read_pins() -> dict[str, str]:
@@ -97,50 +101,85 @@ def test_installed_versions_are_the_pinned_ones():
         assert metadata.version(name) == pins[normalise(name)]
 
 
-def room_of(module: str) -> str:
-    return module.split(".")[1] if "." in module else ""
+def find_modules() -> dict[str, Path]:
+    """Return every module of the two packages, by its dotted name."""
+    paths = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    return {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p
+            for p in paths}  # fmt: skip
 
 
 def imports_of(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text())
+    """Return the dotted names that `path` imports, anywhere in it; relative ones made whole."""
+    package = list(path.relative_to(ROOT).parent.parts)
     found = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            found |= {node.module + "." + alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            whole = ".".join([*base, *([node.module] if node.module else [])])
+            found |= {f"{whole}.{alias.name}" for alias in node.names}
     return found
 
 
+def module_arrows() -> dict[str, set[str]]:
+    """Return {module: modules of the two packages that it imports}."""
+    modules = find_modules()
+    arrows = {}
+    for name, path in modules.items():
+        targets = {n if n in modules else n.rpartition(".")[0] for n in imports_of(path)}
+        arrows[name] = (targets & modules.keys()) - {name}
+    return arrows
+
+
 def test_rooms_import_only_rooms_above_them():
-    level = {room: number for number, row in enumerate(ROWS) for room in row}
+    level = {room: number for number, row in enumerate(read_rows(ROWS)) for room in row}
     wrong = []
-    for path in UTILS.rglob("*.py"):
-        here = path.relative_to(UTILS).parts[0].removesuffix(".py")
-        if here == "__init__":
-            continue
-        for name in imports_of(path):
-            there = room_of(name)
-            if name.startswith("utils.") and there != here and level[there] > level[here]:
-                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    for here, targets in module_arrows().items():
+        for there in targets:
+            rooms = [".".join(name.split(".")[:2]) for name in (here, there)]
+            if rooms[0] != rooms[1] and "." in here and "." in there:
+                if level[rooms[1]] > level[rooms[0]]:
+                    wrong.append(f"{here} imports {there}")
     assert wrong == []
 
 
+def test_no_modules_import_each_other_in_a_circle():
+    arrows = module_arrows()
+    sorter = TopologicalSorter({n: t for n, t in arrows.items() if n.partition(".")[2]})
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_utils_imports_its_own_by_relative_names_and_nothing_of_the_course():
+    """So the folder can be copied into another project under any name."""
+    for name, path in find_modules().items():
+        if name.startswith("utils"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                named = [a.name for a in getattr(node, "names", [])] \
+                    if isinstance(node, ast.Import) else []  # fmt: skip
+                if isinstance(node, ast.ImportFrom) and not node.level:
+                    named = [node.module]
+                assert not [n for n in named if n.split(".")[0] in PACKAGES], name
+
+
 def test_only_figures_imports_matplotlib():
-    users = {p.relative_to(UTILS).parts[0] for p in UTILS.rglob("*.py")
-             if any(name.split(".")[0] == "matplotlib" for name in imports_of(p))}  # fmt: skip
-    assert users == {"figures"}
+    users = {".".join(name.split(".")[:2]) for name, path in find_modules().items()
+             if any(n.split(".")[0] == "matplotlib" for n in imports_of(path))}  # fmt: skip
+    assert users == {"distlab.figures"}
 
 
-@pytest.mark.parametrize("module", NO_TENSORFLOW)
+@pytest.mark.parametrize("module", sum(read_rows(NO_TENSORFLOW), []))
 def test_light_rooms_start_without_tensorflow(module):
-    code = f"import sys, utils.{module}; sys.exit('tensorflow' in sys.modules)"
+    code = f"import sys, {module}; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
 def test_help_starts_without_tensorflow():
     code = (
-        "import sys\nfrom utils.cli import main\n"
+        "import sys\nfrom distlab.cli import main\n"
         "try: main(['train', '--help'])\nexcept SystemExit: pass\n"
         "sys.exit('tensorflow' in sys.modules)"
     )
@@ -163,7 +202,7 @@ def tracked_files() -> list[Path]:
 
 
 def test_no_module_is_a_junk_drawer_or_too_long():
-    for path in UTILS.rglob("*.py"):
+    for path in find_modules().values():
         assert path.stem not in {"utils", "helpers", "common", "misc"}
         assert path.read_text().count("\n") <= 320, f"{path.relative_to(ROOT)}: one room or two?"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from utils.cli import make_parser
+from distlab.cli import make_parser
 from utils.devices import use_logical_devices
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.strategies import NAMES, SUPPORT
 
 ROOT = Path(__file__).parents[1]
@@ -117,7 +117,7 @@ def test_versions_and_names_agree_with_the_project():
 
 
 def test_the_quoted_error_is_the_one_that_is_raised(tf):
-    with pytest.raises(CourseError) as raised:
+    with pytest.raises(DistributedError) as raised:
         use_logical_devices(64)
     quoted = re.search(r'"(4 logical devices [^"]*)"', README)[1]
     without_numbers = [re.sub(r"\d+", "N", text) for text in (quoted, str(raised.value))]

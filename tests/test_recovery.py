@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from distlab.lessons.chaos import tell_attempts
 from utils.cluster import ClusterError, LocalCluster
-from utils.cluster.chaos import tell_attempts
 from utils.cluster.warm import make_starter
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.training.recovery import METHODS, RESTART_CODE, RecoverySettings, train_resumably
 
 SETTINGS = RecoverySettings(folder="", pause_seconds=0.02)
@@ -332,6 +332,6 @@ def test_the_stock_callback_trains_batches_twice_after_a_backup_in_mid_epoch(tf,
 
 def test_settings_that_cannot_be_are_refused():
     for settings in ({"method": "hope"}, {"save_every": 0}, {"pause_seconds": -1}):
-        with pytest.raises(CourseError, match="choose|must be"):
+        with pytest.raises(DistributedError, match="choose|must be"):
             RecoverySettings("x", **settings)
     assert set(METHODS) == {"manager", "preemption", "backup"}

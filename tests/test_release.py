@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from lab_runner import LABS
 
-from utils.authoring import regions, sources
-from utils.cli import main
-from utils.errors import CourseError
-from utils.grading.release import make_release, papers
+from distlab.authoring import regions, sources
+from distlab.cli import main
+from distlab.grading.release import make_release, papers
+from utils.errors import DistributedError
 
 ROOT = Path(__file__).resolve().parents[1]
 LAB = "lab01-batches-and-words"
@@ -40,7 +40,7 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("release") / "out"
     done = subprocess.run(
-        [sys.executable, "-m", "utils", "release", str(folder)],
+        [sys.executable, "-m", "distlab", "release", str(folder)],
         cwd=ROOT, capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -86,7 +86,8 @@ def list_secrets(name: str) -> dict[str, list[str]]:
 def test_nothing_of_the_teachers_is_there(students: Path) -> None:
     names = [path.relative_to(students).as_posix() for path in students.rglob("*")]
     assert set(os.listdir(students)) == {
-        "notebooks", "labs", "utils", "README.md", "Makefile", "LICENSE", "pyproject.toml",
+        "notebooks", "labs", "utils", "distlab", "README.md", "Makefile", "LICENSE",
+        "pyproject.toml",
         "constraints.txt", "environment.yml", ".gitignore",
     }  # fmt: skip
     forbidden = re.compile(
@@ -120,7 +121,7 @@ def test_judges_and_what_only_they_know_are_not_there(students: Path) -> None:
     importing = re.compile(r"^\s*(?:from|import) utils\.grading", re.MULTILINE)
     assert not [name for name, text in texts.items() if importing.search(text)]
     known = set()
-    for path in (ROOT / "utils" / "grading" / "judges").glob("lab*.py"):
+    for path in (ROOT / "distlab" / "grading" / "judges").glob("lab*.py"):
         known |= set(re.findall(r"^(?:def|class) (judge_\w+)", path.read_text(), re.MULTILINE))
     assert len(known) >= len(LABS)
     pattern = re.compile(rf"\b({'|'.join(sorted(known))})\b")
@@ -134,7 +135,7 @@ def test_references_of_the_judges_are_not_there(students: Path) -> None:
         for name, text in read_texts(students).items()
     }
     public = {line for name, found in lines.items() if "/exercises/" in name for line in found}
-    for path in (ROOT / "utils" / "grading" / "judges").glob("lab*.py"):
+    for path in (ROOT / "distlab" / "grading" / "judges").glob("lab*.py"):
         mine = [" ".join(line.split()) for line in path.read_text().split("\n")]
         mine = [x for x in mine if len(x) > 40 and not x.startswith(("from ", "import ", "#"))]
         secret = set(mine) - public
@@ -187,7 +188,7 @@ def test_readme_makefile_and_project_speak_of_what_is_there(students: Path) -> N
     tried = [shlex.split((one or other).split("#")[0])[1:] for one, other in commands]
     assert len(tried) > 8
     code = (
-        "import json, sys\nfrom utils.cli import make_parser\n"
+        "import json, sys\nfrom distlab.cli import make_parser\n"
         "for words in json.loads(sys.argv[1]):\n"
         "    try: make_parser().parse_args(words)\n"
         "    except SystemExit as end: assert not end.code, words\n"
@@ -197,12 +198,12 @@ def test_readme_makefile_and_project_speak_of_what_is_there(students: Path) -> N
 
 
 def test_help_names_the_learners_commands_only(students: Path) -> None:
-    done = run(students, "-m", "utils", "--help")
+    done = run(students, "-m", "distlab", "--help")
     assert done.returncode == 0, done.stderr
     shown = set(re.findall(r"^    ([a-z][a-z-]*)", done.stdout, re.MULTILINE))
     assert {"lab", "check", "submit", "reset", "doctor", "train"} <= shown
     assert not {"grade", "release", "build"} & shown
-    refused = run(students, "-m", "utils", "grade", "lab01", "labs")
+    refused = run(students, "-m", "distlab", "grade", "lab01", "labs")
     assert refused.returncode == 2 and "invalid choice" in refused.stderr
 
 
@@ -215,7 +216,7 @@ def test_every_module_of_the_students_library_can_be_imported(students: Path) ->
         "    try: found = importlib.import_module(name)\n"
         "    except ImportError as error: failed.append(f'{name}: {error}')\n"
         "    else: assert found.__file__.startswith(sys.argv[1]), found.__file__\n"
-        "assert not [name for name in sys.modules if name.startswith('utils.grading')]\n"
+        "assert not [name for name in sys.modules if name.startswith('distlab.grading')]\n"
         "assert not failed, failed\n"
     )
     done = run(students, "-c", code, str(students))
@@ -230,7 +231,7 @@ def test_check_submit_and_reset_work_there(students: Path, tmp_path: Path) -> No
         if cell["metadata"].get("nbgrader", {}).get("grade_id") == "epoch":
             cell["source"] = ["def plan_epoch(n, b):\n", "    return -(-n // b), n % b or b\n"]
     lab.write_text(json.dumps(notebook))
-    done = run(course, "-m", "utils", "submit", "lab01", "--name", "ana")
+    done = run(course, "-m", "distlab", "submit", "lab01", "--name", "ana")
     assert done.returncode == 0, done.stderr
     assert "1 of 4 checks pass" in done.stdout
     (packed,) = (course / "handed-in").glob("*.zip")
@@ -239,10 +240,10 @@ def test_check_submit_and_reset_work_there(students: Path, tmp_path: Path) -> No
     assert json.loads((course / ".distlab" / "progress.json").read_text())["lab01"].keys() == {
         "epoch"
     }
-    done = run(course, "-m", "utils", "reset", "lab01")
+    done = run(course, "-m", "distlab", "reset", "lab01")
     assert done.returncode == 0, done.stderr
     assert lab.read_text() == (course / "labs" / "originals" / lab.name).read_text()
-    checked = run(course, "-m", "utils", "check", "lab01", "--json")
+    checked = run(course, "-m", "distlab", "check", "lab01", "--json")
     said = {e["id"]: e["said"] for e in json.loads(checked.stdout)["exercises"]}
     assert checked.returncode == 1 and set(said.values()) == {"not written yet"}
 
@@ -252,13 +253,13 @@ def test_check_submit_and_reset_work_there(students: Path, tmp_path: Path) -> No
 
 def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(CourseError, match="is not empty"):
+    with pytest.raises(DistributedError, match="is not empty"):
         make_release(ROOT, tmp_path)
-    with pytest.raises(CourseError, match="is a file"):
+    with pytest.raises(DistributedError, match="is a file"):
         make_release(ROOT, tmp_path / "mine.txt")
-    with pytest.raises(CourseError, match="inside the course's utils/"):
+    with pytest.raises(DistributedError, match="inside the course's utils/"):
         make_release(ROOT, ROOT / "utils" / "out")
-    with pytest.raises(CourseError, match="no source is called 'lab77'"):
+    with pytest.raises(DistributedError, match="no source is called 'lab77'"):
         make_release(ROOT, tmp_path / "out", ["lab77"])
     assert os.listdir(tmp_path) == ["mine.txt"]
 
@@ -276,7 +277,7 @@ def test_a_release_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_half_way_it_leaves_nothing(tmp_path: Path, number: int) -> None:
-    command = [sys.executable, "-m", "utils", "release", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "distlab", "release", str(tmp_path / "out")]
     making = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 120
     while not list(tmp_path.glob(".out-*/students/labs/originals/*")):

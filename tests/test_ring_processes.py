@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from utils.cluster import ClusterError, LocalCluster
-from utils.cluster.config import pick_free_ports
 from utils.collectives import ProcessRing, ring_all_reduce
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.events import report
 from utils.parallel.all_reduce import make_reduce, make_worker_strategy, time_both
+from utils.tf_config.config import pick_free_ports
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def run_ranks(call, ranks):
     def enter(rank):
         try:
             ends[rank] = call(rank)
-        except CourseError as error:
+        except DistributedError as error:
             ends[rank] = error
 
     threads = [threading.Thread(target=enter, args=(rank,)) for rank in range(ranks)]
@@ -117,7 +117,7 @@ def test_both_are_timed_on_every_worker_for_every_size(cluster):
 
 
 def test_an_unknown_implementation_is_one_line():
-    with pytest.raises(CourseError, match="no implementation 'MPI': RING, NCCL, AUTO"):
+    with pytest.raises(DistributedError, match="no implementation 'MPI': RING, NCCL, AUTO"):
         make_worker_strategy("MPI")
 
 
@@ -129,7 +129,7 @@ def reduce_until_told(addresses, limit_seconds):
             begun = time.monotonic()
             try:
                 ring.all_reduce(np.ones(50_000))
-            except CourseError as error:
+            except DistributedError as error:
                 report("told", said=str(error), seconds=time.monotonic() - begun)
                 time.sleep(30)  # until the job ends: the others are to speak too
             report("step")
@@ -189,7 +189,7 @@ def test_a_ring_that_failed_or_was_closed_says_so():
             ring.all_reduce(np.ones(3))
             if rank == 0:
                 return "left"
-            with pytest.raises(CourseError, match="rank 1: rank 0 has hung up"):
+            with pytest.raises(DistributedError, match="rank 1: rank 0 has hung up"):
                 ring.all_reduce(np.ones(3))
             ring.all_reduce(np.ones(3))
 
@@ -199,12 +199,14 @@ def test_a_ring_that_failed_or_was_closed_says_so():
 
 def test_a_neighbour_that_never_comes_is_named_in_time():
     begun = time.monotonic()
-    with pytest.raises(CourseError, match="rank 0: rank 1 does not answer at 127.0.0.1:.* 0.3 s"):
+    with pytest.raises(
+        DistributedError, match="rank 0: rank 1 does not answer at 127.0.0.1:.* 0.3 s"
+    ):
         ProcessRing(pick_addresses(2), 0, limit_seconds=0.3)
     addresses = pick_addresses(3)
     with (
         socket.create_server(("127.0.0.1", int(addresses[1].split(":")[1]))),
-        pytest.raises(CourseError, match="rank 0: rank 2 did not come within 0.3 s"),
+        pytest.raises(DistributedError, match="rank 0: rank 2 did not come within 0.3 s"),
     ):
         ProcessRing(addresses, 0, limit_seconds=0.3)
     assert time.monotonic() - begun < 10
@@ -240,16 +242,16 @@ def test_strangers_are_turned_away():
     ],
 )
 def test_what_cannot_be_is_one_line(addresses, rank, says):
-    with pytest.raises(CourseError, match=says):
+    with pytest.raises(DistributedError, match=says):
         ProcessRing(addresses, rank)
 
 
 def test_a_taken_port_and_objects_are_refused():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(CourseError, match="rank 0 cannot listen at .*take another port"):
+        with pytest.raises(DistributedError, match="rank 0 cannot listen at .*take another port"):
             ProcessRing([address, "127.0.0.1:1"], 0, limit_seconds=1)
-    with pytest.raises(CourseError, match="arrays of object cannot travel"):
+    with pytest.raises(DistributedError, match="arrays of object cannot travel"):
         ProcessRing(["127.0.0.1:1"], 0).all_reduce(np.array([None]))
 
 
@@ -260,5 +262,5 @@ def test_a_worker_that_fails_fails_the_job_with_the_rings_words(cluster):
             time.sleep(30)
         ProcessRing(addresses, rank, limit_seconds=0.5)
 
-    with pytest.raises(ClusterError, match=r"worker \d: CourseError: rank \d: rank \d d"):
+    with pytest.raises(ClusterError, match=r"worker \d: DistributedError: rank \d: rank \d d"):
         cluster.run(meet_nobody, pick_addresses(3), echo=False, timeout=20)

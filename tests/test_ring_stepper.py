@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import traitlets
 
+from distlab.figures import ring_moment
+from distlab.widgets.ring_stepper import RingStepper, ring_stepper
 from utils.collectives import list_ring_moments, ring_all_reduce
-from utils.errors import CourseError
-from utils.figures import ring_moment
-from utils.widgets.ring_stepper import RingStepper, ring_stepper
+from utils.errors import DistributedError
 
 
 def make_vectors(ranks=4, length=10, scale=1.0):
@@ -41,11 +41,11 @@ def test_moments_follow_the_rings_own_messages(ranks, length):
 
 
 def test_one_rank_and_arrays_that_differ_are_refused():
-    with pytest.raises(CourseError, match="1 rank sends nothing"):
+    with pytest.raises(DistributedError, match="1 rank sends nothing"):
         list_ring_moments([np.ones(3)])
-    with pytest.raises(CourseError, match="rank 1 holds"):
+    with pytest.raises(DistributedError, match="rank 1 holds"):
         list_ring_moments([np.ones(3), np.ones(4)])
-    with pytest.raises(CourseError, match="7 ranks side by side"):
+    with pytest.raises(DistributedError, match="7 ranks side by side"):
         ring_stepper(make_vectors(7))
 
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.schedules import (
     SCHEDULES,
     Operation,
@@ -108,7 +108,7 @@ def test_interleaving_one_chunk_is_1f1b_for_any_number_of_micro_batches():
     ],
 )
 def test_sizes_that_cannot_be_get_one_line(arguments, says):
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         make_schedule(*arguments)
     assert says in str(error.value) and "\n" not in str(error.value)
 
@@ -205,7 +205,7 @@ def test_other_sizes_than_asked_for_are_named():
 
 
 def test_lists_without_a_number_of_micro_batches_are_the_callers_mistake():
-    with pytest.raises(CourseError, match="micro_batches"):
+    with pytest.raises(DistributedError, match="micro_batches"):
         check_schedule([[(F, 0), (BW, 0)]])
 
 
@@ -319,6 +319,6 @@ def test_partition_is_even_where_it_can_be():
     ],
 )
 def test_costs_that_cannot_be_cut_get_one_line(costs, stages, says):
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         partition_layers(costs, stages)
     assert says in str(error.value)

@@ -5,10 +5,10 @@ import os
 import psutil
 import pytest
 
+from distlab.figures import shares
 from utils.cluster import LocalCluster
 from utils.cluster.warm import make_starter
-from utils.errors import CourseError
-from utils.figures import shares
+from utils.errors import DistributedError
 from utils.input_pipeline.service import (
     DataService,
     consume,
@@ -50,7 +50,7 @@ def test_views_name_what_is_lost_and_what_is_doubled():
     assert str(cover) == "3 once, lost: 4, 5, more than once: 2"
     assert str(check_cover({"a": [[0, 1]]}, range(2))) == "2 once, none lost, none doubled"
     assert all_ids(views["b"]) == {2, 3}
-    with pytest.raises(CourseError, match="ids 3 were received and not expected"):
+    with pytest.raises(DistributedError, match="ids 3 were received and not expected"):
         check_cover(views, range(3))
 
 
@@ -83,11 +83,13 @@ def test_policies_share_files_examples_or_nothing(tf, tmp_path):
 def test_file_needs_files_and_auto_falls_back_to_data(tf, tmp_path):
     batches = read_ids(tf, make_files(tf, tmp_path, files=1)).batch(2)
     for policy in ("FILE", "AUTO"):  # AUTO as well: the source is files
-        with pytest.raises(CourseError, match=f"^policy {policy}: Could not apply FILE .* shards"):
+        with pytest.raises(
+            DistributedError, match=f"^policy {policy}: Could not apply FILE .* shards"
+        ):
             auto_shard(batches, 2, policy)
     numbers = tf.data.Dataset.range(8).batch(2)
     assert auto_shard(numbers, 2, "AUTO") == auto_shard(numbers, 2, "DATA")
-    with pytest.raises(CourseError, match="policy 'EACH': choose from FILE, DATA, OFF"):
+    with pytest.raises(DistributedError, match="policy 'EACH': choose from FILE, DATA, OFF"):
         auto_shard(numbers, 2, "EACH")
     assert all(sharding_options(policy) is not None for policy in POLICIES)
 
@@ -188,7 +190,7 @@ def test_the_picture_of_shares_says_what_it_shows():
     whole = shares({"a": [[0], [1]]}, 2, title="All")
     assert "None lost; none more than once" in whole.alt and "nobody" not in whole.svg
     for views, examples in (({}, 3), ({"a": [[3]]}, 3), ({"a": [[0]]}, 81)):
-        with pytest.raises(CourseError, match="shares: "):
+        with pytest.raises(DistributedError, match="shares: "):
             shares(views, examples, title="No")
 
 
@@ -305,13 +307,13 @@ def test_a_killed_consumer_takes_what_it_had_and_a_killed_worker_comes_back_on_i
 
 
 def test_a_service_that_cannot_start_says_so(single):
-    with pytest.raises(CourseError, match="0 workers: give 1 or more"):
+    with pytest.raises(DistributedError, match="0 workers: give 1 or more"):
         DataService(single, workers=0)
 
     def fail():
         raise ValueError("no room")
 
-    with pytest.raises(CourseError, match="dispatcher has ended .*no room"):
+    with pytest.raises(DistributedError, match="dispatcher has ended .*no room"):
         wait_until_ready(single.start(fail), "dispatcher", seconds=30)
 
 

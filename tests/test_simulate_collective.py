@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from utils import cli
+from distlab import cli
 from utils.collectives import ALGORITHMS, all_reduce
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.simulate import published
 from utils.simulate.collective import (
     Link,
@@ -151,7 +151,7 @@ def test_published_tables_cite_their_source():
     for path in published.FOLDER.glob("*.csv"):
         assert len(published.read_source(path.stem)) > 20
         assert published.read_table(path.stem)
-    with pytest.raises(CourseError, match="no published table 'x': there are .*h200_ring"):
+    with pytest.raises(DistributedError, match="no published table 'x': there are .*h200_ring"):
         published.read_table("x")
 
 
@@ -189,7 +189,7 @@ def test_bus_bandwidth_is_that_of_nccl_tests():
     ],
 )
 def test_what_cannot_be_gets_one_clear_line(call, words):
-    with pytest.raises(CourseError, match=words) as caught:
+    with pytest.raises(DistributedError, match=words) as caught:
         call()
     assert "\n" not in str(caught.value)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.simulate.memory import ParameterBytes, find_zero_memory
 from utils.simulate.published import read_source, read_table
 
@@ -45,6 +45,6 @@ def test_other_optimizers_have_other_bytes():
      ((1e9, 8, 1, ParameterBytes(-1)), "bytes of 0 or more")],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_in_one_line(arguments, says):
-    with pytest.raises(CourseError, match=says) as refused:
+    with pytest.raises(DistributedError, match=says) as refused:
         find_zero_memory(*arguments)
     assert "\n" not in str(refused.value)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from test_schedules import draw_sizes
 
-from utils import figures
-from utils.cli import main
-from utils.cli import simulate_pipeline as command
-from utils.errors import CourseError
+from distlab import figures
+from distlab.cli import main
+from distlab.cli import simulate_pipeline as command
+from utils.errors import DistributedError
 from utils.schedules import SCHEDULES, check_schedule, make_schedule, read_schedule
 from utils.simulate.pipeline import (
     KIND_NAMES,
@@ -224,10 +224,10 @@ def test_chunks_may_have_times_of_their_own():
 
 def test_a_schedule_that_cannot_run_says_why():
     missing = read_schedule([[("F", 0)]], 1)
-    with pytest.raises(CourseError, match="'own' cannot run: stage 0: B0 is missing"):
+    with pytest.raises(DistributedError, match="'own' cannot run: stage 0: B0 is missing"):
         simulate_pipeline(missing, EVEN)
     stuck = [[("F", 0), ("BW", 0), ("F", 1), ("BW", 1)], [("F", 0), ("F", 1), ("BW", 0), ("BW", 1)]]
-    with pytest.raises(CourseError, match="cannot run: deadlock: stage 0 is at BW0"):
+    with pytest.raises(DistributedError, match="cannot run: deadlock: stage 0 is at BW0"):
         simulate_pipeline(read_schedule(stuck, 2), EVEN)
 
 
@@ -247,7 +247,7 @@ def test_a_schedule_that_cannot_run_says_why():
 )
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_times_that_cannot_be_get_one_line(times, says):
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         simulate("gpipe", 3, 4, StageTimes(*times))
     assert says in str(error.value) and "\n" not in str(error.value)
 
@@ -337,7 +337,7 @@ def test_a_slow_replica_holds_all_others_up():
      ([EVEN], -1, "all-reduce times: -1 cannot be"), ([EVEN], [1, 2, 3], "shape [3]")],
 )  # fmt: skip
 def test_replicas_that_cannot_be_get_one_line(times, all_reduce, says):
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         simulate_replicas(make_schedule("1f1b", 2, 2), times, all_reduce)
     assert says in str(error.value)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.strategies import NAMES, SINGLE_MACHINE, SUPPORT, format_support, make_strategy
 
 PROBE = Path(__file__).with_name("strategy_probe.py")
@@ -74,7 +74,7 @@ def test_usual_numbers_of_replicas(tf):
     ("mirrored", 9, "Restart the kernel"),
 ])  # fmt: skip
 def test_what_cannot_be_made_is_said_in_one_line(tf, name, replicas, words):
-    with pytest.raises(CourseError, match=words) as refused:
+    with pytest.raises(DistributedError, match=words) as refused:
         make_strategy(name, replicas)
     assert "\n" not in str(refused.value)
 
@@ -84,7 +84,7 @@ def test_devices_can_be_asked_for_twice_and_not_too_late(tf):
 
     assert use_logical_devices(4) == ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
     assert use_logical_devices(2) == training_devices(2)[:2] == ["CPU:0", "CPU:1"]
-    with pytest.raises(CourseError, match="this process has 4"):
+    with pytest.raises(DistributedError, match="this process has 4"):
         use_logical_devices(5)
-    with pytest.raises(CourseError, match="1 to 64"):
+    with pytest.raises(DistributedError, match="1 to 64"):
         use_logical_devices(0)

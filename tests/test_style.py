@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from utils.authoring import sources, style, style_labs, style_lessons, style_outputs
-from utils.authoring.build import find_stale
-from utils.errors import CourseError
+from distlab.authoring import sources, style, style_labs, style_lessons, style_outputs
+from distlab.authoring.build import find_stale
+from utils.errors import DistributedError
 
 ROOT = Path(__file__).parents[1]
 COMMITTED = [p for d in ("notebooks", "labs", "solutions") for p in (ROOT / d).glob("*.ipynb")]
@@ -253,7 +253,7 @@ def test_graded_cell_has_its_parts(old: str, new: str, said: str | None) -> None
     assert style_labs.check_graded_cell(source) == []
     changed = source.replace(old, new)
     if said is None:
-        with pytest.raises(CourseError, match="END INPUTS without its BEGIN"):
+        with pytest.raises(DistributedError, match="END INPUTS without its BEGIN"):
             style_labs.check_graded_cell(changed)
     else:
         assert [line for line in style_labs.check_graded_cell(changed) if said in line]

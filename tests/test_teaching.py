@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from utils.cli import make_parser
-from utils.grading.labs import list_labs, read_lab
-from utils.grading.policy import read_policy
-from utils.grading.sandbox import check_can_seal
+from distlab.cli import make_parser
+from distlab.grading.labs import list_labs, read_lab
+from distlab.grading.policy import read_policy
+from distlab.grading.sandbox import check_can_seal
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = (ROOT / "TEACHING.md").read_text(encoding="utf-8")
@@ -111,7 +111,7 @@ def test_messages_in_the_table_are_those_of_the_code() -> None:
     said -= {"requires a different Python: 3.11.2 not in '>=3.11.5'"}  # pip's
     said -= {"No matching distribution found"}  # pip's
     assert len(said) > 9
-    code = "\n".join(p.read_text() for p in (ROOT / "utils").rglob("*.py"))
+    code = "\n".join(p.read_text() for r in ("utils", "distlab") for p in (ROOT / r).rglob("*.py"))
     code += (ROOT / "Makefile").read_text()
     for message in said:
         parts = re.split(r"\b\d+\b|\blab05\b", message)
@@ -122,12 +122,12 @@ def test_messages_in_the_table_are_those_of_the_code() -> None:
 def test_what_the_guide_says_of_limits_and_penalties_parses() -> None:
     (hub,) = [text for language, text in BLOCKS if language == "python"]
     compile(hub, "jupyterhub_config.py", "exec")
-    assert "utils/lab_config" in hub and (ROOT / "utils" / "lab_config").is_dir()
+    assert "distlab/lab_config" in hub and (ROOT / "distlab" / "lab_config").is_dir()
 
 
 def run(folder: Path, *words: str, path: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "utils", *words], cwd=folder,
+        [sys.executable, "-m", "distlab", *words], cwd=folder,
         env={**os.environ, "PYTHONPATH": str(path)},
         capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip

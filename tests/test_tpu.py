@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.strategies import check_strategy, format_support, make_strategy
 
 
@@ -31,7 +31,7 @@ def test_no_tpu_is_said_in_one_plain_sentence(tf, nowhere):
     if tf.config.list_physical_devices("TPU"):
         pytest.skip("a TPU is here")
     assert tpu_address() is None
-    with pytest.raises(CourseError, match="no TPU is here") as refused:
+    with pytest.raises(DistributedError, match="no TPU is here") as refused:
         make_strategy("tpu")
     assert "\n" not in str(refused.value) and "TPU_NAME" in str(refused.value)
     assert "needs a TPU" in format_support()
@@ -44,7 +44,7 @@ def test_a_named_tpu_that_does_not_answer_is_said_soon(tf, nowhere):
         address = f"grpc://127.0.0.1:{taken.getsockname()[1]}"  # bound, and nobody listens
         nowhere(address)
         begun = time.monotonic()
-        with pytest.raises(CourseError, match="no TPU answers at") as refused:
+        with pytest.raises(DistributedError, match="no TPU answers at") as refused:
             make_strategy("tpu")
     assert address in str(refused.value) and "refused" in str(refused.value)
     assert time.monotonic() - begun < 30
@@ -55,7 +55,7 @@ def test_a_local_tpu_that_is_none_gives_tensorflows_reason(tf, nowhere):
         pytest.skip("a TPU is here")
     nowhere("local")
     before = tf.config.list_logical_devices()
-    with pytest.raises(CourseError, match="TPUs not found in the cluster") as refused:
+    with pytest.raises(DistributedError, match="TPUs not found in the cluster") as refused:
         make_strategy("tpu")
     assert "\n" not in str(refused.value)
     assert tf.config.list_logical_devices() == before
@@ -64,7 +64,7 @@ def test_a_local_tpu_that_is_none_gives_tensorflows_reason(tf, nowhere):
 
 def test_replicas_are_the_cores_and_nobody_chooses_them():
     assert check_strategy("tpu") is None
-    with pytest.raises(CourseError, match="on each core"):
+    with pytest.raises(DistributedError, match="on each core"):
         check_strategy("tpu", 8)
 
 

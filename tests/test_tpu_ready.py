@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import tpu_models
 
-from utils.cli import main
-from utils.errors import CourseError
+from distlab.cli import main
+from utils.errors import DistributedError
 from utils.training.tpu_ready import examine_function
 from utils.training.tpu_ready.report import ADVICE, MENDS
 
@@ -107,7 +107,7 @@ def test_a_training_step_of_its_own_is_the_one_examined(tf):
     ("make_unbuilt", "does not know its inputs"),
 ])  # fmt: skip
 def test_functions_that_give_no_model_are_refused(tf, name, words):
-    with pytest.raises(CourseError, match=words) as refused:
+    with pytest.raises(DistributedError, match=words) as refused:
         examine(name)
     assert "\n" not in str(refused.value)
 

@@ -7,7 +7,7 @@ import pytest
 
 from utils.data import load
 from utils.data.batches import BatchPlan, batch_table, epoch_order
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.events import EventWriter, read_events
 from utils.training import TrainConfig, train
 from utils.training.report import weights_checksum
@@ -205,7 +205,7 @@ def test_events_tell_the_whole_run(tf, tmp_path):
     ({"limit": 10**6}, ["1000000", "10,000"]),
 ])  # fmt: skip
 def test_bad_settings_name_the_value_and_what_is_allowed(change, words):
-    with pytest.raises(CourseError) as refused:
+    with pytest.raises(DistributedError) as refused:
         train(**change)
     message = str(refused.value)
     assert "\n" not in message and all(word in message for word in words), message

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from utils.cli import main
-from utils.cli.tune import load_function
+from distlab.cli import main
+from distlab.cli.tune import load_function
 from utils.data import load
-from utils.errors import CourseError
+from utils.errors import DistributedError
 from utils.input_pipeline import Settings, tune, write_shards
 from utils.input_pipeline.chain import take_apart
 from utils.input_pipeline.costs import measure_costs, time_elements
@@ -143,7 +143,7 @@ def test_a_cache_is_placed_only_before_what_changes(tf):
     assert place(numbers.shuffle(3).map(double).batch(2)) == ""
     assert place(numbers.batch(2).map(double)) == ""
     assert place(numbers.map(double).batch(2), batch_first=True) == "map double"
-    with pytest.raises(CourseError, match="no such stage, only map double"):
+    with pytest.raises(DistributedError, match="no such stage, only map double"):
         rebuild(take_apart(numbers.map(double)), Settings(cache_after="map parse"))
 
 
@@ -276,7 +276,7 @@ def fails_late():
     ],
 )
 def test_what_cannot_be_tuned_is_said_in_one_line(make, settings, says):
-    with pytest.raises(CourseError, match=says) as failed:
+    with pytest.raises(DistributedError, match=says) as failed:
         tune(make, **{"seconds": 2, **settings})
     assert "\n" not in str(failed.value)
 
@@ -335,12 +335,12 @@ def test_the_command_prints_a_report_and_json(folder, capsys):
     ],
 )
 def test_the_command_names_what_is_wrong_with_its_target(folder, target, says):
-    with pytest.raises(CourseError, match=says):
+    with pytest.raises(DistributedError, match=says):
         load_function(target)
 
 
 def test_the_command_ends_with_status_2_in_one_line(folder):
-    code = "import sys; from utils.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from distlab.cli import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), "tune", "no_such_input:make"],
         cwd=folder, timeout=60, capture_output=True, text=True,

@@ -6,12 +6,12 @@ import ipywidgets
 import numpy as np
 import pytest
 
-from utils import figures
-from utils.errors import CourseError
-from utils.widgets import Choice, Slider, explore
-from utils.widgets.amdahl import amdahl_explorer
-from utils.widgets.batches import batch_explorer
-from utils.widgets.scaling import WAYS, make_gradients, scaling_explorer, update_ratio
+from distlab import figures
+from distlab.widgets import Choice, Slider, explore
+from distlab.widgets.amdahl import amdahl_explorer
+from distlab.widgets.batches import batch_explorer
+from distlab.widgets.scaling import WAYS, make_gradients, scaling_explorer, update_ratio
+from utils.errors import DistributedError
 
 
 def draw_bar(number, word):
@@ -74,7 +74,7 @@ def test_an_error_is_shown_in_its_place_and_passes():
 
 def test_the_text_of_an_error_is_no_html():
     def fail(n):
-        raise CourseError("<b>bold</b>\nsecond line")
+        raise DistributedError("<b>bold</b>\nsecond line")
 
     result = explore(fail, n=Slider("N", 0, 3, 3)).result
     assert "&lt;b&gt;bold" in result and "second line" not in result
@@ -97,7 +97,7 @@ def test_a_slider_knows_whole_numbers():
     ],
 )
 def test_impossible_controls_are_refused(make):
-    with pytest.raises(CourseError, match="slider 'N'|choice 'C'"):
+    with pytest.raises(DistributedError, match="slider 'N'|choice 'C'"):
         make()
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from utils.errors import CourseError
-from utils.figures import draw_prediction
-from utils.widgets.predictions import prediction_explorer
+from distlab.figures import draw_prediction
+from distlab.widgets.predictions import prediction_explorer
+from utils.errors import DistributedError
 
 NAMES = ("cat", "dog", "owl")
 
@@ -53,6 +53,6 @@ def test_a_still_picture_stands_beside_the_widget():
     ],
 )
 def test_refuses_what_does_not_fit(changes, says):
-    with pytest.raises(CourseError) as error:
+    with pytest.raises(DistributedError) as error:
         make_explorer(**changes)
     assert says in str(error.value)

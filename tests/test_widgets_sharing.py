@@ -2,8 +2,8 @@
 
 import pytest
 
-from utils.errors import CourseError
-from utils.widgets import sharing
+from distlab.widgets import sharing
+from utils.errors import DistributedError
 
 
 def test_cluster_names_every_worker_and_replica():
@@ -15,7 +15,7 @@ def test_cluster_names_every_worker_and_replica():
 
 @pytest.mark.parametrize("shape", [(0, 1), (1, 0), (3, 2)])
 def test_cluster_refuses_what_it_cannot_draw(shape):
-    with pytest.raises(CourseError, match="1 to 4 replicas"):
+    with pytest.raises(DistributedError, match="1 to 4 replicas"):
         sharing.draw_cluster(*shape)
 
 
@@ -23,7 +23,7 @@ def test_two_ways_cut_images_or_weights():
     picture = sharing.draw_two_ways(64, 784, 128)
     assert picture.svg.count("16 images") >= 4 and picture.svg.count("784 × 32") >= 4
     assert picture.svg.count("all 64 images") >= 4 and picture.svg.count("784 × 128 weights") >= 4
-    with pytest.raises(CourseError, match="divide by 4"):
+    with pytest.raises(DistributedError, match="divide by 4"):
         sharing.draw_two_ways(66, 784, 128)
 
 

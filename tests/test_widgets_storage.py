@@ -2,14 +2,14 @@
 
 import pytest
 
-from utils.errors import CourseError
-from utils.widgets.storage import (
+from distlab.widgets.storage import (
     busiest_link_bytes,
     explain_storage,
     held_bytes,
     sent_bytes,
     storage_explorer,
 )
+from utils.errors import DistributedError
 
 
 def test_central_storage_holds_everything_once_on_the_host():
@@ -37,7 +37,7 @@ def test_a_ring_spreads_what_a_host_must_send_alone():
     ],
 )
 def test_what_cannot_be_is_refused(call):
-    with pytest.raises(CourseError, match="strategy|replicas"):
+    with pytest.raises(DistributedError, match="strategy|replicas"):
         call()
 
 

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from utils.errors import CourseError
-from utils.figures import split_evenly
-from utils.widgets.update_scaling import (
+from distlab.figures import split_evenly
+from distlab.widgets.update_scaling import (
     DIVISORS,
     Shares,
     inner_products,
     update_explorer,
     update_ratio,
 )
+from utils.errors import DistributedError
 
 
 @pytest.fixture
@@ -64,5 +64,5 @@ def test_explorer_shows_the_chosen_way_and_follows_its_controls(gradients):
 
 
 def test_a_shape_without_examples_is_named():
-    with pytest.raises(CourseError, match=r"\(5,\)"):
+    with pytest.raises(DistributedError, match=r"\(5,\)"):
         update_explorer(np.ones(5))

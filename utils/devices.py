@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from utils.errors import CourseError
+from .errors import InputError
 
 MOST_LOGICAL_DEVICES = 64
 USUAL_LOGICAL_DEVICES = 4  # a process is split at least so far, to leave room for a later call
@@ -30,10 +30,10 @@ def use_logical_devices(count: int = 4) -> list[str]:
     call again for as many as there are. It can be made only once per process,
     and only before TensorFlow's first operation
     (`tf.config.set_logical_device_configuration`); a call that comes too late
-    raises CourseError, which says to restart the kernel.
+    raises InputError, which says to restart the kernel.
     """
     if not 1 <= count <= MOST_LOGICAL_DEVICES:
-        raise CourseError(f"{count} logical devices: choose 1 to {MOST_LOGICAL_DEVICES}")
+        raise InputError(f"{count} logical devices: choose 1 to {MOST_LOGICAL_DEVICES}")
     if configured_cpu_devices() == 0:
         try:
             split_cpu(max(count, USUAL_LOGICAL_DEVICES))
@@ -41,7 +41,7 @@ def use_logical_devices(count: int = 4) -> list[str]:
             pass  # TensorFlow has started already: what there is, is counted below
     names = [f"CPU:{i}" for i in range(len(tf.config.list_logical_devices("CPU")))]
     if len(names) < count:
-        raise CourseError(
+        raise InputError(
             f"{count} logical devices were asked for and this process has {len(names)}: the split "
             "must come before TensorFlow's first operation. Restart the kernel, then split first"
         )
@@ -102,12 +102,12 @@ def tpu_address() -> str | None:
 def connect_tpu() -> Tpu:
     """Find the TPU, connect to it and initialise it: once per process, since it wipes its memory.
 
-    The three calls of TensorFlow's guide "Use TPUs". Raises CourseError, in one
+    The three calls of TensorFlow's guide "Use TPUs". Raises InputError, in one
     line, where no TPU is, and where the one that is named does not answer.
     """
     address = tpu_address()
     if address is None:
-        raise CourseError(
+        raise InputError(
             "strategy 'tpu': no TPU is here (TensorFlow lists none, and TPU_NAME is not set); "
             "the same program runs as it is where one is (lesson 14)"
         )
@@ -118,7 +118,7 @@ def connect_tpu() -> Tpu:
         topology = tf.tpu.experimental.initialize_tpu_system(resolver)
     except (OSError, ValueError, RuntimeError, ImportError, tf.errors.OpError) as error:
         first = (str(error).strip().split("\n") or [""])[0][:160]
-        raise CourseError(
+        raise InputError(
             f"strategy 'tpu': no TPU answers at {address!r}: {first} (lesson 14)"
         ) from None
     return Tpu(resolver, topology)

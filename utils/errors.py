@@ -1,9 +1,17 @@
-"""Errors that a user can act on. Imports nothing."""
+"""Errors that a user can act on: one sentence that names what was wrong and what to do.
+
+Nothing is imported here. Catch `DistributedError` for all of them, or the plain
+`ValueError` and `RuntimeError` that they also are.
+"""
 
 
-class CourseError(Exception):
-    """A mistake that the user can mend.
+class DistributedError(Exception):
+    """The base of every error that this library raises on purpose."""
 
-    The message is one line that names what was wrong and what to do about it.
-    `distlab` prints it without a traceback and ends with exit status 2.
-    """
+
+class InputError(DistributedError, ValueError):
+    """What was passed in cannot be used: a value, a file, a configuration."""
+
+
+class RunError(DistributedError, RuntimeError):
+    """What was asked for was right, and went wrong while it ran."""

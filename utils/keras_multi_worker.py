@@ -1,6 +1,6 @@
 """The mends that let Keras 3's `fit` run under MultiWorkerMirroredStrategy.
 
-    from utils.keras_multi_worker import mend_keras_fit
+    from .keras_multi_worker import mend_keras_fit
     for line in mend_keras_fit():
         print(line)          # what was mended; nothing where nothing is broken
 

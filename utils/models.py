@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import keras
 
-from utils.errors import CourseError
+from .errors import InputError
 
 IMAGE_SHAPE = (28, 28, 1)
 CLASSES = 10
@@ -113,10 +113,10 @@ def build_embedding_model(
 
     Each image touches 49 of them (of 200,704 at 8 levels, 12.8 MB in float32), so
     gradients are sparse. The table begins at zero: a token never seen in training
-    says nothing. Raises CourseError for fewer than two levels or one unit.
+    says nothing. Raises InputError for fewer than two levels or one unit.
     """
     if levels < 2 or units < 1:
-        raise CourseError(f"{levels} levels, {units} units: give at least 2 and 1")
+        raise InputError(f"{levels} levels, {units} units: give at least 2 and 1")
     layer = _seeded(seed, dtype)
     return keras.Sequential(
         [
@@ -133,13 +133,13 @@ MODELS: dict[str, Callable[..., keras.Model]] = {"mlp": build_mlp, "cnn": build_
 
 
 def build_model(name: str, seed: int = 0, dtype: str = "float32") -> keras.Model:
-    """Return the model `name` of `MODELS`; raises CourseError for another name.
+    """Return the model `name` of `MODELS`; raises InputError for another name.
 
     `dtype` is a Keras dtype policy: "float32", "float64" or "mixed_bfloat16"
     (bfloat16 arithmetic, float32 variables and logits).
     """
     if name not in MODELS:
-        raise CourseError(f"model {name!r}: choose from {', '.join(MODELS)}")
+        raise InputError(f"model {name!r}: choose from {', '.join(MODELS)}")
     return MODELS[name](seed=seed, dtype=dtype)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING
 
-from utils.errors import CourseError
+from .errors import InputError
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -32,27 +32,25 @@ def check_strategy(name: str, replicas: int | None = None) -> int | None:
     None means the usual number: 2 for the strategies of one machine that have
     several, else 1. For "multi-worker", replicas count per worker, and None stays
     None: all devices of the worker; so it does for "tpu": all cores of the TPU.
-    Raises CourseError for a name that does not exist or cannot run yet, and for a
+    Raises InputError for a name that does not exist or cannot run yet, and for a
     number of replicas that the strategy cannot have.
     """
     if name in COMING:
         allowed = ", ".join(SINGLE_MACHINE + CLUSTER + TPU)
-        raise CourseError(
-            f"strategy {name!r} comes with {COMING[name]}; this version has {allowed}"
-        )
+        raise InputError(f"strategy {name!r} comes with {COMING[name]}; this version has {allowed}")
     if name not in NAMES:
-        raise CourseError(f"strategy {name!r}: choose from {', '.join(NAMES)}")
+        raise InputError(f"strategy {name!r}: choose from {', '.join(NAMES)}")
     if replicas is None:
         usual = {"mirrored": 2, "central-storage": 2, "multi-worker": None, "tpu": None}
         return usual.get(name, 1)
     if name in TPU:
-        raise CourseError(
+        raise InputError(
             f"{replicas} replicas: strategy 'tpu' has one on each core of its TPU; leave them out"
         )
     most = MOST_REPLICAS if name in MANY_REPLICAS else 1
     if not isinstance(replicas, Integral) or not 1 <= replicas <= most:
         allowed = f"1 to {most}" if most > 1 else f"1, since {_why_one(name)}"
-        raise CourseError(f"{replicas} replicas: strategy {name!r} takes {allowed}")
+        raise InputError(f"{replicas} replicas: strategy {name!r} takes {allowed}")
     return int(replicas)
 
 
@@ -78,18 +76,18 @@ def make_strategy(name: str, replicas: int | None = None) -> tf.distribute.Strat
 
     "tpu" connects to the TPU that `devices.connect_tpu` finds and initialises it.
 
-    Raises CourseError as `check_strategy` does, where TF_CONFIG is missing, where no
+    Raises InputError as `check_strategy` does, where TF_CONFIG is missing, where no
     TPU is, and when TensorFlow started before the process was split into enough devices.
     """
     replicas = check_strategy(name, replicas)
     if name in CLUSTER and not os.environ.get("TF_CONFIG"):
-        raise CourseError(
+        raise InputError(
             f"strategy {name!r} trains in a cluster, and TF_CONFIG, which says what this process "
             "is in it, is not set: use utils.cluster.LocalCluster, or distlab train --workers 2"
         )
     import tensorflow as tf
 
-    from utils.devices import connect_tpu, training_devices
+    from .devices import connect_tpu, training_devices
 
     if name == "multi-worker":
         return _make_multi_worker(replicas)
@@ -153,12 +151,12 @@ def _start_multi_worker(kind: str, count: int) -> tf.distribute.Strategy:
 def _choose_worker_devices(replicas: int | None) -> tuple[str, int]:
     """Return "GPU" or "CPU" and how many devices of it; splits the CPU where it must.
 
-    Starts no TensorFlow: the strategy must come first. Raises CourseError for
+    Starts no TensorFlow: the strategy must come first. Raises InputError for
     fewer devices than `replicas`.
     """
     import tensorflow as tf
 
-    from utils.devices import configured_cpu_devices, split_cpu
+    from .devices import configured_cpu_devices, split_cpu
 
     gpus = len(tf.config.list_physical_devices("GPU"))
     if gpus and (replicas is None or replicas <= gpus):
@@ -173,7 +171,7 @@ def _choose_worker_devices(replicas: int | None) -> tuple[str, int]:
         except RuntimeError:
             pass
     if replicas > max(split, 1):
-        raise CourseError(
+        raise InputError(
             f"{replicas} replicas: this worker has {max(split, 1)} CPU devices, and the split must "
             "come before TensorFlow's first operation; start the worker afresh"
         )

@@ -38,15 +38,15 @@ from pathlib import Path
 import numpy as np
 from IPython.display import Markdown, display
 
-from utils import doctor, figures
+from distlab import doctor, figures
 from utils.data import load
-from utils.errors import CourseError
-from utils.exercises import lab01
-from utils.exercises.predict import show_guess
+from utils.errors import DistributedError
+from distlab.exercises import lab01
+from distlab.exercises.predict import show_guess
 from utils.measure import array_bytes, format_bytes, peak_memory_bytes, time_calls
 from utils.models import build_model
 from utils.training import train
-from utils.widgets import Slider, explore
+from distlab.widgets import Slider, explore
 
 # %% [markdown]
 # ## What you train on
@@ -227,8 +227,8 @@ except RuntimeError as error:
     print("RuntimeError:", error)
 try:
     use_logical_devices(6)
-except CourseError as error:
-    print("CourseError:", error)
+except DistributedError as error:
+    print("DistributedError:", error)
 print(use_logical_devices(4), "are still there")
 
 # %% [markdown]

@@ -33,19 +33,19 @@ import sys
 
 import numpy as np
 
-from utils import figures
+from distlab import figures
 from utils.data import load
 from utils.data.batches import without_autotune
-from utils.exercises.predict import show_guess
-from utils.figures import amdahl_speed_up
+from distlab.exercises.predict import show_guess
+from distlab.figures import amdahl_speed_up
 from utils.measure import array_bytes, format_bytes, time_calls
 from utils.models import build_model
 from utils.strategies import make_strategy
 from utils.training import train
-from utils.widgets import Choice, Slider, explore
-from utils.widgets.amdahl import amdahl_explorer
-from utils.widgets.batches import batch_explorer
-from utils.widgets.sharing import (
+from distlab.widgets import Choice, Slider, explore
+from distlab.widgets.amdahl import amdahl_explorer
+from distlab.widgets.batches import batch_explorer
+from distlab.widgets.sharing import (
     draw_cluster,
     draw_two_ways,
     estimate_step_seconds,

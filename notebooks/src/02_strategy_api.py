@@ -32,15 +32,15 @@ import traceback
 
 import numpy as np
 
-from utils import figures
+from distlab import figures
 from utils.data import load
 from utils.data.batches import BatchPlan, epoch_order, make_batches, without_autotune
-from utils.exercises.predict import show_guess
+from distlab.exercises.predict import show_guess
 from utils.measure import array_bytes, time_calls
 from utils.models import build_model
 from utils.strategies import make_strategy
 from utils.training import train
-from utils.widgets import Slider, explore
+from distlab.widgets import Slider, explore
 
 # %% [markdown]
 # ## Four jobs

@@ -39,15 +39,15 @@ from pathlib import Path
 
 import numpy as np
 
-from utils import figures
+from distlab import figures
 from utils.data import builder, load
 from utils.data.batches import epoch_order
-from utils.exercises.predict import show_guess
+from distlab.exercises.predict import show_guess
 from utils.measure import Stopwatch, array_bytes, format_bytes, images_per_second, time_calls
 from utils.models import build_cnn, build_mlp
 from utils.strategies import make_strategy
 from utils.training import train
-from utils.widgets import Slider, explore
+from distlab.widgets import Slider, explore
 
 # %% [markdown]
 # ## The picture first

@@ -36,15 +36,15 @@ import functools
 import numpy as np
 from IPython.display import Markdown
 
-from utils import figures
+from distlab import figures
 from utils.data import load
 from utils.data.batches import epoch_order, without_autotune
-from utils.exercises.predict import show_guess
+from distlab.exercises.predict import show_guess
 from utils.measure import array_bytes, time_calls
 from utils.models import build_mlp
 from utils.strategies import make_strategy
 from utils.training import train
-from utils.widgets.update_scaling import Shares, inner_products, update_explorer, update_ratio
+from distlab.widgets.update_scaling import Shares, inner_products, update_explorer, update_ratio
 
 # %% [markdown]
 # ## Four numbers first

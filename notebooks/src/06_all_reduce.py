@@ -31,18 +31,18 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from utils import figures
+from distlab import figures
 from utils.cluster import LocalCluster
-from utils.cluster.config import pick_free_ports
+from utils.tf_config.config import pick_free_ports
 from utils.collectives import ProcessRing, all_reduce, reduce_in_buckets, split_into_chunks
 from utils.data import load
-from utils.exercises.predict import show_guess
+from distlab.exercises.predict import show_guess
 from utils.measure import array_bytes, format_bytes
 from utils.models import build_mlp
 from utils.parallel.all_reduce import make_reduce, make_worker_strategy, time_both
 from utils.simulate.collective import Link, fit_link, simulate_all_reduce
 from utils.simulate.published import read_table
-from utils.widgets.ring_stepper import ring_stepper
+from distlab.widgets.ring_stepper import ring_stepper
 
 # %% [markdown]
 # ## Four ranks, ten numbers

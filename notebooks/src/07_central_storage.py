@@ -29,14 +29,14 @@ from collections import Counter
 
 import numpy as np
 
-from utils import figures
+from distlab import figures
 from utils.data import load
 from utils.data.batches import BatchPlan, epoch_order, make_batches, without_autotune
-from utils.exercises.predict import show_guess
+from distlab.exercises.predict import show_guess
 from utils.measure import array_bytes, format_bytes, time_calls
 from utils.models import build_model
 from utils.training import train
-from utils.widgets.storage import held_bytes, sent_bytes, storage_explorer
+from distlab.widgets.storage import held_bytes, sent_bytes, storage_explorer
 
 # %% [markdown]
 # ## One store, several readers

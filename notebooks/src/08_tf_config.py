@@ -36,17 +36,17 @@ import threading
 import numpy as np
 import psutil
 
-from utils import figures
+from distlab import figures
 from utils.cluster import ClusterError, LocalCluster
-from utils.cluster.config import build_cluster, build_tf_configs, describe_role, lint
-from utils.cluster.config import lint_together, parse_tf_config, view_as_simple, view_as_slurm
-from utils.cluster.diagnose import diagnose_cluster
+from utils.tf_config.config import build_cluster, build_tf_configs, describe_role, lint
+from utils.tf_config.config import lint_together, parse_tf_config, view_as_simple, view_as_slurm
+from utils.tf_config.diagnose import diagnose_cluster
 from utils.data import load
 from utils.events import report
-from utils.exercises.predict import show_guess
-from utils.figures import Arrow, Box
+from distlab.exercises.predict import show_guess
+from distlab.figures import Arrow, Box
 from utils.measure import Stopwatch, format_bytes
-from utils.widgets import cockpit
+from distlab.widgets import cockpit
 
 # %% [markdown]
 # ## Two kinds of cluster

@@ -33,13 +33,13 @@ from pathlib import Path
 
 import numpy as np
 
-from utils import figures
+from distlab import figures
 from utils.cluster import ClusterError, LocalCluster
 from utils.data import load
 from utils.data.batches import epoch_order
 from utils.events import report
-from utils.exercises.predict import show_guess
-from utils.figures import Arrow, Box
+from distlab.exercises.predict import show_guess
+from distlab.figures import Arrow, Box
 from utils.keras_multi_worker import mend_keras_fit
 from utils.measure import Stopwatch, array_bytes, format_bytes
 from utils.models import build_mlp

@@ -36,11 +36,11 @@ from pathlib import Path
 
 import numpy as np
 
-from utils import figures
+from distlab import figures
 from utils.cluster import ClusterError, LocalCluster
-from utils.cluster.chaos import Strike, strike_once, tell_attempts
+from distlab.lessons.chaos import Strike, strike_once, tell_attempts
 from utils.events import report
-from utils.exercises.predict import show_guess
+from distlab.exercises.predict import show_guess
 from utils.measure import format_bytes, time_calls
 from utils.models import build_cnn
 from utils.simulate.failures import (
@@ -54,8 +54,8 @@ from utils.simulate.failures import (
 from utils.training.recovery import METHODS, RecoverySettings, train_resumably
 from utils.training.recovery.trainer import Trainer
 from utils.training.recovery.whole import find_damage, find_newest_whole
-from utils.widgets import cockpit
-from utils.widgets.checkpoint_interval import interval_explorer, say_seconds
+from distlab.widgets import cockpit
+from distlab.widgets.checkpoint_interval import interval_explorer, say_seconds
 
 # %% [markdown]
 # ## What a failure takes

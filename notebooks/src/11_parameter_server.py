@@ -30,13 +30,13 @@ from itertools import islice
 import keras
 import numpy as np
 
-from utils import figures
+from distlab import figures
 from utils.cluster import ClusterError, LocalCluster
 from utils.cluster.warm import make_starter
 from utils.data import load
 from utils.events import report
-from utils.exercises.predict import show_guess
-from utils.figures import Arrow, Box
+from distlab.exercises.predict import show_guess
+from distlab.figures import Arrow, Box
 from utils.measure import Stopwatch, array_bytes, format_bytes
 from utils.models import build_embedding_model, build_mlp
 from utils.simulate.collective import Link, simulate_all_reduce

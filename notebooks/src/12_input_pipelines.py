@@ -32,9 +32,9 @@ import keras
 import numpy as np
 import psutil
 
-from utils import figures
+from distlab import figures
 from utils.data import load
-from utils.exercises.predict import show_guess
+from distlab.exercises.predict import show_guess
 from utils.input_pipeline import LOCAL, SLOW, Settings, tune, write_shards
 from utils.input_pipeline.chain import take_apart
 from utils.input_pipeline.ladder import (
@@ -53,7 +53,7 @@ from utils.input_pipeline.trace import timeline_rows, trace
 from utils.measure import Stopwatch, format_bytes
 from utils.models import build_mlp
 from utils.simulate.input import InputCosts
-from utils.widgets.input_explorer import input_explorer
+from distlab.widgets.input_explorer import input_explorer
 
 # %% [markdown]
 # ## Write the data first

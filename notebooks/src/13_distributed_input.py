@@ -26,12 +26,12 @@ print(use_logical_devices(4))
 # %%
 import tempfile
 
-from utils import figures
+from distlab import figures
 from utils.cluster import LocalCluster
 from utils.data import load
-from utils.errors import CourseError
-from utils.exercises.predict import show_guess
-from utils.figures import split_evenly
+from utils.errors import DistributedError
+from distlab.exercises.predict import show_guess
+from distlab.figures import split_evenly
 from utils.input_pipeline import write_shards
 from utils.input_pipeline.parsing import parse
 from utils.input_pipeline.service import DataService, consume
@@ -174,7 +174,7 @@ show_guess(my_guess, round(100 * len(all_ids(uneven["worker 0"])) / 24), unit="%
 for policy in ("FILE", "AUTO"):
     try:
         auto_shard(read_ids(shards.files[:1]).batch(4), 2, policy)
-    except CourseError as error:
+    except DistributedError as error:
         print(error)
 
 # %% [markdown]

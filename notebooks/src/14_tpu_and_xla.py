@@ -29,11 +29,11 @@ import re
 
 import numpy as np
 
-from utils import figures
+from distlab import figures
 from utils.data import load
 from utils.devices import describe_topology
-from utils.errors import CourseError
-from utils.exercises.predict import show_guess
+from utils.errors import DistributedError
+from distlab.exercises.predict import show_guess
 from utils.measure import Stopwatch, array_bytes, time_calls
 from utils.models import build_mlp
 from utils.strategies import make_strategy
@@ -390,7 +390,7 @@ except tf.errors.NotFoundError as error:
 try:
     make_strategy("tpu")
     name = "tpu"
-except CourseError as error:
+except DistributedError as error:
     print(error)
     name = "one-device"
 report = train(strategy=name, model="mlp", limit=512, epochs=1)

@@ -28,11 +28,11 @@ print(devices)
 # %%
 import numpy as np
 
-from utils import figures
+from distlab import figures
 from utils.cluster import LocalCluster
 from utils.data import load
-from utils.exercises.predict import show_guess
-from utils.figures import Arrow, Box
+from distlab.exercises.predict import show_guess
+from distlab.figures import Arrow, Box
 from utils.measure import array_bytes, format_bytes, time_calls
 from utils.models import build_cnn, build_mlp
 from utils.parallel.dtensor import run_dtensor

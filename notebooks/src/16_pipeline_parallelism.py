@@ -28,9 +28,9 @@ print(devices)
 # %%
 import numpy as np
 
-from utils import figures
+from distlab import figures
 from utils.data import load
-from utils.exercises.predict import show_guess
+from distlab.exercises.predict import show_guess
 from utils.models import build_cnn
 from utils.parallel.parts import measure_layers, run_unsplit
 from utils.parallel.pipeline import cut_model, run_pipeline
@@ -40,7 +40,7 @@ from utils.parallel.stashing import measure_errors, run_without_flush
 from utils.schedules import check_schedule, make_schedule, partition_layers, read_schedule
 from utils.simulate.pipeline import StageTimes, simulate_pipeline
 from utils.simulate.published import read_table
-from utils.widgets.pipeline_explorer import pipeline_explorer
+from distlab.widgets.pipeline_explorer import pipeline_explorer
 
 # %% [markdown]
 # ## One device works, three wait

@@ -30,10 +30,10 @@ import functools
 
 import numpy as np
 
-from utils import figures
+from distlab import figures
 from utils.data import load
 from utils.data.batches import epoch_order
-from utils.exercises.predict import show_guess
+from distlab.exercises.predict import show_guess
 from utils.measure import Stopwatch, array_bytes, format_bytes
 from utils.models import build_mlp
 from utils.simulate.published import read_table

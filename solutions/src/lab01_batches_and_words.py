@@ -22,7 +22,7 @@
 # %%
 import numpy as np
 
-from utils.exercises import lab01
+from distlab.exercises import lab01
 
 # %%
 SEED = 2026
@@ -79,7 +79,7 @@ for left_over in (0, 1, 5, 0):
 got_epochs = [plan_epoch(*case) for case in epoch_cases]
 lab01.check_epoch([plan_epoch(*example) for example in lab01.EPOCH.examples])
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab01 as judges
+from distlab.grading.judges import lab01 as judges
 
 judges.judge_epoch(epoch_cases, got_epochs)
 ### END HIDDEN TESTS
@@ -143,7 +143,7 @@ for left_over in (0, 2, 3):
 got_batches = [replica_batch_sizes(*case) for case in batch_cases]
 lab01.check_batches([replica_batch_sizes(*example) for example in lab01.BATCHES.examples])
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab01 as judges
+from distlab.grading.judges import lab01 as judges
 
 judges.judge_batches(batch_cases, got_batches)
 ### END HIDDEN TESTS
@@ -221,7 +221,7 @@ model_cases = [model_cases[i] for i in rng.permutation(6)]
 got_words = [choose_parallelism(*case) for case in model_cases]
 lab01.check_parallelism([choose_parallelism(*example) for example in lab01.PARALLELISM.examples])
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab01 as judges
+from distlab.grading.judges import lab01 as judges
 
 judges.judge_parallelism(model_cases, got_words)
 ### END HIDDEN TESTS
@@ -285,7 +285,7 @@ for counts in ((1, 2, 4, 8), (8, 4, 1)):
 got_scaling = [measure_scaling(*case) for case in timing_cases]
 lab01.check_scaling([measure_scaling(*example) for example in lab01.SCALING.examples])
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab01 as judges
+from distlab.grading.judges import lab01 as judges
 
 judges.judge_scaling(timing_cases, got_scaling)
 ### END HIDDEN TESTS

@@ -18,7 +18,7 @@ with quiet_tensorflow():
 import numpy as np
 
 from utils.devices import use_logical_devices
-from utils.exercises import lab02
+from distlab.exercises import lab02
 
 print(use_logical_devices(4))
 
@@ -74,7 +74,7 @@ variable_cases = [
 got_copies = [lab02.try_variable(make_variable, *case) for case in variable_cases]
 lab02.check_variable(make_variable)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab02 as judges
+from distlab.grading.judges import lab02 as judges
 
 judges.judge_variable(variable_cases, got_copies)
 ### END HIDDEN TESTS
@@ -135,7 +135,7 @@ mean_cases = [
 got_means = [lab02.try_mean(global_mean, *case) for case in mean_cases]
 lab02.check_mean(global_mean)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab02 as judges
+from distlab.grading.judges import lab02 as judges
 
 judges.judge_mean(mean_cases, got_means)
 ### END HIDDEN TESTS
@@ -189,7 +189,7 @@ collect_cases = [
 got_rows = [lab02.try_collect(collect, *case) for case in collect_cases]
 lab02.check_collect(collect)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab02 as judges
+from distlab.grading.judges import lab02 as judges
 
 judges.judge_collect(collect_cases, got_rows)
 ### END HIDDEN TESTS
@@ -243,7 +243,7 @@ deal_cases = [(replicas, int(rng.integers(9, 40))) for replicas in (2, 3, 4)]
 got_ids = [lab02.try_deal(deal_out, *case) for case in deal_cases]
 lab02.check_deal(deal_out)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab02 as judges
+from distlab.grading.judges import lab02 as judges
 
 judges.judge_deal(deal_cases, got_ids)
 ### END HIDDEN TESTS

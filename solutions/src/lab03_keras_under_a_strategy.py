@@ -18,7 +18,7 @@ with quiet_tensorflow():
 import numpy as np
 
 from utils.devices import use_logical_devices
-from utils.exercises import lab03
+from distlab.exercises import lab03
 
 print(use_logical_devices(4))
 
@@ -75,7 +75,7 @@ input_cases = [
 got_inputs = [lab03.try_input(make_input, *case) for case in input_cases]
 lab03.check_input(make_input)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab03 as judges
+from distlab.grading.judges import lab03 as judges
 
 judges.judge_input(input_cases, got_inputs)
 ### END HIDDEN TESTS
@@ -133,7 +133,7 @@ model_cases = [(int(rng.integers(2, 5)), int(rng.integers(2**31)))]
 got_models = [lab03.try_model(make_model, *case) for case in model_cases]
 lab03.check_model(make_model)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab03 as judges
+from distlab.grading.judges import lab03 as judges
 
 judges.judge_model(model_cases, got_models)
 ### END HIDDEN TESTS
@@ -195,7 +195,7 @@ for count in (1, 2):
 got_rates = [lab03.try_callbacks(make_callbacks, *case) for case in callback_cases]
 lab03.check_callbacks(make_callbacks)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab03 as judges
+from distlab.grading.judges import lab03 as judges
 
 judges.judge_callbacks(callback_cases, got_rates)
 ### END HIDDEN TESTS
@@ -251,7 +251,7 @@ for epochs in (4, 11):
 got_weights = [lab03.try_restore(restore_best, *case) for case in restore_cases]
 lab03.check_restore(restore_best)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab03 as judges
+from distlab.grading.judges import lab03 as judges
 
 judges.judge_restore(restore_cases, got_weights)
 ### END HIDDEN TESTS
@@ -303,7 +303,7 @@ reload_cases = [(replicas, int(rng.integers(2**31))) for replicas in (2, 3)]
 got_reloaded = [lab03.try_reload(save_and_reload, *case) for case in reload_cases]
 lab03.check_reload(save_and_reload)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab03 as judges
+from distlab.grading.judges import lab03 as judges
 
 judges.judge_reload(reload_cases, got_reloaded)
 ### END HIDDEN TESTS

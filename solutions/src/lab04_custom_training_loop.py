@@ -17,7 +17,7 @@ with quiet_tensorflow():
 import numpy as np
 
 from utils.devices import use_logical_devices
-from utils.exercises import lab04
+from distlab.exercises import lab04
 
 print(use_logical_devices(4))
 
@@ -79,7 +79,7 @@ step_cases = [(int(rng.integers(2**31)), examples) for examples in (40, 27)]
 got_steps = [lab04.try_step(train_step, *case) for case in step_cases]
 lab04.check_step(train_step)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab04 as judges
+from distlab.grading.judges import lab04 as judges
 
 judges.judge_step(step_cases, got_steps)
 ### END HIDDEN TESTS
@@ -138,7 +138,7 @@ epoch_cases = [
 got_epochs = [lab04.try_epoch(run_epoch, *case) for case in epoch_cases]
 lab04.check_epoch(run_epoch)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab04 as judges
+from distlab.grading.judges import lab04 as judges
 
 judges.judge_epoch(epoch_cases, got_epochs)
 ### END HIDDEN TESTS
@@ -196,7 +196,7 @@ accuracy_cases = [
 got_accuracies = [lab04.try_accuracy(evaluate, *case) for case in accuracy_cases]
 lab04.check_accuracy(evaluate)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab04 as judges
+from distlab.grading.judges import lab04 as judges
 
 judges.judge_accuracy(accuracy_cases, got_accuracies)
 ### END HIDDEN TESTS
@@ -265,7 +265,7 @@ resume_cases = [
 got_resumed = [lab04.try_resume((save_state, load_state), *case) for case in resume_cases]
 lab04.check_resume(save_state, load_state)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab04 as judges
+from distlab.grading.judges import lab04 as judges
 
 judges.judge_resume(resume_cases, got_resumed)
 ### END HIDDEN TESTS

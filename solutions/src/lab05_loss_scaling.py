@@ -22,7 +22,7 @@ with quiet_tensorflow():
 import numpy as np
 
 from utils.devices import use_logical_devices
-from utils.exercises import lab05
+from distlab.exercises import lab05
 
 print(use_logical_devices(4))
 
@@ -77,7 +77,7 @@ plain_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 48)]
 got_plain = lab05.measure_updates(replica_loss, plain_cases)
 lab05.PLAIN.verify(replica_loss)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab05 as judges
+from distlab.grading.judges import lab05 as judges
 
 judges.judge_updates("plain", plain_cases, got_plain)
 ### END HIDDEN TESTS
@@ -133,7 +133,7 @@ weighted_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 50)]
 got_weighted = lab05.measure_updates(weighted_loss, weighted_cases, "weighted")
 lab05.WEIGHTED.verify(weighted_loss)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab05 as judges
+from distlab.grading.judges import lab05 as judges
 
 judges.judge_updates("weighted", weighted_cases, got_weighted)
 ### END HIDDEN TESTS
@@ -190,7 +190,7 @@ penalised_cases = [
 got_penalised = lab05.measure_updates(penalised_loss, penalised_cases, "penalised")
 lab05.PENALISED.verify(penalised_loss)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab05 as judges
+from distlab.grading.judges import lab05 as judges
 
 judges.judge_updates("penalised", penalised_cases, got_penalised)
 ### END HIDDEN TESTS
@@ -246,7 +246,7 @@ got_uneven = lab05.measure_updates(uneven_loss, uneven_cases, "uneven")
 got_empty = lab05.try_empty(uneven_loss, uneven_cases[0][1])
 lab05.check_uneven(uneven_loss)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab05 as judges
+from distlab.grading.judges import lab05 as judges
 
 judges.judge_uneven(uneven_cases, got_uneven, got_empty)
 ### END HIDDEN TESTS
@@ -299,7 +299,7 @@ pixel_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 48)]
 got_pixels = lab05.measure_updates(pixel_loss, pixel_cases, "pixels")
 lab05.PIXELWISE.verify(pixel_loss)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab05 as judges
+from distlab.grading.judges import lab05 as judges
 
 judges.judge_updates("pixels", pixel_cases, got_pixels)
 ### END HIDDEN TESTS

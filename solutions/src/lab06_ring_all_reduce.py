@@ -22,8 +22,8 @@
 # %%
 import numpy as np
 
-from utils.exercises import lab06
-from utils.exercises.lab06 import Send
+from distlab.exercises import lab06
+from distlab.exercises.lab06 import Send
 
 # %%
 SEED = 2026
@@ -85,7 +85,7 @@ scatter_cases = [
 got_scattered = [lab06.try_scatter(reduce_scatter, *case) for case in scatter_cases]
 lab06.check_scatter(reduce_scatter)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab06 as judges
+from distlab.grading.judges import lab06 as judges
 
 judges.judge_scatter(scatter_cases, got_scattered)
 ### END HIDDEN TESTS
@@ -145,7 +145,7 @@ gather_cases = [
 got_gathered = [lab06.try_gather(all_gather, *case) for case in gather_cases]
 lab06.check_gather(all_gather)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab06 as judges
+from distlab.grading.judges import lab06 as judges
 
 judges.judge_gather(gather_cases, got_gathered)
 ### END HIDDEN TESTS
@@ -203,7 +203,7 @@ all_reduce_cases += [(int(rng.integers(2**31)), 1, 5), (int(rng.integers(2**31))
 got_reduced = [lab06.try_all_reduce(all_reduce, *case) for case in all_reduce_cases]
 lab06.check_all_reduce(all_reduce)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab06 as judges
+from distlab.grading.judges import lab06 as judges
 
 judges.judge_all_reduce(all_reduce_cases, got_reduced)
 ### END HIDDEN TESTS
@@ -259,7 +259,7 @@ seconds_cases = [
 got_seconds = [ring_seconds(*case) for case in seconds_cases]
 lab06.check_seconds([ring_seconds(*example) for example in lab06.SECONDS.examples])
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab06 as judges
+from distlab.grading.judges import lab06 as judges
 
 judges.judge_seconds(seconds_cases, got_seconds)
 ### END HIDDEN TESTS

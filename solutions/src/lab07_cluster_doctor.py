@@ -6,7 +6,7 @@
 #
 # **Time:** 45 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
 #
-# Lesson 08 has the ideas. `distlab tf-config lint` and `utils.cluster.diagnose` do this for a
+# Lesson 08 has the ideas. `distlab tf-config lint` and `utils.tf_config.diagnose` do this for a
 # living; here you do it yourself, with Python's `json`.
 
 # %%
@@ -14,7 +14,7 @@ import json
 
 import numpy as np
 
-from utils.exercises import lab07
+from distlab.exercises import lab07
 
 # %%
 SEED = 2026
@@ -68,7 +68,7 @@ for workers in (2, 5):
 got_configs = [write_config(*case) for case in worker_cases]
 lab07.check_worker(write_config)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab07 as judges
+from distlab.grading.judges import lab07 as judges
 
 judges.judge_worker(worker_cases, got_configs)
 ### END HIDDEN TESTS
@@ -128,7 +128,7 @@ role_cases = [(dict(machines), name, count - 1) for name, count in counts.items(
 got_roles = [write_role(*case) for case in role_cases]
 lab07.check_role(write_role)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab07 as judges
+from distlab.grading.judges import lab07 as judges
 
 judges.judge_role(role_cases, got_roles)
 ### END HIDDEN TESTS
@@ -188,7 +188,7 @@ for workers in (4, 6):
 got_repaired = [repair(lab07.break_configs(*case)) for case in repair_cases]
 lab07.check_repair(repair)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab07 as judges
+from distlab.grading.judges import lab07 as judges
 
 judges.judge_repair(repair_cases, got_repaired)
 ### END HIDDEN TESTS
@@ -268,7 +268,7 @@ cause_cases += [(words[k], int(rng.integers(2**31))) for k in rng.permutation(8)
 got_causes = [name_cause(lab07.make_log(*case)) for case in cause_cases]
 lab07.check_cause(name_cause)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab07 as judges
+from distlab.grading.judges import lab07 as judges
 
 judges.judge_cause(cause_cases, got_causes)
 ### END HIDDEN TESTS

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.exercises import lab08
+from distlab.exercises import lab08
 
 # %%
 SEED = 2026
@@ -77,7 +77,7 @@ shard_cases = [(2, int(rng.integers(9, 30)), 2 * int(rng.integers(2, 5)))]
 got_shards = [lab08.try_shards(make_worker_dataset, *case) for case in shard_cases]
 lab08.check_shards(make_worker_dataset)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab08 as judges
+from distlab.grading.judges import lab08 as judges
 
 judges.judge_shards(shard_cases, got_shards)
 ### END HIDDEN TESTS
@@ -121,7 +121,7 @@ judges.judge_shards(shard_cases, got_shards)
 
 # %% nbgrader={"grade_id": "training", "solution": true}
 def train_worker(seed, steps, batch):
-    from utils.exercises import softmax
+    from distlab.exercises import softmax
 
     ### BEGIN SOLUTION
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -153,7 +153,7 @@ training_cases = [(2, int(rng.integers(2**31)), 3, 2 * int(rng.integers(8, 20)))
 got_trained = [lab08.try_training(train_worker, *case) for case in training_cases]
 lab08.check_training(train_worker)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab08 as judges
+from distlab.grading.judges import lab08 as judges
 
 judges.judge_training(training_cases, got_trained)
 ### END HIDDEN TESTS
@@ -216,7 +216,7 @@ saving_cases = [(3, float(rng.integers(2, 1000)))]
 got_saved = [lab08.try_saving((choose_folder, clean_up), *case) for case in saving_cases]
 lab08.check_saving(choose_folder, clean_up)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab08 as judges
+from distlab.grading.judges import lab08 as judges
 
 judges.judge_saving(saving_cases, got_saved)
 ### END HIDDEN TESTS

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.exercises import lab09
+from distlab.exercises import lab09
 
 # %%
 SEED = 2026
@@ -89,7 +89,7 @@ killed_cases = [(int(rng.integers(2**31)), die_at + int(rng.integers(1, 4)), eve
 got_runs = [lab09.try_killed_run(train, *case) for case in killed_cases]
 lab09.check_killed(train)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab09 as judges
+from distlab.grading.judges import lab09 as judges
 
 judges.judge_killed(killed_cases, got_runs)
 ### END HIDDEN TESTS
@@ -156,7 +156,7 @@ newest_cases.append((int(rng.integers(2**31)), [97, 98, 99, 100, 101], "data"))
 got_newest = [lab09.try_newest(newest_whole, *case) for case in newest_cases]
 lab09.check_newest(newest_whole)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab09 as judges
+from distlab.grading.judges import lab09 as judges
 
 judges.judge_newest(newest_cases, got_newest)
 ### END HIDDEN TESTS
@@ -207,7 +207,7 @@ interval_cases = [(float(rng.uniform(1, 90)), float(rng.uniform(2e3, 3e5))) for 
 got_intervals = [best_interval(*case) for case in interval_cases]
 lab09.check_interval([best_interval(*example) for example in lab09.INTERVAL.examples])
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab09 as judges
+from distlab.grading.judges import lab09 as judges
 
 judges.judge_interval(interval_cases, got_intervals)
 ### END HIDDEN TESTS
@@ -260,7 +260,7 @@ loss_cases = [
 got_losses = [lost_share(*case) for case in loss_cases]
 lab09.check_loss([lost_share(*example) for example in lab09.LOSS.examples])
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab09 as judges
+from distlab.grading.judges import lab09 as judges
 
 judges.judge_loss(loss_cases, got_losses)
 ### END HIDDEN TESTS

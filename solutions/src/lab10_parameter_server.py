@@ -17,7 +17,7 @@ with quiet_tensorflow():
     import tensorflow as tf
 import numpy as np
 
-from utils.exercises import lab10
+from distlab.exercises import lab10
 
 # %%
 SEED = 2026
@@ -71,7 +71,7 @@ closure_cases = [(int(rng.integers(2**31)), int(rng.integers(5, 30)))]
 got_closures = [lab10.try_closures(run_closures, *case) for case in closure_cases]
 lab10.check_closures(run_closures)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab10 as judges
+from distlab.grading.judges import lab10 as judges
 
 judges.judge_closures(closure_cases, got_closures)
 ### END HIDDEN TESTS
@@ -121,7 +121,7 @@ table_cases = [(3 * int(rng.integers(20, 400)) + int(rng.integers(1, 3)),)]
 got_pieces = [lab10.try_partitioner(make_partitioner, *case) for case in table_cases]
 lab10.check_partitioner(make_partitioner)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab10 as judges
+from distlab.grading.judges import lab10 as judges
 
 judges.judge_partitioner(table_cases, got_pieces)
 ### END HIDDEN TESTS
@@ -184,7 +184,7 @@ event_cases = [
 got_staleness = [measure_staleness(lab10.draw_events(*case)) for case in event_cases]
 lab10.check_staleness([measure_staleness(*example) for example in lab10.STALENESS.examples])
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab10 as judges
+from distlab.grading.judges import lab10 as judges
 
 judges.judge_staleness(event_cases, got_staleness)
 ### END HIDDEN TESTS
@@ -242,7 +242,7 @@ start_cases += [(5, [5, 3, 9, 4], 2), (6, [6, 3, 6, 6], 2), (2, [2, 9, 8, 7], 0)
 got_starts = [may_start(*case) for case in start_cases]
 lab10.check_start([may_start(*example) for example in lab10.START.examples])
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab10 as judges
+from distlab.grading.judges import lab10 as judges
 
 judges.judge_start(start_cases, got_starts)
 ### END HIDDEN TESTS

@@ -17,8 +17,8 @@ with quiet_tensorflow():
     import tensorflow as tf
 import numpy as np
 
-from utils.exercises import lab11
-from utils.exercises.lab11 import augment, augment_batch, parse, parse_batch
+from distlab.exercises import lab11
+from distlab.exercises.lab11 import augment, augment_batch, parse, parse_batch
 
 # %%
 SEED = 2026
@@ -88,7 +88,7 @@ pipeline_cases = [(int(rng.integers(2**31)), int(rng.integers(48, 97)))]
 got_pipelines = [lab11.try_pipeline(make_fast, *case) for case in pipeline_cases]
 lab11.check_pipeline(make_fast)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab11 as judges
+from distlab.grading.judges import lab11 as judges
 
 judges.judge_pipeline(pipeline_cases, got_pipelines)
 ### END HIDDEN TESTS
@@ -146,7 +146,7 @@ rate_cases = [
 got_rates = [predict_rate(*case) for case in rate_cases]
 lab11.check_rate([predict_rate(*example) for example in lab11.RATE.examples])
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab11 as judges
+from distlab.grading.judges import lab11 as judges
 
 judges.judge_rate(rate_cases, got_rates)
 ### END HIDDEN TESTS
@@ -201,7 +201,7 @@ call_cases = [
 got_calls = [count_calls(*case) for case in call_cases]
 lab11.check_calls([count_calls(*example) for example in lab11.CALLS.examples])
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab11 as judges
+from distlab.grading.judges import lab11 as judges
 
 judges.judge_calls(call_cases, got_calls)
 ### END HIDDEN TESTS

@@ -15,7 +15,7 @@
 # %%
 import numpy as np
 
-from utils.exercises import lab12
+from distlab.exercises import lab12
 
 # %%
 SEED = 2026
@@ -75,7 +75,7 @@ column_cases = [
 got_columns = [lab12.try_columns(column_layer, *case) for case in column_cases]
 lab12.check_columns(column_layer)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab12 as judges
+from distlab.grading.judges import lab12 as judges
 
 judges.judge_columns(column_cases, got_columns)
 ### END HIDDEN TESTS
@@ -132,7 +132,7 @@ row_cases = [
 got_rows = [lab12.try_rows(row_layer, *case) for case in row_cases]
 lab12.check_rows(row_layer)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab12 as judges
+from distlab.grading.judges import lab12 as judges
 
 judges.judge_rows(row_cases, got_rows)
 ### END HIDDEN TESTS
@@ -198,7 +198,7 @@ schedule_cases.append((5, 3))
 got_schedules = [make_1f1b(*case) for case in schedule_cases]
 lab12.check_schedule_of(make_1f1b)
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab12 as judges
+from distlab.grading.judges import lab12 as judges
 
 judges.judge_schedule(schedule_cases, got_schedules)
 ### END HIDDEN TESTS
@@ -253,7 +253,7 @@ count_cases.append((5, 0.25))
 got_counts = [fewest_micro_batches(*case) for case in count_cases]
 lab12.check_count([fewest_micro_batches(*example) for example in lab12.COUNT.examples])
 ### BEGIN HIDDEN TESTS
-from utils.grading.judges import lab12 as judges
+from distlab.grading.judges import lab12 as judges
 
 judges.judge_count(count_cases, got_counts)
 ### END HIDDEN TESTS

@@ -19,9 +19,9 @@ def make_worker_dataset(ids, global_batch_size, context):
 TRAIN = (
     HEAD
     + """
-from utils.exercises import lab08
+from distlab.exercises import lab08
 def train_worker(seed, steps, batch):
-    from utils.exercises import softmax
+    from distlab.exercises import softmax
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     rank, workers = strategy.cluster_resolver.task_id, strategy.num_replicas_in_sync
     with strategy.scope():
@@ -52,9 +52,9 @@ KERAS = (
     HEAD
     + """
 import keras
-from utils.exercises import lab08
+from distlab.exercises import lab08
 def train_worker(seed, steps, batch):
-    from utils.exercises import softmax
+    from distlab.exercises import softmax
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     rank, workers = strategy.cluster_resolver.task_id, strategy.num_replicas_in_sync
     with strategy.scope():
@@ -79,9 +79,9 @@ def train_worker(seed, steps, batch):
 IN_NUMPY = (
     HEAD
     + """
-from utils.exercises import lab08
+from distlab.exercises import lab08
 def train_worker(seed, steps, batch):
-    from utils.exercises import softmax
+    from distlab.exercises import softmax
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     rank, workers = strategy.cluster_resolver.task_id, strategy.num_replicas_in_sync
     weights = softmax.draw_weights(seed)

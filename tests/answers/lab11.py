@@ -3,7 +3,7 @@
 
 HEAD = """
 import tensorflow as tf
-from utils.exercises.lab11 import augment, augment_batch, parse, parse_batch
+from distlab.exercises.lab11 import augment, augment_batch, parse, parse_batch
 def make_fast(files, batch_size):
     records = tf.data.TFRecordDataset(list(files))
 """

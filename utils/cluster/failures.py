@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from utils.errors import CourseError
+from ..errors import InputError
 
 if TYPE_CHECKING:
-    from utils.cluster.group import Task
+    from .group import Task
 
 # what a task says when another one has gone: never the first cause
 COLLATERAL = (
@@ -20,7 +20,7 @@ COLLATERAL = (
 )
 
 
-class ClusterError(CourseError):
+class ClusterError(InputError):
     """A job that did not end well; names the task, the cause and the cure.
 
     `task` is like "worker 1", `cause` and `cure` one line each, `details` that
@@ -55,7 +55,7 @@ def explain_failure(tasks: "list[Task]") -> ClusterError:
     bad = ("frozen", "failed", "killed")
     failed = [task for task in tasks if task.state in bad] or list(tasks)
     task = min(failed, key=lambda t: (_rank(t), t.ended_at or float("inf")))
-    from utils.cluster.diagnose import diagnose
+    from ..tf_config.diagnose import diagnose
 
     if task.result is None:
         return _explain_death(task)

@@ -10,12 +10,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from utils.cluster.protocol import TaskOrder
-from utils.cluster.streams import LineSplitter
-from utils.cluster.warm import Starter
+from .protocol import TaskOrder
+from .streams import LineSplitter
+from .warm import Starter
 
 if TYPE_CHECKING:
-    from utils.cluster.job import Job
+    from .job import Job
 
 
 @dataclass

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from utils.cluster.failures import ClusterError, explain_failure, has_left
-from utils.cluster.group import Group, Task
-from utils.cluster.streams import Streams
-from utils.cluster.waiting import FreezeWatch, explain_delay
-from utils.cluster.warm import Starter
-from utils.errors import CourseError
-from utils.events import Event, make_event
+from ..errors import InputError
+from ..events import Event, make_event
+from .failures import ClusterError, explain_failure, has_left
+from .group import Group, Task
+from .streams import Streams
+from .waiting import FreezeWatch, explain_delay
+from .warm import Starter
 
 GRACE_SECONDS = 1.0  # for the peers of a failed task to say what they saw
 LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too
@@ -313,4 +313,4 @@ class Job:
             if (task.job, task.index) == (job, index):
                 return task
         names = ", ".join(task.name for task in self.tasks)
-        raise CourseError(f"no task {job} {index} in this cluster: choose from {names}")
+        raise InputError(f"no task {job} {index} in this cluster: choose from {names}")

@@ -16,12 +16,12 @@ from typing import Any
 
 import cloudpickle
 
-from utils.cluster.config import ClusterSpec, build_cluster, build_tf_config, pick_free_ports
-from utils.cluster.group import Task
-from utils.cluster.job import Job
-from utils.cluster.protocol import TaskOrder
-from utils.cluster.warm import Starter, make_starter
-from utils.errors import CourseError
+from ..errors import InputError
+from ..tf_config.config import ClusterSpec, build_cluster, build_tf_config, pick_free_ports
+from .group import Task
+from .job import Job
+from .protocol import TaskOrder
+from .warm import Starter, make_starter
 
 MOST_TASKS = 32
 RUN_SECONDS = 600.0
@@ -36,7 +36,7 @@ class LocalCluster:
     servers wait to be used. `replicas_per_worker` splits each worker's CPU into
     that many logical devices. Its starter, a warm process where that is safe, is
     closed with the cluster; a `starter` that is given serves several clusters and
-    stays the caller's to close. Raises CourseError for numbers that cannot be.
+    stays the caller's to close. Raises InputError for numbers that cannot be.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class LocalCluster:
             ("workers", workers, 1), ("ps", ps, 0), ("replicas_per_worker", replicas_per_worker, 1),
         ):  # fmt: skip
             if not isinstance(value, int) or not least <= value <= MOST_TASKS:
-                raise CourseError(f"{name} {value}: must be a number from {least} to {MOST_TASKS}")
+                raise InputError(f"{name} {value}: must be a number from {least} to {MOST_TASKS}")
         self.workers, self.ps, self.replicas_per_worker = workers, ps, replicas_per_worker
         self._starter, self._own_starter = starter, starter is None
         self._jobs: list[Job] = []
@@ -77,14 +77,14 @@ class LocalCluster:
         environment; `utils.events.report` sends events to `job.events()`. With
         `restarts`, the whole group starts again, on new ports, as often when a
         task dies or is frozen for more than `stall_seconds`: a function that
-        resumes from its checkpoint goes on from there. Raises CourseError if the
+        resumes from its checkpoint goes on from there. Raises InputError if the
         function cannot be sent to another process.
         """
         try:
             body = pickle.dumps((sys.path, cloudpickle.dumps((function, arguments, settings))))
         except Exception as error:
             name = getattr(function, "__name__", "the function")
-            raise CourseError(
+            raise InputError(
                 f"{name} cannot be sent to another process ({error}); make what it needs inside it"
             ) from None
         self._jobs = [job for job in self._jobs if not job.finished]

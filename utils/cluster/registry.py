@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from utils.errors import CourseError
+from ..errors import InputError
 
 MARK_VARIABLE = "DISTLAB_CLUSTER"
 PREFIX, MARK_FILE = "distlab-", "cluster-mark"
@@ -177,7 +177,7 @@ def _folder_time(folder: str) -> float:
 def end_cluster(identity: str, seconds: float = 5.0) -> int:
     """Kill every process of the cluster, remove its folder, return how many were killed.
 
-    Raises CourseError if one is still there after `seconds`.
+    Raises InputError if one is still there after `seconds`.
     """
     killed: set[int] = set()
     folders: set[str] = set()
@@ -194,7 +194,7 @@ def end_cluster(identity: str, seconds: float = 5.0) -> int:
             break
         if time.monotonic() > deadline:
             left = ", ".join(str(process.pid) for process in found[0].processes)
-            raise CourseError(f"cluster {identity}: {left} cannot be ended; see `ps -p {left}`")
+            raise InputError(f"cluster {identity}: {left} cannot be ended; see `ps -p {left}`")
         time.sleep(0.02)
     for folder in folders:
         remove_folder(folder)

@@ -9,9 +9,9 @@ import tempfile
 import traceback
 from typing import Any
 
-from utils.cluster.protocol import TaskOrder
-from utils.environment import quiet_tensorflow
-from utils.events import EVENTS_VARIABLE
+from ..environment import quiet_tensorflow
+from ..events import EVENTS_VARIABLE
+from .protocol import TaskOrder
 
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # prctl(2)
 Descriptors = tuple[int, int, int, int]  # output, events, result, function
@@ -48,7 +48,7 @@ def _run(order: TaskOrder, function: int) -> Any:
     with quiet_tensorflow():
         import tensorflow as tf
 
-        from utils.devices import split_cpu
+        from ..devices import split_cpu
     if order.replicas > 1 and order.role == "call":
         split_cpu(order.replicas)
     if order.role == "serve":
@@ -104,12 +104,12 @@ def name_process(name: str) -> None:
 
 
 def main() -> None:
-    """Start one task in this process: `python -m utils.cluster.task` with descriptors and order."""
+    """Start one task in this process: `python -m …cluster.task` with descriptors and order."""
     import json
     import socket
     import threading
 
-    from utils.cluster.registry import MARK_VARIABLE, parse_mark, remove_folder
+    from .registry import MARK_VARIABLE, parse_mark, remove_folder
 
     mark = parse_mark(os.environ.get(MARK_VARIABLE, ""))
     descriptors = tuple(int(number) for number in sys.argv[1].split(","))

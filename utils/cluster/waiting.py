@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from utils.cluster.config import parse_tf_config, split_address
-from utils.cluster.failures import ClusterError, is_stopped
+from ..tf_config.config import parse_tf_config, split_address
+from .failures import ClusterError, is_stopped
 
 if TYPE_CHECKING:
-    from utils.cluster.group import Task
+    from .group import Task
 
 
 class FreezeWatch:

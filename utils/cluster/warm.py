@@ -18,9 +18,9 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from utils.cluster.protocol import TaskOrder, receive_message, send_message
-from utils.cluster.registry import MARK_VARIABLE, Mark, end_cluster, make_mark, remove_folder
-from utils.errors import CourseError
+from ..errors import InputError
+from .protocol import TaskOrder, receive_message, send_message
+from .registry import MARK_VARIABLE, Mark, end_cluster, make_mark, remove_folder
 
 START_SECONDS = 120
 FORK_SECONDS = 30
@@ -76,7 +76,7 @@ class WarmProcess:
         self.mark = make_mark()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "utils.cluster.warm_server", str(theirs.fileno())],
+                [sys.executable, "-m", f"{__package__}.warm_server", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 env={**_mark_environment(self.mark), "OPENBLAS_NUM_THREADS": "1"},
                 stdin=subprocess.DEVNULL,
@@ -108,12 +108,12 @@ class WarmProcess:
         self._connection.settimeout(None)
         told = received[0]["told"] if received else "its end"
         if told != "ready":
-            raise CourseError(f"the warm process did not start ({told}); run `distlab doctor`")
+            raise InputError(f"the warm process did not start ({told}); run `distlab doctor`")
 
     def start(self, order: TaskOrder, descriptors: tuple[int, ...], ended: Ended) -> int:
         """Fork one task and return its process id; `ended(status)` is called when it ends.
 
-        Raises CourseError, naming the task, if the warm process has ended or is frozen.
+        Raises InputError, naming the task, if the warm process has ended or is frozen.
         """
         forked = threading.Event()
         answer: list[int] = []
@@ -129,7 +129,7 @@ class WarmProcess:
         if not forked.wait(FORK_SECONDS) or not answer:
             self._given_up.append(forked)
             why = "does not answer" if self.alive else "has ended"
-            raise CourseError(
+            raise InputError(
                 f"{order.name} was not started: the warm process {why}; make a new LocalCluster"
             )
         return answer[0]
@@ -210,7 +210,7 @@ class FreshProcesses:
     def start(self, order: TaskOrder, descriptors: tuple[int, ...], ended: Ended) -> int:
         numbers = ",".join(str(descriptor) for descriptor in descriptors)
         process = subprocess.Popen(
-            [sys.executable, "-m", "utils.cluster.task", numbers, json.dumps(order.to_dict())],
+            [sys.executable, "-m", f"{__package__}.task", numbers, json.dumps(order.to_dict())],
             pass_fds=descriptors,
             env=_mark_environment(self.mark),
             stdin=subprocess.DEVNULL,

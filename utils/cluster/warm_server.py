@@ -6,7 +6,7 @@ start otherwise. It owns its tasks: when the parent hangs up, for whatever reaso
 every task's process group is killed and the process ends, and the cluster's
 temporary folder is removed.
 
-`python -m utils.cluster.warm_server DESCRIPTOR`, started by `warm.WarmProcess`.
+`python -m …cluster.warm_server DESCRIPTOR`, started by `warm.WarmProcess`.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from utils.cluster.protocol import TaskOrder, receive_message, send_message
-from utils.cluster.registry import MARK_VARIABLE, parse_mark, remove_folder
-from utils.cluster.task import die_with_parent, enter_task, name_process
-from utils.environment import quiet_tensorflow
+from ..environment import quiet_tensorflow
+from .protocol import TaskOrder, receive_message, send_message
+from .registry import MARK_VARIABLE, parse_mark, remove_folder
+from .task import die_with_parent, enter_task, name_process
 
 
 def import_everything() -> None:
@@ -39,11 +39,9 @@ def import_everything() -> None:
         _ = tf.distribute.MultiWorkerMirroredStrategy, tf.distribute.ParameterServerStrategy
         _ = tf.distribute.coordinator.ClusterCoordinator, tf.train.CheckpointManager
 
-        import utils.data.batches
-        import utils.devices
-        import utils.training.custom_loop
-        import utils.training.keras_fit
-        import utils.training.progress  # noqa: F401
+        from .. import devices  # noqa: F401
+        from ..data import batches  # noqa: F401
+        from ..training import custom_loop, keras_fit, progress  # noqa: F401
 
 
 class WarmServer:

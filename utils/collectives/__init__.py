@@ -1,6 +1,6 @@
 """All-reduce, written to be read: naive, ring, tree and hierarchical, in NumPy.
 
-from utils.collectives import ring_all_reduce
+from . import ring_all_reduce
 
     result = ring_all_reduce([gradient_of_rank_0, gradient_of_rank_1, ...])
     result.vectors[0], result.messages_per_rank, result.bytes_per_rank, result.steps
@@ -9,23 +9,23 @@ All ranks live in one process; every message goes through a `Network`, which
 records it. `ProcessRing` is the ring between real processes.
 """
 
-from utils.collectives.buckets import (
+from .buckets import (
     BucketedResult,
     flatten_bucket,
     make_buckets,
     reduce_in_buckets,
     restore_bucket,
 )
-from utils.collectives.choice import ALGORITHMS, all_reduce
-from utils.collectives.fit import AlphaBeta, fit_alpha_beta
-from utils.collectives.hierarchical import (
+from .choice import ALGORITHMS, all_reduce
+from .fit import AlphaBeta, fit_alpha_beta
+from .hierarchical import (
     check_ranks_per_node,
     group_into_nodes,
     hierarchical_all_reduce,
 )
-from utils.collectives.moments import Moment, list_ring_moments
-from utils.collectives.naive import naive_all_reduce
-from utils.collectives.network import (
+from .moments import Moment, list_ring_moments
+from .naive import naive_all_reduce
+from .network import (
     Message,
     Network,
     Send,
@@ -33,15 +33,15 @@ from utils.collectives.network import (
     count_messages,
     count_serial_bytes,
 )
-from utils.collectives.processes import ProcessRing
-from utils.collectives.result import AllReduceResult
-from utils.collectives.ring import (
+from .processes import ProcessRing
+from .result import AllReduceResult
+from .ring import (
     ring_all_gather,
     ring_all_reduce,
     ring_reduce_scatter,
     split_into_chunks,
 )
-from utils.collectives.tree import largest_power_of_two, tree_all_reduce
+from .tree import largest_power_of_two, tree_all_reduce
 
 __all__ = [
     "ALGORITHMS",

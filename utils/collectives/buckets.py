@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utils.collectives.result import AllReduceResult
-from utils.collectives.ring import ring_all_reduce
-from utils.errors import CourseError
+from ..errors import InputError
+from .result import AllReduceResult
+from .ring import ring_all_reduce
 
 Reduce = Callable[[Sequence[np.ndarray]], AllReduceResult]
 
@@ -45,11 +45,11 @@ def make_buckets(arrays: Sequence[np.ndarray], bucket_bytes: int) -> list[list[i
     """Return the indices of `arrays` in buckets of at most `bucket_bytes`, in their order.
 
     An array is never cut: one that is larger than a bucket stands alone in its
-    own. A bucket holds arrays of one dtype. Raises CourseError for a bucket of
+    own. A bucket holds arrays of one dtype. Raises InputError for a bucket of
     less than one byte.
     """
     if bucket_bytes < 1:
-        raise CourseError(f"buckets of {bucket_bytes} bytes: give 1 or more")
+        raise InputError(f"buckets of {bucket_bytes} bytes: give 1 or more")
     buckets: list[list[int]] = []
     filled = 0
     for index, array in enumerate(arrays):
@@ -84,7 +84,7 @@ def reduce_in_buckets(
 
     `gradients[rank][i]` is array i of that rank; array i has one shape and dtype
     on all ranks. Equal to reducing each array by itself, to rounding (other
-    places of cutting, so another order of adding). Raises CourseError for no
+    places of cutting, so another order of adding). Raises InputError for no
     rank, and for ranks whose lists differ.
     """
     ranks = [[np.asarray(array) for array in arrays] for arrays in gradients]
@@ -104,11 +104,11 @@ def reduce_in_buckets(
 
 def _check_same_arrays(ranks: Sequence[Sequence[np.ndarray]]) -> None:
     if not ranks:
-        raise CourseError("gradients of 0 ranks: give one list of arrays for each rank, 1 or more")
+        raise InputError("gradients of 0 ranks: give one list of arrays for each rank, 1 or more")
     first = [(array.shape, array.dtype) for array in ranks[0]]
     for rank, arrays in enumerate(ranks):
         if [(array.shape, array.dtype) for array in arrays] != first:
-            raise CourseError(
+            raise InputError(
                 f"rank {rank} has other arrays than rank 0: "
                 "all ranks reduce the same shapes and dtypes in the same order"
             )

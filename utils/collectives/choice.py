@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from utils.collectives.hierarchical import hierarchical_all_reduce
-from utils.collectives.naive import naive_all_reduce
-from utils.collectives.network import Network
-from utils.collectives.result import AllReduceResult
-from utils.collectives.ring import ring_all_reduce
-from utils.collectives.tree import tree_all_reduce
-from utils.errors import CourseError
+from ..errors import InputError
+from .hierarchical import hierarchical_all_reduce
+from .naive import naive_all_reduce
+from .network import Network
+from .result import AllReduceResult
+from .ring import ring_all_reduce
+from .tree import tree_all_reduce
 
 FLAT = {"naive": naive_all_reduce, "ring": ring_all_reduce, "tree": tree_all_reduce}
 ALGORITHMS = (*FLAT, "hierarchical")
@@ -25,13 +25,13 @@ def all_reduce(
     """Sum one array per rank by one of `ALGORITHMS`.
 
     `ranks_per_node` belongs to hierarchical, which needs it; the others do not
-    look at it. Raises CourseError for another name, for hierarchical without
+    look at it. Raises InputError for another name, for hierarchical without
     it, and for what the algorithm itself refuses.
     """
     if algorithm in FLAT:
         return FLAT[algorithm](vectors, network)
     if algorithm != "hierarchical":
-        raise CourseError(f"no algorithm {algorithm!r}: there are {', '.join(ALGORITHMS)}")
+        raise InputError(f"no algorithm {algorithm!r}: there are {', '.join(ALGORITHMS)}")
     if ranks_per_node is None:
-        raise CourseError("hierarchical needs ranks_per_node: how many ranks share a node")
+        raise InputError("hierarchical needs ranks_per_node: how many ranks share a node")
     return hierarchical_all_reduce(vectors, ranks_per_node, network)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utils.errors import CourseError
+from ..errors import InputError
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def fit_alpha_beta(
     they carried in all, the seconds they took. `relative` weighs each point's
     error by its time, so that short messages count as much as long ones; use it
     when sizes span decades. Where the best latency would be negative, it is 0
-    and the bandwidth alone is fitted. Raises CourseError for fewer than two
+    and the bandwidth alone is fitted. Raises InputError for fewer than two
     points, points that cannot tell latency from bandwidth, values that cannot
     be, and times that do not grow with bytes.
     """
@@ -51,7 +51,7 @@ def fit_alpha_beta(
     scale = np.maximum(design.max(axis=0), np.finfo(float).tiny)
     weighted = design / scale * weights[:, None]
     if np.linalg.matrix_rank(weighted) < 2:
-        raise CourseError(
+        raise InputError(
             "the points do not tell latency from bandwidth: "
             "time messages of at least two different sizes"
         )
@@ -61,7 +61,7 @@ def fit_alpha_beta(
         column = weighted[:, 1]
         alpha, beta = 0.0, float(column @ target / (column @ column)) / scale[1]
     if beta <= 0:
-        raise CourseError(
+        raise InputError(
             "the times do not grow with the bytes: time larger messages, or each size more often"
         )
     residuals = columns[2] - design @ np.array([alpha, beta])
@@ -71,19 +71,19 @@ def fit_alpha_beta(
 def _check_points(
     messages: Sequence[float], payload_bytes: Sequence[float], seconds: Sequence[float]
 ) -> np.ndarray:
-    """Return the three lists as one array [3, points], or raise CourseError."""
+    """Return the three lists as one array [3, points], or raise InputError."""
     lengths = {len(messages), len(payload_bytes), len(seconds)}
     if len(lengths) > 1:
-        raise CourseError(
+        raise InputError(
             f"{len(messages)} numbers of messages, {len(payload_bytes)} of bytes and "
             f"{len(seconds)} of seconds: give one of each for every point"
         )
     if len(seconds) < 2:
-        raise CourseError(
+        raise InputError(
             f"{len(seconds)} point{'s' * (len(seconds) != 1)} for two unknowns, latency and "
             "bandwidth: give timings of two sizes or more"
         )
     columns = np.array([messages, payload_bytes, seconds], dtype=float)
     if not np.all(np.isfinite(columns)) or np.any(columns[:2] < 0) or np.any(columns[2] <= 0):
-        raise CourseError("messages and bytes are 0 or more and seconds above 0, all finite")
+        raise InputError("messages and bytes are 0 or more and seconds above 0, all finite")
     return columns

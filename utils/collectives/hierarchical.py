@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from utils.collectives.network import Network, Send, open_network
-from utils.collectives.result import AllReduceResult, flatten_inputs, make_result
-from utils.collectives.ring import ring_all_gather, ring_reduce_scatter, split_into_chunks
-from utils.errors import CourseError
+from ..errors import InputError
+from .network import Network, Send, open_network
+from .result import AllReduceResult, flatten_inputs, make_result
+from .ring import ring_all_gather, ring_reduce_scatter, split_into_chunks
 
 
 def hierarchical_all_reduce(
@@ -19,7 +19,7 @@ def hierarchical_all_reduce(
     hold fewer. The lowest rank leads: it takes the whole vectors of its node one
     by one, joins the ring of leaders, and sends the sum to each of its node.
     With R ranks in each of K nodes that is 2(R-1) + 2(K-1) steps. `vectors[rank]`
-    are arrays of one shape and dtype, of any length. Raises CourseError for no
+    are arrays of one shape and dtype, of any length. Raises InputError for no
     rank, arrays that differ, and nodes that cannot be.
     """
     flat = flatten_inputs(vectors)
@@ -45,7 +45,7 @@ def hierarchical_all_reduce(
 def group_into_nodes(ranks: int, ranks_per_node: int) -> list[range]:
     """Return the ranks of each node: `group_into_nodes(5, 2)` is 0-1, 2-3 and 4 alone.
 
-    Raises CourseError for fewer than one rank per node, or more than there are ranks.
+    Raises InputError for fewer than one rank per node, or more than there are ranks.
     """
     check_ranks_per_node(ranks, ranks_per_node)
     starts = range(0, ranks, ranks_per_node)
@@ -53,10 +53,10 @@ def group_into_nodes(ranks: int, ranks_per_node: int) -> list[range]:
 
 
 def check_ranks_per_node(ranks: int, ranks_per_node: int) -> None:
-    """Raise CourseError unless a node of `ranks_per_node` can be filled from `ranks`."""
+    """Raise InputError unless a node of `ranks_per_node` can be filled from `ranks`."""
     if ranks_per_node < 1:
-        raise CourseError(f"{ranks_per_node} ranks per node: give 1 or more")
+        raise InputError(f"{ranks_per_node} ranks per node: give 1 or more")
     if ranks_per_node > ranks:
-        raise CourseError(
+        raise InputError(
             f"{ranks_per_node} ranks per node with {ranks} ranks in all: give {ranks} or fewer"
         )

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utils.collectives.network import Message, Network
-from utils.collectives.result import flatten_inputs
-from utils.collectives.ring import ring_all_reduce, split_into_chunks
-from utils.errors import CourseError
+from ..errors import InputError
+from .network import Message, Network
+from .result import flatten_inputs
+from .ring import ring_all_reduce, split_into_chunks
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +45,12 @@ class Moment:
 def list_ring_moments(vectors: Sequence[np.ndarray]) -> list[Moment]:
     """Return the 2(P-1)+1 moments of a ring all-reduce of one array per rank.
 
-    Raises CourseError for arrays that differ, and for fewer than two ranks: one
+    Raises InputError for arrays that differ, and for fewer than two ranks: one
     has nobody to send to.
     """
     flat = flatten_inputs(vectors)
     if len(flat) < 2:
-        raise CourseError("a ring of 1 rank sends nothing: give arrays of 2 ranks or more")
+        raise InputError("a ring of 1 rank sends nothing: give arrays of 2 ranks or more")
     network = Network(len(flat), keep_values=True)
     ring_all_reduce(flat, network)
     by_step = [

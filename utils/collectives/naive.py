@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from utils.collectives.network import Network, Send, open_network
-from utils.collectives.result import AllReduceResult, flatten_inputs, make_result
+from .network import Network, Send, open_network
+from .result import AllReduceResult, flatten_inputs, make_result
 
 
 def naive_all_reduce(
@@ -15,7 +15,7 @@ def naive_all_reduce(
 
     Rank 0 sends P-1 whole vectors and receives as many; the others send one.
     `vectors[rank]` are arrays of one shape and dtype, of any length. Raises
-    CourseError for no rank or arrays that differ.
+    InputError for no rank or arrays that differ.
     """
     flat = flatten_inputs(vectors)
     network = open_network(len(flat), network)

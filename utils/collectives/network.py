@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from utils.errors import CourseError
+from ..errors import InputError
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class Send:
 class Network:
     """Carries arrays between `ranks` ranks, step by step, and records every message.
 
-    `messages` is the record. Raises CourseError for fewer than one rank.
+    `messages` is the record. Raises InputError for fewer than one rank.
     """
 
     def __init__(self, ranks: int, keep_values: bool = False) -> None:
         if ranks < 1:
-            raise CourseError(f"{ranks} ranks: a network has 1 or more")
+            raise InputError(f"{ranks} ranks: a network has 1 or more")
         self.ranks = ranks
         self.steps = 0
         self.messages: list[Message] = []
@@ -62,7 +62,7 @@ class Network:
 
         A chunk without elements is a message too (of 0 bytes): its receiver
         waits for it. Without any send the step does not count. Raises
-        CourseError if a rank does not exist, sends to itself, or sends or
+        InputError if a rank does not exist, sends to itself, or sends or
         receives more than once in the step.
         """
         self._check(sends)
@@ -82,16 +82,14 @@ class Network:
         for sent in sends:
             for rank in (sent.source, sent.destination):
                 if not 0 <= rank < self.ranks:
-                    raise CourseError(
-                        f"rank {rank} does not exist: there are 0 to {self.ranks - 1}"
-                    )
+                    raise InputError(f"rank {rank} does not exist: there are 0 to {self.ranks - 1}")
             if sent.source == sent.destination:
-                raise CourseError(f"rank {sent.source} sends to itself: it has its values already")
+                raise InputError(f"rank {sent.source} sends to itself: it has its values already")
         for verb, side in (("sends", "source"), ("receives", "destination")):
             counted = Counter(getattr(sent, side) for sent in sends)
             for rank, count in counted.items():
                 if count > 1:
-                    raise CourseError(
+                    raise InputError(
                         f"rank {rank} {verb} {count} messages in step {self.steps}: "
                         "a port carries one each way; use a step for each"
                     )
@@ -100,12 +98,12 @@ class Network:
 def open_network(ranks: int, network: Network | None = None) -> Network:
     """Return `network`, or a new one where it is None, for a run over `ranks` ranks.
 
-    Raises CourseError if it has another number of ranks or has carried messages before.
+    Raises InputError if it has another number of ranks or has carried messages before.
     """
     if network is None:
         return Network(ranks)
     if network.ranks != ranks or network.steps:
-        raise CourseError(
+        raise InputError(
             f"a network of {network.ranks} ranks after {network.steps} steps: "
             f"this run needs a new one of {ranks}"
         )

@@ -18,8 +18,8 @@ from typing import NoReturn
 
 import numpy as np
 
-from utils.collectives.ring import split_into_chunks
-from utils.errors import CourseError
+from ..errors import InputError
+from .ring import split_into_chunks
 
 HELLO = struct.Struct("!4sII")  # mark, rank, ranks
 HEADER = struct.Struct("!4sIIQ8s")  # mark, all-reduce, chunk (or rank to blame), bytes, dtype
@@ -35,13 +35,13 @@ class ProcessRing:
     ranks; each needs a port of its own (TF_CONFIG's belong to TensorFlow). Making
     it waits until both neighbours are there. `limit_seconds` bounds every wait.
     `messages_sent` and `bytes_sent` count chunks and their bytes, without headers.
-    Raises CourseError for a rank that is not on the list, an address that cannot be
+    Raises InputError for a rank that is not on the list, an address that cannot be
     used, and a neighbour that does not come in time.
     """
 
     def __init__(self, addresses: Sequence[str], rank: int, limit_seconds: float = 30.0) -> None:
         if not 0 <= rank < len(addresses):
-            raise CourseError(f"rank {rank} with {len(addresses)} addresses: give one for each")
+            raise InputError(f"rank {rank} with {len(addresses)} addresses: give one for each")
         self.rank, self.ranks = rank, len(addresses)
         self.messages_sent = self.bytes_sent = 0
         self._places, self._limit, self._calls = [_split(a) for a in addresses], limit_seconds, 0
@@ -79,13 +79,13 @@ class ProcessRing:
         """Return the sum of `array` over all ranks: a new array of its shape and dtype.
 
         All ranks call it as often, in the same order, with one shape and dtype; all
-        get the same sum, bit for bit. Raises CourseError, which names the rank, when
+        get the same sum, bit for bit. Raises InputError, which names the rank, when
         one has died, sends nothing for `limit_seconds`, or reduces something else;
         the ring is closed then, and every rank is told whom to blame.
         """
         array = np.asarray(array)
         if array.dtype.hasobject:
-            raise CourseError(f"arrays of {array.dtype} cannot travel: give numbers")
+            raise InputError(f"arrays of {array.dtype} cannot travel: give numbers")
         flat = np.array(array, order="C").reshape(-1)
         chunks, rank = split_into_chunks(flat, self.ranks), self.rank
         for step in range(self.ranks - 1):  # reduce-scatter
@@ -104,7 +104,7 @@ class ProcessRing:
     def _exchange(self, going: int, values: np.ndarray, coming: int, into: np.ndarray) -> None:
         """Send chunk `going` to the next rank while chunk `coming` arrives from the previous."""
         if not self._sockets:
-            raise CourseError(f"the ring of rank {self.rank} is closed: make a new one")
+            raise InputError(f"the ring of rank {self.rank} is closed: make a new one")
         dtype = values.dtype.str.encode()
         header = HEADER.pack(CHUNK, self._calls, going, values.nbytes, dtype)
         self._unsent = _views(header, values)
@@ -186,7 +186,7 @@ class ProcessRing:
             after.settimeout(min(self._limit, LAST_WORD_SECONDS))
             after.sendall(b"".join([*self._unsent, header]))
         self.close()
-        raise CourseError(f"ring all-reduce on rank {self.rank}: rank {blamed} {why}")
+        raise InputError(f"ring all-reduce on rank {self.rank}: rank {blamed} {why}")
 
     # ---- meeting the neighbours
 
@@ -197,7 +197,7 @@ class ProcessRing:
         try:
             listener = socket.create_server((host, port))
         except OSError as error:
-            raise CourseError(
+            raise InputError(
                 f"rank {self.rank} cannot listen at {host}:{port} ({error}): take another port"
             ) from None
         with listener:
@@ -218,7 +218,7 @@ class ProcessRing:
                 return after
             except OSError as error:
                 if time.monotonic() > end:
-                    raise CourseError(
+                    raise InputError(
                         f"rank {self.rank}: rank {self.next_rank} does not answer at {host}:{port} "
                         f"after {self._limit:g} s ({error})"
                     ) from None
@@ -235,7 +235,7 @@ class ProcessRing:
                 if caller.recv(HELLO.size, socket.MSG_WAITALL) == hello:
                     return caller
                 caller.close()
-        raise CourseError(
+        raise InputError(
             f"rank {self.rank}: rank {self.previous_rank} did not come within {self._limit:g} s"
         )
 
@@ -253,5 +253,5 @@ def _left(end: float) -> float:
 def _split(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not (host and port.isdigit() and int(port) < 65536):
-        raise CourseError(f"{address!r} is no address: write host:port")
+        raise InputError(f"{address!r} is no address: write host:port")
     return host, int(port)

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utils.collectives.network import (
+from ..errors import InputError
+from .network import (
     Message,
     Network,
     count_bytes,
     count_messages,
     count_serial_bytes,
 )
-from utils.errors import CourseError
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class AllReduceResult:
 def flatten_inputs(vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return each rank's array as a 1-D copy.
 
-    Raises CourseError for no rank at all, and for shapes or dtypes that differ.
+    Raises InputError for no rank at all, and for shapes or dtypes that differ.
     """
     arrays = [np.asarray(vector) for vector in vectors]
     if not arrays:
-        raise CourseError("an all-reduce over 0 ranks: give one array for each rank, 1 or more")
+        raise InputError("an all-reduce over 0 ranks: give one array for each rank, 1 or more")
     first = arrays[0]
     for rank, array in enumerate(arrays):
         if array.shape != first.shape or array.dtype != first.dtype:
-            raise CourseError(
+            raise InputError(
                 f"rank {rank} holds {array.dtype} of shape {array.shape}, rank 0 {first.dtype} of "
                 f"shape {first.shape}: all ranks reduce arrays of one shape and dtype"
             )

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from utils.collectives.network import Network, Send, open_network
-from utils.collectives.result import AllReduceResult, flatten_inputs, make_result
+from .network import Network, Send, open_network
+from .result import AllReduceResult, flatten_inputs, make_result
 
 Chunks = list[list[np.ndarray]]  # chunks[position on the ring][chunk index]
 
@@ -22,7 +22,7 @@ def ring_all_reduce(
     """Sum one array per rank over a ring; every rank ends with the same sum, bit for bit.
 
     `vectors[rank]` are arrays of one shape and dtype; any length will do, also
-    fewer elements than ranks. Raises CourseError for no rank or arrays that differ.
+    fewer elements than ranks. Raises InputError for no rank or arrays that differ.
     """
     flat = flatten_inputs(vectors)
     network = open_network(len(flat), network)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from utils.collectives.network import Network, Send, open_network
-from utils.collectives.result import AllReduceResult, flatten_inputs, make_result
+from .network import Network, Send, open_network
+from .result import AllReduceResult, flatten_inputs, make_result
 
 
 def tree_all_reduce(
@@ -22,7 +22,7 @@ def tree_all_reduce(
     counts first fold: with Q the largest power of two below P, rank Q+i hands
     its vector to rank i, and gets the sum back at the end (two more steps, one
     more message). `vectors[rank]` are arrays of one shape and dtype, of any
-    length. Raises CourseError for no rank or arrays that differ.
+    length. Raises InputError for no rank or arrays that differ.
     """
     flat = flatten_inputs(vectors)
     network = open_network(len(flat), network)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from utils.data.images import Split
+from .images import Split
 
 
 @dataclass(frozen=True)

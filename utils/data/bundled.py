@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from utils.data.catalogue import FULL_EXAMPLES, TFDS_VERSION, find_facts
-from utils.data.idx import content_sha256
-from utils.data.images import ImageData, Split
-from utils.data.prepared import read_prepared
-from utils.environment import quiet_tensorflow
-from utils.errors import CourseError
-from utils.files import replace_atomically
+from ..environment import quiet_tensorflow
+from ..errors import InputError
+from ..files import replace_atomically
+from .catalogue import FULL_EXAMPLES, TFDS_VERSION, find_facts
+from .idx import content_sha256
+from .images import ImageData, Split
+from .prepared import read_prepared
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -38,7 +38,7 @@ RESTORE = "restore it from the course (git checkout) or install the course again
 def load_bundled(name: str, root: Path = FOLDER) -> ImageData:
     """Read the bundled sample of `name` from `root`, files and content checked.
 
-    Needs no network and no TensorFlow. Raises CourseError that names the file
+    Needs no network and no TensorFlow. Raises InputError that names the file
     which is missing or damaged.
     """
     facts = find_facts(name)
@@ -49,7 +49,7 @@ def load_bundled(name: str, root: Path = FOLDER) -> ImageData:
     if splits is None or describe_content(splits) != checksums["content"]:
         splits = read_prepared(folder, facts)
         if describe_content(splits) != checksums["content"]:
-            raise CourseError(
+            raise InputError(
                 f"{folder}: the content has another checksum than it should: {RESTORE}"
             )
         _keep(kept, splits)
@@ -95,7 +95,7 @@ def builder(name: str, root: Path = FOLDER) -> "tfds.core.DatasetBuilder":
     """Return a TFDS builder of the bundled sample, with `.info` and `.as_dataset(split=...)`.
 
     Follows `tfds.builder_from_directory`: reads what is prepared, downloads
-    nothing. Raises CourseError that names the file which is missing or damaged.
+    nothing. Raises InputError that names the file which is missing or damaged.
     """
     folder = check_files(find_facts(name).name, root)
     with quiet_tensorflow():
@@ -107,7 +107,7 @@ def builder(name: str, root: Path = FOLDER) -> "tfds.core.DatasetBuilder":
 def check_files(name: str, root: Path = FOLDER) -> Path:
     """Compare each bundled file of `name` with its checksum; return the prepared folder.
 
-    Raises CourseError that names the first file which is missing or differs.
+    Raises InputError that names the first file which is missing or differs.
     """
     folder = root / name / TFDS_VERSION
     for file_name, expected in _read_checksums(name, root)["files"].items():
@@ -116,13 +116,13 @@ def check_files(name: str, root: Path = FOLDER) -> Path:
             content = path.read_bytes()
         except OSError as error:
             problem = error.strerror or error
-            raise CourseError(f"{path} cannot be read ({problem}): {RESTORE}") from None
+            raise InputError(f"{path} cannot be read ({problem}): {RESTORE}") from None
         if len(content) != expected["bytes"]:
-            raise CourseError(
+            raise InputError(
                 f"{path} is damaged: {len(content):,} bytes, not {expected['bytes']:,}: {RESTORE}"
             )
         if hashlib.sha256(content).hexdigest() != expected["sha256"]:
-            raise CourseError(f"{path} is damaged: its SHA-256 differs: {RESTORE}")
+            raise InputError(f"{path} is damaged: its SHA-256 differs: {RESTORE}")
     return folder
 
 
@@ -154,7 +154,7 @@ def _read_checksums(name: str, root: Path) -> dict[str, Any]:
         if not checksums["files"] or not checksums["content"]:
             raise KeyError("files, content")
     except OSError as error:
-        raise CourseError(f"{path} cannot be read ({error.strerror}): {RESTORE}") from None
+        raise InputError(f"{path} cannot be read ({error.strerror}): {RESTORE}") from None
     except (ValueError, KeyError, TypeError):
-        raise CourseError(f"{path} is damaged: {RESTORE}") from None
+        raise InputError(f"{path} is damaged: {RESTORE}") from None
     return checksums

@@ -9,7 +9,7 @@ TFDS folders and downloads alike.
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.errors import CourseError
+from ..errors import InputError
 
 IMAGE_SIZE = 28
 CLASSES = 10
@@ -105,9 +105,9 @@ DATA_SETS = {facts.name: facts for facts in (FASHION_MNIST, MNIST)}
 def find_facts(name: str) -> DataSetFacts:
     """Return what is known of the data set `name`; "fashion-mnist" is "fashion_mnist" too.
 
-    Raises CourseError, which names the data sets that there are.
+    Raises InputError, which names the data sets that there are.
     """
     facts = DATA_SETS.get(str(name).lower().replace("-", "_"))
     if facts is None:
-        raise CourseError(f"no data set is called {name!r}: choose {' or '.join(DATA_SETS)}")
+        raise InputError(f"no data set is called {name!r}: choose {' or '.join(DATA_SETS)}")
     return facts

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from utils.data.catalogue import find_facts
-from utils.data.prepare import move_into_place, replace_nothing
-from utils.data.prepared import find_prepared, read_full_prepared, standard_folder
-from utils.environment import quiet_tensorflow
-from utils.errors import CourseError
+from ..environment import quiet_tensorflow
+from ..errors import InputError
+from .catalogue import find_facts
+from .prepare import move_into_place, replace_nothing
+from .prepared import find_prepared, read_full_prepared, standard_folder
 
 DOWNLOAD_SECONDS = 120.0
 RETRIES = 2
@@ -38,35 +38,35 @@ def fetch(
     `folder` is TFDS's standard one when None. `command` is what to run in the
     child, with three arguments added: the name, a temporary folder, the seconds;
     this module by default. What arrives is compared with the original's checksums before it is
-    renamed into place. Raises CourseError, in one line, when the time is up, the
+    renamed into place. Raises InputError, in one line, when the time is up, the
     download fails, the content differs, or the data set is there already.
     """
     facts = find_facts(name)
     if not seconds > 0:
-        raise CourseError(f"{seconds} seconds for a download: choose more than 0")
+        raise InputError(f"{seconds} seconds for a download: choose more than 0")
     folder = (standard_folder() if folder is None else folder.expanduser()).absolute()
     present = find_prepared(folder, facts.name)
     if present is not None:
-        raise CourseError(f"{present} exists already and is not overwritten: remove it first")
-    command = command or [sys.executable, "-m", "utils.data.fetch"]
+        raise InputError(f"{present} exists already and is not overwritten: remove it first")
+    command = command or [sys.executable, "-m", __spec__.name]
     with replace_nothing(folder / facts.name) as partial:
         arguments = [facts.name, str(partial), str(seconds)]
         _run_limited([*command, *arguments], seconds, facts.title)
         downloaded = find_prepared(partial, facts.name)
         if downloaded is None:
-            raise CourseError(f"the download of {facts.title} left no prepared folder")
+            raise InputError(f"the download of {facts.title} left no prepared folder")
         read_full_prepared(downloaded, facts)
         move_into_place(downloaded.parent, folder / facts.name)
     return folder / facts.name / downloaded.name
 
 
 def _run_limited(command: list[str], seconds: float, title: str) -> None:
-    """Run `command` to its end within `seconds`; CourseError if it fails or is not done."""
+    """Run `command` to its end within `seconds`; InputError if it fails or is not done."""
     with tempfile.TemporaryFile() as output, _process_group(command, output) as child:
         try:
             status = child.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
-            raise CourseError(
+            raise InputError(
                 f"the download of {title} was not done after {seconds:g} s and was stopped: "
                 "check the network, or allow more with --seconds"
             ) from None
@@ -75,7 +75,7 @@ def _run_limited(command: list[str], seconds: float, title: str) -> None:
             lines = output.read().decode(errors="replace").strip().splitlines()
             stated = [line.removeprefix(FAILURE) for line in lines if line.startswith(FAILURE)]
             reason = (stated or lines or [f"exit status {status}"])[-1].strip()[:200]
-            raise CourseError(f"the download of {title} failed (is there a network?): {reason}")
+            raise InputError(f"the download of {title} failed (is there a network?): {reason}")
 
 
 @contextlib.contextmanager

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.data.catalogue import FULL_EXAMPLES, IDX_FILES, IMAGE_SIZE, DataSetFacts
-from utils.data.images import ImageData, Split
-from utils.errors import CourseError
+from ..errors import InputError
+from .catalogue import FULL_EXAMPLES, IDX_FILES, IMAGE_SIZE, DataSetFacts
+from .images import ImageData, Split
 
 UNSIGNED_BYTE = 0x08
 
@@ -26,25 +26,25 @@ UNSIGNED_BYTE = 0x08
 def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
     """Return the array in the idx file `path` (`.gz` or plain): uint8, read-only.
 
-    Raises CourseError that names the file if it is missing, truncated, corrupt,
+    Raises InputError that names the file if it is missing, truncated, corrupt,
     longer than its header says, or not idx.
     """
     path = Path(path)
     content = _read_content(path)
     if len(content) < 4 or content[:2] != b"\0\0":
-        raise CourseError(f"{path} is damaged or not an idx file: its header is wrong")
+        raise InputError(f"{path} is damaged or not an idx file: its header is wrong")
     element_type, dimensions = content[2], content[3]
     if element_type != UNSIGNED_BYTE or not 1 <= dimensions <= 3:
-        raise CourseError(
+        raise InputError(
             f"{path} is damaged or not images or labels: its idx header says type "
             f"{element_type:#04x} with {dimensions} dimensions"
         )
     start = 4 + 4 * dimensions
     if len(content) < start:
-        raise CourseError(f"{path} is damaged: it ends inside its header")
+        raise InputError(f"{path} is damaged: it ends inside its header")
     shape = struct.unpack(f">{dimensions}I", content[4:start])
     if len(content) - start != math.prod(shape):
-        raise CourseError(
+        raise InputError(
             f"{path} is damaged: its header promises {math.prod(shape):,} elements "
             f"and {len(content) - start:,} follow"
         )
@@ -57,9 +57,9 @@ def _read_content(path: Path) -> bytes:
         with opener(path, "rb") as file:
             return file.read()
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise CourseError(f"{path} is truncated or corrupt ({error}): fetch it again") from None
+        raise InputError(f"{path} is truncated or corrupt ({error}): fetch it again") from None
     except OSError as error:
-        raise CourseError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def to_idx_bytes(array: np.ndarray) -> bytes:
@@ -73,7 +73,7 @@ def to_idx_bytes(array: np.ndarray) -> bytes:
 def write_idx(path: str | os.PathLike[str], array: np.ndarray) -> None:
     """Write `array` to a new idx file, gzip-compressed if `path` ends in `.gz`.
 
-    The file appears whole or not at all. Raises CourseError if it exists.
+    The file appears whole or not at all. Raises InputError if it exists.
     """
     path = Path(path)
     content = to_idx_bytes(array)
@@ -84,7 +84,7 @@ def write_idx(path: str | os.PathLike[str], array: np.ndarray) -> None:
         partial.write_bytes(content)
         os.link(partial, path)  # unlike a rename, never replaces a file
     except FileExistsError:
-        raise CourseError(f"{path} exists already and is not overwritten: remove it") from None
+        raise InputError(f"{path} exists already and is not overwritten: remove it") from None
     finally:
         partial.unlink(missing_ok=True)
 
@@ -106,7 +106,7 @@ def has_idx_files(folder: Path) -> bool:
 def read_idx_folder(folder: Path, facts: DataSetFacts) -> ImageData:
     """Read the full data set from the four idx files in `folder`.
 
-    Raises CourseError that names the file that is missing, damaged, or not what
+    Raises InputError that names the file that is missing, damaged, or not what
     the original is.
     """
     splits = {name: _read_split(folder, facts, name) for name in IDX_FILES}
@@ -129,11 +129,11 @@ def _read_split(folder: Path, facts: DataSetFacts, split: str) -> Split:
         paths, (images, labels), expected, facts.sha256[split], strict=True
     ):
         if array.shape != shape:
-            raise CourseError(
+            raise InputError(
                 f"{path} holds an array of shape {array.shape}; {facts.title}'s is {shape}"
             )
         if content_sha256(array) != checksum:
-            raise CourseError(
+            raise InputError(
                 f"{path} is damaged or not {facts.title}'s: its content differs from the original"
             )
     return Split(images, labels.astype(np.int64))
@@ -143,4 +143,4 @@ def _find_file(folder: Path, name: str) -> Path:
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
             return path
-    raise CourseError(f"{folder} has no {name} (plain or .gz): all four idx files are needed")
+    raise InputError(f"{folder} has no {name} (plain or .gz): all four idx files are needed")

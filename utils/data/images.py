@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from utils.data.catalogue import IMAGE_SIZE
-from utils.errors import CourseError
+from ..errors import InputError
+from .catalogue import IMAGE_SIZE
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +59,10 @@ class ImageData:
     def take(self, count: int) -> "ImageData":
         """Return the same data with the first `count` training examples (and every test example).
 
-        Raises CourseError unless `count` is 1 to the number of training examples.
+        Raises InputError unless `count` is 1 to the number of training examples.
         """
         if not 1 <= count <= len(self.train):
-            raise CourseError(
+            raise InputError(
                 f"{count} training examples of {self.name}: choose 1 to {len(self.train):,}"
             )
         return replace(self, train=self.train.take(count))

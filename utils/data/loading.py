@@ -4,13 +4,13 @@ import functools
 import os
 from pathlib import Path
 
-from utils.data.bundled import load_bundled
-from utils.data.catalogue import DataSetFacts, find_facts
-from utils.data.fetch import DOWNLOAD_SECONDS, fetch
-from utils.data.idx import has_idx_files, read_idx_folder
-from utils.data.images import ImageData
-from utils.data.prepared import find_prepared, read_full_prepared, standard_folder
-from utils.errors import CourseError
+from ..errors import InputError
+from .bundled import load_bundled
+from .catalogue import DataSetFacts, find_facts
+from .fetch import DOWNLOAD_SECONDS, fetch
+from .idx import has_idx_files, read_idx_folder
+from .images import ImageData
+from .prepared import find_prepared, read_full_prepared, standard_folder
 
 
 def load(
@@ -32,7 +32,7 @@ def load(
        ended after two minutes.
 
     Images are uint8 [examples, 28, 28], labels int64 [examples]. Content is
-    compared with the original's checksum on every path. Raises CourseError that
+    compared with the original's checksum on every path. Raises InputError that
     names a damaged file, or says what to do where there is no full set. Starts
     no TensorFlow runtime, so it may come before devices are split or a strategy
     is made.
@@ -40,7 +40,7 @@ def load(
     facts = find_facts(name)
     if not full:
         if folder is not None or download:
-            raise CourseError("folder and download are for the full set: add full=True")
+            raise InputError("folder and download are for the full set: add full=True")
         return _load_sample(facts.name)
     if folder is not None:
         return read_folder(Path(folder).expanduser(), facts)
@@ -51,7 +51,7 @@ def load(
         return read_idx_folder(facts.idx_folder, facts)
     if download:
         return read_full_prepared(fetch(facts.name, seconds=DOWNLOAD_SECONDS), facts)
-    raise CourseError(f"the full {facts.title} is not on this machine: {_advise(facts)}")
+    raise InputError(f"the full {facts.title} is not on this machine: {_advise(facts)}")
 
 
 @functools.cache
@@ -63,14 +63,14 @@ def _load_sample(name: str) -> ImageData:
 def read_folder(folder: Path, facts: DataSetFacts) -> ImageData:
     """Read the full set from `folder`: a prepared TFDS folder or the four idx files.
 
-    Raises CourseError if it holds neither, or names the file that is damaged.
+    Raises InputError if it holds neither, or names the file that is damaged.
     """
     prepared = find_prepared(folder, facts.name)
     if prepared is not None:
         return read_full_prepared(prepared, facts)
     if has_idx_files(folder):
         return read_idx_folder(folder, facts)
-    raise CourseError(
+    raise InputError(
         f"{folder} holds neither a prepared TFDS folder of {facts.name} nor its idx files "
         "(train-images-idx3-ubyte and the other three, plain or .gz)"
     )

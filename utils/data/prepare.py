@@ -9,13 +9,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from utils.data.bundled import CHECKSUMS_FILE, describe_content, describe_files
-from utils.data.catalogue import SAMPLE_EXAMPLES, TFDS_VERSION, find_facts
-from utils.data.idx import content_sha256
-from utils.data.images import ImageData
-from utils.data.prepared import read_prepared
-from utils.environment import quiet_tensorflow
-from utils.errors import CourseError
+from ..environment import quiet_tensorflow
+from ..errors import InputError
+from .bundled import CHECKSUMS_FILE, describe_content, describe_files
+from .catalogue import SAMPLE_EXAMPLES, TFDS_VERSION, find_facts
+from .idx import content_sha256
+from .images import ImageData
+from .prepared import read_prepared
 
 
 def prepare(data: ImageData, folder: Path) -> Path:
@@ -23,7 +23,7 @@ def prepare(data: ImageData, folder: Path) -> Path:
 
     Follows `tfds.core.GeneratorBasedBuilder`: PNG images in TFRecord, in the
     order of `data`. Written beside its place, read back, compared, then renamed,
-    so that it appears whole or not at all. Raises CourseError if it exists.
+    so that it appears whole or not at all. Raises InputError if it exists.
     """
     target = folder.expanduser().absolute() / data.name / TFDS_VERSION
     with replace_nothing(target) as partial:
@@ -32,7 +32,7 @@ def prepare(data: ImageData, folder: Path) -> Path:
         for name, original in (("train", data.train), ("test", data.test)):
             same = content_sha256(splits[name].images) == content_sha256(original.images)
             if not same or list(splits[name].labels) != list(original.labels):
-                raise CourseError(f"{target}: the {name} examples do not read back as written")
+                raise InputError(f"{target}: the {name} examples do not read back as written")
         move_into_place(written, target)
     return target
 
@@ -41,7 +41,7 @@ def prepare_sample(data: ImageData, folder: Path) -> Path:
     """Write the sample that the course bundles to `folder/<name>` and return that.
 
     `data` is the full set; its first 10,000 training and 2,000 test examples are
-    taken. Adds `checksums.json`. Raises CourseError if the folder exists.
+    taken. Adds `checksums.json`. Raises InputError if the folder exists.
     """
     target = folder.expanduser().absolute() / data.name
     sample = ImageData(
@@ -68,15 +68,15 @@ def prepare_sample(data: ImageData, folder: Path) -> Path:
 def replace_nothing(target: Path) -> Iterator[Path]:
     """Give a temporary folder on `target`'s disk, removed at the end whatever happens.
 
-    Raises CourseError if `target` exists, or if its parent cannot be written.
+    Raises InputError if `target` exists, or if its parent cannot be written.
     """
     if target.exists():
-        raise CourseError(f"{target} exists already and is not overwritten: remove it first")
+        raise InputError(f"{target} exists already and is not overwritten: remove it first")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent)
     except OSError as error:
-        raise CourseError(f"{target.parent} cannot be written: {error.strerror}") from None
+        raise InputError(f"{target.parent} cannot be written: {error.strerror}") from None
     try:
         yield Path(partial)
     finally:
@@ -84,11 +84,11 @@ def replace_nothing(target: Path) -> Iterator[Path]:
 
 
 def move_into_place(written: Path, target: Path) -> None:
-    """Rename the folder `written` to `target`; CourseError if `target` has come to exist."""
+    """Rename the folder `written` to `target`; InputError if `target` has come to exist."""
     try:
         os.rename(written, target)
     except OSError as error:
-        raise CourseError(f"{target} could not be put in place: {error.strerror}") from None
+        raise InputError(f"{target} could not be put in place: {error.strerror}") from None
 
 
 def _write(data: ImageData, folder: Path) -> Path:
@@ -96,7 +96,7 @@ def _write(data: ImageData, folder: Path) -> Path:
     with quiet_tensorflow(), contextlib.redirect_stdout(io.StringIO()):  # it names partial folders
         import tensorflow_datasets as tfds
 
-        from utils.data.tfds_builder import BUILDERS
+        from .tfds_builder import BUILDERS
 
         tfds.disable_progress_bar()
         builder = BUILDERS[data.name](data=data, data_dir=folder)
@@ -104,5 +104,5 @@ def _write(data: ImageData, folder: Path) -> Path:
             builder.download_and_prepare(file_format="tfrecord")
         except OSError as error:
             problem = error.strerror or error
-            raise CourseError(f"{folder.parent} cannot be written: {problem}") from None
+            raise InputError(f"{folder.parent} cannot be written: {problem}") from None
     return Path(builder.data_dir)

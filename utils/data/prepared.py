@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from utils.data.catalogue import FULL_EXAMPLES, DataSetFacts
-from utils.data.idx import content_sha256
-from utils.data.images import ImageData, Split
-from utils.data.tfrecord import read_labelled_images
-from utils.errors import CourseError
+from ..errors import InputError
+from .catalogue import FULL_EXAMPLES, DataSetFacts
+from .idx import content_sha256
+from .images import ImageData, Split
+from .tfrecord import read_labelled_images
 
 INFO_FILE = "dataset_info.json"
 
@@ -46,7 +46,7 @@ def read_prepared(folder: Path, facts: DataSetFacts) -> dict[str, Split]:
     """Return the splits "train" and "test" of a prepared folder, in the original order.
 
     TFDS stores a data set either in order (`disableShuffling`) or sorted by a
-    hash of each example's number; the second is undone. Raises CourseError that
+    hash of each example's number; the second is undone. Raises InputError that
     names the file which is missing, damaged or of another data set.
     """
     info = _read_info(folder, facts)
@@ -62,17 +62,17 @@ def read_prepared(folder: Path, facts: DataSetFacts) -> dict[str, Split]:
 def read_full_prepared(folder: Path, facts: DataSetFacts) -> ImageData:
     """Read the full data set from a prepared folder, in the original order, and check it.
 
-    Raises CourseError that names what is missing, damaged or not the full set.
+    Raises InputError that names what is missing, damaged or not the full set.
     """
     splits = read_prepared(folder, facts)
     for name, split in splits.items():
         if len(split) != FULL_EXAMPLES[name]:
-            raise CourseError(
+            raise InputError(
                 f"{folder} holds {len(split):,} {name} examples; the full {facts.title} "
                 f"has {FULL_EXAMPLES[name]:,}"
             )
         if (content_sha256(split.images), content_sha256(split.labels)) != facts.sha256[name]:
-            raise CourseError(
+            raise InputError(
                 f"the {name} files in {folder} are damaged or not {facts.title}'s: "
                 "their content differs from the original"
             )
@@ -92,13 +92,13 @@ def _read_info(folder: Path, facts: DataSetFacts) -> dict[str, Any]:
         info = json.loads(path.read_bytes())
         name, file_format = info["name"], info.get("fileFormat", "tfrecord")
     except OSError as error:
-        raise CourseError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise CourseError(f"{path} is damaged: it is not TFDS's description of data") from None
+        raise InputError(f"{path} is damaged: it is not TFDS's description of data") from None
     if name != facts.name:
-        raise CourseError(f"{folder} holds {name}, not {facts.name}")
+        raise InputError(f"{folder} holds {name}, not {facts.name}")
     if file_format != "tfrecord":
-        raise CourseError(f"{folder} is stored as {file_format}: prepare it as tfrecord")
+        raise InputError(f"{folder} is stored as {file_format}: prepare it as tfrecord")
     return info
 
 
@@ -108,9 +108,9 @@ def _find_shards(folder: Path, info: dict[str, Any], split: str) -> tuple[list[P
         (description,) = [s for s in info["splits"] if s["name"] == split]
         examples = [int(length) for length in description["shardLengths"]]
     except (ValueError, KeyError, TypeError):
-        raise CourseError(f"{folder / INFO_FILE} does not describe one split {split!r}") from None
+        raise InputError(f"{folder / INFO_FILE} does not describe one split {split!r}") from None
     if min(examples, default=-1) < 0 or sum(examples) > FULL_EXAMPLES[split]:
-        raise CourseError(f"{folder / INFO_FILE} is damaged: {split} has {examples} examples")
+        raise InputError(f"{folder / INFO_FILE} is damaged: {split} has {examples} examples")
     count = len(examples)
     names = [f"{info['name']}-{split}.tfrecord-{i:05d}-of-{count:05d}" for i in range(count)]
     return [folder / name for name in names], examples

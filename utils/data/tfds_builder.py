@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow_datasets as tfds
 
-from utils.data.catalogue import (
+from .catalogue import (
     CLASSES,
     FASHION_MNIST,
     IMAGE_SIZE,
@@ -18,7 +18,7 @@ from utils.data.catalogue import (
     TFDS_VERSION,
     DataSetFacts,
 )
-from utils.data.images import ImageData, Split
+from .images import ImageData, Split
 
 
 class ArrayBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from utils.data.catalogue import CLASSES, IMAGE_SIZE
-from utils.data.images import Split
-from utils.errors import CourseError
+from ..errors import InputError
+from .catalogue import CLASSES, IMAGE_SIZE
+from .images import Split
 
 # tensorflow/core/example/example.proto: a map is a repeated message of key and value.
 EXAMPLE_SCHEMA = """
@@ -51,20 +51,20 @@ message_type { name: "Example"
 def read_records(path: Path) -> Iterator[bytes]:
     """Yield the records of the TFRecord file `path`, in order.
 
-    Raises CourseError that names the file if it is missing or does not end with
+    Raises InputError that names the file if it is missing or does not end with
     the end of a record.
     """
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise CourseError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     start = 0
     while start < len(content):
         data = start + 12  # after the length (8 bytes) and its CRC (4 bytes)
         length = struct.unpack_from("<Q", content, start)[0] if data <= len(content) else 0
         end = data + length
         if end + 4 > len(content):
-            raise CourseError(f"{path} is truncated or corrupt: it ends inside a record")
+            raise InputError(f"{path} is truncated or corrupt: it ends inside a record")
         yield content[data:end]
         start = end + 4
 
@@ -72,7 +72,7 @@ def read_records(path: Path) -> Iterator[bytes]:
 def read_labelled_images(paths: list[Path], examples_per_file: list[int]) -> Split:
     """Read the examples of `paths`, in the order in which they are stored.
 
-    `examples_per_file[i]` is how many `paths[i]` must hold. Raises CourseError
+    `examples_per_file[i]` is how many `paths[i]` must hold. Raises InputError
     that names the file which is truncated or corrupt, or holds another number.
     """
     total = sum(examples_per_file)
@@ -86,7 +86,7 @@ def read_labelled_images(paths: list[Path], examples_per_file: list[int]) -> Spl
                 images[position], labels[position] = _decode_record(record, path, found)
                 position += 1
         if found != expected:
-            raise CourseError(f"{path} is damaged: it holds {found:,} examples, not {expected:,}")
+            raise InputError(f"{path} is damaged: it holds {found:,} examples, not {expected:,}")
     return Split(images, labels)
 
 
@@ -102,11 +102,11 @@ def _decode_record(record: bytes, path: Path, number: int) -> tuple[np.ndarray, 
         with Image.open(io.BytesIO(values["image"].bytes_list.value[0])) as image:
             pixels = np.asarray(image)
     except (DecodeError, KeyError, IndexError, OSError, SyntaxError, ValueError) as error:
-        raise CourseError(
+        raise InputError(
             f"{path} is corrupt: record {number} is not a labelled image ({_one_line(error)})"
         ) from None
     if pixels.shape != (IMAGE_SIZE, IMAGE_SIZE) or not 0 <= label < CLASSES:
-        raise CourseError(
+        raise InputError(
             f"{path}: record {number} is an image of shape {pixels.shape} with label {label}, "
             f"not ({IMAGE_SIZE}, {IMAGE_SIZE}) with a label below {CLASSES}"
         )

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from utils.data import bundled
-from utils.data.catalogue import DATA_SETS, DataSetFacts, find_facts
-from utils.data.idx import has_idx_files, read_idx_folder
-from utils.data.images import ImageData
-from utils.data.loading import read_folder
-from utils.data.prepared import find_prepared, read_full_prepared, standard_folder
-from utils.errors import CourseError
+from ..errors import InputError
+from . import bundled
+from .catalogue import DATA_SETS, DataSetFacts, find_facts
+from .idx import has_idx_files, read_idx_folder
+from .images import ImageData
+from .loading import read_folder
+from .prepared import find_prepared, read_full_prepared, standard_folder
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ def list_places(
     files of a system package and `folder`, as far as they exist. A check reads
     the whole data set: about a second for the sample, some seconds for a full
     set. `sample_root` is where the samples are, the course's own folder when
-    None. Raises CourseError for an unknown name or a `folder` without a name.
+    None. Raises InputError for an unknown name or a `folder` without a name.
     """
     if folder is not None and name is None:
-        raise CourseError(f"{folder}: say which data set it should hold")
+        raise InputError(f"{folder}: say which data set it should hold")
     chosen = [find_facts(name)] if name is not None else list(DATA_SETS.values())
     return [
         check_place(facts, kind, path, read) if check else _not_checked(facts, kind, path)
@@ -62,7 +62,7 @@ def check_place(
     """Call `read`, which reads and checks the data in `folder`, and return what came of it."""
     try:
         data = read()
-    except CourseError as error:
+    except InputError as error:
         return Place(facts.name, kind, str(folder), "damaged", problem=str(error))
     counts = len(data.train), len(data.test)
     return Place(facts.name, kind, str(folder), "verified", *counts)

@@ -3,12 +3,12 @@
 TensorFlow is imported when something is done, not here.
 """
 
-from utils.input_pipeline.parsing import batch_form
-from utils.input_pipeline.report import TuneReport
-from utils.input_pipeline.settings import Settings
-from utils.input_pipeline.shards import Shards, write_shards
-from utils.input_pipeline.store import LOCAL, SLOW, Store
-from utils.input_pipeline.tuning import tune
+from .parsing import batch_form
+from .report import TuneReport
+from .settings import Settings
+from .shards import Shards, write_shards
+from .store import LOCAL, SLOW, Store
+from .tuning import tune
 
 __all__ = [
     "LOCAL",

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from utils.errors import CourseError
-from utils.input_pipeline.chain import Stage, take_apart
-from utils.input_pipeline.ladder import as_written
-from utils.input_pipeline.rebuild import rebuild
-from utils.input_pipeline.settings import Settings
-from utils.measure import Stopwatch
+from ..errors import InputError
+from ..measure import Stopwatch
+from .chain import Stage, take_apart
+from .ladder import as_written
+from .rebuild import rebuild
+from .settings import Settings
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ def time_elements(dataset: Any, seconds: float, name: str = "the dataset") -> fl
     Elements are counted by `Dataset.reduce`, in C++, since Python's loop would cost
     more than most stages; the cost of counting itself is measured and taken off.
     The number of elements is doubled until they fill half of `seconds` or the dataset
-    ends; the shortest of two runs counts. Raises CourseError for an empty dataset,
+    ends; the shortest of two runs counts. Raises InputError for an empty dataset,
     and for one that fails.
     """
     counter = _make_counter(dataset)
     if not _count(counter, 1, name)[0]:  # starts it once, unmeasured
-        raise CourseError(f"{name} gives no element: there is nothing to measure")
+        raise InputError(f"{name} gives no element: there is nothing to measure")
     wanted = 16
     while True:
         passed, elements, images = _time_count(counter, wanted, name)
@@ -92,7 +92,7 @@ def _count(counter: Callable[[Any], Any], most: int, name: str) -> tuple[int, in
         elements, images = counter(tf.constant(most, tf.int64)).numpy().tolist()
     except (tf.errors.OpError, ValueError, TypeError) as error:
         first = str(error).strip().split("\n")[0][:200]
-        raise CourseError(f"{name} failed: {type(error).__name__}: {first}") from None
+        raise InputError(f"{name} failed: {type(error).__name__}: {first}") from None
     return elements, images
 
 

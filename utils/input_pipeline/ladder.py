@@ -11,10 +11,10 @@ Advice followed and put to the test: tensorflow.org/guide/data_performance.
 from collections.abc import Callable
 from typing import Any
 
-from utils.errors import CourseError
-from utils.input_pipeline.parsing import augment, augment_batch, parse, parse_batch
-from utils.input_pipeline.shards import Shards
-from utils.input_pipeline.store import LOCAL, Store, read_shard
+from ..errors import InputError
+from .parsing import augment, augment_batch, parse, parse_batch
+from .shards import Shards
+from .store import LOCAL, Store, read_shard
 
 BATCH = 128
 CALLS = 2  # at once, in maps: one for each core of the course's machine
@@ -136,8 +136,8 @@ LADDER: dict[str, Rung] = {
 def build_rung(name: str, shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
     """Return the pipeline called `name` in `LADDER`, run as written.
 
-    Raises CourseError for a name that it does not hold.
+    Raises InputError for a name that it does not hold.
     """
     if name not in LADDER:
-        raise CourseError(f"rung {name!r}: choose from {', '.join(LADDER)}")
+        raise InputError(f"rung {name!r}: choose from {', '.join(LADDER)}")
     return as_written(LADDER[name](shards, store, batch))

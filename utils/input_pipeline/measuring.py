@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from utils.errors import CourseError
-from utils.input_pipeline.parsing import fingerprint
-from utils.measure import Stopwatch, images_per_second
+from ..errors import InputError
+from ..measure import Stopwatch, images_per_second
+from .parsing import fingerprint
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ def measure_rates(datasets: Mapping[str, Any], rounds: int = 3, step_seconds: fl
 
     They take turns so that whatever else the machine does hits all of them. With
     `step_seconds`, every batch is followed by a sleep, as if an accelerator
-    computed. Raises CourseError for fewer than one round and for an empty dataset.
+    computed. Raises InputError for fewer than one round and for an empty dataset.
     """
     if rounds < 1:
-        raise CourseError(f"rounds={rounds}: measure 1 or more")
+        raise InputError(f"rounds={rounds}: measure 1 or more")
     rates: dict[str, list[tuple[float, float]]] = {name: [] for name in datasets}
     names = list(datasets)
     for number in range(rounds + 1):
@@ -81,7 +81,7 @@ def _run_epoch(dataset: Any, step_seconds: float, name: str) -> tuple[float, flo
             if step_seconds:
                 time.sleep(step_seconds)
     if not images:
-        raise CourseError(f"{name} is empty: there is nothing to measure")
+        raise InputError(f"{name} is empty: there is nothing to measure")
     computed = time.process_time() - begun
     return images_per_second(images, watch.seconds), images_per_second(images, computed)
 
@@ -104,7 +104,7 @@ def make_limit(dataset: Any) -> Any:
 
     steps = sum(1 for _ in dataset)
     if not steps:
-        raise CourseError("the dataset is empty: there is nothing to measure")
+        raise InputError("the dataset is empty: there is nothing to measure")
     return tf.data.Dataset.from_tensors(next(iter(dataset))).repeat(steps)
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from utils.errors import CourseError
-from utils.input_pipeline.chain import Stage, name_of
-from utils.input_pipeline.settings import AUTOTUNE, Settings
+from ..errors import InputError
+from .chain import Stage, name_of
+from .settings import AUTOTUNE, Settings
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Step:
 def rebuild(stages: list[Stage], settings: Settings, repeated: bool = True) -> Any:
     """Return the dataset of `stages` with `settings`; without its `repeat` if not `repeated`.
 
-    Raises CourseError for a cache after a stage that is not there.
+    Raises InputError for a cache after a stage that is not there.
     """
     dataset = stages[0].dataset
     for step in plan(stages, settings, repeated):
@@ -58,7 +58,7 @@ def plan(stages: list[Stage], settings: Settings, repeated: bool) -> list[Step]:
             cached = True
     if settings.cache_after and not cached:
         names = ", ".join(stage.name for stage in stages[1:])
-        raise CourseError(f"cache after {settings.cache_after!r}: no such stage, only {names}")
+        raise InputError(f"cache after {settings.cache_after!r}: no such stage, only {names}")
     if settings.prefetch:
         code = f"dataset.prefetch({_number(settings.prefetch)})"
         steps.append(Step("prefetch", code, lambda dataset: dataset.prefetch(settings.prefetch)))

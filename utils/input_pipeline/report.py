@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from utils.input_pipeline.costs import StageCost
-from utils.input_pipeline.settings import Settings
+from .costs import StageCost
+from .settings import Settings
 
 
 @dataclass(frozen=True)

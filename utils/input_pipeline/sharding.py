@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from utils.errors import CourseError
+from ..errors import InputError
 
 Views = dict[str, list[list[int]]]  # who -> the ids of each step
 POLICIES = ("FILE", "DATA", "OFF", "AUTO", "HINT")
@@ -38,7 +38,7 @@ def check_cover(views: Mapping[str, Iterable[Iterable[int]]], expected: Iterable
     seen = Counter(number for steps in views.values() for step in steps for number in step)
     wanted = set(expected)
     if strange := set(seen) - wanted:
-        raise CourseError(f"ids {say_ids(strange)} were received and not expected")
+        raise InputError(f"ids {say_ids(strange)} were received and not expected")
     return Cover(
         once=sum(1 for number in wanted if seen[number] == 1),
         lost=tuple(sorted(wanted - set(seen))),
@@ -73,14 +73,14 @@ def auto_shard(dataset: Any, workers: int, policy: str) -> Views:
 
     Does in one process what every worker does to its own copy of the dataset
     (`tf.data.experimental.AutoShardPolicy`). The batch size is left as it is.
-    Raises CourseError for an unknown policy, and with TensorFlow's first line where
+    Raises InputError for an unknown policy, and with TensorFlow's first line where
     the policy cannot be followed (FILE with fewer files than workers).
     """
     import tensorflow as tf
     from tensorflow.python.data.experimental.ops import distribute
 
     if policy not in POLICIES:
-        raise CourseError(f"policy {policy!r}: choose from {', '.join(POLICIES)}")
+        raise InputError(f"policy {policy!r}: choose from {', '.join(POLICIES)}")
     dataset = dataset.with_options(sharding_options(policy))
     views: Views = {}
     for worker in range(workers):
@@ -88,7 +88,7 @@ def auto_shard(dataset: Any, workers: int, policy: str) -> Views:
             shard = distribute._AutoShardDataset(dataset, workers, worker)
             parts = [last_part(batch).numpy() for batch in shard]
         except (tf.errors.OpError, ValueError) as error:
-            raise CourseError(f"policy {policy}: {_shorten(error)}") from None
+            raise InputError(f"policy {policy}: {_shorten(error)}") from None
         views[f"worker {worker}"] = [np.atleast_1d(part).tolist() for part in parts]
     return views
 

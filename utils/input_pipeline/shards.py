@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.data.images import Split
-from utils.environment import quiet_tensorflow
-from utils.errors import CourseError
+from ..data.images import Split
+from ..environment import quiet_tensorflow
+from ..errors import InputError
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Shards:
     def repeat(self, times: int) -> "Shards":
         """Return the same files named `times` times over: more to read, no more on disk."""
         if times < 1:
-            raise CourseError(f"repeat({times}): name the shards 1 time or more")
+            raise InputError(f"repeat({times}): name the shards 1 time or more")
         return Shards(self.files * times, self.examples * times)
 
 
@@ -43,25 +43,25 @@ def write_shards(
 
     Shard k holds the k-th run of examples; `order` [examples], a permutation, says
     in which order they are written (as they stand). Follows `tf.io.TFRecordWriter`.
-    Raises CourseError for fewer than one example a shard, an order that is none, a
+    Raises InputError for fewer than one example a shard, an order that is none, a
     folder that holds such files already, or one that cannot be written.
     """
     examples = len(split)
     if not 1 <= shards <= examples:
-        raise CourseError(f"{shards} shards for {examples:,} examples: choose 1 to {examples:,}")
+        raise InputError(f"{shards} shards for {examples:,} examples: choose 1 to {examples:,}")
     numbers = np.arange(examples) if order is None else np.asarray(order)
     if not np.array_equal(np.sort(numbers), np.arange(examples)):
-        raise CourseError(f"order: it must hold each number from 0 to {examples - 1:,} once")
+        raise InputError(f"order: it must hold each number from 0 to {examples - 1:,} once")
     folder = Path(folder)
     names = [folder / f"part-{k:03d}-of-{shards:03d}.tfrecord" for k in range(shards)]
     if taken := next((name for name in names if name.exists()), None):
-        raise CourseError(f"{taken} exists already and is not overwritten: remove it first")
+        raise InputError(f"{taken} exists already and is not overwritten: remove it first")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, part in zip(names, np.array_split(numbers, shards), strict=True):
             _write_file(name, split, part)
     except OSError as error:
-        raise CourseError(f"{folder} cannot be written: {error.strerror or error}") from None
+        raise InputError(f"{folder} cannot be written: {error.strerror or error}") from None
     return Shards(tuple(str(name) for name in names), examples)
 
 

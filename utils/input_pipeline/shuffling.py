@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from utils.errors import CourseError
+from ..errors import InputError
 
 
 def shuffle_quality(order: Sequence[int]) -> float:
@@ -13,12 +13,12 @@ def shuffle_quality(order: Sequence[int]) -> float:
     `order` holds each of 0 ... n-1 once: the example that came first, second, ...
     The mean distance between place and number is 0 for an order left as it is, and
     (n² - 1) / 3n on average over all permutations; their quotient is 0 and about 1.
-    Raises CourseError unless `order` is a permutation of 2 or more.
+    Raises InputError unless `order` is a permutation of 2 or more.
     """
     places = np.asarray(order)
     count = len(places)
     if count < 2 or not np.array_equal(np.sort(places), np.arange(count)):
-        raise CourseError("shuffle_quality: give each number from 0 to n-1 once, n at least 2")
+        raise InputError("shuffle_quality: give each number from 0 to n-1 once, n at least 2")
     moved = np.abs(places - np.arange(count)).mean()
     return float(moved / ((count**2 - 1) / (3 * count)))
 
@@ -28,6 +28,6 @@ def classes_per_batch(labels: Sequence[int], batch: int) -> float:
     labels = np.asarray(labels)
     whole = len(labels) // batch
     if batch < 1 or not whole:
-        raise CourseError(f"{len(labels)} labels in batches of {batch}: not one whole batch")
+        raise InputError(f"{len(labels)} labels in batches of {batch}: not one whole batch")
     rows = labels[: whole * batch].reshape(whole, batch)
     return float(np.mean([len(np.unique(row)) for row in rows]))

@@ -9,14 +9,14 @@ while one waits, as they do while a network answers.
 from dataclasses import dataclass
 from typing import Any
 
-from utils.errors import CourseError
+from ..errors import InputError
 
 
 @dataclass(frozen=True)
 class Store:
     """What a request costs: seconds to open a shard, and seconds for each block of records.
 
-    Raises CourseError for delays below 0 and blocks below 1.
+    Raises InputError for delays below 0 and blocks below 1.
     """
 
     open_seconds: float = 0.0
@@ -25,7 +25,7 @@ class Store:
 
     def __post_init__(self) -> None:
         if min(self.open_seconds, self.block_seconds) < 0 or self.block_records < 1:
-            raise CourseError(f"{self}: give delays of 0 or more and blocks of 1 record or more")
+            raise InputError(f"{self}: give delays of 0 or more and blocks of 1 record or more")
 
     @property
     def is_slow(self) -> bool:

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from utils.errors import CourseError
-from utils.input_pipeline.chain import Stage, take_apart
-from utils.input_pipeline.ladder import as_written
-from utils.input_pipeline.rebuild import rebuild
-from utils.input_pipeline.settings import Settings
+from ..errors import InputError
+from .chain import Stage, take_apart
+from .ladder import as_written
+from .rebuild import rebuild
+from .settings import Settings
 
 Row = tuple[str, float, float, str, str]  # lane, start, end, label, kind: as figures.timeline takes
 
@@ -41,12 +41,12 @@ def trace(dataset: Any, steps: int, step_seconds: float = 0.0) -> list[Span]:
 
     Stages are "read", the names of the maps' functions, "wait" (the loop waits for a
     batch) and "step". Spans that began before the trace (from a cache) are left out.
-    Raises CourseError for a dataset with fewer batches, and for one without a stage
+    Raises InputError for a dataset with fewer batches, and for one without a stage
     that can be stamped.
     """
     stages = take_apart(dataset)
     if not any(stage.kind in ("read", "map") and stage.function for stage in stages):
-        raise CourseError("trace: no reading and no map was recognised in this dataset")
+        raise InputError("trace: no reading and no map was recognised in this dataset")
     stamped = as_written(rebuild(_stamp_stages(stages), Settings()))
     begun, spans = time.time(), []
     elements = iter(stamped)
@@ -54,7 +54,7 @@ def trace(dataset: Any, steps: int, step_seconds: float = 0.0) -> list[Span]:
         asked = time.time()
         batch = next(elements, None)
         if batch is None:
-            raise CourseError(f"trace: the dataset ended after {step} batches of {steps}")
+            raise InputError(f"trace: the dataset ended after {step} batches of {steps}")
         got = time.time()
         time.sleep(step_seconds)
         spans += [Span("wait", asked, got), Span("step", got, time.time())]

@@ -5,8 +5,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from utils.errors import CourseError
-from utils.input_pipeline.measuring import count_images
+from ..errors import InputError
+from .measuring import count_images
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def run_for(dataset: Any, seconds: float, step_seconds: float = 0.0) -> Pace:
     """Iterate `dataset` for about `seconds`, or to its end, sleeping a step after each batch.
 
     The first batch is waited for before the clock starts: what starts a pipeline is
-    not its pace. A dataset of one batch is timed with it. Raises CourseError for an
+    not its pace. A dataset of one batch is timed with it. Raises InputError for an
     empty dataset and for one that fails, with TensorFlow's first line.
     """
     batches = images = 0
@@ -39,7 +39,7 @@ def run_for(dataset: Any, seconds: float, step_seconds: float = 0.0) -> Pace:
     elements = _guarded(dataset)
     first = next(elements, None)
     if first is None:
-        raise CourseError("the dataset is empty: there is nothing to measure")
+        raise InputError("the dataset is empty: there is nothing to measure")
     started, ended = time.perf_counter(), True
     time.sleep(step_seconds)
     for batch in elements:
@@ -63,7 +63,7 @@ def _guarded(dataset: Any) -> Any:
             yield element
     except tf.errors.OpError as error:
         first = str(error).strip().split("\n")[0][:200]
-        raise CourseError(
+        raise InputError(
             f"the dataset failed at element {number + 1}: {type(error).__name__}: {first}"
         ) from None
 

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from utils.environment import quiet_tensorflow
-from utils.errors import CourseError
-from utils.input_pipeline.chain import Stage, take_apart
-from utils.input_pipeline.costs import measure_costs
-from utils.input_pipeline.rebuild import find_vectorisable, order_stages, rebuild, write_code
-from utils.input_pipeline.report import Trial, TuneReport
-from utils.input_pipeline.settings import AUTOTUNE, Settings
-from utils.input_pipeline.trials import Pace, compare, fill_cache, run_for
+from ..environment import quiet_tensorflow
+from ..errors import InputError
+from .chain import Stage, take_apart
+from .costs import measure_costs
+from .rebuild import find_vectorisable, order_stages, rebuild, write_code
+from .report import Trial, TuneReport
+from .settings import AUTOTUNE, Settings
+from .trials import Pace, compare, fill_cache, run_for
 
 BETTER = 1.05
 KEEPS_UP = 0.05  # of a batch's time with ready tensors: waiting less than this is not waiting
@@ -40,7 +40,7 @@ def tune(
     (`batch_form`), which is then tried. `step_seconds` is what the training step
     takes; it is emulated by a sleep, which leaves the processor to the pipeline, as
     an accelerator does. A repeat is left out of the measurements and comes back in
-    the code. Raises CourseError if the function raises or returns something else,
+    the code. Raises InputError if the function raises or returns something else,
     and if the dataset is empty or fails.
     """
     _check(step_seconds, seconds)
@@ -69,7 +69,7 @@ def tune(
 
 
 def call(make_dataset: Callable[[], Any]) -> Any:
-    """Return what `make_dataset()` returns if it is a dataset; raise CourseError if not."""
+    """Return what `make_dataset()` returns if it is a dataset; raise InputError if not."""
     with quiet_tensorflow():
         import tensorflow as tf
     name = getattr(make_dataset, "__name__", "the function")
@@ -77,17 +77,17 @@ def call(make_dataset: Callable[[], Any]) -> Any:
         dataset = make_dataset()
     except Exception as error:
         first = (str(error).strip().split("\n") or [""])[0][:200]
-        raise CourseError(f"{name}() raised {type(error).__name__}: {first}") from error
+        raise InputError(f"{name}() raised {type(error).__name__}: {first}") from error
     if not isinstance(dataset, tf.data.Dataset):
-        raise CourseError(f"{name}() returned {type(dataset).__name__}, not a tf.data.Dataset")
+        raise InputError(f"{name}() returned {type(dataset).__name__}, not a tf.data.Dataset")
     return dataset
 
 
 def _check(step_seconds: float, seconds: float) -> None:
     if not 0 <= step_seconds < 60:
-        raise CourseError(f"a step of {step_seconds:g} seconds: give 0 to 60")
+        raise InputError(f"a step of {step_seconds:g} seconds: give 0 to 60")
     if not 1 <= seconds <= 3600:
-        raise CourseError(f"{seconds:g} seconds to tune in: give 1 to 3,600")
+        raise InputError(f"{seconds:g} seconds to tune in: give 1 to 3,600")
 
 
 def _repeat_first(dataset: Any) -> Any:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from utils.collectives import Network, count_bytes, ring_all_gather, ring_all_reduce
-from utils.errors import CourseError
-from utils.schedules.operations import check_count
+from ..collectives import Network, count_bytes, ring_all_gather, ring_all_reduce
+from ..errors import InputError
+from ..schedules.operations import check_count
 
 Tensors = list[Any]  # one for each device
 
@@ -30,11 +30,11 @@ class Collective:
 def split_sizes(total: int, parts: int) -> list[int]:
     """Return `total` in `parts` sizes that differ by one at most, the larger first: 10 in 4, 3, 3.
 
-    Raises CourseError for fewer than one part and for more parts than there are.
+    Raises InputError for fewer than one part and for more parts than there are.
     """
     check_count("parts", parts)
     if parts > total:
-        raise CourseError(f"{parts} parts of {total}: choose at most {total}, one for each part")
+        raise InputError(f"{parts} parts of {total}: choose at most {total}, one for each part")
     return [total // parts + (place < total % parts) for place in range(parts)]
 
 
@@ -42,13 +42,13 @@ class DeviceGroup:
     """Some devices that each do their part of one computation. `calls` lists the collectives.
 
     The collectives are the ring of `utils.collectives`, so that what each device
-    sends is what a ring between real devices would send. Raises CourseError for
+    sends is what a ring between real devices would send. Raises InputError for
     no device or one that is named twice.
     """
 
     def __init__(self, devices: Sequence[str]) -> None:
         if not devices or len(set(devices)) < len(devices):
-            raise CourseError(f"devices {list(devices)}: name one or more, each once")
+            raise InputError(f"devices {list(devices)}: name one or more, each once")
         self.devices = list(devices)
         self.calls: list[Collective] = []
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from utils.errors import CourseError
-from utils.measure import array_bytes
-from utils.parallel.parts import Part, StepResult, as_inputs, as_labels, find_loss, read_chain
-from utils.parallel.traffic import Traffic, short_device
+from ..errors import InputError
+from ..measure import array_bytes
+from .parts import Part, StepResult, as_inputs, as_labels, find_loss, read_chain
+from .traffic import Traffic, short_device
 
 if TYPE_CHECKING:
     import keras
@@ -55,13 +55,13 @@ def run_placed(
     """Run one step with layer i of a `keras.Sequential` on `devices[i]`, forward and backward.
 
     Activations are sent on where the device changes, and gradients back. Raises
-    CourseError unless there is one device for each layer.
+    InputError unless there is one device for each layer.
     """
     import tensorflow as tf
 
     layers = read_chain(model)
     if len(devices) != len(layers):
-        raise CourseError(f"{len(devices)} devices for {len(layers)} layers: name one for each")
+        raise InputError(f"{len(devices)} devices for {len(layers)} layers: name one for each")
     parts = [Part([layer], device) for layer, device in zip(layers, devices, strict=True)]
     traffic, kept = Traffic(), []
     with tf.device(parts[0].device):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Hashable
 from typing import Any
 
-from utils.errors import CourseError
+from ..errors import InputError
 
 
 class Mailbox:
@@ -28,16 +28,16 @@ class Mailbox:
     def take(self, key: Hashable, who: str, limit_seconds: float) -> Any:
         """Wait for the tensor under `key` and return it.
 
-        Raises CourseError, which names `who` waits, when the time is over or
+        Raises InputError, which names `who` waits, when the time is over or
         another stage has failed.
         """
         end = time.monotonic() + limit_seconds
         with self._changed:
             while not (key in self._arrived and self._arrived[key][0] <= time.monotonic()):
                 if self._error is not None:
-                    raise CourseError(f"{who} gave up: another stage failed ({self._error})")
+                    raise InputError(f"{who} gave up: another stage failed ({self._error})")
                 if time.monotonic() > end:
-                    raise CourseError(f"{who} has waited {limit_seconds:.0f} s for {key}: give up")
+                    raise InputError(f"{who} has waited {limit_seconds:.0f} s for {key}: give up")
                 due = self._arrived[key][0] if key in self._arrived else end
                 self._changed.wait(max(min(due, end) - time.monotonic(), 0.0) + 1e-4)
             return self._arrived.pop(key)[1]

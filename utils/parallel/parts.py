@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from utils.errors import CourseError
-from utils.measure import array_bytes, time_calls
+from ..errors import InputError
+from ..measure import array_bytes, time_calls
 
 if TYPE_CHECKING:
     import keras
@@ -109,7 +109,7 @@ class Part:
 def read_chain(model: "keras.Model") -> list["keras.Layer"]:
     """Return the layers of a model that is a chain, each one's output the next one's input.
 
-    Raises CourseError for a model that is no `keras.Sequential`, for one that is
+    Raises InputError for a model that is no `keras.Sequential`, for one that is
     not built, and for layers that keep state between calls: batch statistics and
     dropout's random numbers would differ from one micro-batch to the next.
     """
@@ -117,12 +117,12 @@ def read_chain(model: "keras.Model") -> list["keras.Layer"]:
 
     if not isinstance(model, keras.Sequential):
         kind = type(model).__name__
-        raise CourseError(f"a {kind}: only a keras.Sequential can be cut, since it is a chain")
+        raise InputError(f"a {kind}: only a keras.Sequential can be cut, since it is a chain")
     if not model.built:
-        raise CourseError("the model is not built: begin it with keras.Input(shape)")
+        raise InputError("the model is not built: begin it with keras.Input(shape)")
     for layer in model.layers:
         if layer.non_trainable_variables:
-            raise CourseError(
+            raise InputError(
                 f"layer {layer.name!r} keeps state of its own ({type(layer).__name__}): leave it "
                 "out, since each micro-batch would change it"
             )
@@ -207,7 +207,7 @@ def measure_layers(
     """Time each layer's forward and backward pass on `images` [micro-batch, ...].
 
     The times are the best of `repeats`, after one call that is not counted.
-    Raises CourseError for what `read_chain` refuses.
+    Raises InputError for what `read_chain` refuses.
     """
     import tensorflow as tf
 

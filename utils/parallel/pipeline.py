@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from utils.errors import CourseError
-from utils.parallel.mailbox import Mailbox
-from utils.parallel.parts import Part, StepResult, as_inputs, as_labels, read_chain
-from utils.parallel.stage import Key, Rules, Stage, StageReport
-from utils.parallel.traffic import Traffic, short_device
-from utils.schedules import Schedule, check_schedule, partition_layers
-from utils.schedules.operations import check_count
-from utils.simulate.pipeline import KIND_NAMES, Span
+from ..errors import InputError
+from ..schedules import Schedule, check_schedule, partition_layers
+from ..schedules.operations import check_count
+from ..simulate.pipeline import KIND_NAMES, Span
+from .mailbox import Mailbox
+from .parts import Part, StepResult, as_inputs, as_labels, read_chain
+from .stage import Key, Rules, Stage, StageReport
+from .traffic import Traffic, short_device
 
 if TYPE_CHECKING:
     import keras
@@ -59,12 +59,12 @@ def cut_model(
 
     `costs` has one number for each layer, as `measure_layers` gives them in
     seconds. With `chunks` each stage gets that many parts, for interleaved
-    schedules. The weights are copied. Raises CourseError for costs, stages or
+    schedules. The weights are copied. Raises InputError for costs, stages or
     chunks that do not fit the layers, and for fewer devices than stages.
     """
     runs = plan_cut(model, costs, stages, chunks)
     if len(devices) < stages:
-        raise CourseError(f"{len(devices)} devices for {stages} stages: name one for each stage")
+        raise InputError(f"{len(devices)} devices for {stages} stages: name one for each stage")
     layers = read_chain(model)
     parts = [
         Part([layers[number] for number in run], devices[place % stages])
@@ -78,11 +78,11 @@ def plan_cut(
 ) -> tuple[range, ...]:
     """Return the layer numbers of each part, `stages` * `chunks` of them, in the model's order.
 
-    Raises CourseError for costs, stages or chunks that do not fit the layers.
+    Raises InputError for costs, stages or chunks that do not fit the layers.
     """
     layers = read_chain(model)
     if len(costs) != len(layers):
-        raise CourseError(f"{len(costs)} costs for {len(layers)} layers: give one for each")
+        raise InputError(f"{len(costs)} costs for {len(layers)} layers: give one for each")
     check_count("stages", stages)
     check_count("chunks", chunks)
     return partition_layers(costs, stages * chunks)
@@ -130,7 +130,7 @@ class PipelineStep(StepResult):
         return max(0.0, 1.0 - work / self.longest_stage_span)
 
     def rows(self, prefix: str = "") -> list[tuple[str, float, float, str, str]]:
-        """Return the trace as `utils.figures.timeline` draws it, `prefix` before "stage 0"."""
+        """Return the trace as `distlab.figures.timeline` draws it, `prefix` before "stage 0"."""
         return [
             (
                 f"{prefix}stage {span.stage}",
@@ -163,7 +163,7 @@ def run_pipeline(
 
     The batch is cut into micro-batches that differ by one example at most. Each
     divides its loss by the examples of the whole batch, so that losses and
-    gradients add up to the batch's. Raises CourseError for a schedule that does not
+    gradients add up to the batch's. Raises InputError for a schedule that does not
     fit the pipeline or cannot run, and for more micro-batches than examples.
     """
     rules = rules or Rules()
@@ -181,15 +181,15 @@ def run_pipeline(
 def check_fit(
     schedule: Schedule, stages: int, chunks: int, images: np.ndarray, labels: np.ndarray
 ) -> None:
-    """Raise CourseError unless the schedule can run on so many stages with these examples."""
+    """Raise InputError unless the schedule can run on so many stages with these examples."""
     fault = check_schedule(schedule, stages=stages, chunks=chunks)
     if fault:
-        raise CourseError(f"schedule {schedule.name!r} does not fit: {fault}")
+        raise InputError(f"schedule {schedule.name!r} does not fit: {fault}")
     examples = len(images)
     if len(labels) != examples:
-        raise CourseError(f"{examples} images and {len(labels)} labels: give one for each")
+        raise InputError(f"{examples} images and {len(labels)} labels: give one for each")
     if schedule.micro_batches > examples:
-        raise CourseError(
+        raise InputError(
             f"{schedule.micro_batches} micro-batches of {examples} examples: "
             f"choose at most {examples}"
         )

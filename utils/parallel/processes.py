@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from utils.errors import CourseError
-from utils.parallel.mailbox import Mailbox
-from utils.parallel.parts import Part, as_inputs, as_labels, read_chain
-from utils.parallel.pipeline import PipelineStep, check_fit, collect_step, plan_cut
-from utils.parallel.stage import Key, Rules, Stage, StageReport
-from utils.parallel.traffic import Traffic, Transfer
-from utils.parallel.wire import Wire
-from utils.schedules import Schedule
+from ..errors import InputError
+from ..schedules import Schedule
+from .mailbox import Mailbox
+from .parts import Part, as_inputs, as_labels, read_chain
+from .pipeline import PipelineStep, check_fit, collect_step, plan_cut
+from .stage import Key, Rules, Stage, StageReport
+from .traffic import Traffic, Transfer
+from .wire import Wire
 
 if TYPE_CHECKING:
     import keras
@@ -55,7 +55,7 @@ def run_stage(
     """Run in each worker of a cluster: be the stage that TF_CONFIG's index says.
 
     Every worker builds the model and keeps the weights of its own parts alone.
-    Messages take the time that they take. Raises CourseError unless there is one
+    Messages take the time that they take. Raises InputError unless there is one
     worker for each stage, for what `run_pipeline` refuses, for a learning rate,
     and where a neighbour does not answer in time.
     """
@@ -63,7 +63,7 @@ def run_stage(
     addresses, index = read_place(schedule.stages)
     check_fit(schedule, schedule.stages, schedule.chunks, images, labels)
     if rules.learning_rate is not None:
-        raise CourseError("stages in processes: leave learning_rate out; update after the step")
+        raise InputError("stages in processes: leave learning_rate out; update after the step")
     model = build_model()
     layers = read_chain(model)
     runs = plan_cut(model, costs, schedule.stages, schedule.chunks)
@@ -97,12 +97,12 @@ def join_reports(schedule: Schedule, reports: Sequence[ProcessReport]) -> Pipeli
 def read_place(stages: int) -> tuple[list[str], int]:
     """Return all workers' addresses and this one's index, from TF_CONFIG.
 
-    Raises CourseError where there is none, or not one worker for each stage.
+    Raises InputError where there is none, or not one worker for each stage.
     """
     config = json.loads(os.environ.get("TF_CONFIG", "{}"))
     addresses = config.get("cluster", {}).get("worker", [])
     if len(addresses) != stages:
-        raise CourseError(
+        raise InputError(
             f"{len(addresses)} workers in TF_CONFIG for {stages} stages: start one for each stage"
         )
     return addresses, config["task"]["index"]

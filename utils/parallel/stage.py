@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from utils.measure import array_bytes
-from utils.parallel.mailbox import Mailbox
-from utils.parallel.parts import Forward, Part, find_loss
-from utils.schedules import KINDS, Operation, Schedule
-from utils.simulate.pipeline import Span, StageTimes
+from ..measure import array_bytes
+from ..schedules import KINDS, Operation, Schedule
+from ..simulate.pipeline import Span, StageTimes
+from .mailbox import Mailbox
+from .parts import Forward, Part, find_loss
 
 Key = tuple[str, int, int]  # "F" or "B", micro-batch, part of the model that gets it
 Post = Callable[[Key, Any], None]

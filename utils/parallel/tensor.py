@@ -13,9 +13,9 @@ Both passes are written out; no tape takes part.
 from collections.abc import Sequence
 from typing import Any
 
-from utils.errors import CourseError
-from utils.measure import array_bytes
-from utils.parallel.group import DeviceGroup, split_sizes
+from ..errors import InputError
+from ..measure import array_bytes
+from .group import DeviceGroup, split_sizes
 
 Tensors = list[Any]  # one for each device
 
@@ -24,7 +24,7 @@ class ColumnDense:
     """A dense layer whose kernel [inputs, outputs] is split by columns over `group`.
 
     With `gather` every device gets the whole output; without, each keeps its own
-    columns, for a layer split by rows to take. Raises CourseError for more
+    columns, for a layer split by rows to take. Raises InputError for more
     devices than columns.
     """
 
@@ -71,7 +71,7 @@ class RowDense:
     With `split_input` each device has its own columns of the input already, from a
     layer split by columns; without, every device has the whole input and takes its
     columns. The bias is whole on each device, and is added once. Raises
-    CourseError for more devices than rows.
+    InputError for more devices than rows.
     """
 
     def __init__(
@@ -138,9 +138,9 @@ def split_dense(kernel: Any, bias: Any, devices: Sequence[str], split: str) -> A
     """Return one dense layer split by "columns" or "rows" over `devices`.
 
     It takes and returns whole tensors; `layer.group.calls` counts its collectives.
-    Raises CourseError for another split and for more devices than columns or rows.
+    Raises InputError for another split and for more devices than columns or rows.
     """
     if split not in SPLITS[:2]:
-        raise CourseError(f"split {split!r}: one layer is split by columns or by rows")
+        raise InputError(f"split {split!r}: one layer is split by columns or by rows")
     layer = ColumnDense if split == "columns" else RowDense
     return layer(kernel, bias, DeviceGroup(devices))

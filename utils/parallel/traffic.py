@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from utils.measure import array_bytes
+from ..measure import array_bytes
 
 
 @dataclass(frozen=True)

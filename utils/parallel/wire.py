@@ -13,8 +13,8 @@ import time
 
 import numpy as np
 
-from utils.errors import CourseError
-from utils.parallel.mailbox import Mailbox
+from ..errors import InputError
+from .mailbox import Mailbox
 
 PAUSE_SECONDS = 0.02  # between two attempts to reach a worker that is not listening yet
 MOST_HEADER_BYTES = 65_536
@@ -24,7 +24,7 @@ class Wire:
     """Listens at this worker's own address and sends to the others.
 
     What arrives is laid into `mailbox` as a tensor, under its key. Use it in a
-    `with` block: all sockets are closed at its end. Raises CourseError where the
+    `with` block: all sockets are closed at its end. Raises InputError where the
     own address cannot be used, or another worker cannot be reached in time.
     """
 
@@ -38,7 +38,7 @@ class Wire:
         try:
             self._listener = socket.create_server(_split(addresses[index]), backlog=len(addresses))
         except OSError as error:
-            raise CourseError(
+            raise InputError(
                 f"{addresses[index]}: cannot listen there ({error.strerror}): start again"
             ) from None
         threading.Thread(target=self._accept, daemon=True).start()
@@ -71,7 +71,7 @@ class Wire:
                 connection = socket.create_connection(_split(self._addresses[worker]), timeout=5)
             except OSError as error:
                 if time.monotonic() > end:
-                    raise CourseError(
+                    raise InputError(
                         f"worker {worker} at {self._addresses[worker]} does not answer ({error})"
                     ) from None
                 time.sleep(PAUSE_SECONDS)

@@ -1,6 +1,6 @@
 """Pipeline schedules as plain data: what each stage does, in which order. NumPy at most.
 
-from utils.schedules import check_schedule, make_schedule
+from . import check_schedule, make_schedule
 
     schedule = make_schedule("1f1b", stages=4, micro_batches=8)
     check_schedule(schedule)  # None: nothing wrong
@@ -8,8 +8,8 @@ from utils.schedules import check_schedule, make_schedule
 `utils.simulate.pipeline` says how long a schedule takes.
 """
 
-from utils.schedules.check import check_schedule
-from utils.schedules.generate import (
+from .check import check_schedule
+from .generate import (
     SCHEDULES,
     make_1f1b,
     make_gpipe,
@@ -18,8 +18,8 @@ from utils.schedules.generate import (
     make_zb_h1,
     make_zb_h2,
 )
-from utils.schedules.operations import KINDS, Operation, Schedule, read_schedule
-from utils.schedules.partition import partition_layers
+from .operations import KINDS, Operation, Schedule, read_schedule
+from .partition import partition_layers
 
 __all__ = [
     "KINDS",

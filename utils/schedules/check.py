@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from utils.errors import CourseError
-from utils.schedules.operations import KINDS, Schedule, read_schedule
-from utils.schedules.replay import (
+from ..errors import InputError
+from .operations import KINDS, Schedule, read_schedule
+from .replay import (
     BACKWARD,
     BOTH,
     FORWARD,
@@ -35,10 +35,10 @@ def check_schedule(
     it. What is given of `stages`, `micro_batches` and `chunks` must be the
     schedule's. Found, in this order: other sizes; what is no operation; one
     doubled or missing; a backward before its forward, W before its B; a deadlock
-    between stages. Raises CourseError where lists come without `micro_batches`.
+    between stages. Raises InputError where lists come without `micro_batches`.
     """
     if not isinstance(schedule, Schedule) and micro_batches is None:
-        raise CourseError("check_schedule: say how many micro_batches the lists are for")
+        raise InputError("check_schedule: say how many micro_batches the lists are for")
     try:
         if not isinstance(schedule, Schedule):
             schedule = read_schedule(schedule, micro_batches, 1 if chunks is None else chunks)
@@ -49,7 +49,7 @@ def check_schedule(
                 label = what.replace("_", "-")
                 return f"the schedule has {own} {label}, and {number} are wanted"
         encoded = encode(schedule)
-    except CourseError as error:
+    except InputError as error:
         return str(error)
     fault = find_local_fault(encoded)
     if fault:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from utils.errors import CourseError
-from utils.schedules.operations import Operation, Schedule, check_count
+from ..errors import InputError
+from .operations import Operation, Schedule, check_count
 
 Order = list[Operation]
 MOST_FORWARDS = 5_000_000  # about 2 GB while it is simulated
@@ -38,11 +38,11 @@ def make_interleaved_1f1b(stages: int, micro_batches: int, chunks: int = 2) -> S
     Narayanan et al. 2021, "Efficient large-scale language model training on GPU
     clusters", section 2.2: micro-batches go in groups of as many as there are
     stages, each group through one chunk after the other. One chunk is 1F1B.
-    Raises CourseError where micro-batches do not come out in whole groups.
+    Raises InputError where micro-batches do not come out in whole groups.
     """
     _check_sizes(stages, micro_batches, chunks)
     if chunks > 1 and micro_batches % stages:
-        raise CourseError(
+        raise InputError(
             f"{micro_batches} micro-batches on {stages} stages: interleaved 1F1B takes them in "
             f"groups of {stages}, so choose a multiple of {stages}"
         )
@@ -104,15 +104,15 @@ def make_schedule(
     """Make the schedule `name` (one of SCHEDULES) for any number of stages and micro-batches.
 
     `chunks` is for interleaved-1f1b (2 when None); the others hold one part of
-    the model per stage. Raises CourseError, in one line, for what cannot be.
+    the model per stage. Raises InputError, in one line, for what cannot be.
     """
     if name not in MAKERS:
-        raise CourseError(f"schedule {name!r} is unknown: choose one of {', '.join(SCHEDULES)}")
+        raise InputError(f"schedule {name!r} is unknown: choose one of {', '.join(SCHEDULES)}")
     if name == "interleaved-1f1b":
         return make_interleaved_1f1b(stages, micro_batches, 2 if chunks is None else chunks)
     if chunks not in (None, 1):
         check_count("chunks", chunks)
-        raise CourseError(f"chunks={chunks}: {name} has one chunk; interleaved-1f1b has several")
+        raise InputError(f"chunks={chunks}: {name} has one chunk; interleaved-1f1b has several")
     return MAKERS[name](stages, micro_batches)
 
 
@@ -132,7 +132,7 @@ def _check_sizes(stages: int, micro_batches: int, chunks: int = 1) -> None:
     for what, number in sizes.items():
         check_count(what, number)
     if stages * micro_batches * chunks > MOST_FORWARDS:
-        raise CourseError(
+        raise InputError(
             f"{stages} stages x {micro_batches} micro-batches x {chunks} chunks are too many to "
             f"hold: choose sizes whose product is at most {MOST_FORWARDS:,}"
         )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from utils.errors import CourseError
+from ..errors import InputError
 
 KINDS = ("F", "B", "W", "BW")
 
@@ -49,7 +49,7 @@ def read_schedule(
 ) -> Schedule:
     """Make a Schedule of plain lists: for each stage operations, or (kind, micro-batch[, chunk]).
 
-    Raises CourseError for what is not an operation; whether the schedule can
+    Raises InputError for what is not an operation; whether the schedule can
     run is for `check_schedule` to say.
     """
     check_count("micro-batches", micro_batches)
@@ -57,7 +57,7 @@ def read_schedule(
     try:
         listed = [list(order) for order in orders]
     except TypeError:
-        raise CourseError("a schedule is one list of operations for each stage") from None
+        raise InputError("a schedule is one list of operations for each stage") from None
     read = (
         tuple(_read_operation(item, stage, place) for place, item in enumerate(order))
         for stage, order in enumerate(listed)
@@ -66,9 +66,9 @@ def read_schedule(
 
 
 def check_count(what: str, number: object) -> None:
-    """Raise CourseError unless `number` is a whole number of at least 1."""
+    """Raise InputError unless `number` is a whole number of at least 1."""
     if isinstance(number, bool) or not hasattr(number, "__index__") or number < 1:
-        raise CourseError(f"{what}: {number} cannot be: choose a whole number of 1 or more")
+        raise InputError(f"{what}: {number} cannot be: choose a whole number of 1 or more")
 
 
 def _read_operation(item: object, stage: int, place: int) -> Operation:
@@ -76,7 +76,7 @@ def _read_operation(item: object, stage: int, place: int) -> Operation:
         return item
     if isinstance(item, Sequence) and not isinstance(item, str) and len(item) in (2, 3):
         return Operation(*item)
-    raise CourseError(
+    raise InputError(
         f"stage {stage}, place {place}: {item!r} is no operation: "
         "write Operation(kind, micro_batch, chunk) or (kind, micro_batch)"
     )

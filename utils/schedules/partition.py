@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from utils.errors import CourseError
-from utils.schedules.operations import check_count
+from ..errors import InputError
+from .operations import check_count
 
 
 def partition_layers(costs: Sequence[float], stages: int) -> tuple[range, ...]:
@@ -16,7 +16,7 @@ def partition_layers(costs: Sequence[float], stages: int) -> tuple[range, ...]:
     programme over (stages, layers), as in PipeDream's partitioner (Narayanan et
     al. 2019, section 3.1); of all cuts with the smallest largest run it takes
     the most even (the smallest sum of squares). Takes time stages * layers^2.
-    Raises CourseError for more stages than layers and for costs that cannot be.
+    Raises InputError for more stages than layers and for costs that cannot be.
     """
     costs = _check(costs, stages)
     sums = np.concatenate([[0.0], np.cumsum(costs)])
@@ -33,11 +33,11 @@ def _check(costs: Sequence[float], stages: int) -> np.ndarray:
     try:
         costs = np.asarray(costs, dtype=float)
     except (TypeError, ValueError):
-        raise CourseError("layer costs: give one number for each layer") from None
+        raise InputError("layer costs: give one number for each layer") from None
     if costs.ndim != 1 or not np.all(np.isfinite(costs)) or np.any(costs < 0):
-        raise CourseError("layer costs: give one finite number of 0 or more for each layer")
+        raise InputError("layer costs: give one finite number of 0 or more for each layer")
     if stages > len(costs):
-        raise CourseError(f"{stages} stages for {len(costs)} layers: each stage needs a layer")
+        raise InputError(f"{stages} stages for {len(costs)} layers: each stage needs a layer")
     return costs
 
 

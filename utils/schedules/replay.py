@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utils.errors import CourseError
-from utils.schedules.operations import KINDS, Operation, Schedule
+from ..errors import InputError
+from .operations import KINDS, Operation, Schedule
 
 FORWARD, BACKWARD, WEIGHT, BOTH = range(len(KINDS))
 _INDEX = {kind: index for index, kind in enumerate(KINDS)}
@@ -39,9 +39,9 @@ class Encoded:
 
 
 def encode(schedule: Schedule) -> Encoded:
-    """Turn a schedule into arrays. Raises CourseError for what is not an operation of it."""
+    """Turn a schedule into arrays. Raises InputError for what is not an operation of it."""
     if not schedule.orders:
-        raise CourseError("the schedule has no stage: give one list of operations for each stage")
+        raise InputError("the schedule has no stage: give one list of operations for each stage")
     lengths = [len(order) for order in schedule.orders]
     listed = [operation for order in schedule.orders for operation in order]
     try:
@@ -52,7 +52,7 @@ def encode(schedule: Schedule) -> Encoded:
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         in_range = False
     if not in_range:
-        raise CourseError(_name_bad_operation(schedule))
+        raise InputError(_name_bad_operation(schedule))
     stages = np.repeat(np.arange(len(lengths)), lengths)
     firsts = np.concatenate([[0], np.cumsum(lengths)])
     return Encoded(schedule, stages, kinds, numbers.astype(int), chunks.astype(int), firsts)

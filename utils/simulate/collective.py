@@ -27,7 +27,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from utils.collectives import (
+from ..collectives import (
     ALGORITHMS,
     AlphaBeta,
     Message,
@@ -35,14 +35,14 @@ from utils.collectives import (
     fit_alpha_beta,
     largest_power_of_two,
 )
-from utils.errors import CourseError
+from ..errors import InputError
 
 
 @dataclass(frozen=True)
 class Link:
     """What a message pays: a latency in seconds, and its bytes over a bandwidth (bytes a second).
 
-    Raises CourseError for a negative latency, a bandwidth of 0 or less, or
+    Raises InputError for a negative latency, a bandwidth of 0 or less, or
     either of them not finite.
     """
 
@@ -51,10 +51,10 @@ class Link:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.latency_seconds) and self.latency_seconds >= 0):
-            raise CourseError(f"a latency of {self.latency_seconds:g} seconds: give 0 or more")
+            raise InputError(f"a latency of {self.latency_seconds:g} seconds: give 0 or more")
         bandwidth = self.bandwidth_bytes_per_second
         if not (math.isfinite(bandwidth) and bandwidth > 0):
-            raise CourseError(f"a bandwidth of {bandwidth:g} bytes a second: give more than 0")
+            raise InputError(f"a bandwidth of {bandwidth:g} bytes a second: give more than 0")
 
     def seconds(self, payload_bytes: float) -> float:
         """Return the time of one message."""
@@ -65,7 +65,7 @@ class Link:
 class Nodes:
     """Ranks that share machines: 0 to R-1 the first node, ..., the last may hold fewer.
 
-    `link` joins ranks of one node. Raises CourseError for fewer than one rank per node.
+    `link` joins ranks of one node. Raises InputError for fewer than one rank per node.
     """
 
     ranks_per_node: int
@@ -100,7 +100,7 @@ def simulate_all_reduce(
 
     `link` joins any two ranks; with `nodes`, ranks of different nodes only. A
     flat algorithm on nodes pays each step its slowest link; hierarchical needs
-    `nodes`. One rank costs nothing. Raises CourseError for an unknown
+    `nodes`. One rank costs nothing. Raises InputError for an unknown
     algorithm, fewer than one rank, negative bytes, more ranks per node than
     ranks, and hierarchical without nodes.
     """
@@ -144,11 +144,11 @@ def fit_link(
     """Return the link on which `algorithm` would take `seconds` for `payload_bytes`, and the fit.
 
     Least squares over all points (`relative` as in `fit_alpha_beta`); two points
-    are met exactly. For naive, ring and tree on equal links. Raises CourseError
+    are met exactly. For naive, ring and tree on equal links. Raises InputError
     for hierarchical, fewer than two ranks, and points that cannot be fitted.
     """
     if algorithm == "hierarchical" or ranks < 2:
-        raise CourseError(
+        raise InputError(
             f"{algorithm} over {ranks} rank{'s' * (ranks != 1)} gives no single link: "
             "fit naive, ring or tree over 2 or more"
         )
@@ -161,15 +161,15 @@ def fit_link(
 
 def _check(algorithm: str, ranks: int, payload_bytes: float, nodes: Nodes | None) -> None:
     if algorithm not in ALGORITHMS:
-        raise CourseError(f"no algorithm {algorithm!r}: there are {', '.join(ALGORITHMS)}")
+        raise InputError(f"no algorithm {algorithm!r}: there are {', '.join(ALGORITHMS)}")
     if ranks < 1:
-        raise CourseError(f"{ranks} ranks: give 1 or more")
+        raise InputError(f"{ranks} ranks: give 1 or more")
     if not (math.isfinite(payload_bytes) and payload_bytes >= 0):
-        raise CourseError(f"{payload_bytes:g} bytes: give 0 or more")
+        raise InputError(f"{payload_bytes:g} bytes: give 0 or more")
     if nodes is not None:
         check_ranks_per_node(ranks, nodes.ranks_per_node)
     elif algorithm == "hierarchical":
-        raise CourseError(
+        raise InputError(
             "hierarchical needs the nodes: how many ranks share one, "
             "and the latency and bandwidth inside it"
         )

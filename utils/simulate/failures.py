@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from utils.errors import CourseError
+from ..errors import InputError
 
 
 def group_mtbf_seconds(task_mtbf_seconds: float, tasks: int) -> float:
@@ -141,10 +141,10 @@ def simulate_run_seconds(
 def _check_positive(**values: float) -> None:
     for name, value in values.items():
         if not (math.isfinite(value) and value > 0):
-            raise CourseError(f"{name.replace('_', ' ')} {value}: must be a number above 0")
+            raise InputError(f"{name.replace('_', ' ')} {value}: must be a number above 0")
 
 
 def _check_not_negative(**values: float) -> None:
     for name, value in values.items():
         if not (math.isfinite(value) and value >= 0):
-            raise CourseError(f"{name.replace('_', ' ')} {value}: must be 0 or more")
+            raise InputError(f"{name.replace('_', ' ')} {value}: must be 0 or more")

@@ -18,7 +18,7 @@ are left out: with a step on the same cores the model promises too much.
 import math
 from dataclasses import dataclass, fields
 
-from utils.errors import CourseError
+from ..errors import InputError
 
 CACHES = ("nothing", "parsed", "augmented")
 
@@ -27,7 +27,7 @@ CACHES = ("nothing", "parsed", "augmented")
 class InputCosts:
     """Seconds for each image, alone on one thread: single forms and forms for whole batches.
 
-    Raises CourseError for a cost below 0 or not finite.
+    Raises InputError for a cost below 0 or not finite.
     """
 
     read_wait_seconds: float
@@ -40,7 +40,7 @@ class InputCosts:
         for field in fields(self):
             value = getattr(self, field.name)
             if not (math.isfinite(value) and value >= 0):
-                raise CourseError(f"{field.name} {value:g}: give 0 or more seconds")
+                raise InputError(f"{field.name} {value:g}: give 0 or more seconds")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class InputChoice:
 
     def __post_init__(self) -> None:
         if min(self.reads, self.calls) < 1 or self.cache not in CACHES:
-            raise CourseError(
+            raise InputError(
                 f"{self.reads} reads, {self.calls} calls, cache of {self.cache!r}: give 1 or more, "
                 f"and one of {', '.join(CACHES)}"
             )
@@ -96,10 +96,10 @@ def predict_input(
 ) -> InputPrediction:
     """Return what `choice` gives with `costs`, after the first epoch, for batches of `batch`.
 
-    Raises CourseError for fewer than one core or image and a step below 0.
+    Raises InputError for fewer than one core or image and a step below 0.
     """
     if cores < 1 or batch < 1 or not step_seconds >= 0:
-        raise CourseError(
+        raise InputError(
             f"{cores} cores, batches of {batch}, a step of {step_seconds:g} s: give 1 or more "
             "cores and images, and 0 or more seconds"
         )

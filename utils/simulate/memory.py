@@ -6,7 +6,7 @@ Parameter Models", section 3.1 and figure 1. NumPy at most.
 
 from dataclasses import dataclass
 
-from utils.errors import CourseError
+from ..errors import InputError
 
 STAGES = {
     0: "everything on every device",
@@ -48,17 +48,17 @@ def find_zero_memory(
     """Return what one of `ranks` data-parallel devices holds of a model at a ZeRO stage, 0 to 3.
 
     Stage 1 gives each device 1/ranks of the optimizer state, stage 2 of the
-    gradients too, stage 3 of the weights too. Raises CourseError, in one line,
+    gradients too, stage 3 of the weights too. Raises InputError, in one line,
     for numbers that cannot be.
     """
     if stage not in STAGES:
-        raise CourseError(f"ZeRO stage {stage!r}: choose 0, 1, 2 or 3")
+        raise InputError(f"ZeRO stage {stage!r}: choose 0, 1, 2 or 3")
     if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
-        raise CourseError(f"{ranks} ranks: choose a whole number of 1 or more")
+        raise InputError(f"{ranks} ranks: choose a whole number of 1 or more")
     each = each or ParameterBytes()
     sizes = (each.weights, each.gradients, each.optimizer)
     if not (0 < parameters < float("inf")) or min(sizes) < 0:
-        raise CourseError(
+        raise InputError(
             f"{parameters} parameters of {sizes} bytes: choose more than 0, and bytes of 0 or more"
         )
     shared_from = (3, 2, 1)  # the stage from which weights, gradients, optimizer are shared out

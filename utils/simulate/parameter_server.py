@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from utils.errors import CourseError
+from ..errors import InputError
 
 MODES = ("asynchronous", "bounded", "synchronous", "backup")
 MOST_UPDATES = 1_000_000
@@ -43,7 +43,7 @@ class Cluster:
     """The workers' mean step times in seconds, and what the servers take for one gradient.
 
     `jitter` is the coefficient of variation of a step's time (gamma distributed; 0
-    none, 1 exponential). Raises CourseError for times that cannot be.
+    none, 1 exponential). Raises InputError for times that cannot be.
     """
 
     step_seconds: Sequence[float]
@@ -53,11 +53,11 @@ class Cluster:
     def __post_init__(self) -> None:
         times = tuple(self.step_seconds)
         if not times or not all(math.isfinite(t) and t > 0 for t in times):
-            raise CourseError(f"step times {times}: give one or more, in seconds, above 0")
+            raise InputError(f"step times {times}: give one or more, in seconds, above 0")
         for name in ("server_seconds", "jitter"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
-                raise CourseError(f"{name} {value}: give 0 or more")
+                raise InputError(f"{name} {value}: give 0 or more")
 
     @property
     def workers(self) -> int:
@@ -105,7 +105,7 @@ def simulate_parameter_server(
 ) -> Simulation:
     """Return what `updates` updates in one of MODES take.
 
-    Raises CourseError for an unknown mode, fewer than one update, `backup` that
+    Raises InputError for an unknown mode, fewer than one update, `backup` that
     leaves no worker, a negative `bound`, and either where the mode has none.
     """
     _check(mode, cluster, updates, backup, bound)
@@ -117,16 +117,16 @@ def simulate_parameter_server(
 
 def _check(mode: str, cluster: Cluster, updates: int, backup: int, bound: int) -> None:
     if mode not in MODES:
-        raise CourseError(f"no mode {mode!r}: there are {', '.join(MODES)}")
+        raise InputError(f"no mode {mode!r}: there are {', '.join(MODES)}")
     if not 1 <= updates <= MOST_UPDATES:
-        raise CourseError(f"{updates} updates: give 1 to {MOST_UPDATES:,}")
+        raise InputError(f"{updates} updates: give 1 to {MOST_UPDATES:,}")
     if not (1 if mode == "backup" else 0) <= backup < (cluster.workers if mode == "backup" else 1):
-        raise CourseError(
+        raise InputError(
             f"backup {backup} in mode {mode} with {cluster.workers} workers: the mode backup takes "
             "1 or more and leaves a worker, the others 0"
         )
     if bound < 0 or (bound and mode != "bounded"):
-        raise CourseError(f"bound {bound} in mode {mode}: the mode bounded takes 0 or more")
+        raise InputError(f"bound {bound} in mode {mode}: the mode bounded takes 0 or more")
 
 
 class _Steps:

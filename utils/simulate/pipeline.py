@@ -1,7 +1,7 @@
 """How long a pipeline schedule takes, where its stages stand idle, and what it keeps in memory.
 
-from utils.schedules import make_schedule
-from utils.simulate.pipeline import StageTimes, simulate_pipeline
+from ..schedules import make_schedule
+from .pipeline import StageTimes, simulate_pipeline
 
     times = StageTimes(forward=1.0, backward_input=1.0, backward_weight=1.0)
     run = simulate_pipeline(make_schedule("1f1b", 4, 8), times)
@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from utils.errors import CourseError
-from utils.schedules.check import find_deadlock, find_local_fault
-from utils.schedules.operations import Schedule
-from utils.schedules.replay import BOTH, FORWARD, WEIGHT, Encoded, encode, replay
+from ..errors import InputError
+from ..schedules.check import find_deadlock, find_local_fault
+from ..schedules.operations import Schedule
+from ..schedules.replay import BOTH, FORWARD, WEIGHT, Encoded, encode, replay
 
 KIND_NAMES = {
     "F": "forward",
@@ -60,7 +60,7 @@ class StageTimes:
         return replace(self, backward_input=again)
 
     def tabulate(self, stages: int, chunks: int) -> np.ndarray:
-        """Return [F, B, W or BW; stage; chunk] times of one chunk; CourseError if one cannot be."""
+        """Return [F, B, W or BW; stage; chunk] times of one chunk; InputError if one cannot be."""
         named = (
             ("forward", self.forward),
             ("backward for inputs", self.backward_input),
@@ -68,11 +68,11 @@ class StageTimes:
         )
         f, b, w = (_spread(name, value, stages, chunks) for name, value in named)
         if not np.any(f + b + w):
-            raise CourseError("all times are 0: give a time above 0 to one of F, B and W")
+            raise InputError("all times are 0: give a time above 0 to one of F, B and W")
         return np.stack([f, b, w, b + w])
 
     def read_delay(self) -> float:
-        """Return the communication delay; CourseError if it cannot be."""
+        """Return the communication delay; InputError if it cannot be."""
         return float(_read_times("communication", self.communication, ((),)))
 
 
@@ -88,12 +88,12 @@ def _read_times(name: str, value: ArrayLike, shapes: tuple[tuple[int, ...], ...]
     try:
         times = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
-        raise CourseError(f"{name}: {value!r} is not a time: give numbers of 0 or more") from None
+        raise InputError(f"{name}: {value!r} is not a time: give numbers of 0 or more") from None
     if not np.all(np.isfinite(times)) or np.any(times < 0):
-        raise CourseError(f"{name}: {value} cannot be: give finite numbers of 0 or more")
+        raise InputError(f"{name}: {value} cannot be: give finite numbers of 0 or more")
     if times.shape not in shapes:
         allowed = " or ".join(str(list(shape)) if shape else "one number" for shape in shapes)
-        raise CourseError(f"{name}: shape {list(times.shape)} does not fit: give {allowed}")
+        raise InputError(f"{name}: shape {list(times.shape)} does not fit: give {allowed}")
     return times
 
 
@@ -152,7 +152,7 @@ class PipelineRun:
         ]
 
     def rows(self) -> list[tuple[str, float, float, str, str]]:
-        """Return the timeline as `utils.figures.timeline` draws it.
+        """Return the timeline as `distlab.figures.timeline` draws it.
 
         (lane, start, end, label, kind); the label is the micro-batch, from the
         second chunk on with the chunk after a dot.
@@ -172,7 +172,7 @@ class PipelineRun:
 def simulate_pipeline(schedule: Schedule, times: StageTimes) -> PipelineRun:
     """Run a schedule with the given times; each operation starts as early as it can.
 
-    Raises CourseError, in one line, for a schedule that is not whole or cannot
+    Raises InputError, in one line, for a schedule that is not whole or cannot
     run (what `check_schedule` says) and for times that cannot be.
     """
     encoded = encode(schedule)
@@ -184,9 +184,9 @@ def simulate_pipeline(schedule: Schedule, times: StageTimes) -> PipelineRun:
         played = replay(encoded, durations, delay)
         fault = find_deadlock(encoded, played)
     if fault:
-        raise CourseError(f"schedule {schedule.name!r} cannot run: {fault}")
+        raise InputError(f"schedule {schedule.name!r} cannot run: {fault}")
     if not np.isfinite(played.ends).all():
-        raise CourseError("the times are too large to add up: choose a larger unit")
+        raise InputError("the times are too large to add up: choose a larger unit")
     begins, ends = encoded.firsts[:-1], encoded.firsts[1:] - 1
     return PipelineRun(
         schedule=schedule,
@@ -245,11 +245,11 @@ def simulate_replicas(
 
     `all_reduce` is the time of one stage's all-reduce over the replicas, one number or
     one for each [stage]; stages reduce over links of their own, so that one
-    stage's all-reduce hides behind the others' work. Raises CourseError for no
+    stage's all-reduce hides behind the others' work. Raises InputError for no
     replica and for what `simulate_pipeline` refuses.
     """
     if isinstance(times, StageTimes) or not times:
-        raise CourseError("replicas: give a list with the StageTimes of each, [times] * 4 for four")
+        raise InputError("replicas: give a list with the StageTimes of each, [times] * 4 for four")
     seconds = _read_times("all-reduce times", all_reduce, ((), (schedule.stages,)))
     done = {id(each): simulate_pipeline(schedule, each) for each in times}
     runs = tuple(done[id(each)] for each in times)

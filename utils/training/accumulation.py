@@ -12,8 +12,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from utils.errors import CourseError
-from utils.training.large_batch import check_count
+from ..errors import InputError
+from .large_batch import check_count
 
 Step = Callable[[Any, Any, Any], None]
 
@@ -33,13 +33,13 @@ def make_accumulating_step(
     are the gradient of its mean loss; replicas are summed once, in the update.
 
     The optimizer must have been built in the strategy's scope. `per_example_loss(labels,
-    logits)` returns [micro_batch]. Raises CourseError for `micro_batches` that is not a
+    logits)` returns [micro_batch]. Raises InputError for `micro_batches` that is not a
     whole number from 1 up, for an optimizer that accumulates by itself, and, at the call,
     for a share that does not divide.
     """
     check_count("micro batches", micro_batches)
     if optimizer.gradient_accumulation_steps:
-        raise CourseError(
+        raise InputError(
             "the optimizer has gradient_accumulation_steps: the step accumulates already; "
             "make the optimizer without"
         )
@@ -76,9 +76,9 @@ def cut(values: tf.Tensor, pieces: int) -> tf.Tensor:
 
 
 def check_share(examples: int, micro_batches: int) -> None:
-    """Raise CourseError unless a replica's `examples` divide into `micro_batches`."""
+    """Raise InputError unless a replica's `examples` divide into `micro_batches`."""
     if examples == 0 or examples % micro_batches:
-        raise CourseError(
+        raise InputError(
             f"{examples} examples on a replica, {micro_batches} micro-batches: choose a number "
             "that divides them"
         )

@@ -10,8 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from utils.errors import CourseError
-from utils.training.folders import hold_folder, make_folder
+from ..errors import InputError
+from .folders import hold_folder, make_folder
 
 KEPT = 3
 NAME = "train"  # files are train-<steps>.index and train-<steps>.data-*
@@ -24,7 +24,7 @@ class CheckpointFolder:
 
     What to resume from is found by the files themselves: TensorFlow's own list,
     the file `checkpoint`, lags behind after a kill and leaves entries out after
-    the clock was set back. Raises CourseError if the folder cannot be written, is
+    the clock was set back. Raises InputError if the folder cannot be written, is
     held by another run, or holds what this program did not write.
     """
 
@@ -49,13 +49,13 @@ class CheckpointFolder:
         except (ValueError, tf.errors.OpError):
             damaged = True
         if damaged:
-            raise CourseError(
+            raise InputError(
                 f"checkpoint {self.folder}: its file {listed.name!r} is damaged; remove that file, "
                 f"and the run goes on from the newest {NAME}-* beside it"
             )
         for path in manager.checkpoints:  # the manager would delete them in time
             if not re.fullmatch(rf"{NAME}-\d+", Path(path).name):
-                raise CourseError(
+                raise InputError(
                     f"checkpoint {self.folder}: holds {Path(path).name} of another program; "
                     "name another folder"
                 )
@@ -68,12 +68,12 @@ class CheckpointFolder:
         return [str(self.folder / f"{NAME}-{number}") for number in newest_first]
 
     def save(self, steps_taken: int) -> str:
-        """Save a checkpoint and return its path; raises CourseError if it cannot be written."""
+        """Save a checkpoint and return its path; raises InputError if it cannot be written."""
         try:
             return self._manager.save(checkpoint_number=steps_taken)
         except (tf.errors.OpError, OSError) as error:
             self._remove_partial()
-            raise CourseError(
+            raise InputError(
                 f"checkpoint {self.folder}: cannot be written ({describe_failure(error)})"
             ) from None
 
@@ -86,12 +86,12 @@ class CheckpointFolder:
         """Restore the newest checkpoint that can be read and return its path, None without any.
 
         `check` gets its fingerprint before anything is restored, and raises if the
-        run cannot go on from it. Raises CourseError if none can be read.
+        run cannot go on from it. Raises InputError if none can be read.
         """
         found = self.find()
         restored = next((path for path in found if self._restore(path, check)), None)
         if found and restored is None:
-            raise CourseError(
+            raise InputError(
                 f"checkpoint {self.folder}: none of {len(found)} can be read; name another folder"
             )
         return restored

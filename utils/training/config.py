@@ -6,8 +6,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from utils.errors import CourseError
-from utils.strategies import check_strategy
+from ..errors import InputError
+from ..strategies import check_strategy
 
 LOOPS = ("fit", "custom")
 DATASETS = ("fashion-mnist", "mnist")
@@ -27,7 +27,7 @@ class TrainConfig:
     `learning_rate` None takes the optimizer's usual one, `limit` None all training
     examples, `checkpoint_every` None a checkpoint at the end of each epoch only.
     `epochs` counts from the very start, also for a run that resumes.
-    Raises CourseError, which names the value and what is allowed.
+    Raises InputError, which names the value and what is allowed.
     """
 
     strategy: str = "default"
@@ -52,7 +52,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         _set(self, "replicas", check_strategy(self.strategy, self.replicas))
         if str(self.dataset).replace("_", "-") not in DATASETS:
-            raise CourseError(f"dataset {self.dataset!r}: choose from {', '.join(DATASETS)}")
+            raise InputError(f"dataset {self.dataset!r}: choose from {', '.join(DATASETS)}")
         for name, allowed in (
             ("loop", LOOPS), ("model", MODELS), ("dtype", DTYPES), ("auto_shard", AUTO_SHARD),
         ):  # fmt: skip
@@ -62,15 +62,15 @@ class TrainConfig:
         for name in ("epochs", "global_batch_size", "limit", "checkpoint_every"):
             _set(self, name, _check_count(name, getattr(self, name)))
         if not _is_whole(self.seed) or not 0 <= self.seed < 2**31:
-            raise CourseError(f"seed {self.seed}: must be a whole number from 0 to {2**31 - 1}")
+            raise InputError(f"seed {self.seed}: must be a whole number from 0 to {2**31 - 1}")
         _set(self, "seed", int(self.seed))
         if self.learning_rate is None:
             _set(self, "learning_rate", OPTIMIZERS[self.optimizer])
         _set(self, "learning_rate", _check_rate(self.learning_rate))
         if self.checkpoint_every is not None and self.checkpoint is None:
-            raise CourseError("checkpoint_every needs checkpoint: the folder to save in")
+            raise InputError("checkpoint_every needs checkpoint: the folder to save in")
         if self.data_folder is not None and not self.full_data:
-            raise CourseError(
+            raise InputError(
                 f"data folder {self.data_folder}: is for the full data set; add full_data=True "
                 "(--full-data)"
             )
@@ -78,20 +78,20 @@ class TrainConfig:
             _set(self, name, _check_folder(name, getattr(self, name)))
 
     def _check_cluster(self) -> None:
-        """Raise CourseError for a loop or a way to shard that the strategy cannot have."""
+        """Raise InputError for a loop or a way to shard that the strategy cannot have."""
         if self.strategy == "parameter-server" and self.loop == "fit":
-            raise CourseError(
+            raise InputError(
                 "loop 'fit': Keras 3 has none for strategy 'parameter-server'; choose custom"
             )
         if self.auto_shard == "data":
             return
         if self.strategy != "multi-worker":
-            raise CourseError(
+            raise InputError(
                 f"auto shard {self.auto_shard!r}: is for strategy 'multi-worker'; "
                 f"strategy {self.strategy!r} has data"
             )
         if self.checkpoint is not None:
-            raise CourseError(
+            raise InputError(
                 f"auto shard {self.auto_shard!r}: such a run cannot go on from a checkpoint in the "
                 "middle of an epoch; choose data, or leave the checkpoint out"
             )
@@ -109,12 +109,12 @@ class TrainConfig:
 def make_config(config: TrainConfig | None, settings: dict[str, Any]) -> TrainConfig:
     """Return `config` (the default one for None) with `settings` changed.
 
-    Raises CourseError for a setting that does not exist.
+    Raises InputError for a setting that does not exist.
     """
     known = [field.name for field in fields(TrainConfig)]
     for name in settings:
         if name not in known:
-            raise CourseError(f"setting {name!r}: choose from {', '.join(known)}")
+            raise InputError(f"setting {name!r}: choose from {', '.join(known)}")
     base = {name: getattr(config, name) for name in known} if config else {}
     if base and "strategy" in settings and "replicas" not in settings:
         base["replicas"] = None
@@ -129,14 +129,14 @@ def _set(config: TrainConfig, name: str, value: Any) -> None:
 
 def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise CourseError(f"{name} {value!r}: choose from {', '.join(allowed)}")
+        raise InputError(f"{name} {value!r}: choose from {', '.join(allowed)}")
 
 
 def _check_count(name: str, value: Any) -> int | None:
     if value is None and name in ("limit", "checkpoint_every"):
         return None
     if not _is_whole(value) or value < 1:
-        raise CourseError(f"{name.replace('_', ' ')} {value}: must be a whole number from 1 up")
+        raise InputError(f"{name.replace('_', ' ')} {value}: must be a whole number from 1 up")
     return int(value)
 
 
@@ -146,7 +146,7 @@ def _is_whole(value: Any) -> bool:
 
 def _check_rate(value: Any) -> float:
     if not (isinstance(value, Real) and math.isfinite(value) and value > 0):
-        raise CourseError(f"learning rate {value}: must be a number above 0")
+        raise InputError(f"learning rate {value}: must be a number above 0")
     return float(value)
 
 
@@ -160,12 +160,12 @@ def _check_folder(name: str, path: str | Path | None) -> Path | None:
         is_other = folder.exists() and not folder.is_dir()
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or "not a name that can be used"
-        raise CourseError(f"{name} {str(path)!r}: {reason}; name another folder") from None
+        raise InputError(f"{name} {str(path)!r}: {reason}; name another folder") from None
     if is_other or not str(path):
         trouble = "is a file" if is_other else "is empty"
-        raise CourseError(f"{name} {str(path)!r}: {trouble}; name a folder")
+        raise InputError(f"{name} {str(path)!r}: {trouble}; name a folder")
     if name == "checkpoint" and WILDCARDS & set(str(folder)):
-        raise CourseError(
+        raise InputError(
             f"checkpoint {folder}: TensorFlow reads none of {' '.join(sorted(WILDCARDS))} in the "
             "name of a checkpoint; name another folder"
         )

@@ -12,15 +12,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from utils.training.custom_loop import (
+from .custom_loop import (
     make_test_replica,
     make_train_replica,
     read_metrics,
     reset_metrics,
 )
-from utils.training.parts import Parts
-from utils.training.progress import Run
-from utils.training.sharding import Feed
+from .parts import Parts
+from .progress import Run
+from .sharding import Feed
 
 Coordinator = tf.distribute.coordinator.ClusterCoordinator
 

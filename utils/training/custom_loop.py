@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from utils.training.parts import Parts, make_loss
-from utils.training.sharding import Prepare
+from .parts import Parts, make_loss
+from .sharding import Prepare
 
 Steps = Callable[[Iterator, tf.Tensor], None]
 

@@ -9,9 +9,9 @@ the optimizer adds up the replicas.
 import keras
 import tensorflow as tf
 
-from utils.training.parts import Parts, make_loss
-from utils.training.progress import Run
-from utils.training.sharding import Prepare
+from .parts import Parts, make_loss
+from .progress import Run
+from .sharding import Prepare
 
 # Steps in one call of the compiled function. With several workers it must be 1: Keras asks
 # "is there another batch?" around each step, and a collective inside such a branch stops with

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from utils.errors import CourseError
+from ..errors import InputError
 
 
 def scale_rate(base_rate: float, base_batch_size: int, global_batch_size: int) -> float:
     """Return the rate for `global_batch_size`: k times the batch, k times the rate.
 
-    `base_rate` is one that trains well at `base_batch_size`. Raises CourseError for a
+    `base_rate` is one that trains well at `base_batch_size`. Raises InputError for a
     rate that is not above 0 and for batch sizes that are not whole numbers from 1 up.
     """
     check_number("base rate", base_rate, above=0)
@@ -36,7 +36,7 @@ class RatePlan:
     number `warm_up_steps` has `peak_rate`. After it the rate falls as
     `(steps left / steps after the warm-up) ** power`: `power` 1 is a straight line, 2 the
     decay of the LARS paper, 0 leaves the rate at its peak. `warm_up_steps` 0 is no warm-up.
-    Raises CourseError for what cannot be, in one line.
+    Raises InputError for what cannot be, in one line.
     """
 
     base_rate: float
@@ -52,7 +52,7 @@ class RatePlan:
         check_count("warm-up steps", self.warm_up_steps, least=0)
         check_number("power", self.power, least=0)
         if self.warm_up_steps >= self.steps:
-            raise CourseError(
+            raise InputError(
                 f"warm-up steps {self.warm_up_steps} of {self.steps} steps: must be fewer, "
                 "so that the peak rate is reached"
             )
@@ -80,7 +80,7 @@ def plan_rates(
     """Return the plan that the linear scaling rule gives for a run of whole batches.
 
     A last batch that is not full is left out of every epoch. The warm-up is given in
-    epochs, as in the paper (5 of 90), and rounded to whole steps. Raises CourseError as
+    epochs, as in the paper (5 of 90), and rounded to whole steps. Raises InputError as
     `scale_rate` and `RatePlan` do, and for a batch larger than the data.
     """
     peak_rate = scale_rate(base_rate, base_batch_size, global_batch_size)
@@ -89,7 +89,7 @@ def plan_rates(
     check_number("warm-up epochs", warm_up_epochs, least=0)
     steps_per_epoch = examples // global_batch_size
     if steps_per_epoch == 0:
-        raise CourseError(
+        raise InputError(
             f"global batch size {global_batch_size}: larger than the {examples} examples; "
             "choose a smaller batch"
         )
@@ -98,18 +98,18 @@ def plan_rates(
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Raise CourseError unless `value` is a whole number from `least` up."""
+    """Raise InputError unless `value` is a whole number from `least` up."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise CourseError(f"{name} {value}: must be a whole number from {least} up")
+        raise InputError(f"{name} {value}: must be a whole number from {least} up")
 
 
 def check_number(
     name: str, value: Any, *, least: float | None = None, above: float | None = None
 ) -> None:
-    """Raise CourseError unless `value` is a finite number, at `least` or `above` the bound."""
+    """Raise InputError unless `value` is a finite number, at `least` or `above` the bound."""
     if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
-        raise CourseError(f"{name} {value}: must be a finite number")
+        raise InputError(f"{name} {value}: must be a finite number")
     if above is not None and value <= above:
-        raise CourseError(f"{name} {value}: must be a number above {above}")
+        raise InputError(f"{name} {value}: must be a number above {above}")
     if least is not None and value < least:
-        raise CourseError(f"{name} {value}: must be {least} or more")
+        raise InputError(f"{name} {value}: must be {least} or more")

@@ -14,8 +14,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from utils.errors import CourseError
-from utils.training.large_batch import check_number
+from ..errors import InputError
+from .large_batch import check_number
 
 
 @keras.saving.register_keras_serializable("distlab")
@@ -27,7 +27,7 @@ class Lars(keras.optimizers.Optimizer):
         w <- w - v
 
     You, Gitman, Ginsburg, "Large Batch Training of Convolutional Networks", 2017,
-    arXiv:1708.03888, algorithm 1. Where |w| or |g| is 0, `local` is 1. Raises CourseError
+    arXiv:1708.03888, algorithm 1. Where |w| or |g| is 0, `local` is 1. Raises InputError
     for a trust, decay or momentum that cannot be, and for Keras's `weight_decay`.
     """
 
@@ -88,7 +88,7 @@ class Lamb(keras.optimizers.Lamb):
     minutes", 2019, arXiv:1904.00962, algorithm 2, the scaling function being the
     identity. `keras.optimizers.Lamb` is the same for `decay=0, adapt_vectors=True`; its
     `weight_decay` is another one, taken off before the step and outside the ratio.
-    Where |w| or |u| is 0, their ratio is 1. Raises CourseError as `Lars` does.
+    Where |w| or |u| is 0, their ratio is 1. Raises InputError as `Lars` does.
     """
 
     def __init__(
@@ -146,10 +146,10 @@ def ratio_or_one(top: Any, bottom: Any, length: Any) -> Any:
 
 
 def check_own_decay(decay: float, options: dict[str, Any]) -> None:
-    """Raise CourseError for a negative decay, and where Keras's own is among `options`."""
+    """Raise InputError for a negative decay, and where Keras's own is among `options`."""
     check_number("decay", decay, least=0)
     if options.get("weight_decay") is not None:
-        raise CourseError(
+        raise InputError(
             f"weight_decay {options['weight_decay']}: Keras takes it off outside the layer's "
             "ratio; give decay, which is the paper's"
         )

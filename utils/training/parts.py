@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import keras
 import tensorflow as tf
 
-from utils.models import build_model
-from utils.training.config import TrainConfig
+from ..models import build_model
+from .config import TrainConfig
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from utils.environment import quiet_tensorflow
-from utils.errors import CourseError
-from utils.events import Listener
-from utils.training.config import TrainConfig, make_config
-from utils.training.report import TrainReport, weights_checksum
+from ..environment import quiet_tensorflow
+from ..errors import InputError
+from ..events import Listener
+from .config import TrainConfig, make_config
+from .report import TrainReport, weights_checksum
 
 if TYPE_CHECKING:
-    from utils.data import ImageData
-    from utils.training.parts import Parts
-    from utils.training.progress import Run
-    from utils.training.sharding import Feed, ReadLog
+    from ..data import ImageData
+    from .parts import Parts
+    from .progress import Run
+    from .sharding import Feed, ReadLog
 
 OTHER_BACKENDS = ("jax", "torch", "openvino")
 
@@ -36,7 +36,7 @@ def train(
     `settings` are the fields of `TrainConfig`. `on_event` is called with every
     event of `utils.events` as it happens. `should_stop` is asked between steps;
     when it says True, a checkpoint is saved (where there is a folder for it) and
-    TrainingStopped is raised. Raises CourseError for settings that cannot be.
+    TrainingStopped is raised. Raises InputError for settings that cannot be.
 
     With strategy "multi-worker" every worker calls it, with its own TF_CONFIG, and
     gets the same report; the chief alone calls `on_event`, keeps checkpoints and
@@ -46,21 +46,21 @@ def train(
     """
     begun = time.perf_counter()
     config = make_config(config, settings)
-    from utils.data import load
+    from ..data import load
 
     data = load(config.dataset, full=config.full_data, folder=config.data_folder)
     if config.limit is not None:
         data = data.take(config.limit)
     _import_keras()  # after the data, so that a wrong folder is known at once
 
-    from utils.strategies import make_strategy
+    from ..strategies import make_strategy
 
     strategy = make_strategy(config.strategy, config.replicas)
     return _train_with(strategy, config, data, on_event, should_stop, read_log, begun)
 
 
 def _import_keras() -> None:
-    """Import TensorFlow and Keras with their banner caught; CourseError for another backend."""
+    """Import TensorFlow and Keras with their banner caught; InputError for another backend."""
     with quiet_tensorflow():
         import tensorflow  # noqa: F401
 
@@ -73,18 +73,18 @@ def _import_keras() -> None:
                 raise
             backend = error.name
     if backend != "tensorflow":
-        raise CourseError(
+        raise InputError(
             f"Keras runs on {backend}, and tf.distribute needs it on tensorflow: unset "
             "KERAS_BACKEND (or correct ~/.keras/keras.json) and start again"
         )
 
 
 def _train_with(strategy, config, data, on_event, should_stop, read_log, begun) -> TrainReport:
-    from utils.training.folders import make_folder
-    from utils.training.parts import make_parts
-    from utils.training.progress import Run
-    from utils.training.sharding import make_feed
-    from utils.training.team import Team
+    from .folders import make_folder
+    from .parts import make_parts
+    from .progress import Run
+    from .sharding import make_feed
+    from .team import Team
 
     team = Team(strategy)
     if config.export is not None and team.is_chief:
@@ -122,8 +122,8 @@ def make_epoch_trainer(
     parts: "Parts", run: "Run", data: "ImageData", feed: "Feed | None" = None
 ) -> Callable[[], None]:
     """Return a function that trains one epoch, or what is left of the one `run` stands in."""
-    from utils.training.custom_loop import read_metrics, reset_metrics
-    from utils.training.sharding import Feed
+    from .custom_loop import read_metrics, reset_metrics
+    from .sharding import Feed
 
     position = run.position
     feed = feed or Feed(data.train, run.plan, run.config)
@@ -141,7 +141,7 @@ def make_epoch_trainer(
 
 def _choose_loop(config: TrainConfig) -> Callable[..., Callable[[Any], None]]:
     if config.strategy == "parameter-server":
-        from utils.training.coordinated import coordinated_epoch
+        from .coordinated import coordinated_epoch
 
         return coordinated_epoch
     return {"custom": _custom_epoch, "fit": _fit_epoch}[config.loop]
@@ -150,7 +150,7 @@ def _choose_loop(config: TrainConfig) -> Callable[..., Callable[[Any], None]]:
 def _custom_epoch(parts: "Parts", run: "Run", feed: "Feed") -> Callable[[Any], None]:
     import tensorflow as tf
 
-    from utils.training.custom_loop import make_train_steps, read_metrics
+    from .custom_loop import make_train_steps, read_metrics
 
     train_steps = make_train_steps(parts, run.config.dtype, feed.prepare)
 
@@ -165,8 +165,8 @@ def _custom_epoch(parts: "Parts", run: "Run", feed: "Feed") -> Callable[[Any], N
 
 
 def _fit_epoch(parts: "Parts", run: "Run", feed: "Feed") -> Callable[[Any], None]:
-    from utils.keras_multi_worker import mend_keras_fit
-    from utils.training.keras_fit import STEPS_PER_EXECUTION, compile_model, fit_epoch
+    from ..keras_multi_worker import mend_keras_fit
+    from .keras_fit import STEPS_PER_EXECUTION, compile_model, fit_epoch
 
     for what in mend_keras_fit() if run.team.moves_together else ():
         run.report("mended", what=what)
@@ -216,16 +216,16 @@ def _test(parts: "Parts", run: "Run", data: "ImageData") -> tuple[float, float]:
     """Return loss and accuracy over the test examples, with the training's strategy."""
     import numpy as np
 
-    from utils.data.batches import BatchPlan, make_batches
-    from utils.training.custom_loop import evaluate, make_test_steps
-    from utils.training.parts import batch_dtype
-    from utils.training.sharding import set_auto_shard
+    from ..data.batches import BatchPlan, make_batches
+    from .custom_loop import evaluate, make_test_steps
+    from .parts import batch_dtype
+    from .sharding import set_auto_shard
 
     plan = BatchPlan(len(data.test), 500, run.plan.replicas)
     order = np.arange(plan.examples)
     batches = make_batches(data.test, plan, order, batch_dtype(run.config.dtype))
     if run.config.strategy == "parameter-server":
-        from utils.training.coordinated import coordinated_evaluate
+        from .coordinated import coordinated_evaluate
 
         return coordinated_evaluate(parts, batches)
     return evaluate(parts, make_test_steps(parts), set_auto_shard(batches, "data"))
@@ -235,12 +235,12 @@ def export_model(model, config: TrainConfig, weights) -> tuple[Path, Path]:
     """Write `model.keras` and `saved_model/` into the export folder; return both paths.
 
     What is written is a plain copy, built outside any strategy, so that it loads
-    anywhere. Raises CourseError if the folder cannot be written.
+    anywhere. Raises InputError if the folder cannot be written.
     """
     import tensorflow as tf
 
-    from utils.models import build_model
-    from utils.training.checkpoints import describe_failure
+    from ..models import build_model
+    from .checkpoints import describe_failure
 
     plain = build_model(config.model, seed=config.seed, dtype=config.dtype)
     plain.set_weights(model.get_weights())
@@ -251,5 +251,5 @@ def export_model(model, config: TrainConfig, weights) -> tuple[Path, Path]:
         plain.export(folder / "saved_model", verbose=False)
     except (OSError, tf.errors.OpError) as error:
         reason = describe_failure(error)
-        raise CourseError(f"export {folder}: cannot be written ({reason})") from None
+        raise InputError(f"export {folder}: cannot be written ({reason})") from None
     return folder / "model.keras", folder / "saved_model"

@@ -7,15 +7,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from utils.data.batches import BatchPlan
-from utils.errors import CourseError
-from utils.events import Listener, make_event
-from utils.training.checkpoints import CheckpointFolder
-from utils.training.config import TrainConfig
-from utils.training.parts import Parts
-from utils.training.report import TrainingStopped
-from utils.training.team import Team
-from utils.training.team_checkpoints import open_checkpoints, restore_together
+from ..data.batches import BatchPlan
+from ..errors import InputError
+from ..events import Listener, make_event
+from .checkpoints import CheckpointFolder
+from .config import TrainConfig
+from .parts import Parts
+from .report import TrainingStopped
+from .team import Team
+from .team_checkpoints import open_checkpoints, restore_together
 
 Means = Callable[[], tuple[float, float]]
 
@@ -146,7 +146,7 @@ class Run:
 
         The folder is this run's alone until `close`. A damaged checkpoint is passed
         over for the one before it. All workers restore the one that the chief found.
-        Raises CourseError if the folder cannot be used, no checkpoint in it can be
+        Raises InputError if the folder cannot be used, no checkpoint in it can be
         read, or the newest one belongs to another job.
         """
         if self.config.checkpoint is None:
@@ -167,7 +167,7 @@ class Run:
     def _check_same_job(self, saved: dict[str, Any]) -> None:
         for name, wanted in self.position.fingerprint.items():
             if saved.get(name) != wanted:
-                raise CourseError(
+                raise InputError(
                     f"checkpoint {self.config.checkpoint}: was made with {name} {saved.get(name)}, "
                     f"and this run has {wanted}; use the same, or another folder"
                 )

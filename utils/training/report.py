@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utils.errors import CourseError
-from utils.events import to_json_line
+from ..errors import InputError
+from ..events import to_json_line
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class TrainReport:
         return "\n".join(lines)
 
 
-class TrainingStopped(CourseError):
+class TrainingStopped(InputError):
     """A run that was asked to stop, and did so between two steps; `step` counts from the start."""
 
     def __init__(self, epoch: int, step: int, folder: str | None) -> None:

@@ -23,10 +23,10 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from utils.data.batches import BatchPlan, epoch_order, make_batches, without_autotune
-from utils.data.images import Split
-from utils.training.config import TrainConfig
-from utils.training.parts import batch_dtype
+from ..data.batches import BatchPlan, epoch_order, make_batches, without_autotune
+from ..data.images import Split
+from .config import TrainConfig
+from .parts import batch_dtype
 
 LEAST_FILES = 8
 Batch = tuple[tf.Tensor, tf.Tensor, tf.Tensor]  # images, labels, weights of one replica

@@ -13,9 +13,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from utils.errors import CourseError
-from utils.training.checkpoints import NAME, UNREADABLE, CheckpointFolder
-from utils.training.team import Team
+from ..errors import InputError
+from .checkpoints import NAME, UNREADABLE, CheckpointFolder
+from .team import Team
 
 NOTHING = -1
 
@@ -50,7 +50,7 @@ def restore_together(
 ) -> None:
     """Restore on every worker the checkpoint that the chief restored, if there is one.
 
-    Raises CourseError where the chief's checkpoint cannot be read by this worker.
+    Raises InputError where the chief's checkpoint cannot be read by this worker.
     """
     restored = store.restore_newest(check) if team.is_chief else None
     steps = team.share(NOTHING if restored is None else int(restored.rsplit("-", 1)[1]))
@@ -60,7 +60,7 @@ def restore_together(
     try:
         checkpoint.restore(str(path)).assert_existing_objects_matched()
     except UNREADABLE:
-        raise CourseError(
+        raise InputError(
             f"checkpoint {path}: the chief restored it and this worker cannot read it; name a "
             "folder that all workers share"
         ) from None

@@ -6,14 +6,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from utils.training.large_batch import RatePlan
+from .large_batch import RatePlan
 
 
 @keras.saving.register_keras_serializable("distlab")
 class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
     """Up from `base_rate` to `peak_rate` over the warm-up, then down; see `RatePlan`.
 
-    Takes the arguments of `RatePlan` and raises CourseError as it does. Keras hands a
+    Takes the arguments of `RatePlan` and raises InputError as it does. Keras hands a
     schedule the number of *calls* of the optimizer: with `gradient_accumulation_steps=n`
     these are micro-batches, n to a step, so all its lengths must be given n times as long.
     """

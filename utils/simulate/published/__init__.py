@@ -7,7 +7,7 @@ and rows of plain values.
 import csv
 from pathlib import Path
 
-from utils.errors import CourseError
+from ...errors import InputError
 
 FOLDER = Path(__file__).parent
 
@@ -15,12 +15,12 @@ FOLDER = Path(__file__).parent
 def read_table(name: str) -> list[dict[str, float | str]]:
     """Return the rows of `name`.csv, numbers as float, everything else as it stands.
 
-    Raises CourseError if there is no such table.
+    Raises InputError if there is no such table.
     """
     path = FOLDER / f"{name}.csv"
     if not path.is_file():
         known = ", ".join(sorted(p.stem for p in FOLDER.glob("*.csv")))
-        raise CourseError(f"no published table {name!r}: there are {known}")
+        raise InputError(f"no published table {name!r}: there are {known}")
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     return [{key: _read_value(text) for key, text in row.items()} for row in csv.DictReader(lines)]
 

@@ -18,13 +18,13 @@ Everything here runs in the coordinator's process, inside a function given to
 Only `records` is imported here: importing this package does not import TensorFlow.
 """
 
-from utils.training.parameter_server.records import Evaluation as Evaluation
-from utils.training.parameter_server.records import Piece as Piece
-from utils.training.parameter_server.records import Round as Round
-from utils.training.parameter_server.records import Update as Update
-from utils.training.parameter_server.records import count_by_worker as count_by_worker
-from utils.training.parameter_server.records import make_spans as make_spans
-from utils.training.parameter_server.records import mean_staleness as mean_staleness
-from utils.training.parameter_server.records import (
+from .records import Evaluation as Evaluation
+from .records import Piece as Piece
+from .records import Round as Round
+from .records import Update as Update
+from .records import count_by_worker as count_by_worker
+from .records import make_spans as make_spans
+from .records import mean_staleness as mean_staleness
+from .records import (
     mean_staleness_by_worker as mean_staleness_by_worker,
 )

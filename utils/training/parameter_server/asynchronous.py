@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from utils.errors import CourseError
-from utils.training.parameter_server.coordination import Coordination
-from utils.training.parameter_server.counting import ExactCounter, Tickets, count_exactly
-from utils.training.parameter_server.delays import check_delays, find_worker, sleep_in_graph
-from utils.training.parameter_server.placement import list_pieces
-from utils.training.parameter_server.records import Update
+from ...errors import InputError
+from .coordination import Coordination
+from .counting import ExactCounter, Tickets, count_exactly
+from .delays import check_delays, find_worker, sleep_in_graph
+from .placement import list_pieces
+from .records import Update
 
 if TYPE_CHECKING:
     import keras
@@ -60,7 +60,7 @@ class AsynchronousLoop:
         damp: bool = False,
     ) -> None:
         if most_stale is not None and most_stale < 0:
-            raise CourseError(f"most_stale {most_stale}: give 0 or more, or None for no bound")
+            raise InputError(f"most_stale {most_stale}: give 0 or more, or None for no bound")
         self.coordination, self.model, self.optimizer = coordination, model, optimizer
         self.batch_loss, self.damp = batch_loss, damp
         self.most_stale = NO_BOUND if most_stale is None else most_stale
@@ -89,7 +89,7 @@ class AsynchronousLoop:
         Raises TensorFlow's UnavailableError when a parameter server dies.
         """
         if steps < 1 or (most_in_flight is not None and most_in_flight < 1):
-            raise CourseError(f"{steps} steps, {most_in_flight} in flight: give 1 or more")
+            raise InputError(f"{steps} steps, {most_in_flight} in flight: give 1 or more")
         remotes: list[Any] = []
         for start in range(0, steps, most_in_flight or steps):
             remotes += self.schedule(min(most_in_flight or steps, steps - start))

@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from utils.errors import CourseError
-from utils.events import report
-from utils.training.parameter_server.placement import unwrap
-from utils.training.parameter_server.records import Update
+from ...errors import InputError
+from ...events import report
+from .placement import unwrap
+from .records import Update
 
 if TYPE_CHECKING:
-    from utils.training.parameter_server.asynchronous import AsynchronousLoop
+    from .asynchronous import AsynchronousLoop
 
 KEPT = 3
 NAME = "step"  # files are step-<steps>.index and step-<steps>.data-*
@@ -61,7 +61,7 @@ class Checkpoints:
     def restore(self) -> int:
         """Restore the last checkpoint and return its steps; 0 where there is none.
 
-        Raises CourseError for a checkpoint of another model or number of servers.
+        Raises InputError for a checkpoint of another model or number of servers.
         """
         path = self._manager.latest_checkpoint
         if path is None:
@@ -79,7 +79,7 @@ class Checkpoints:
             found = [saved.get(f"{kind}/{i}{VALUE}") for i in range(len(variables))]
             wanted = [list(variable.shape) for variable in variables]
             if found != wanted or f"{kind}/{len(variables)}{VALUE}" in saved:
-                raise CourseError(
+                raise InputError(
                     f"checkpoint {path}: its {kind} do not fit this run; take the same model, "
                     "optimizer and number of servers, or another folder"
                 )
@@ -92,11 +92,11 @@ def train_with_checkpoints(
 
     Returns the updates of this run and the step that it began at. Closures are
     joined before each save, so that what is saved belongs to one step; the pause is
-    the price. Reports events "checkpoint" with `step`. Raises CourseError for
+    the price. Reports events "checkpoint" with `step`. Raises InputError for
     numbers below 1, and as `Checkpoints.restore` does.
     """
     if steps < 1 or every < 1:
-        raise CourseError(f"{steps} steps, a checkpoint every {every}: give 1 or more")
+        raise InputError(f"{steps} steps, a checkpoint every {every}: give 1 or more")
     checkpoints = Checkpoints(folder, loop)
     begun = checkpoints.restore()
     updates: list[Update] = []

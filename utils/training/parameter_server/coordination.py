@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from utils.errors import CourseError
+from ...errors import InputError
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -38,7 +38,7 @@ def connect(
     Variables of `min_shard_bytes` or more are cut along their first axis into
     pieces of at least that size, one for each server at most; `min_shard_bytes=0`
     leaves them whole. `resolver` stands for TF_CONFIG where servers are threads of this
-    process. Raises CourseError if no parameter servers are listed.
+    process. Raises InputError if no parameter servers are listed.
     """
     if resolver is None:
         _check_configuration()
@@ -59,13 +59,13 @@ def _check_configuration() -> None:
         config = json.loads(os.environ.get("TF_CONFIG", "{}"))
         jobs, task = config.get("cluster", {}), config.get("task", {}).get("type")
     except (ValueError, AttributeError):
-        raise CourseError("TF_CONFIG cannot be read; `distlab tf-config lint` says why") from None
+        raise InputError("TF_CONFIG cannot be read; `distlab tf-config lint` says why") from None
     if not (jobs.get("ps") and jobs.get("worker")):
-        raise CourseError(
+        raise InputError(
             "no parameter servers in TF_CONFIG: run this on LocalCluster(workers=2, ps=2)"
         )
     if task in ("ps", "worker"):
-        raise CourseError(f"this is a {task} task: only the coordinator connects, the others serve")
+        raise InputError(f"this is a {task} task: only the coordinator connects, the others serve")
 
 
 def make_partitioner(
@@ -73,12 +73,12 @@ def make_partitioner(
 ) -> tf.distribute.experimental.partitioners.Partitioner | None:
     """Return the partitioner of `connect`, or None where nothing is to be cut.
 
-    Raises CourseError for a negative size.
+    Raises InputError for a negative size.
     """
     import tensorflow as tf
 
     if min_shard_bytes < 0:
-        raise CourseError(f"{min_shard_bytes} bytes a piece: give 0 (whole variables) or more")
+        raise InputError(f"{min_shard_bytes} bytes a piece: give 0 (whole variables) or more")
     if min_shard_bytes == 0 or servers < 2:
         return None
     return tf.distribute.experimental.partitioners.MinSizePartitioner(

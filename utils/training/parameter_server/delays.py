@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from utils.errors import CourseError
+from ...errors import InputError
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -41,9 +41,9 @@ def sleep_in_graph(seconds: tf.Tensor) -> tf.Tensor:
 def check_delays(delays: Sequence[float] | None, workers: int) -> tuple[float, ...]:
     """Return a delay in seconds for each worker; None is no delay.
 
-    Raises CourseError for another number of delays than workers and for negative ones.
+    Raises InputError for another number of delays than workers and for negative ones.
     """
     delays = (0.0,) * workers if delays is None else tuple(float(d) for d in delays)
     if len(delays) != workers or min(delays) < 0:
-        raise CourseError(f"delays {delays}: give {workers} numbers of seconds, 0 or more")
+        raise InputError(f"delays {delays}: give {workers} numbers of seconds, 0 or more")
     return delays

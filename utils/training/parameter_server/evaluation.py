@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from utils.errors import CourseError
-from utils.events import report
-from utils.training.parameter_server.checkpoints import NAME, list_weights
-from utils.training.parameter_server.coordination import Coordination
-from utils.training.parameter_server.records import Evaluation
+from ...errors import InputError
+from ...events import report
+from .checkpoints import NAME, list_weights
+from .coordination import Coordination
+from .records import Evaluation
 
 if TYPE_CHECKING:
     import keras
@@ -65,7 +65,7 @@ def follow_checkpoints(
     """Evaluate the checkpoints of another process's run as they appear, until `last_step`.
 
     `build` makes the same model in this process. Reports events "evaluation" with
-    `step`, `loss` and `accuracy`. Raises CourseError if `last_step` has not been saved
+    `step`, `loss` and `accuracy`. Raises InputError if `last_step` has not been saved
     after `timeout_seconds`.
     """
     import tensorflow as tf
@@ -99,7 +99,7 @@ def _wait_for_checkpoints(
             yield step, path
         elif time.monotonic() > deadline:
             last = f"the last was {seen}" if seen >= 0 else "there was none"
-            raise CourseError(
+            raise InputError(
                 f"evaluator: no checkpoint of step {last_step} after {timeout_seconds:.0f} s, "
                 f"{last}; is the training still running?"
             )
@@ -124,5 +124,5 @@ def _make_sums(model: keras.Model) -> Callable[..., tuple[tf.Tensor, ...]]:
 def _average(step: int, parts: list[Any]) -> Evaluation:
     loss, right, examples = (sum(float(part[i]) for part in parts) for i in range(3))
     if not examples:
-        raise CourseError("no examples to evaluate")
+        raise InputError("no examples to evaluate")
     return Evaluation(step, loss / examples, right / examples, int(examples))

@@ -13,7 +13,7 @@ import socket
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from utils.errors import CourseError
+from ...errors import InputError
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -27,11 +27,11 @@ def start_in_process(
 ) -> tf.distribute.cluster_resolver.ClusterResolver:
     """Start gRPC servers on loopback in this process; return the resolver for `connect`.
 
-    They end with the process. Raises CourseError for fewer than one of either, or
+    They end with the process. Raises InputError for fewer than one of either, or
     than one thread.
     """
     if workers < 1 or ps < 1 or inter_op_threads < 1:
-        raise CourseError(f"{workers} workers, {ps} ps, {inter_op_threads} threads: give 1 or more")
+        raise InputError(f"{workers} workers, {ps} ps, {inter_op_threads} threads: give 1 or more")
     import tensorflow as tf
 
     ports = iter(_pick_ports(workers + ps))

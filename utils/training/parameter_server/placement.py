@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from utils.measure import array_bytes, format_bytes
-from utils.training.parameter_server.records import Piece
+from ...measure import array_bytes, format_bytes
+from .records import Piece
 
 if TYPE_CHECKING:
     import tensorflow as tf

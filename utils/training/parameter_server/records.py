@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from utils.errors import CourseError
+from ...errors import InputError
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ def mean_staleness(updates: Sequence[Update]) -> float:
 
     It is at most the number of workers less one, whatever their speeds: a ticket
     falls between another worker's read and ticket at most once for each of them.
-    Raises CourseError for no updates.
+    Raises InputError for no updates.
     """
     if not updates:
-        raise CourseError("no updates: run some steps first")
+        raise InputError("no updates: run some steps first")
     return sum(update.staleness for update in updates) / len(updates)
 
 

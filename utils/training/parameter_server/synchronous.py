@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
-from utils.errors import CourseError
-from utils.training.parameter_server.coordination import Coordination
-from utils.training.parameter_server.counting import count_exactly
-from utils.training.parameter_server.delays import check_delays, find_worker, sleep_in_graph
-from utils.training.parameter_server.placement import list_pieces
-from utils.training.parameter_server.records import Round
+from ...errors import InputError
+from .coordination import Coordination
+from .counting import count_exactly
+from .delays import check_delays, find_worker, sleep_in_graph
+from .placement import list_pieces
+from .records import Round
 
 if TYPE_CHECKING:
     import keras
@@ -35,7 +35,7 @@ class SynchronousRounds:
 
     `wanted=None` waits for all workers but the backups. The other arguments are those
     of `AsynchronousLoop`. For models whose gradients are dense and small: they
-    travel through the coordinator. Raises CourseError for more gradients than workers.
+    travel through the coordinator. Raises InputError for more gradients than workers.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class SynchronousRounds:
     ) -> None:
         wanted = coordination.workers - backup if wanted is None else wanted
         if wanted < 1 or backup < 0 or wanted + backup > coordination.workers:
-            raise CourseError(
+            raise InputError(
                 f"{wanted} gradients and {backup} backups on {coordination.workers} workers: "
                 "each closure under way needs a worker of its own"
             )
@@ -70,7 +70,7 @@ class SynchronousRounds:
     def run(self, rounds: int) -> list[Round]:
         """Make `rounds` updates and return what each took and left out.
 
-        Raises CourseError if a round is not done within a minute.
+        Raises InputError if a round is not done within a minute.
         """
         records: list[Round] = []
         under_way: dict[Future, int] = {}
@@ -98,7 +98,7 @@ class SynchronousRounds:
                 under_way[waiters.submit(remote.fetch)] = number
             done, _ = wait(under_way, ROUND_SECONDS, FIRST_COMPLETED)
             if not done:
-                raise CourseError(f"round {number}: no gradient in {ROUND_SECONDS:.0f} s")
+                raise InputError(f"round {number}: no gradient in {ROUND_SECONDS:.0f} s")
             for future in done:
                 if under_way[future] < number:
                     late += 1

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-from utils.events import report
-from utils.training.recovery.settings import RESTART_CODE, RecoveryReport
-from utils.training.recovery.trainer import Trainer
-from utils.training.recovery.whole import PREFIX, find_newest_whole, list_whole
+from ...events import report
+from .settings import RESTART_CODE, RecoveryReport
+from .trainer import Trainer
+from .whole import PREFIX, find_newest_whole, list_whole
 
 KEPT = 3  # checkpoints in the folder: one to fall back on, and one more
 

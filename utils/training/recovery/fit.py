@@ -17,11 +17,11 @@ from pathlib import Path
 
 import keras
 
-from utils.events import report
-from utils.keras_multi_worker import mend_keras_fit
-from utils.training.parts import make_loss
-from utils.training.recovery.settings import RecoveryReport
-from utils.training.recovery.trainer import Trainer
+from ...events import report
+from ...keras_multi_worker import mend_keras_fit
+from ..parts import make_loss
+from .settings import RecoveryReport
+from .trainer import Trainer
 
 
 class WholeBackup(keras.callbacks.BackupAndRestore):

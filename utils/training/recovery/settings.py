@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utils.errors import CourseError
+from ...errors import InputError
 
 METHODS = {
     "manager": "CheckpointManager",
@@ -22,7 +22,7 @@ class RecoverySettings:
     of each epoch. `method` is a key of `METHODS`: "manager" and "preemption" run
     the custom loop, "backup" runs Keras's `fit`. `pause_seconds` are slept after each
     step, so that a reader can follow.
-    Raises CourseError, which names the value and what is allowed.
+    Raises InputError, which names the value and what is allowed.
     """
 
     folder: str
@@ -39,11 +39,11 @@ class RecoverySettings:
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise CourseError(f"method {self.method!r}: choose from {', '.join(METHODS)}")
+            raise InputError(f"method {self.method!r}: choose from {', '.join(METHODS)}")
         if self.save_every is not None and self.save_every < 1:
-            raise CourseError(f"save_every {self.save_every}: must be 1 or more, or None")
+            raise InputError(f"save_every {self.save_every}: must be 1 or more, or None")
         if not 0 <= self.pause_seconds < 60:
-            raise CourseError(f"pause_seconds {self.pause_seconds}: must be from 0 to 60")
+            raise InputError(f"pause_seconds {self.pause_seconds}: must be from 0 to 60")
 
     @property
     def steps_per_epoch(self) -> int:
@@ -81,8 +81,8 @@ def train_resumably(settings: RecoverySettings) -> RecoveryReport:
     `step` (step, epoch, loss), `saving` and `checkpoint` (step), `left` (step) where all
     leave on notice, and `end`. Only "preemption" heeds a SIGTERM, from its first line on.
     """
-    from utils.training.recovery import custom, fit
-    from utils.training.recovery.trainer import Trainer
+    from . import custom, fit
+    from .trainer import Trainer
 
     if settings.method == "preemption":
         custom.hold_notice()

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from utils.data import load
-from utils.data.batches import BatchPlan, epoch_order, make_batches
-from utils.events import report
-from utils.models import build_mlp
-from utils.training.parts import make_optimizer
-from utils.training.recovery.settings import RecoveryReport, RecoverySettings
+from ...data import load
+from ...data.batches import BatchPlan, epoch_order, make_batches
+from ...events import report
+from ...models import build_mlp
+from ..parts import make_optimizer
+from .settings import RecoveryReport, RecoverySettings
 
 
 class Trainer:

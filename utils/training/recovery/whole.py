@@ -15,7 +15,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from utils.training.checkpoints import describe_failure
+from ..checkpoints import describe_failure
 
 PREFIX = "ckpt"
 

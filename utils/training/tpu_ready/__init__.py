@@ -4,7 +4,7 @@
 names each op, its layer and the line of Python that made it. Imports no TensorFlow.
 """
 
-from utils.training.tpu_ready.examination import examine_function, examine_model
-from utils.training.tpu_ready.report import Finding, ReadyReport
+from .examination import examine_function, examine_model
+from .report import Finding, ReadyReport
 
 __all__ = ["Finding", "ReadyReport", "examine_function", "examine_model"]

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from utils.errors import CourseError
-from utils.training.tpu_ready.report import UNKNOWN_SIZE, Finding
+from ...errors import InputError
+from .report import UNKNOWN_SIZE, Finding
 
 SIZE_FOR_UNKNOWN = 32
 
@@ -15,7 +15,7 @@ def make_batch(model: Any, batch_size: int) -> tuple[tuple[Any, ...], list[Findi
 
     Inputs are `[batch, ...]`, uniform in [0, 1) or zeros for whole numbers; a size
     that the model leaves open, other than the batch's, is taken as 32. Raises
-    CourseError for a model whose inputs are not known yet.
+    InputError for a model whose inputs are not known yet.
     """
     import keras
 
@@ -39,7 +39,7 @@ def _input_specs(model: Any) -> Any:
     except (AttributeError, ValueError):
         config = model.get_build_config() if model.built else None
     if not config or "input_shape" not in config:
-        raise CourseError(
+        raise InputError(
             f"model {model.name!r} does not know its inputs yet: make it from keras.Input, or call "
             "model.build((None, ...)) before you return it"
         )

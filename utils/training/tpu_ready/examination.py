@@ -8,11 +8,11 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from utils.environment import quiet_tensorflow
-from utils.errors import CourseError
-from utils.training.tpu_ready.batches import make_batch
-from utils.training.tpu_ready.graph import CALLBACKS, all_ops, find_in_graph
-from utils.training.tpu_ready.report import (
+from ...environment import quiet_tensorflow
+from ...errors import InputError
+from .batches import make_batch
+from .graph import CALLBACKS, all_ops, find_in_graph
+from .report import (
     BATCH,
     LOOP,
     NO_COMPILE,
@@ -23,7 +23,7 @@ from utils.training.tpu_ready.report import (
     Finding,
     ReadyReport,
 )
-from utils.training.tpu_ready.tracing import (
+from .tracing import (
     Trace,
     find_side_effects,
     find_source,
@@ -38,7 +38,7 @@ MOST_EXAMPLES = 65536
 def examine_function(make_model: Callable[[], Any], batch_size: int = 32) -> ReadyReport:
     """Examine the model that `make_model()` returns, as `examine_model` does.
 
-    Raises CourseError, in one line, if it raises or returns something else.
+    Raises InputError, in one line, if it raises or returns something else.
     """
     _check_batch_size(batch_size)
     name = getattr(make_model, "__name__", "the function")
@@ -49,9 +49,9 @@ def examine_function(make_model: Callable[[], Any], batch_size: int = 32) -> Rea
         model = make_model()
     except Exception as error:
         said = f"{name} failed: {type(error).__name__}: {_first_line(error)}"
-        raise CourseError(said) from None
+        raise InputError(said) from None
     if not isinstance(model, keras.Model):
-        raise CourseError(
+        raise InputError(
             f"{name} returned {type(model).__name__}: it must return a keras.Model"
         )  # fmt: skip
     return examine_model(model, batch_size)
@@ -64,7 +64,7 @@ def examine_model(model: Any, batch_size: int = 32) -> ReadyReport:
     batch, in a `tf.function` with `jit_compile=True`, as `fit` compiles it; a model
     without a loss is compiled with SGD and mean squared error. XLA compiles for the
     CPU: what it refuses, a TPU refuses; the graph is read for what a TPU refuses
-    besides. The step is run, so the model's weights change. Raises CourseError for
+    besides. The step is run, so the model's weights change. Raises InputError for
     a batch size that cannot be and a model that does not know its inputs.
     """
     _check_batch_size(batch_size)
@@ -76,7 +76,7 @@ def examine_model(model: Any, batch_size: int = 32) -> ReadyReport:
             model._symbolic_build(data_batch=data)
         found += unknown
         trace, effects = _trace_twice(model, data)
-    except CourseError:
+    except InputError:
         raise
     except Exception as error:
         found.append(_describe_error(error))
@@ -95,7 +95,7 @@ def _report(model: Any, batch_size: int, found: list[Finding], *measured: Any, *
 
 def _check_batch_size(batch_size: int) -> None:
     if not 1 <= batch_size <= MOST_EXAMPLES:
-        raise CourseError(f"batch {batch_size}: must be a number from 1 to {MOST_EXAMPLES}")
+        raise InputError(f"batch {batch_size}: must be a number from 1 to {MOST_EXAMPLES}")
 
 
 def _advise_batch(batch_size: int) -> list[Finding]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from utils.training.tpu_ready.report import CALLBACK, DATA_SHAPE, DOUBLE, STRING, Finding
-from utils.training.tpu_ready.tracing import Trace, source_of
+from .report import CALLBACK, DATA_SHAPE, DOUBLE, STRING, Finding
+from .tracing import Trace, source_of
 
 CALLBACKS = {
     "PyFunc": "tf.numpy_function",

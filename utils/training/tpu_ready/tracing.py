@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from utils.training.tpu_ready.report import SIDE_EFFECT, Finding
+from .report import SIDE_EFFECT, Finding
 
 LIBRARIES = ("tensorflow", "keras", "tf_keras", "numpy", "ml_dtypes")
 SIMPLE = (int, float, str, bool, tuple)

@@ -1,0 +1,7 @@
+"""`python -m distlab` is `distlab`."""
+
+import sys
+
+from distlab.cli import main
+
+sys.exit(main())

@@ -1,0 +1,164 @@
+"""From a py:percent source to a notebook that has not run yet.
+
+The source is the one truth. What is made of it is deterministic: cell ids come
+from the slug and the index, metadata is fixed, keys are sorted.
+Format: https://jupytext.readthedocs.io/en/latest/formats-scripts.html
+"""
+
+import hashlib
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from distlab.authoring.regions import find_regions, replace_regions
+from distlab.errors import CourseError
+
+STUB = """# Write your code in place of the next line.
+raise NotImplementedError("this exercise is not written yet")"""
+KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+LANGUAGE_INFO = {
+    "codemirror_mode": {"name": "ipython", "version": 3},
+    "file_extension": ".py",
+    "mimetype": "text/x-python",
+    "name": "python",
+    "nbconvert_exporter": "python",
+    "pygments_lexer": "ipython3",
+}
+_NAME = re.compile(r"^(\d\d|lab\d\d)(_[a-z0-9]+)+$")
+_JUPYTEXT_KEYS = ("lines_to_next_cell", "lines_to_end_of_cell_marker", "cell_marker")
+
+
+@dataclass(frozen=True)
+class Target:
+    """One source and what is made of it; `lab` is None for a lesson."""
+
+    source: Path
+    notebook: Path
+    lab: Path | None
+
+    @property
+    def slug(self) -> str:
+        return self.notebook.stem
+
+
+def find_root(start: Path) -> Path:
+    """Return the nearest folder at or above `start` that holds `notebooks/src`."""
+    for folder in (start.resolve(), *start.resolve().parents, Path(__file__).parents[2]):
+        if (folder / "notebooks" / "src").is_dir():
+            return folder
+    raise CourseError(f"no folder notebooks/src at or above {start}: run it inside the course")
+
+
+def find_targets(root: Path) -> list[Target]:
+    """Return every lesson and lab of the course at `root`, by name."""
+    found = []
+    for folder, prefix in (("notebooks", ""), ("solutions", "lab")):
+        for source in sorted((root / folder / "src").glob("*.py")):
+            if not _NAME.match(source.stem) or source.stem.startswith("lab") != bool(prefix):
+                wanted = f"{prefix}NN_slug.py in lower case"
+                raise CourseError(f"{folder}/src/{source.name}: a source is named {wanted}")
+            name = source.stem.replace("_", "-") + ".ipynb"
+            lab = root / "labs" / name if prefix else None
+            found.append(Target(source, root / folder / name, lab))
+    return found
+
+
+def choose_targets(targets: list[Target], names: list[str]) -> list[Target]:
+    """Return the targets that `names` name ("03", "lab01" or a slug); all of them for no name."""
+    chosen = []
+    for name in names:
+        wanted = name.removesuffix(".ipynb").removesuffix(".py").replace("_", "-")
+        found = [t for t in targets if wanted in (t.slug, t.slug.split("-")[0])]
+        found += [t for t in targets if t.slug.partition("-")[2] == wanted]
+        if not found:
+            known = ", ".join(t.slug.split("-")[0] for t in targets) or "none"
+            raise CourseError(f"no source is called {name!r}: choose from {known}, or a slug")
+        chosen += [t for t in found if t not in chosen]
+    return chosen if names else targets
+
+
+def find_orphans(root: Path) -> list[Path]:
+    """Return every notebook in notebooks/, solutions/ and labs/ whose source is gone."""
+    made = {path for t in find_targets(root) for path in (t.notebook, t.lab)}
+    folders = (root / name for name in ("notebooks", "solutions", "labs"))
+    return [
+        path for folder in folders for path in sorted(folder.glob("*.ipynb")) if path not in made
+    ]
+
+
+def read_source(target: Target) -> Any:
+    """Return the notebook of `target` (an nbformat NotebookNode), without outputs.
+
+    Raises CourseError for a bad region marker, or for a cell kind that is not
+    code or markdown.
+    """
+    jupytext = _import_jupytext()
+    text = target.source.read_text(encoding="utf-8")
+    where = f"{target.source.parent.parent.name}/src/{target.source.name}"
+    find_regions(text, where)
+    notebook = jupytext.reads(text, fmt="py:percent")
+    for index, cell in enumerate(notebook.cells):
+        if cell.cell_type not in ("code", "markdown"):
+            raise CourseError(f"{where}: cell {index} is {cell.cell_type}: code or markdown only")
+        cell.id = f"{target.slug[:60]}-{index:03d}"
+        cell.metadata = _clean_metadata(cell.metadata)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    notebook.metadata = {
+        "distlab": {"source": where, "source_sha256": digest},
+        "kernelspec": dict(KERNELSPEC),
+        "language_info": dict(LANGUAGE_INFO),
+    }
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    return notebook
+
+
+def _import_jupytext() -> Any:
+    """Import jupytext without its part for Jupyter's server, which takes it 0.2 s more."""
+    for part in ("sync_contentsmanager", "async_contentsmanager"):
+        sys.modules.setdefault(f"jupytext.{part}", None)  # type: ignore[arg-type]
+    import jupytext
+
+    return jupytext
+
+
+def _clean_metadata(metadata: Any) -> dict[str, Any]:
+    clean = {key: value for key, value in metadata.items() if key not in _JUPYTEXT_KEYS}
+    if "nbgrader" in clean:
+        clean["nbgrader"] = complete_nbgrader(clean["nbgrader"])
+    return clean
+
+
+def complete_nbgrader(written: dict[str, Any]) -> dict[str, Any]:
+    """Return nbgrader's cell metadata, schema 3, with what the header left out.
+
+    A graded cell is locked and no solution; a cell that is not graded has no points.
+    """
+    full = {"grade": False, "solution": False, "task": False, "schema_version": 3, **written}
+    full.setdefault("locked", full["grade"])
+    return full
+
+
+def make_lab(notebook: Any) -> Any:
+    """Return the learner's notebook: stubs for solutions, no hidden tests, no outputs."""
+    import copy
+
+    lab = copy.deepcopy(notebook)
+    lab.metadata.pop("distlab", None)
+    for cell in lab.cells:
+        if cell.cell_type != "code":
+            continue
+        cell.source = replace_regions(cell.source, "SOLUTION", STUB)
+        cell.source = replace_regions(cell.source, "HIDDEN TESTS", "")
+        cell.outputs, cell.execution_count = [], None
+    return lab
+
+
+def to_text(notebook: Any) -> str:
+    """Return the file text of `notebook`: sorted keys, one-space indent, a newline at the end."""
+    import nbformat
+
+    return (
+        nbformat.writes(nbformat.from_dict(notebook), version=nbformat.NO_CONVERT).rstrip() + "\n"
+    )

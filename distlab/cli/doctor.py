@@ -1,0 +1,51 @@
+"""`distlab doctor`: what this machine has, and what of the course works on it."""
+
+import argparse
+import json
+import os
+import sys
+
+WAIT_NOTE = "Trying TensorFlow in a process of its own takes some seconds (--quick leaves it out)."
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare `distlab doctor`."""
+    parser = subparsers.add_parser(
+        "doctor",
+        help="say what this machine has and what works on it",
+        description="Examine this machine: what it has, what works, what does not and why. "
+        "Exit status 1 when something that the course needs is broken.",
+    )
+    parser.add_argument("--quick", action="store_true", help="do not start TensorFlow")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Examine and print; return 0 when the course can run here, else 1."""
+    from distlab import doctor
+
+    if not arguments.quick and not arguments.json and sys.stderr.isatty():
+        print(WAIT_NOTE, file=sys.stderr, flush=True)
+    findings = doctor.examine(quick=arguments.quick)
+    if arguments.json:
+        print(json.dumps(doctor.make_record(findings), indent=2))
+    else:
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        print(doctor.format_report(findings, colour=_wants_colour(), plain=not _prints_symbols()))
+    return 0 if doctor.can_run(findings) else 1
+
+
+def _wants_colour() -> bool:
+    """Colour only on a terminal, and not where NO_COLOR is set (no-color.org)."""
+    plain_terminal = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not plain_terminal
+
+
+def _prints_symbols() -> bool:
+    try:
+        "✓✗–".encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,200 @@
+"""`distlab grade`: marks, feedback and a class page from what students handed in."""
+
+import argparse
+import importlib.util
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distlab.errors import CourseError
+
+if TYPE_CHECKING:
+    from distlab.grading.results import ClassResult
+    from distlab.grading.session import Settings
+
+POLICY = "grading.toml"
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "grade",
+        help="grade what students handed in",
+        description="Run what students handed in, sealed, and judge what it gave: marks go into "
+        "nbgrader's gradebook, pages and a table into a folder. It can be stopped at any moment; "
+        "the same command goes on. Exit status 1: something waits for a human.",
+    )
+    add = parser.add_argument
+    add("lab", metavar="LAB", help="lab01, lab02 …")
+    text = "nbgrader's submitted/STUDENT/LAB/, a folder of notebooks, or a platform's zip"
+    add("submitted", metavar="SUBMITTED", type=Path, help=text)
+    text = "folder for pages, tables and what is kept (%(default)s)"
+    add("--out", metavar="REPORT", type=Path, default=Path("grades"), help=text)
+    text = "nbgrader's gradebook (gradebook.db in REPORT)"
+    add("--gradebook", metavar="FILE", type=Path, help=text)
+    text = "how files are named: moodle, canvas, or with (?P<student_id>…), (?P<timestamp>…)"
+    add("--pattern", metavar="REGEX", default="", help=text)
+    text = "submissions at a time (%(default)s)"
+    add("--jobs", metavar="N", type=int, default=min(4, os.cpu_count() or 1), help=text)
+    text = f"due dates, penalties, extra time, weights ({POLICY} here, if there is one)"
+    add("--policy", metavar="FILE", type=Path, help=text)
+    add("--due", metavar="TIME", default="", help="2026-11-20T23:59 (UTC) or …T23:59+01:00")
+    text = "for each day or hour late: 10%%/day, 0.5/hour; 10%%/day,50%% for 50%% at most"
+    add("--penalty", metavar="P", default="", help=text)
+    add("--extra", metavar="FILE", type=Path, help="lines of student,2 days: who has more time")
+    many: dict[str, Any] = {"action": "append", "default": []}
+    add("--student", metavar="ID", **many, help="only this one")
+    add("--exercise", metavar="ID", **many, help="change the marks of this one only")
+    add("--again", action="store_true", help="run anew, with other numbers, what was run already")
+    text = "set a mark by hand, which no grading changes; POINTS auto takes it back"
+    add("--set", nargs=3, metavar=("STUDENT", "EXERCISE", "POINTS"), **many, help=text)
+    text = "without the sandbox, for your own work only: written on the report"
+    add("--unsealed", action="store_true", help=text)
+    add("--json", action="store_true", help="print the marks as one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Grade, write the report, say where it is; return 1 if something waits for a human."""
+    if importlib.util.find_spec("nbgrader") is None:  # the gradebook is nbgrader's
+        raise CourseError("grading needs nbgrader: pip install -e '.[lab,test]'")
+    from distlab.grading.report.autograded import is_course
+    from distlab.grading.report.pages import write_report
+
+    settings = _read_settings(arguments)
+    found = _grade(settings)
+    if found is None:
+        return 130
+    course = settings.gradebook.resolve().parent
+    write_report(found, settings.out, course if is_course(course) else None)
+    _write_course(arguments, found)
+    if arguments.json:
+        print(json.dumps(found.to_record()))
+    else:
+        _describe(found, settings)
+    return int(any(result.for_human for result in found.results))
+
+
+def _grade(settings: "Settings") -> "ClassResult | None":
+    """Grade with a progress bar; None, and a line that says how far it came, if it was stopped."""
+    bar = _Bar(settings.lab.name)
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        from distlab.grading.session import grade
+
+        return grade(settings, bar.show)
+    except KeyboardInterrupt:
+        bar.close()
+        kept = f"{bar.done} of {bar.total} are kept" if bar.total else "nothing was run yet"
+        print(f"distlab grade: stopped: {kept}; the same command goes on", file=sys.stderr)
+        return None
+    finally:
+        bar.close()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _read_settings(arguments: argparse.Namespace) -> "Settings":
+    from distlab.grading.labs import read_lab
+    from distlab.grading.policy import override, read_policy
+    from distlab.grading.session import Settings
+
+    if arguments.jobs < 1:
+        raise CourseError(f"--jobs {arguments.jobs}: 1 or more")
+    lab = read_lab(arguments.lab)
+    policy = read_policy(_find_policy(arguments), lab.name)
+    policy = override(policy, arguments.due, arguments.penalty, arguments.extra)
+    return Settings(
+        lab, arguments.submitted, arguments.out / lab.name, _find_gradebook(arguments), policy,
+        arguments.pattern, arguments.jobs, not arguments.unsealed, arguments.again,
+        tuple(arguments.student), tuple(arguments.exercise),
+        tuple((student, name, _read_points(text)) for student, name, text in arguments.set),
+    )  # fmt: skip
+
+
+def _find_policy(arguments: argparse.Namespace) -> Path | None:
+    if arguments.policy is not None:
+        return arguments.policy
+    return Path(POLICY) if Path(POLICY).is_file() else None
+
+
+def _find_gradebook(arguments: argparse.Namespace) -> Path:
+    return arguments.gradebook or arguments.out / "gradebook.db"
+
+
+def _read_points(text: str) -> float | None:
+    if text == "auto":
+        return None
+    try:
+        points = float(text)
+    except ValueError:
+        points = -1.0
+    if not 0 <= points <= 1000:
+        raise CourseError(f"--set: {text!r} is no number of points (0 to 1000), nor auto")
+    return points
+
+
+def _describe(found: "ClassResult", settings: "Settings") -> None:
+    from statistics import fmean
+
+    marks = [result.mark for result in found.results]
+    most = max((result.max for result in found.results), default=0.0)
+    human = sum(result.for_human for result in found.results)
+    mean = f", {fmean(marks):.2f} of {most:g} points on average" if marks else ""
+    print(f"{found.lab.name}: {len(marks)} graded in {found.seconds:.1f} s{mean}")
+    if human:
+        print(f"{human} wait for a human: see the class page")
+    if found.waiting:
+        print(f"{len(found.waiting)} handed in are not graded yet")
+    if not found.sealed:
+        print("run without the sandbox: these marks are for practice only")
+    print(f"class page  {settings.out / 'class.html'}")
+    print(f"marks       {settings.out / 'marks.csv'}")
+    print(f"feedback    {settings.out / 'feedback'}")
+    print(f"gradebook   {settings.gradebook}")
+    for note in found.notes:
+        print(f"note: {_clean(note)}")
+
+
+def _clean(text: str) -> str:
+    from distlab.grading.report.text import clean_line
+
+    return clean_line(text)
+
+
+def _write_course(arguments: argparse.Namespace, found: "ClassResult") -> None:
+    from distlab.grading.policy import read_policy
+    from distlab.grading.report.course import list_labs, write_course
+
+    path = _find_policy(arguments)
+    labs = list_labs(found.course)
+    weights = {lab: read_policy(path, lab.partition("-")[0]).weight for lab in labs}
+    write_course(arguments.out / "course.csv", found.course, weights)
+
+
+class _Bar:
+    """A progress bar on standard error, on a terminal only; remembers how far it came."""
+
+    def __init__(self, name: str) -> None:
+        self.done = self.total = 0
+        self._name, self._bar = name, None
+
+    def show(self, done: int, total: int) -> None:
+        from tqdm import tqdm
+
+        self.done, self.total = done, total
+        if self._bar is None:
+            self._bar = tqdm(
+                total=total, unit="submission", desc=self._name, file=sys.stderr,
+                disable=not sys.stderr.isatty(), dynamic_ncols=True, leave=False,
+            )  # fmt: skip
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()

@@ -1,0 +1,257 @@
+"""`distlab lab`: JupyterLab at the course home, on this machine only, that leaves nothing behind.
+
+JupyterLab runs as a child in a session of its own, with the configuration
+folder `distlab/lab_config` in front of the reader's (`JUPYTER_CONFIG_PATH`); the
+reader's own settings are read as always and none is written. Its window
+layout is kept in the course folder, under `.distlab`.
+
+No signal reaches the child but from here: the first Ctrl-C, SIGTERM or SIGHUP
+asks it to shut its kernels and itself down; what is still there after a few
+seconds is killed. Kernels, and what they started, are known by the variable
+`JPY_PARENT_PID` that Jupyter gives them, so that those of a server that was
+killed are found as well, and a browser that the server opened stays. On Linux
+the server gets SIGTERM should this process be killed.
+"""
+
+import argparse
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+
+from distlab import progress
+from distlab.errors import CourseError
+
+CONFIG_FOLDER = Path(__file__).resolve().parent.parent / "lab_config"
+README = "README.md"
+TRUSTED_FOLDERS = ("notebooks", "solutions")
+GRACE_SECONDS = 10.0
+PR_SET_PDEATHSIG = 1  # prctl(2)
+END_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+
+
+class _Stop(Exception):
+    """A signal asked this process to end."""
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    parser = subparsers.add_parser(
+        "lab",
+        help="open the course in JupyterLab",
+        allow_abbrev=False,
+        description="Open JupyterLab at the course home. Other options go to `jupyter lab`.",
+    )
+    parser.add_argument("--port", type=int, help="port to listen on (the first free one from 8888)")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    parser.add_argument("--notebook", metavar="NAME", help="open this notebook: 03, or 03-mirrored")
+    parser.set_defaults(run=run)
+    _keep_unknown_options(parser)
+
+
+def _keep_unknown_options(parser: argparse.ArgumentParser) -> None:
+    """Let `parser` put options that it does not know into `unknown_options`."""
+    parse = parser.parse_known_args
+
+    def parse_known_args(args=None, namespace=None):
+        parsed, parsed_not = parse(args, namespace)
+        parsed.unknown_options = parsed_not
+        return parsed, []
+
+    parser.parse_known_args = parse_known_args
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run JupyterLab until it ends or a signal comes; return the exit status.
+
+    0: it was ended in an orderly way (Ctrl-C, SIGTERM, SIGHUP, or from its own
+    menu), otherwise the status of `jupyter lab`. Raises CourseError if the
+    course folder or the notebook cannot be found, or the port is not one.
+    """
+    folder = find_course_folder()
+    page = find_page(folder, arguments.notebook)
+    if page == README:
+        page = make_home_page(folder)
+    if arguments.port is not None and not 1 <= arguments.port <= 65535:
+        raise CourseError(f"--port {arguments.port}: choose 1 to 65535")
+    command = make_command(folder, page, arguments)
+    trust_notebooks(folder)
+    print("JupyterLab is starting; Ctrl-C here ends it and its kernels.", flush=True)
+    return supervise(command, make_environment(folder), folder)
+
+
+def find_course_folder(start: Path | None = None) -> Path:
+    """Return the course folder: the one with README.md and notebooks/ around `start`, or ours.
+
+    Looks from `start` (the current folder when None) upwards, then beside the
+    installed package. Raises CourseError when neither is there.
+    """
+    start = Path.cwd() if start is None else start
+    for folder in (start, *start.parents, Path(__file__).resolve().parents[2]):
+        if progress.is_course(folder, "notebooks"):
+            return folder
+    raise CourseError(
+        f"no course here: {start} and the folders above it have no {README} beside a notebooks "
+        "folder. Change to the folder of the course, then run `distlab lab` again"
+    )
+
+
+def find_page(folder: Path, name: str | None) -> str:
+    """Return the page to open, relative to `folder`: README.md, or the notebook that `name` begins.
+
+    Raises CourseError, which lists what there is, unless exactly one fits.
+    """
+    if name is None:
+        return README
+    pages = sorted(
+        path.relative_to(folder).as_posix()
+        for part in ("notebooks", "labs", "solutions")
+        for path in (folder / part).glob("*.ipynb")
+    )
+    wanted = name.removesuffix(".ipynb")
+    exact = [
+        page for page in pages if page.removesuffix(".ipynb") in (wanted, f"notebooks/{wanted}")
+    ]
+    fitting = exact or [page for page in pages if Path(page).name.startswith(wanted)]
+    fitting = [page for page in fitting if page.startswith("notebooks/")] or fitting
+    fitting = [page for page in fitting if page.startswith("labs/")] or fitting
+    if len(fitting) == 1:
+        return fitting[0]
+    listed = ", ".join(Path(page).stem for page in fitting or pages) or "none"
+    trouble = "fits several notebooks" if fitting else "fits no notebook"
+    raise CourseError(f"--notebook {name} {trouble}: choose one of {listed}")
+
+
+def make_home_page(folder: Path) -> str:
+    """Write the home page, README.md with the learner's progress, and return its name.
+
+    Where the folder cannot be written to, README.md itself is the home page.
+    """
+    try:
+        return progress.write_home_page(folder).name
+    except OSError:
+        return README
+
+
+def make_command(folder: Path, page: str, arguments: argparse.Namespace) -> list[str]:
+    """Return the command line of JupyterLab; the options of the caller come last."""
+    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder}"]
+    if page != README:  # the configuration's own
+        command.append(f"--LabApp.default_url=/lab/tree/{quote(page)}")
+    if arguments.port is not None:
+        command.append(f"--ServerApp.port={arguments.port}")
+    if arguments.no_browser:
+        command.append("--no-browser")
+    return command + list(arguments.unknown_options)
+
+
+def make_environment(folder: Path) -> dict[str, str]:
+    """Return the child's environment: our configuration first, its layout in `.distlab`."""
+    environment = dict(os.environ)
+    own = environment.get("JUPYTER_CONFIG_PATH")
+    environment["JUPYTER_CONFIG_PATH"] = os.pathsep.join(
+        [str(CONFIG_FOLDER), *([own] if own else [])]
+    )
+    environment["JUPYTERLAB_WORKSPACES_DIR"] = str(folder / ".distlab" / "workspaces")
+    return environment
+
+
+def trust_notebooks(folder: Path) -> None:
+    """Sign the course's own executed notebooks, as `jupyter trust` does.
+
+    JupyterLab strips pictures (SVG) from the saved outputs of a notebook that it
+    has no signature for. Labs, which people hand round, are not signed.
+    """
+    import nbformat
+    from nbformat.sign import NotebookNotary
+
+    notary = NotebookNotary()
+    for path in (p for part in TRUSTED_FOLDERS for p in sorted((folder / part).glob("*.ipynb"))):
+        try:
+            notebook = nbformat.read(path, as_version=4)
+        except (OSError, ValueError, nbformat.ValidationError):
+            continue  # JupyterLab will say what is wrong with it when it is opened
+        if not notary.check_signature(notebook):
+            notary.sign(notebook)
+
+
+def supervise(command: list[str], environment: dict[str, str], folder: Path) -> int:
+    """Run `command` until it ends or a signal comes, then leave no process of it behind."""
+    with _signals_raise():
+        child = subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+            start_new_session=True, preexec_fn=_end_with_parent if _is_linux() else None,
+        )  # fmt: skip
+        try:
+            status = child.wait()
+        except _Stop:
+            status = 0
+        finally:
+            _block_signals()
+            _end(child)
+    return status
+
+
+@contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Raise _Stop on the first signal that asks to end; ignore those after it."""
+
+    def stop(number: int, frame: object) -> None:
+        _block_signals()
+        raise _Stop
+
+    before = {number: signal.signal(number, stop) for number in END_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _block_signals() -> None:
+    for number in END_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _end(child: subprocess.Popen) -> None:
+    """End the server and its kernels: first asking, then killing."""
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+    left = find_kernel_processes(child.pid)
+    for ask in (psutil.Process.terminate, psutil.Process.kill):
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                ask(process)
+        _, left = psutil.wait_procs(left, timeout=2.0)
+
+
+def find_kernel_processes(server_pid: int) -> list[psutil.Process]:
+    """Return the kernels of a server, and what they started, by the server's process id."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.environ().get("JPY_PARENT_PID") == str(server_pid):
+                found.append(process)
+    return found
+
+
+def _is_linux() -> bool:
+    return sys.platform.startswith("linux")
+
+
+def _end_with_parent() -> None:
+    """In the child: ask for SIGTERM when the process that started it dies (Linux)."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

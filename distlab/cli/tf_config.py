@@ -1,0 +1,159 @@
+"""`distlab tf-config`: write the TF_CONFIG of every task of a cluster, and check what there is."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from distlab.errors import CourseError
+
+LONGEST_FILE_BYTES = 1_000_000
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare `distlab tf-config build` and `distlab tf-config lint`."""
+    parser = subparsers.add_parser(
+        "tf-config",
+        help="write and check TF_CONFIG",
+        description="Write the TF_CONFIG of every task of a cluster, or check one.",
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    _add_build(actions)
+    _add_lint(actions)
+
+
+def _add_build(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    build = actions.add_parser(
+        "build",
+        help="print one TF_CONFIG per task",
+        description="Print one JSON object per task, one a line: chief, workers, ps. "
+        "Tasks go to the hosts in turn; on each host ports count up from the base port.",
+    )
+    build.add_argument("--workers", type=int, default=2, metavar="N", help="worker tasks (2)")
+    build.add_argument("--ps", type=int, default=0, metavar="N", help="parameter servers (0)")
+    build.add_argument("--chief", action="store_true", help="a chief (a coordinator with --ps)")
+    build.add_argument("--evaluator", action="store_true", help="an evaluator beside the cluster")
+    build.add_argument("--host", action="append", metavar="HOST",
+                       help="host name or address; give it again for more (127.0.0.1)")  # fmt: skip
+    ports = build.add_mutually_exclusive_group()
+    ports.add_argument("--base-port", type=int, default=12345, metavar="PORT",
+                       help="first port of each host (12345)")  # fmt: skip
+    ports.add_argument("--pick-ports", action="store_true", help="ports free on this machine now")
+    build.add_argument("--task", metavar="JOB:INDEX", help="only this task, such as worker:0")
+    build.add_argument("--export", action="store_true", help="lines for a shell")
+    build.set_defaults(run=run_build)
+
+
+def _add_lint(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    check = actions.add_parser(
+        "lint",
+        help="say what is wrong with a TF_CONFIG",
+        description="Check configurations; several are taken as the members of one cluster. "
+        "Exit status 1 when there is an error, 2 when a file cannot be read.",
+    )
+    check.add_argument("source", nargs="*", metavar="FILE|-|TEXT",
+                       help='files, - for standard input, or the text itself: "$TF_CONFIG" '
+                       "(the variable TF_CONFIG when left out)")  # fmt: skip
+    check.add_argument("--strategy", choices=("multi-worker", "parameter-server"),
+                       help="check what this strategy needs as well")  # fmt: skip
+    check.add_argument("--json", action="store_true", help="print one JSON object")
+    check.set_defaults(run=run_lint)
+
+
+def run_build(arguments: argparse.Namespace) -> int:
+    """Print the configurations; return 0. Raises CourseError for a cluster that cannot be."""
+    from utils.tf_config import config
+
+    hosts = arguments.host or ["127.0.0.1"]
+    counts = (arguments.workers, arguments.ps, arguments.chief)
+    cluster = config.build_cluster(*counts, hosts=hosts, base_port=_first_port(arguments))
+    if arguments.pick_ports:
+        if len(hosts) > 1:
+            raise CourseError("--pick-ports knows this machine's ports only: name one --host")
+        ports = config.pick_free_ports(len(cluster.tasks), hosts[0])
+        cluster = config.build_cluster(*counts, hosts=hosts, ports=ports)
+    texts = config.build_tf_configs(cluster, evaluator=arguments.evaluator)
+    if arguments.task is not None:
+        if arguments.task not in texts:
+            raise CourseError(f"--task {arguments.task}: choose from {', '.join(texts)}")
+        texts = {arguments.task: texts[arguments.task]}
+    for name, text in texts.items():
+        if arguments.export and len(texts) > 1:
+            print(f"# {name}")
+        print(config.format_export(text) if arguments.export else text)
+    return 0
+
+
+def _first_port(arguments: argparse.Namespace) -> int:
+    return 12345 if arguments.pick_ports else arguments.base_port
+
+
+def run_lint(arguments: argparse.Namespace) -> int:
+    """Print the findings; return 1 when one is an error, else 0."""
+    from utils.tf_config.config import is_right, lint_together
+
+    texts = read_sources(arguments.source)
+    named = lint_together(texts, arguments.strategy)
+    if len(texts) == 1:
+        named = [(name, finding) for name, finding in named if name != "together"]
+    right = is_right(finding for _, finding in named)
+    if arguments.json:
+        records = [{"source": name, **finding.to_record()} for name, finding in named]
+        print(json.dumps({"ok": right, "sources": list(texts), "findings": records}, indent=2))
+        return 0 if right else 1
+    for name, finding in named:
+        print(f"{name}: {finding}" if len(texts) > 1 else finding)
+    errors = sum(finding.severity == "error" for _, finding in named)
+    checked = f"{len(texts)} configuration{'s' * (len(texts) != 1)}"
+    print(f"{checked}: " + ("right" if right else f"{errors} error{'s' * (errors != 1)}"))
+    return 0 if right else 1
+
+
+def read_sources(sources: list[str]) -> dict[str, str]:
+    """Return name -> TF_CONFIG for files, "-", texts, or the variable where there is none.
+
+    An unquoted `$TF_CONFIG` that a shell has split into words is put together again.
+    Raises CourseError for a file that cannot be read or a variable that is not set.
+    """
+    if not sources:
+        if "TF_CONFIG" not in os.environ:
+            raise CourseError("TF_CONFIG is not set: set it, or name a file, or - for input")
+        return {"TF_CONFIG": os.environ["TF_CONFIG"]}
+    if sources[0].lstrip().startswith("{") and not any(_is_whole(s) for s in sources[1:]):
+        sources = [" ".join(sources)]
+    texts: dict[str, str] = {}
+    for number, source in enumerate(sources):
+        name, text = _read_source(source, number)
+        texts |= _name_texts(name, text)
+    return texts
+
+
+def _is_whole(source: str) -> bool:
+    return source == "-" or (source.startswith("{") and '"cluster"' in source)
+
+
+def _read_source(source: str, number: int) -> tuple[str, str]:
+    if source == "-":
+        return "input", sys.stdin.read(LONGEST_FILE_BYTES)
+    if not source.strip() or source.lstrip()[0] in "{'\"[" or "\n" in source:
+        return f"text {number + 1}" if number else "text", source
+    path = Path(source)
+    try:
+        if path.stat().st_size > LONGEST_FILE_BYTES:
+            raise CourseError(f"{source}: too large for a TF_CONFIG; name the file that holds it")
+        return source, path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise CourseError(f"{source}: {reason}; name a file that holds TF_CONFIG") from error
+    except UnicodeDecodeError as error:
+        raise CourseError(f"{source}: not text in UTF-8; write the JSON as text") from error
+
+
+def _name_texts(name: str, text: str) -> dict[str, str]:
+    from utils.tf_config.config import split_texts
+
+    parts = split_texts(text)
+    if len(parts) == 1:
+        return {name: parts[0]}
+    return {f"{name}, number {number}": part for number, part in enumerate(parts, start=1)}

@@ -1,0 +1,42 @@
+"""`distlab tpu-ready MODULE:FUNCTION`: what would stop a model's training step on a TPU."""
+
+import argparse
+import json
+from typing import Any
+
+from distlab.cli.tune import load_function
+
+DESCRIPTION = (
+    "Compile a model's training step with XLA on the CPU, and say what would stop it on a TPU: "
+    "which op, in which layer, on which line. FUNCTION takes no arguments and returns a Keras "
+    "model, compiled with its loss or not. Exit status 1 if a problem was found."
+)
+EPILOG = (
+    "XLA for the CPU takes some ops that a TPU does not; the graph is read for the usual ones. "
+    "A module is looked for in the current folder first."
+)
+
+
+def add_parser(subparsers: Any) -> None:
+    """Declare `distlab tpu-ready`."""
+    parser = subparsers.add_parser(
+        "tpu-ready",
+        help="find what would stop a Keras model on a TPU",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+    )
+    add = parser.add_argument
+    add("target", metavar="MODULE:FUNCTION", help="for example my_model:make_model")
+    add("--batch", type=int, default=32, metavar="N", help="examples on one core (%(default)s)")
+    add("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Load, examine and print; return 0 if nothing would stop it, else 1."""
+    make_model = load_function(arguments.target, "my_model:make_model")
+    from utils.training.tpu_ready import examine_function
+
+    report = examine_function(make_model, arguments.batch)
+    print(json.dumps(report.to_dict()) if arguments.json else report)
+    return 0 if report.ready else 1

@@ -1,0 +1,213 @@
+"""`distlab train`: the course's main job from a shell."""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from distlab.errors import CourseError
+from utils.events import Event, EventWriter
+from utils.strategies import CLUSTER, NAMES
+from utils.training.config import (
+    AUTO_SHARD,
+    DATASETS,
+    DTYPES,
+    LOOPS,
+    MODELS,
+    OPTIMIZERS,
+    TrainConfig,
+)
+from utils.training.report import TrainingStopped, TrainReport
+
+MOST_TASKS = 32
+SETTINGS = (
+    "strategy", "replicas", "dataset", "loop", "auto_shard", "model", "epochs", "global_batch_size",
+    "optimizer", "learning_rate", "dtype", "seed", "limit", "full_data", "data_folder",
+    "checkpoint", "checkpoint_every", "export",
+)  # fmt: skip
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "train",
+        help="train on real images under any strategy",
+        description="Train a small network on real images under a tf.distribute strategy. "
+        "What is taken when an option is left out stands in brackets. Ctrl-C stops after the "
+        "steps under way, twice at once.",
+    )
+    usual = TrainConfig()
+    add = parser.add_argument
+    add("--strategy", default=usual.strategy, metavar="NAME", help=_list(NAMES))
+    add("--replicas", "--replicas-per-worker", type=int, metavar="N",
+        help="replicas per worker (2 on one machine where there are several, else 1)")  # fmt: skip
+    add("--workers", type=int, metavar="N",
+        help="worker processes of multi-worker and parameter-server (2)")  # fmt: skip
+    add("--ps", type=int, metavar="N", help="servers of parameter-server (1)")
+    add("--dataset", default=usual.dataset, metavar="NAME", help=_list(DATASETS))
+    add("--loop", default=usual.loop, metavar="NAME", help=_list(LOOPS))
+    add("--auto-shard", default=usual.auto_shard, metavar="NAME",
+        help=f"how the workers of multi-worker share the data: {_list(AUTO_SHARD)}")  # fmt: skip
+    add("--model", default=usual.model, metavar="NAME", help=_list(MODELS))
+    add("--epochs", type=int, default=usual.epochs, metavar="N",
+        help="epochs in all, those of a resumed run included (%(default)s)")  # fmt: skip
+    add("--global-batch-size", type=int, default=usual.global_batch_size, metavar="N",
+        help="examples a step, over all replicas (%(default)s)")  # fmt: skip
+    add("--optimizer", default=usual.optimizer, metavar="NAME", help=_list(OPTIMIZERS))
+    rates = ", ".join(f"{name} {rate:g}" for name, rate in OPTIMIZERS.items())
+    add("--learning-rate", type=float, metavar="X", help=f"(the optimizer's usual one: {rates})")
+    add("--dtype", default=usual.dtype, metavar="NAME", help=_list(DTYPES))
+    add("--seed", type=int, default=usual.seed, metavar="N",
+        help="of the first weights and the order of examples (%(default)s)")  # fmt: skip
+    add("--limit", type=int, metavar="N", help="train on the first N examples only (all)")
+    add("--full-data", action="store_true", help="the full data set in place of the bundled sample")
+    add("--data-folder", metavar="DIR",
+        help="with --full-data: where it is (idx files or a TFDS folder)")  # fmt: skip
+    add("--checkpoint", metavar="DIR",
+        help="save there after each epoch and on Ctrl-C, and go on from what is there; "
+        "one run at a time")  # fmt: skip
+    add("--checkpoint-every", type=int, metavar="N", help="save every N steps too")
+    add("--export", metavar="DIR", help="write model.keras and saved_model there at the end")
+    add("--events", metavar="FILE", help="append what happens to FILE as JSON lines")
+    add("--json", action="store_true",
+        help="print the report as one JSON object; a loss that is not finite is null")  # fmt: skip
+    parser.set_defaults(run=run)
+
+
+def _list(names: Iterable[str]) -> str:
+    return f"{', '.join(names)} (%(default)s)"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    config = TrainConfig(**{name: getattr(arguments, name) for name in SETTINGS})
+    cluster = check_cluster(config, arguments.workers, arguments.ps)
+    stop = threading.Event()
+    received: list[int] = []
+
+    def ask_to_stop(number: int, frame: object) -> None:
+        received.append(number)
+        stop.set()
+        if len(received) > 1:  # asked twice: at once, without the checkpoint
+            raise KeyboardInterrupt
+
+    before = {n: signal.signal(n, ask_to_stop) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with _Listeners(arguments.events) as listener:
+            report = _train(config, cluster, listener, stop)
+    except TrainingStopped as stopped:
+        print(f"distlab train: {stopped}", file=sys.stderr)
+        return 128 + received[0]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if report is not None:
+        print(report.to_json() if arguments.json else report)
+    return 0
+
+
+def check_cluster(config: TrainConfig, workers: int | None, ps: int | None) -> tuple[int, int]:
+    """Return how many workers and parameter servers to start; (0, 0) for none.
+
+    None are started for a strategy of one machine, and where TF_CONFIG makes this
+    process a task of a cluster that stands. Raises CourseError for numbers that do not fit.
+    """
+    if config.strategy not in CLUSTER:
+        for name, value in (("workers", workers), ("ps", ps)):
+            if value is not None:
+                wanted = " or ".join(CLUSTER if name == "workers" else CLUSTER[1:])
+                raise CourseError(
+                    f"{name} {value}: strategy {config.strategy!r} trains in one process; "
+                    f"choose {wanted}"
+                )
+        return 0, 0
+    if os.environ.get("TF_CONFIG"):
+        if (workers, ps) != (None, None):
+            raise CourseError(
+                "workers and ps: TF_CONFIG is set and says how many there are; leave them out, "
+                "or unset TF_CONFIG to start a cluster on this machine"
+            )
+        return 0, 0
+    return _count_tasks(config, 2 if workers is None else workers, ps)
+
+
+def _count_tasks(config: TrainConfig, workers: int, ps: int | None) -> tuple[int, int]:
+    uses_servers = config.strategy == "parameter-server"
+    if ps is not None and not uses_servers:
+        raise CourseError(f"ps {ps}: strategy {config.strategy!r} has none; leave it out")
+    servers = (1 if ps is None else ps) if uses_servers else 0
+    for name, value, least in (("workers", workers, 1), ("ps", servers, int(uses_servers))):
+        if not least <= value <= MOST_TASKS:
+            raise CourseError(f"{name} {value}: must be a number from {least} to {MOST_TASKS}")
+    return workers, servers
+
+
+def _train(
+    config: TrainConfig,
+    cluster: tuple[int, int],
+    listener: Callable[[Event], None],
+    stop: threading.Event,
+) -> TrainReport | None:
+    if config.strategy in CLUSTER:
+        from distlab.cli import train_cluster
+
+        if cluster == (0, 0):
+            return train_cluster.train_as_task(config, listener, stop)
+        return train_cluster.train_on_cluster(config, *cluster, listener, stop)
+    from utils.training import train
+
+    return train(config, on_event=listener, should_stop=stop.is_set)
+
+
+class _Listeners:
+    """Shows events in a progress bar on standard error and, where asked, writes them to a file."""
+
+    def __init__(self, events_path: str | None) -> None:
+        self._path, self._bar = events_path, None
+        with self._events_written():
+            self._writer = EventWriter(events_path) if events_path else None
+
+    def __enter__(self) -> Callable[[Event], None]:
+        return self.listen
+
+    def __exit__(self, *exception: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    def listen(self, event: Event) -> None:
+        if self._writer is not None:
+            with self._events_written():
+                self._writer(event)
+        if event["event"] == "start":
+            self._bar = _make_bar(event)
+        elif event["event"] == "step" and self._bar is not None:
+            self._bar.set_postfix_str(f"epoch {event['epoch']}, loss {event['loss']:.4f}", False)
+            self._bar.update(event["step"] - self._bar.n)
+
+    @contextmanager
+    def _events_written(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise CourseError(
+                f"events {self._path}: cannot be written ({error.strerror})"
+            ) from None
+
+
+def _make_bar(start: Event) -> Any:
+    from tqdm import tqdm
+
+    total = start["epochs"] * start["steps_per_epoch"]
+    return tqdm(
+        total=total,
+        initial=min(total, start["first_step"]),
+        unit="step",
+        file=sys.stderr,
+        disable=not sys.stderr.isatty(),
+        dynamic_ncols=True,
+        leave=False,
+    )

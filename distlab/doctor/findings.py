@@ -1,0 +1,86 @@
+"""What the doctor finds, and probes that may fail or hang without harm to the others."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from distlab.doctor.commands import end_running_commands
+
+STATUSES = ("ok", "missing", "warning", "problem")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    `status`: "ok"; "missing" (not there, and the course does without); "warning"
+    (the course runs, with the disadvantage that `advice` names); "problem" (the
+    course cannot run before `advice` is followed). `value` is what was found,
+    `advice` what it means or what to do, in plain words, "" where nothing is.
+    """
+
+    name: str
+    status: str
+    value: str
+    advice: str = ""
+
+    def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ValueError(f"status {self.status!r} of {self.name}: one of {STATUSES}")
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A function that looks at one thing, and the longest it may take.
+
+    `look` returns one finding or several. `name` stands in the finding that
+    says that it failed or gave no answer in `limit_seconds`.
+    """
+
+    name: str
+    look: Callable[[], Finding | Iterable[Finding]]
+    limit_seconds: float = 10.0
+    results: list[Finding] = field(default_factory=list, compare=False)
+
+
+def can_run(findings: Iterable[Finding]) -> bool:
+    """Return whether the course can run: no finding is a problem."""
+    return all(finding.status != "problem" for finding in findings)
+
+
+def run_probes(probes: Iterable[Probe]) -> list[Finding]:
+    """Run all probes at once, each in a thread; return their findings in the probes' order.
+
+    A probe that raises, or gives no answer within its limit, becomes a warning
+    that says so. Programs that the probes started are ended on the way out.
+    """
+    probes = list(probes)
+    threads = [threading.Thread(target=_look, args=(p,), daemon=True) for p in probes]
+    begun = time.monotonic()
+    try:
+        for thread in threads:
+            thread.start()
+        found: list[Finding] = []
+        for probe, thread in zip(probes, threads):
+            thread.join(max(0.0, begun + probe.limit_seconds - time.monotonic()))
+            found += _no_answer(probe) if thread.is_alive() else probe.results
+        return found
+    finally:
+        end_running_commands()
+
+
+def _look(probe: Probe) -> None:
+    try:
+        found = probe.look()
+        probe.results[:] = [found] if isinstance(found, Finding) else list(found)
+    except Exception as error:  # whatever a machine comes up with: the others go on
+        lines = str(error).splitlines() or [""]
+        value = f"could not be examined: {type(error).__name__}: {lines[0]}"
+        probe.results[:] = [Finding(probe.name, "warning", value, "the other findings stand")]
+
+
+def _no_answer(probe: Probe) -> list[Finding]:
+    value = f"no answer within {probe.limit_seconds:g} s"
+    advice = "the machine is very busy, or what was asked (a network disk, a program) hangs"
+    return [Finding(probe.name, "warning", value, advice)]

@@ -1,0 +1,268 @@
+"""Lab 08, multi-worker training: answers are tried on real worker processes."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distlab.exercises import softmax
+from distlab.exercises.checking import make_check, read_array, refuse_task, require_value
+
+RATE = 0.5
+RUN_SECONDS = 60.0
+
+
+@cache
+def get_cluster(workers: int) -> Any:
+    """Return the LocalCluster of so many workers that all exercises share; it ends with Python."""
+    from utils.cluster import LocalCluster
+
+    return LocalCluster(workers=workers, starter=_get_starter())
+
+
+@cache
+def _get_starter() -> Any:
+    from utils.cluster.warm import make_starter
+
+    return make_starter()
+
+
+def run_on(workers: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Run `function` on every worker and return the results in rank order.
+
+    Raises AssertionError with the learner's own error in its first line.
+    """
+    from utils.cluster.failures import ClusterError
+
+    try:
+        return get_cluster(workers).run(function, *arguments, timeout=RUN_SECONDS, echo=False)
+    except ClusterError as error:
+        raise refuse_task(error) from None
+
+
+def _make_strategy() -> Any:
+    import tensorflow as tf
+
+    return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+# ---- exercise 1: who reads what
+
+
+def try_shards(
+    make_worker_dataset: Callable[..., Any], workers: int, examples: int, batch: int
+) -> list[list[list[int]]]:
+    """Return the batches of ids that each worker read, [worker][step][id]."""
+    return run_on(workers, _read_shard, make_worker_dataset, examples, batch)
+
+
+def _read_shard(make_worker_dataset: Any, examples: int, batch: int) -> list[list[int]]:
+    strategy = _make_strategy()
+    data = strategy.distribute_datasets_from_function(
+        lambda context: require_value(
+            make_worker_dataset(np.arange(examples), batch, context),
+            "make_worker_dataset",
+            "a tf.data.Dataset",
+        )
+    )
+    parts = [strategy.experimental_local_results(part)[0] for part in data]
+    return [np.ravel(part.numpy()).astype(int).tolist() for part in parts if len(part)]
+
+
+def expect_shards(
+    workers: int, examples: int, batch: int, way: str = "right"
+) -> list[list[list[int]]]:
+    """Return what `try_shards` should find, or finds for the mistake `way`."""
+    found = []
+    for worker in range(workers):
+        ids = np.arange(worker, examples, workers)
+        if way == "not-sharded":
+            ids = np.arange(examples)
+        if way == "always-the-first":
+            ids = np.arange(0, examples, workers)
+        if way == "in-blocks":
+            ids = np.array_split(np.arange(examples), workers)[worker]
+        size = batch if way == "global-batch" else batch // workers
+        found.append([ids[k : k + size].tolist() for k in range(0, len(ids), size)])
+    return found
+
+
+# ---- exercise 2: the worker function
+
+
+def read_step(seed: int, step: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the global batch of a step: images [batch, 784] and labels [batch]."""
+    picks = np.random.default_rng([seed, step]).integers(0, 10_000, size=batch)
+    return softmax.read_examples(picks)
+
+
+def try_training(
+    train_worker: Callable[..., Any], workers: int, seed: int, steps: int, batch: int
+) -> list[np.ndarray]:
+    """Return the weights [784, 10] that each worker ends with."""
+    return run_on(workers, _train_here, train_worker, seed, steps, batch)
+
+
+def _train_here(train_worker: Any, seed: int, steps: int, batch: int) -> np.ndarray:
+    return read_array(train_worker(seed, steps, batch), "train_worker", "an array of weights")
+
+
+def expect_training(
+    workers: int, seed: int, steps: int, batch: int, way: str = "right"
+) -> list[np.ndarray]:
+    """Return what `try_training` should find, or finds for the mistake `way`."""
+    return [_train(workers, rank, seed, steps, batch, way) for rank in range(workers)]
+
+
+def _train(workers: int, rank: int, seed: int, steps: int, batch: int, way: str) -> np.ndarray:
+    weights = softmax.draw_weights(seed)
+    for step in range(steps):
+        images, labels = read_step(seed, step, batch)
+        gradient = softmax.mean_gradient(images, labels, weights)
+        if way in ("own-mean", "whole-batch"):
+            gradient = gradient * workers
+        if way == "not-reduced":
+            own = slice(rank, None, workers)
+            gradient = softmax.mean_gradient(images[own], labels[own], weights)
+        if way == "one-batch-only":
+            gradient = softmax.mean_gradient(*read_step(seed, 0, batch), weights)
+        weights = weights - RATE * gradient
+    return weights
+
+
+# ---- exercise 3: saving
+
+
+def try_saving(
+    functions: tuple[Callable[..., Any], Callable[..., Any]], workers: int, value: float
+) -> dict[str, Any]:
+    """Let all workers save a checkpoint; return where each wrote and what was left."""
+    root = Path(tempfile.mkdtemp())
+    try:
+        (root / "shared").mkdir()
+        chosen = run_on(workers, _save, functions, str(root), value)
+        return _describe_saving(root, chosen)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _save(functions: Any, root: str, value: float) -> str:
+    import tensorflow as tf
+
+    choose_folder, clean_up = functions
+    strategy = _make_strategy()
+    index = strategy.cluster_resolver.task_id
+    total = tf.Variable(value + index)
+    shared = str(Path(root) / "shared")
+    folder = str(require_value(choose_folder(shared, index), "choose_folder", "a folder's path"))
+    _stay_inside(root, folder)
+    for turn in range(strategy.num_replicas_in_sync):  # one after the other: no torn files
+        if turn == index:
+            tf.train.Checkpoint(total=total).write(str(Path(folder) / "ckpt"))
+        strategy.reduce("SUM", tf.constant(1.0), axis=None)
+    clean_up(shared, folder, index)
+    return folder
+
+
+def _stay_inside(root: str, folder: str) -> None:
+    place = Path(folder).resolve()
+    if not place.is_relative_to(Path(root).resolve()):
+        raise ValueError(f"{folder} is not inside the parent folder of the shared one")
+
+
+def _describe_saving(root: Path, chosen: Sequence[str]) -> dict[str, Any]:
+    import tensorflow as tf
+
+    shared = root / "shared"
+    places = [Path(folder) for folder in chosen]
+    others = places[1:]
+    prefix = str(shared / "ckpt")
+    found = tf.train.list_variables(prefix) if (shared / "ckpt.index").exists() else []
+    value = [tf.train.load_variable(prefix, name) for name, _ in found if "total" in name]
+    return {
+        "worker 0 wrote into the shared folder": places[0] == shared,
+        "workers that wrote there": sum(place == shared for place in places),
+        "folders of the others": len(set(others)),
+        "folders inside the shared one": sum(shared in place.parents for place in places),
+        "folders left over": sum(place.exists() for place in set(others) - {shared}),
+        "value in the shared checkpoint": float(value[0]) if value else None,
+    }
+
+
+def expect_saving(workers: int, value: float, way: str = "right") -> dict[str, Any]:
+    """Return what `try_saving` should find, or finds for the mistake `way`."""
+    everyone, nobody = way == "all-in-one-place", way == "chief-elsewhere"
+    lost = nobody or way == "shared-removed"
+    one = way == "others-share"
+    return {
+        "worker 0 wrote into the shared folder": not nobody,
+        "workers that wrote there": workers if everyone else int(not nobody),
+        "folders of the others": 1 if everyone or one else workers - 1,
+        "folders inside the shared one": (workers - 1) * (way == "inside-shared"),
+        "folders left over": {"left-behind": workers - 1}.get(way, 0),
+        "value in the shared checkpoint": None if lost else value + everyone * (workers - 1),
+    }
+
+
+SHARDS = make_check(
+    ("lab08", "shards", "make_worker_dataset"),
+    ((2, 12, 4),),
+    expect_shards,
+    {
+        "not-sharded": "every worker read all the examples: take a shard",
+        "global-batch": "every worker read whole global batches: together they make steps that are "
+        "too large",
+        "always-the-first": "every worker took the same shard: the context knows which pipeline "
+        "this is",
+        "in-blocks": "each worker got a block of neighbours: shard deals out one by one",
+    },
+    hint="shard by input pipeline first, then batch by the context's per-replica size",
+)
+TRAINING = make_check(
+    ("lab08", "training", "train_worker"),
+    ((2, 11, 2, 16),),
+    expect_training,
+    {
+        "own-mean": "each worker took the mean over its own examples, and the sum of means is too "
+        "large: divide by the global batch",
+        "whole-batch": "each worker took the whole batch, so everything counted twice",
+        "not-reduced": "the workers end with different weights: the gradients were not summed",
+        "one-batch-only": "every step used the batch of step 0",
+    },
+    hint="own examples, loss over the global batch, gradients summed, every step",
+    tolerance=1e-5,
+)
+SAVING = make_check(
+    ("lab08", "saving", "choose_folder and clean_up"),
+    ((3, 7.0),),
+    expect_saving,
+    {
+        "all-in-one-place": "all workers wrote to the same files: one overwrites the other",
+        "chief-elsewhere": "worker 0 is the chief: its checkpoint belongs into the shared folder",
+        "others-share": "the other workers wrote to the same files: each needs a folder of its own",
+        "inside-shared": "the others wrote into folders inside the shared one: put them beside it",
+        "shared-removed": "the shared checkpoint is gone: worker 0 has nothing to clean up",
+        "left-behind": "the others' folders are still there: remove them when all have written",
+    },
+    hint="worker 0 into the shared folder, each other one into its own beside it, then removed",
+)
+
+
+def check_shards(make_worker_dataset: Callable[..., Any]) -> None:
+    """Try `make_worker_dataset` on two real workers; AssertionError names the mistake."""
+    SHARDS.verify([try_shards(make_worker_dataset, *example) for example in SHARDS.examples])
+
+
+def check_training(train_worker: Callable[..., Any]) -> None:
+    """Try `train_worker` in the same way."""
+    TRAINING.verify([try_training(train_worker, *example) for example in TRAINING.examples])
+
+
+def check_saving(choose_folder: Callable[..., Any], clean_up: Callable[..., Any]) -> None:
+    """Try `choose_folder` and `clean_up` on three real workers."""
+    functions = (choose_folder, clean_up)
+    SAVING.verify([try_saving(functions, *example) for example in SAVING.examples])

@@ -1,0 +1,240 @@
+"""Lab 09, fault tolerance: real workers, a real SIGKILL, real damaged checkpoints."""
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distlab.exercises import softmax
+from distlab.exercises.checking import make_check, refuse_task
+from distlab.exercises.lab08 import RATE, read_step
+
+BATCH = 16
+WORKERS = 2
+
+
+# ---- exercise 1: a run that is killed
+
+
+class Run:
+    """What a learner's `train` gets besides its state: folders, and the step itself.
+
+    `shared_folder` holds the checkpoints that count; `write_folder` is where this worker
+    writes its own: the shared one on worker 0, another one elsewhere.
+    """
+
+    def __init__(self, strategy: Any, state: Any, root: Path, seed: int, die_at: int) -> None:
+        self.rank = strategy.cluster_resolver.task_id
+        self.shared_folder = str(root / "shared")
+        self.write_folder = self.shared_folder if self.rank == 0 else str(root / f"w{self.rank}")
+        self._strategy, self._state, self._root = strategy, state, root
+        self._seed, self._die_at = seed, die_at
+
+    def take_step(self) -> None:
+        """Train on the batch of step number `state.step`, and add 1 to `state.step`."""
+        import tensorflow as tf
+
+        step = int(self._state.step)
+        if self.rank == 0:
+            with open(self._root / "steps", "a") as log:
+                log.write(f"{step}\n")
+        elif step == self._die_at and not (self._root / "died").exists():
+            (self._root / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        images, labels = read_step(self._seed, step, BATCH)
+        own = slice(self.rank, None, WORKERS)
+        slopes = softmax.slopes(images[own] @ self._state.weights.numpy(), labels[own])
+        part = tf.constant(images[own].T @ slopes / BATCH)
+        gradient = self._strategy.reduce(tf.distribute.ReduceOp.SUM, part, axis=None)
+        self._state.weights.assign_sub(RATE * gradient)
+        self._state.step.assign_add(1)
+
+
+def try_killed_run(
+    train: Callable[..., Any], seed: int, total: int, every: int, die_at: int
+) -> dict[str, Any]:
+    """Run `train` on two workers, of which one is killed once in step `die_at`.
+
+    The group starts again by itself. Returns the steps that worker 0 took, in order,
+    whether worker 1 saved into its own folder, and the weights [784, 10] at the end.
+    """
+    root = Path(tempfile.mkdtemp())
+    try:
+        (root / "shared").mkdir()
+        found = _run_killed(train, root, (seed, total, every, die_at))
+        steps = [int(line) for line in (root / "steps").read_text().split()]
+        saved = any(root.glob("w1/*.index"))
+        return {
+            "steps taken": steps,
+            "worker 1 saved too": saved,
+            "weights": np.asarray(found[0]),
+        }
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _run_killed(train: Callable[..., Any], root: Path, case: tuple[int, ...]) -> list[Any]:
+    from distlab.exercises.lab08 import RUN_SECONDS, get_cluster
+    from utils.cluster.failures import ClusterError
+
+    try:
+        return get_cluster(WORKERS).run(
+            _train_worker, train, str(root), *case, restarts=2, timeout=RUN_SECONDS, echo=False
+        )
+    except ClusterError as error:
+        raise refuse_task(error) from None
+
+
+def _train_worker(
+    train: Any, root: str, seed: int, total: int, every: int, die_at: int
+) -> np.ndarray:
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    weights = tf.Variable(softmax.draw_weights(seed))
+    step = tf.Variable(0, dtype=tf.int64)
+    state = tf.train.Checkpoint(weights=weights, step=step)
+    train(state, Run(strategy, state, Path(root), seed, die_at), total, every)
+    return weights.numpy()
+
+
+def expect_killed_run(
+    seed: int, total: int, every: int, die_at: int, way: str = "right"
+) -> dict[str, Any]:
+    """Return what `try_killed_run` should find, or finds for the mistake `way`."""
+    saved = {"began-anew": 0, "saved-every-step": die_at}.get(way, die_at - die_at % every)
+    last = saved + total if way == "counted-anew" else total
+    steps = [*range(die_at + 1), *range(saved, last)]
+    weights = softmax.draw_weights(seed)
+    for step in range(last):
+        weights = weights - RATE * softmax.mean_gradient(*read_step(seed, step, BATCH), weights)
+    return {"steps taken": steps, "worker 1 saved too": way != "chief-only", "weights": weights}
+
+
+# ---- exercise 2: a checkpoint that was cut off
+
+
+def try_newest(newest_whole: Callable[..., Any], seed: int, steps: Sequence[int], cut: str) -> str:
+    """Write real checkpoints, damage the newest ("data", "index" or "" for none), ask for one."""
+    import tensorflow as tf
+
+    with tempfile.TemporaryDirectory() as folder:
+        for step in steps:
+            values = np.random.default_rng([seed, step]).normal(size=4096)
+            tf.train.Checkpoint(weights=tf.Variable(values)).write(f"{folder}/ckpt-{step}")
+        damaged = f"{folder}/ckpt-{max(steps)}"
+        if cut == "index":
+            os.unlink(damaged + ".index")
+        if cut == "data":
+            data = f"{damaged}.data-00000-of-00001"
+            os.truncate(data, os.path.getsize(data) // 2)
+        return Path(str(newest_whole(folder))).name
+
+
+def expect_newest(seed: int, steps: Sequence[int], cut: str, way: str = "right") -> str:
+    """Return the name that `try_newest` should find, or finds for the mistake `way`."""
+    whole = sorted(steps)[: -1 if cut else None]
+    if way == "newest-by-name":
+        whole = sorted(steps)
+    if way == "index-only":
+        whole = sorted(steps)[: -1 if cut == "index" else None]
+    if way == "sorted-as-text":
+        whole = sorted(whole, key=str)
+    return f"ckpt-{whole[0] if way == 'oldest' else whole[-1]}"
+
+
+# ---- exercises 3 and 4: the interval
+
+
+def expect_interval(checkpoint_seconds: float, mtbf_seconds: float, way: str = "right") -> float:
+    """Return Young's interval in seconds, or a mistaken one."""
+    factor = {"two-forgotten": 1.0, "halved": 0.5}.get(way, 2.0)
+    product = factor * checkpoint_seconds * mtbf_seconds
+    return product if way == "no-root" else product**0.5
+
+
+def expect_loss(
+    interval: float, checkpoint_seconds: float, mtbf_seconds: float, way: str = "right"
+) -> float:
+    """Return the share of the time that is lost, to first order, or a mistaken one."""
+    written, redone = checkpoint_seconds / interval, interval / 2 / mtbf_seconds
+    if way == "whole-interval":
+        redone *= 2
+    return {"failures-ignored": written, "checkpoints-ignored": redone}.get(way, written + redone)
+
+
+KILLED = make_check(
+    ("lab09", "killed", "train"),
+    ((21, 7, 3, 5),),
+    expect_killed_run,
+    {
+        "began-anew": "after the kill the run began at step 0 again: restore before the loop, and "
+        "save within it",
+        "counted-anew": "after the kill it took all steps once more on top of the restored ones: "
+        "go on until state.step reaches the total",
+        "chief-only": "worker 1 saved nothing into its own write_folder: every worker saves, each "
+        "into its own",
+        "saved-every-step": "it saved after every step: only every so many were asked for",
+    },
+    hint="restore the latest checkpoint if there is one; then steps, saving every so many",
+    tolerance=1e-5,
+)
+NEWEST = make_check(
+    ("lab09", "newest", "newest_whole"),
+    ((1, (2, 4, 6), "data"), (2, (3, 5, 7), "index"), (3, (8, 9, 10, 11), "data")),
+    expect_newest,
+    {
+        "newest-by-name": "the newest is cut off: it has to be read before it is believed",
+        "index-only": "an index file says nothing about the data file: read the values",
+        "oldest": "that one is whole, but a newer one is whole too",
+        "sorted-as-text": "sorted as text, 9 comes after 10: compare the numbers",
+    },
+    hint="from the newest step down, take the first whose values can all be read",
+)
+INTERVAL = make_check(
+    ("lab09", "interval", "best_interval"),
+    ((10.0, 7200.0), (60.0, 86400.0)),
+    expect_interval,
+    {
+        "two-forgotten": "the 2 is missing: on average half an interval is lost, not a whole one",
+        "halved": "the 2 belongs into the numerator",
+        "no-root": "the square root is missing: this is in seconds squared",
+    },
+    hint="Young: the square root of 2 × checkpoint seconds × mean time between failures",
+)
+LOSS = make_check(
+    ("lab09", "loss", "lost_share"),
+    ((300.0, 10.0, 7200.0), (3600.0, 60.0, 86400.0)),
+    expect_loss,
+    {
+        "whole-interval": "a failure comes anywhere in the interval: half of it is lost on average",
+        "failures-ignored": "only the writing was counted, not the work done twice",
+        "checkpoints-ignored": "only the work done twice was counted, not the writing",
+    },
+    hint="seconds of writing per interval, and half an interval per failure",
+)
+
+
+def check_killed(train: Callable[..., Any]) -> None:
+    """Kill a worker under `train` for real; AssertionError names the mistake."""
+    KILLED.verify([try_killed_run(train, *example) for example in KILLED.examples])
+
+
+def check_newest(newest_whole: Callable[..., Any]) -> None:
+    """Try `newest_whole` on damaged checkpoints."""
+    NEWEST.verify([try_newest(newest_whole, *example) for example in NEWEST.examples])
+
+
+def check_interval(answers: Sequence[Any]) -> None:
+    """Compare `best_interval` of each of `INTERVAL.examples`."""
+    INTERVAL.verify(answers)
+
+
+def check_loss(answers: Sequence[Any]) -> None:
+    """Compare `lost_share` of each of `LOSS.examples`."""
+    LOSS.verify(answers)

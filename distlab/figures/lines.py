@@ -1,0 +1,239 @@
+"""Line charts with the names of the lines at their ends."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from distlab.errors import CourseError
+from distlab.figures.canvas import (
+    COLOURS,
+    DASHES,
+    MARKERS,
+    SMALL_PX,
+    TEXT_PX,
+    draw,
+    label_paper,
+    plot_axes,
+    say_number,
+    text_width_px,
+    write_title,
+)
+from distlab.figures.picture import INK, Picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
+Marks = Mapping[str, float | tuple[float, float]]
+
+HEIGHT_PX = 340
+MOST_MARKERS = 40
+MOST_OWN_TICKS = 12
+LABEL_STEP_PX = 17
+
+
+def lines(
+    series: Series,
+    *,
+    x_label: str,
+    y_label: str,
+    title: str,
+    log_x: bool = False,
+    log_y: bool = False,
+    marks: Marks | None = None,
+    alt: str | None = None,
+) -> Picture:
+    """Draw each (x, y) of `series` as a line with its name at its end.
+
+    `x` and `y` are of one length; values of `y` that are not finite leave a gap
+    and are named in the words. A mark is a dashed vertical line at x, or a
+    circle at (x, y), with its name. Raises CourseError for no series, for
+    lengths that differ, and for values of 0 or less on a logarithmic axis.
+    """
+    checked = {name: _check(name, x, y, log_x, log_y) for name, (x, y) in series.items()}
+    if not checked:
+        raise CourseError("lines: no series to draw: give at least one name with its (x, y)")
+
+    def paint(figure: "Figure") -> None:
+        widest = max(text_width_px(name) for name in checked)
+        write_title(figure, title)
+        axes = plot_axes(figure, 60, 58, widest + 26, 48)
+        axes.margins(x=0.03, y=0.06)
+        for number, (x, y) in enumerate(checked.values()):
+            _plot(axes, number, x, y)
+        _scale(axes, checked, log_x, log_y)
+        for name, at in (marks or {}).items():
+            _mark(axes, name, at)
+        _frame(figure, axes, x_label, y_label)
+        _name_lines(figure, axes, checked)
+
+    return draw(paint, alt=alt or describe(checked, x_label, title), height_px=HEIGHT_PX)
+
+
+def _check(
+    name: str, x: Sequence[float], y: Sequence[float], log_x: bool, log_y: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    if x.ndim != 1 or x.shape != y.shape or len(x) == 0:
+        raise CourseError(
+            f"lines: {name!r} has x of shape {x.shape} and y of shape {y.shape}: "
+            "give two lists of one length, 1 or more"
+        )
+    for axis, values, logarithmic in (("x", x, log_x), ("y", y, log_y)):
+        if logarithmic and np.any(values[np.isfinite(values)] <= 0):
+            raise CourseError(f"lines: {name!r} has an {axis} of 0 or less: no logarithm of that")
+    return x, y
+
+
+def _plot(axes: "Axes", number: int, x: np.ndarray, y: np.ndarray) -> None:
+    axes.plot(
+        x,
+        np.where(np.isfinite(y), y, np.nan),
+        color=COLOURS[number % len(COLOURS)],
+        linestyle=DASHES[number % len(DASHES)],
+        marker=MARKERS[number % len(MARKERS)],
+        markevery=max(1, len(x) // MOST_MARKERS * 2) if len(x) > MOST_MARKERS else 1,
+        clip_on=False,
+    )
+
+
+def _scale(axes: "Axes", series: Mapping, log_x: bool, log_y: bool) -> None:
+    from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
+
+    axes.set_xscale("log" if log_x else "linear")
+    axes.set_yscale("log" if log_y else "linear")
+    own_ticks = np.unique(np.concatenate([x for x, _ in series.values()]))
+    whole = bool(np.all(own_ticks == np.round(own_ticks)))
+    if whole and len(own_ticks) <= MOST_OWN_TICKS and (log_x or np.ptp(own_ticks) <= 12):
+        axes.set_xticks(own_ticks)
+        axes.xaxis.set_minor_locator(NullLocator())
+    for axis, logarithmic in ((axes.xaxis, log_x), (axes.yaxis, log_y)):
+        if logarithmic:
+            axis.set_minor_formatter(NullFormatter())
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    if log_y:
+        _tick_every_decade(axes)
+
+
+def _tick_every_decade(axes: "Axes") -> None:
+    """Tick 1, 10, 100, …; over less than two decades 1, 2, 5, 10, 20, … as well."""
+    from matplotlib.ticker import LogLocator
+
+    low, high = axes.get_ylim()
+    if high / low < 150:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+
+
+def _write_plain_ticks(axis: "Axis") -> None:
+    """Write the ticks of a linear axis with one number of decimals: 0.8, 1.0, 1.2 or 2,000."""
+    if axis.get_scale() == "log":
+        return
+    ticks = [tick for tick in axis.get_majorticklocs() if np.isfinite(tick)]
+    decimals = next((d for d in range(7) if np.allclose(ticks, np.round(ticks, d))), None)
+    texts = [f"{tick:,.{decimals}f}" if decimals is not None else f"{tick:g}" for tick in ticks]
+    axis.set_ticks(ticks, texts)
+
+
+def _frame(figure: "Figure", axes: "Axes", x_label: str, y_label: str) -> None:
+    axes.grid(axis="y", color=INK, alpha=0.16, linewidth=1)
+    axes.tick_params(which="both", length=0, pad=7)
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = axis.get_view_interval()
+        _write_plain_ticks(axis)
+        axis.set_view_interval(low, high, ignore=True)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel(x_label, size=TEXT_PX, labelpad=7)
+    figure.draw_without_rendering()
+    renderer = figure.canvas.get_renderer()
+    box = axes.get_position()
+    width_px, height_px = figure.get_size_inches() * 72
+    ticks_px = axes.yaxis.get_tightbbox(renderer).width + 11
+    left = ticks_px / width_px
+    axes.set_position((left, box.y0, box.x1 - left, box.height))
+    figure.text(0, 1 - 42 / height_px, y_label, size=TEXT_PX, ha="left", va="center")
+
+
+def _name_lines(figure: "Figure", axes: "Axes", series: Mapping) -> None:
+    """Write each name right of the plot at its line's end, pushed apart where they meet."""
+    ends = {}
+    for name, (x, y) in series.items():
+        good = np.flatnonzero(np.isfinite(y))
+        if len(good):
+            ends[name] = axes.transData.transform((x[good[-1]], y[good[-1]]))
+    order = sorted(ends, key=lambda name: ends[name][1])
+    heights = spread([ends[name][1] for name in order], LABEL_STEP_PX)
+    right = axes.get_window_extent().x1
+    to_figure = figure.transFigure.inverted().transform
+    for name, height in zip(order, heights, strict=True):
+        number = list(series).index(name)
+        start, end = to_figure([ends[name] + (5, 0), (right + 14, height)])
+        if abs(height - ends[name][1]) > 4 or right - ends[name][0] > 24:
+            figure.add_artist(_leader(start, end, COLOURS[number % len(COLOURS)]))
+        x_at, y_at = to_figure((right + 18, height))
+        figure.text(x_at, y_at, name, size=TEXT_PX, ha="left", va="center")
+
+
+def _leader(start: np.ndarray, end: np.ndarray, colour: str) -> object:
+    from matplotlib.lines import Line2D
+
+    return Line2D(
+        [start[0], end[0]], [start[1], end[1]], color=colour, linewidth=1, linestyle=(0, (1, 2))
+    )
+
+
+def spread(heights: Sequence[float], step: float) -> list[float]:
+    """Move ascending `heights` apart until neighbours are `step` or more from each other."""
+    placed = [float(h) for h in heights]
+    for _ in range(60):
+        moved = False
+        for i in range(len(placed) - 1):
+            short = step - (placed[i + 1] - placed[i])
+            if short > 1e-6:
+                placed[i] -= short / 2
+                placed[i + 1] += short / 2
+                moved = True
+        if not moved:
+            break
+    return placed
+
+
+def _mark(axes: "Axes", name: str, at: float | tuple[float, float]) -> None:
+    if isinstance(at, tuple):
+        axes.plot(*at, "o", markersize=13, markerfacecolor="none", color=INK, markeredgewidth=1.5)
+        axes.annotate(
+            name, at, (0, 12), textcoords="offset points", ha="center", size=SMALL_PX,
+            bbox=label_paper(),
+        )  # fmt: skip
+        return
+    axes.axvline(at, color=INK, linewidth=1, linestyle=(0, (4, 3)), alpha=0.7)
+    place = axes.get_xaxis_transform()
+    axes.annotate(
+        name, (at, 1), (5, -2), xycoords=place, textcoords="offset points", ha="left", va="top",
+        size=SMALL_PX, bbox=label_paper(),
+    )  # fmt: skip
+
+
+def describe(series: Mapping, x_label: str, title: str) -> str:
+    """Return in words what `series` does: "loss falls from 0.95 to 0.41 as epoch goes …"."""
+    spans = {(x[0], x[-1]) for x, _ in series.values()}
+    says = "; ".join(_describe_one(name, x, y) for name, (x, y) in series.items())
+    first, last = min(s[0] for s in spans), max(s[1] for s in spans)
+    return f"{title}. {says}, as {x_label} goes from {say_number(first)} to {say_number(last)}."
+
+
+def _describe_one(name: str, x: np.ndarray, y: np.ndarray) -> str:
+    good = np.isfinite(y)
+    if not good.any():
+        return f"{name} is never a finite number"
+    first, last = y[good][0], y[good][-1]
+    if say_number(first) == say_number(last):
+        says = f"{name} begins and ends at {say_number(first)}"
+    else:
+        verb = "rises" if last > first else "falls"
+        says = f"{name} {verb} from {say_number(first)} to {say_number(last)}"
+    if not good.all():
+        says += f" and is not finite at {say_number(x[np.argmin(good)])}"
+    return says

@@ -1,0 +1,124 @@
+"""A small class to try grading on: `python -m distlab.grading.demo [FOLDER]` (`make grade-demo`).
+
+Nine hand-ins of lab 01, made from its solution and its stub: right, wrong in known
+ways, damaged, late, hostile, and one that is no notebook. Then `distlab grade` grades them.
+"""
+
+import argparse
+import copy
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from distlab.authoring.sources import choose_targets, find_root, find_targets
+from distlab.errors import CourseError
+
+LAB = "lab01"
+DUE = "2026-11-20T12:00"
+TIMES = {"on time": "2026-11-19 18:30:00 UTC", "late": "2026-11-21 18:30:00 UTC"}
+DROPPED = """def plan_epoch(examples, global_batch_size):
+    return examples // global_batch_size, global_batch_size
+"""
+ONE_WORKER = """def replica_batch_sizes(batch_size, workers, replicas_per_worker):
+    sizes = []
+    for replica in range(replicas_per_worker):
+        more = 1 if replica < batch_size % replicas_per_worker else 0
+        sizes.append(batch_size // replicas_per_worker + more)
+    return sizes
+"""
+RENAMED = """def replica_batch_sizes(n, w, r):
+    out = []
+    for k in range(r):  # each replica
+        rest = 1 if k < n % r else 0
+        out.append(n // r + rest)
+    return out
+"""
+WEIGHTS_ONLY = """def choose_parallelism(
+    parameters, activation_gib, device_gib, copy_hours, allowed_hours
+):
+    fits = 4 * parameters / 2**30 + activation_gib <= device_gib
+    if fits:
+        return "one device" if copy_hours <= allowed_hours else "data"
+    return "model" if copy_hours <= allowed_hours else "both"
+"""
+HOSTILE = """class Right:
+    def __eq__(self, other): return True
+
+def plan_epoch(examples, global_batch_size):
+    print("<script>document.title = 'owned'</script>")
+    return Right()
+"""
+CLASS: dict[str, tuple[str, dict[str, str], str]] = {  # student: notebook, answers, when
+    "student-1": ("solution", {}, "on time"),
+    "student-2": ("solution", {"epoch": DROPPED}, "on time"),
+    "student-3": ("solution", {"batches": ONE_WORKER, "parallelism": WEIGHTS_ONLY}, "on time"),
+    "student-4": ("solution", {"batches": RENAMED}, "on time"),
+    "student-5": ("stub", {}, "on time"),
+    "student-6": ("solution", {"epoch": HOSTILE}, "on time"),
+    "student-7": ("solution", {}, "late"),
+    "student-8": ("no metadata", {}, "on time"),
+}
+
+
+def make_class(folder: Path) -> Path:
+    """Write the hand-ins into `folder`/submitted as nbgrader collects them; return that folder."""
+    root = find_root(Path.cwd())
+    (target,) = choose_targets([t for t in find_targets(root) if t.lab], [LAB])
+    if target.lab is None or not target.notebook.is_file():
+        raise CourseError(f"{target.notebook}: is not built yet: run `distlab build {LAB}`")
+    notebooks = {"solution": _read(target.notebook), "stub": _read(target.lab)}
+    notebooks["no metadata"] = _strip(notebooks["solution"])
+    submitted = folder / "submitted"
+    shutil.rmtree(submitted, ignore_errors=True)
+    for student, (kind, answers, when) in CLASS.items():
+        place = submitted / student / LAB
+        place.mkdir(parents=True)
+        (place / target.notebook.name).write_text(json.dumps(_fill(notebooks[kind], answers)))
+        (place / "timestamp.txt").write_text(TIMES[when])
+    place = submitted / "student-9" / LAB
+    place.mkdir(parents=True)
+    (place / "essay.docx").write_text("no notebook")
+    return submitted
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _strip(notebook: Any) -> Any:
+    bare = copy.deepcopy(notebook)
+    for cell in bare["cells"]:
+        cell["metadata"] = {}
+    return bare
+
+
+def _fill(notebook: Any, answers: dict[str, str]) -> Any:
+    filled = copy.deepcopy(notebook)
+    for cell in filled["cells"]:
+        name = cell["metadata"].get("nbgrader", {}).get("grade_id")
+        if name in answers:
+            cell["source"] = answers[name].splitlines(True)
+    return filled
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the class, grade it, and say where the pages are."""
+    parser = argparse.ArgumentParser(prog="distlab.grading.demo", description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("build/grade-demo"))
+    folder = parser.parse_args(arguments).folder
+    grade = ["grade", LAB, str(make_class(folder)), "--out", str(folder)]
+    grade += ["--due", DUE, "--penalty", "10%/day"]
+    print("distlab", *grade, flush=True)
+    try:
+        status = subprocess.call([sys.executable, "-m", "distlab", *grade])
+    except KeyboardInterrupt:
+        return 130
+    return 0 if status == 1 else status  # one hand-in waits for a human, as it should
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,88 @@
+"""Judges what one graded cell gave: draws the inputs, decodes the answers, runs the hidden tests.
+
+The learner's code is not here, and neither is anything that it could have changed.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distlab.grading.encoding import decode
+from distlab.grading.frames import clean_text
+from distlab.grading.judging import WrongAnswer
+from distlab.grading.labs import GradedCell
+from distlab.grading.observe import CellObservation
+
+MOST_MESSAGE = 2000
+
+
+@dataclass(frozen=True)
+class CellVerdict:
+    """What one graded cell earned. `status`: "right", "wrong" or "for a human"."""
+
+    status: str
+    misconception: str = ""
+    message: str = ""
+
+
+def judge_cell(graded: GradedCell, cell: CellObservation, seed: int) -> CellVerdict:
+    """Return the verdict of one graded cell from what was seen of it."""
+    try:
+        got = read_got(cell.got, graded.got)
+    except ValueError as error:
+        return CellVerdict("for a human", "", f"what came back is no answer: {error}"[:300])
+    if set(got) < set(graded.got):
+        return judge_unanswered(cell)
+    try:
+        run_hidden(graded, got, seed)
+    except AssertionError as error:
+        name = error.misconception if isinstance(error, WrongAnswer) else ""
+        return CellVerdict("wrong", name, clean_text(str(error), MOST_MESSAGE))
+    except Exception as error:
+        what = clean_text(f"{type(error).__name__}: {error}", MOST_MESSAGE)
+        return CellVerdict("for a human", "", f"the judge could not read this answer ({what})")
+    return judge_right(cell)
+
+
+def read_got(text: str, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the decoded answers among `names`; ValueError for what `encode` did not write."""
+    try:
+        data = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(data, dict):
+        raise ValueError("no dictionary of answers")
+    return {name: decode(data[name]) for name in names if name in data}
+
+
+def run_hidden(graded: GradedCell, got: dict[str, Any], seed: int) -> None:
+    space: dict[str, Any] = {"np": np, "SEED": seed, "__name__": "judge"}
+    exec(compile(graded.inputs, f"<inputs of {graded.id}>", "exec"), space)  # noqa: S102 - ours
+    space.update(got)
+    exec(compile(graded.hidden, f"<judge of {graded.id}>", "exec"), space)  # noqa: S102 - ours
+
+
+def judge_unanswered(cell: CellObservation) -> CellVerdict:
+    """Judge a cell that did not get to its answers: what is said of it."""
+    if not cell.answered:
+        return CellVerdict("for a human", "", "no answer to this exercise was found")
+    if cell.status == "raised" and cell.error.startswith("NotImplementedError"):
+        return CellVerdict("wrong", "", "this exercise is not written yet")
+    if cell.status == "raised":
+        where = f" ({cell.trace.split(chr(10))[-1]})" if cell.trace else ""
+        return CellVerdict("wrong", "", f"the answer raised {cell.error}{where}"[:MOST_MESSAGE])
+    if cell.status in ("timed out", "killed"):
+        return CellVerdict("wrong", "", f"the answer gave nothing: {cell.error}"[:MOST_MESSAGE])
+    return CellVerdict("for a human", "", f"no answer came back ({cell.status})")
+
+
+def judge_right(cell: CellObservation) -> CellVerdict:
+    """Judge a cell whose answers to the judge's inputs are right: did its visible check agree?"""
+    if cell.status == "ok":
+        return CellVerdict("right")
+    if cell.status == "raised" and not cell.error.startswith("AssertionError"):
+        return CellVerdict("right", "", f"right, although its visible check raised {cell.error}")
+    said = f"right for the judge's inputs, but its visible check said: {cell.error}"
+    return CellVerdict("for a human", "", said[:MOST_MESSAGE])

@@ -1,0 +1,192 @@
+"""Runs what was handed in, sealed, and yields what was seen.
+
+One loop, no thread: it starts submissions, reads their pipes, keeps their time
+limits, and is the only one who says that a submission has ended.
+"""
+
+import contextlib
+import os
+import selectors
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from distlab.grading.alignment import Plan, PlannedCell
+from distlab.grading.clean_process import CleanProcess, Refused
+from distlab.grading.labs import LabSpec
+from distlab.grading.observe import Observation, Submission
+from distlab.grading.running import Running
+from distlab.grading.sandbox import Zygote, check_can_seal
+
+READ_SECONDS, TICK_SECONDS = 8.0, 0.5
+
+
+@dataclass
+class Prepared:
+    """A submission that has been read and aligned."""
+
+    submission: Submission
+    seed: int
+    sha256: str
+    plan: Plan
+    problem: str = ""
+    running: Running | None = None
+
+
+class Sandbox:
+    """The two processes that running a lab takes: they start at once, `observe` awaits them.
+
+    A context manager that leaves nothing behind. Raises CourseError where the machine
+    cannot seal and `sealed` is asked.
+    """
+
+    def __init__(self, lab: LabSpec, sealed: bool = True) -> None:
+        if sealed:
+            check_can_seal()
+        self.zygote = Zygote(lab.name, lab.rules, sealed)
+        try:
+            self.reader = CleanProcess(lab, READ_SECONDS)
+        except BaseException:
+            self.zygote.close()
+            raise
+
+    def __enter__(self) -> "Sandbox":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.reader.close()
+        self.zygote.close()
+
+
+def observe(
+    lab: LabSpec,
+    submissions: Sequence[Submission],
+    seed_for: Callable[[Submission], int],
+    jobs: int = 2,
+    sealed: bool = True,
+    sandbox: Sandbox | None = None,
+) -> Iterator[Observation]:
+    """Run each submission and yield its observation as soon as it is there (not in order).
+
+    Closing the iterator, an exception or Ctrl-C ends every process that it started.
+    Labs whose rules are `exclusive` run one at a time. `sandbox` is one that was
+    started earlier, `sealed` or not; the caller closes it. Raises CourseError where
+    the machine cannot seal and `sealed` is asked.
+    """
+    with contextlib.ExitStack() as stack:
+        sandbox = sandbox or stack.enter_context(Sandbox(lab, sealed))
+        sandbox.zygote.wait_until_ready()
+        selector = stack.enter_context(selectors.DefaultSelector())
+        jobs = 1 if lab.rules.exclusive else jobs
+        executor = Executor(lab, sandbox.zygote, sandbox.reader, selector, jobs)
+        yield from executor.run(deque(submissions), seed_for)
+
+
+@dataclass
+class Executor:
+    """The loop of `observe`: up to `jobs` submissions at a time."""
+
+    lab: LabSpec
+    zygote: Zygote
+    reader: CleanProcess
+    selector: selectors.BaseSelector
+    jobs: int
+    active: dict[int, Prepared] = field(default_factory=dict)
+    finished: deque[Observation] = field(default_factory=deque)
+    number: int = 0
+
+    def run(
+        self, waiting: deque[Submission], seed_for: Callable[[Submission], int]
+    ) -> Iterator[Observation]:
+        self.selector.register(self.zygote.connection, selectors.EVENT_READ, None)
+        ahead: deque[Prepared] = deque()
+        while waiting or ahead or self.active or self.finished:
+            while len(self.active) < self.jobs and (ahead or waiting):
+                self.start(ahead.popleft() if ahead else self.prepare(waiting.popleft(), seed_for))
+            if waiting and not ahead and self.jobs > 1:  # while the others run
+                submission = waiting.popleft()
+                ahead.append(self.prepare(submission, seed_for))
+            while self.finished:
+                yield self.finished.popleft()
+            if self.active:
+                self.step()
+
+    def prepare(self, submission: Submission, seed_for: Callable[[Submission], int]) -> Prepared:
+        """Read and align one notebook, in a process of its own."""
+        seed = seed_for(submission)
+        try:
+            told = self.reader.ask(do="align", path=str(submission.path))
+        except Refused as error:
+            problem = f"the notebook could not be read ({error}): a human should look at it"
+            return Prepared(submission, seed, "", Plan((), ()), problem)
+        cells = tuple(make_cell(cell) for cell in told["cells"])
+        plan = Plan(cells, tuple(told["notes"]))
+        return Prepared(submission, seed, told["sha256"], plan, told["problem"])
+
+    def start(self, prepared: Prepared) -> None:
+        if prepared.problem:
+            self.finish(prepared)
+            return
+        prepared.running = Running(prepared.plan, prepared.seed, self.lab.rules, self.zygote)
+        self.fork(prepared)
+
+    def fork(self, prepared: Prepared) -> None:
+        self.number += 1
+        attempt = prepared.running.start(self.number)
+        self.active[self.number] = prepared
+        for descriptor in attempt.pipes:
+            self.selector.register(descriptor, selectors.EVENT_READ, prepared)
+
+    def step(self) -> None:
+        """Read what has come, then look at the clocks."""
+        now = time.monotonic()
+        first = min(p.running.attempt.deadline for p in self.active.values())
+        for key, _ in self.selector.select(min(max(first - now, 0.0), TICK_SECONDS)):
+            if key.data is None:
+                self.take_end(self.zygote.receive())
+            elif key.fd in self.selector.get_map():
+                if key.data.running.read(key.fd) == 0:
+                    self.selector.unregister(key.fd)
+        for prepared in self.active.values():
+            prepared.running.check_time(time.monotonic())
+
+    def take_end(self, message: dict[str, Any]) -> None:
+        """A submission's processes have ended: observe what is left, or start it again."""
+        prepared = self.active.pop(message["id"])
+        for descriptor in prepared.running.attempt.pipes:
+            if descriptor in self.selector.get_map():
+                self.selector.unregister(descriptor)
+        if prepared.running.finish_attempt(message["status"], message["why"]):
+            self.fork(prepared)
+        else:
+            self.finish(prepared)
+
+    def finish(self, prepared: Prepared) -> None:
+        running = prepared.running
+        notes = (*prepared.plan.notes, *(running.notes if running else ()))
+        self.finished.append(
+            Observation(
+                student=prepared.submission.student,
+                lab=self.lab.name,
+                sha256=prepared.sha256,
+                seed=prepared.seed,
+                cells=tuple(running.get_cells()) if running else (),
+                notes=notes,
+                problem=prepared.problem,
+                sealed=self.zygote.sealed,
+                seconds=round(time.monotonic() - running.begun, 3) if running else 0.0,
+                versions=self.zygote.versions,
+            )
+        )
+
+
+def make_cell(told: dict[str, Any]) -> PlannedCell:
+    lists = {name: tuple(told[name]) for name in ("got", "answers")}
+    return PlannedCell(**{**told, **lists})
+
+
+def count_cores() -> int:
+    """Return how many submissions run at a time where nothing else is said."""
+    return max(1, min(4, len(os.sched_getaffinity(0))))

@@ -1,0 +1,231 @@
+"""nbgrader's own gradebook.db, written as nbgrader writes it, in one transaction.
+
+Automatic scores never touch a score or a comment that a human has set, in formgrader
+or with `distlab grade --set`: nbgrader keeps the two in columns of their own.
+https://nbgrader.readthedocs.io/en/stable/api/gradebook.html
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from distlab.errors import CourseError
+from distlab.grading.gradebook_rows import Rows
+from distlab.grading.journal import hold_lock
+from distlab.grading.labs import Exercise, LabSpec
+from distlab.grading.verdict import ExerciseVerdict, Verdict
+
+WAIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is booked for one student; `penalty` is in points, times are UTC without a zone."""
+
+    verdict: Verdict
+    timestamp: datetime | None = None
+    extra: timedelta = field(default_factory=timedelta)
+    penalty: float = 0.0
+
+
+class Book:
+    """An open gradebook: everything done within `with` is kept together, or nothing of it.
+
+    Raises CourseError for a file that is no gradebook, and where another program holds it.
+    """
+
+    def __init__(
+        self, path: Path, lab: LabSpec, weights: Mapping[str, float] | None = None
+    ) -> None:
+        self.path, self.lab, self.weights = path, lab, weights or {}
+
+    def __enter__(self) -> "Book":
+        busy = f"{self.path}: another program writes to it: try again when it has ended"
+        self._lock = hold_lock(_lock_path(self.path), busy, WAIT_SECONDS)
+        self._lock.__enter__()
+        try:
+            with _told_plainly(self.path):
+                self._open()
+        except BaseException:
+            self._lock.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            with _told_plainly(self.path):
+                (self._db.rollback if kind else self._db.commit)()
+        finally:
+            self._gradebook.close()
+            self._lock.__exit__(None, None, None)
+
+    def _open(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if not self.path.exists() or self.path.is_file() and self.path.stat().st_size == 0:
+            _create(self.path)
+        self._gradebook = _connect(self.path)
+        self._db: Any = self._gradebook.db
+        self._rows = Rows(self._db, self.lab, self.weights)
+        self._rows.find_notebook()  # fails here if it is no gradebook
+
+    # -- reading
+
+    def read_manual(self) -> dict[str, dict[str, float]]:
+        """Return the points that a human has set: student -> exercise -> points.
+
+        An exercise counts as set if one of its graded cells is; the others count as they are.
+        """
+        found: dict[str, dict[str, float]] = {}
+        with _told_plainly(self.path):
+            notebook = self._rows.find_notebook()
+            for submitted in notebook.submissions if notebook is not None else ():
+                grades = {grade.name: grade for grade in submitted.grades}
+                for exercise in self.lab.exercises:
+                    mine = [grades[c.id] for c in exercise.cells if c.id in grades]
+                    if any(_is_manual(grade) for grade in mine):
+                        points = sum(_find_score(grade) for grade in mine)
+                        found.setdefault(submitted.student.id, {})[exercise.id] = points
+        return found
+
+    def read_course(self) -> dict[str, dict[str, tuple[float, float]]]:
+        """Return every mark in the book: student -> assignment -> (mark less penalty, most)."""
+        found: dict[str, dict[str, tuple[float, float]]] = {}
+        with _told_plainly(self.path):
+            for assignment in self._gradebook.assignments:
+                for submitted in assignment.submissions:
+                    mark = max(0.0, submitted.score - (submitted.late_submission_penalty or 0.0))
+                    marks = found.setdefault(submitted.student.id, {})
+                    marks[assignment.name] = (mark, assignment.max_score)
+        return found
+
+    # -- writing
+
+    def set_points(self, student: str, exercise_id: str, points: float | None) -> None:
+        """Set a mark by hand, which no grading changes; None takes it back."""
+        exercise = self._find_exercise(exercise_id)
+        with _told_plainly(self.path):
+            notebook = self._rows.ensure_submission(student, self._rows.ensure_notebook())
+            left = points
+            for k, cell in enumerate(exercise.cells):
+                grade = self._rows.ensure_grade(notebook, cell.id)
+                last = k == len(exercise.cells) - 1
+                share = (
+                    left
+                    if left is None or last
+                    else min(left, self._rows.weigh(cell.points, exercise))
+                )
+                grade.manual_score, grade.extra_credit = share, None
+                grade.needs_manual_grade = share is None and grade.auto_score is None
+                left = None if left is None or share is None else left - share
+            self._db.flush()
+
+    def write(self, entries: Sequence[Entry], due: datetime | None = None) -> None:
+        """Book the marks of `entries`: scores, comments, times, extensions, late penalties."""
+        with _told_plainly(self.path):
+            notebook = self._rows.ensure_notebook()
+            if due is not None:
+                notebook.assignment.duedate = due
+            for entry in entries:
+                self._write_entry(entry, notebook)
+            self._db.flush()
+
+    def _write_entry(self, entry: Entry, notebook: Any) -> None:
+        submitted = self._rows.ensure_submission(entry.verdict.student, notebook)
+        submitted.assignment.timestamp = entry.timestamp
+        known = notebook.assignment.duedate is not None  # nbgrader adds the one to the other
+        submitted.assignment.extension = entry.extra or None if known else None
+        submitted.late_submission_penalty = entry.penalty or None
+        said = {verdict.id: verdict for verdict in entry.verdict.exercises}
+        for exercise in self.lab.exercises:
+            if verdict := said.get(exercise.id):
+                self._write_exercise(submitted, exercise, verdict)
+
+    def _write_exercise(self, submitted: Any, exercise: Exercise, verdict: ExerciseVerdict) -> None:
+        left = verdict.points
+        for cell in exercise.cells:
+            grade, share = self._rows.ensure_grade(submitted, cell.id), min(left, cell.points)
+            before, left = grade.auto_score, left - share
+            by_human = verdict.status == "for a human"
+            grade.auto_score = None if by_human else self._rows.weigh(share, exercise)
+            changed = grade.auto_score != before
+            if not _is_manual(grade):
+                grade.needs_manual_grade = by_human
+            elif before is not None and changed:
+                grade.needs_manual_grade = True  # formgrader asks whether it still holds
+        self._rows.ensure_comment(submitted, exercise.id).auto_comment = to_comment(verdict.message)
+
+    def _find_exercise(self, name: str) -> Exercise:
+        for exercise in self.lab.exercises:
+            if name in (exercise.id, str(exercise.number)):
+                return exercise
+        known = ", ".join(exercise.id for exercise in self.lab.exercises)
+        raise CourseError(f"{self.lab.name} has no exercise {name!r}: choose from {known}")
+
+
+def _connect(path: Path) -> Any:
+    from nbgrader.api import Gradebook
+    from sqlalchemy import URL
+
+    place = URL.create("sqlite", database=str(path), query={"timeout": f"{WAIT_SECONDS:g}"})
+    return Gradebook(place)
+
+
+def _create(path: Path) -> None:
+    """Make an empty gradebook beside `path` and move it there: all of its tables, or none."""
+    partial = path.with_name(path.name + ".part")
+    partial.unlink(missing_ok=True)
+    before = os.environ.get("PATH", "")
+    os.environ["PATH"] = (
+        f"{Path(sys.executable).parent}{os.pathsep}{before}"  # nbgrader runs alembic
+    )
+    try:
+        gradebook = _connect(partial)
+        gradebook.close()
+        gradebook.engine.dispose()
+        partial.replace(path)
+    finally:
+        os.environ["PATH"] = before
+
+
+def _lock_path(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _is_manual(grade: Any) -> bool:
+    return grade.manual_score is not None or grade.extra_credit is not None
+
+
+def _find_score(grade: Any) -> float:
+    base = grade.auto_score if grade.manual_score is None else grade.manual_score
+    return (base or 0.0) + (grade.extra_credit or 0.0)
+
+
+def to_comment(message: str) -> str | None:
+    """Return a message as nbgrader may show it: its pages render comments as Markdown with HTML.
+
+    So it becomes an indented block, without the signs that make a tag.
+    """
+    plain = message.replace("&", "＆").replace("<", "‹").replace(">", "›").replace("$", "＄")
+    return "\n".join("    " + line for line in plain.splitlines()) or None
+
+
+@contextmanager
+def _told_plainly(path: Path) -> Iterator[None]:
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+        raise CourseError(f"{path}: cannot be used as a gradebook ({reason})") from None

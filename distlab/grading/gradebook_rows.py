@@ -1,0 +1,126 @@
+"""The rows of one lab in nbgrader's tables: found, or made as nbgrader makes them.
+
+https://nbgrader.readthedocs.io/en/stable/api/models.html
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from distlab.errors import CourseError
+from distlab.grading.labs import Exercise, LabSpec
+
+KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+
+
+class Rows:
+    """Finds and makes rows in the session `db`; nothing is committed here."""
+
+    def __init__(self, db: Any, lab: LabSpec, weights: Mapping[str, float]) -> None:
+        self._db, self.lab, self.weights = db, lab, weights
+
+    def weigh(self, points: float, exercise: Exercise) -> float:
+        """Return what `points` of `exercise` count in this course."""
+        return points * self.weights.get(exercise.id, 1.0)
+
+    def find_notebook(self) -> Any:
+        t = _tables()
+        names = [self.lab.name, self.lab.slug]
+        query = self._db.query(t.Notebook).join(
+            t.Assignment, t.Assignment.id == t.Notebook.assignment_id
+        )
+        found = query.filter(t.Assignment.name.in_(names), t.Notebook.name == self.lab.slug)
+        return found.first()
+
+    def ensure_notebook(self) -> Any:
+        t = _tables()
+        notebook = self.find_notebook()
+        if notebook is None:
+            names = [self.lab.name, self.lab.slug]
+            assignment = self._db.query(t.Assignment).filter(t.Assignment.name.in_(names)).first()
+            if assignment is None:
+                assignment = t.Assignment(name=self.lab.name)
+                self._db.add(assignment)
+            notebook = t.Notebook(
+                name=self.lab.slug, assignment=assignment, kernelspec=json.dumps(KERNELSPEC)
+            )
+            self._db.add(notebook)
+        self._ensure_cells(notebook)
+        return notebook
+
+    def _ensure_cells(self, notebook: Any) -> None:
+        t = _tables()
+        graded = {cell.name: cell for cell in notebook.grade_cells}
+        solutions = {cell.name for cell in notebook.solution_cells}
+        unknown = set(graded) - set(self.lab.graded)
+        if unknown:
+            raise CourseError(
+                f"the gradebook knows {self.lab.name} with other graded cells "
+                f"({', '.join(sorted(unknown))}): is it another version of the lab?"
+            )
+        for exercise in self.lab.exercises:
+            if exercise.id not in solutions:
+                self._db.add(t.SolutionCell(name=exercise.id, notebook=notebook))
+            for cell in exercise.cells:
+                row = graded.get(cell.id) or t.GradeCell(name=cell.id, notebook=notebook)
+                row.max_score, row.cell_type = self.weigh(cell.points, exercise), "code"
+                self._db.add(row)
+        self._ensure_sources(notebook)
+        self._db.flush()
+        self._db.expire(notebook)
+
+    def _ensure_sources(self, notebook: Any) -> None:
+        """nbgrader keeps the text of every graded and solution cell; it compares them."""
+        t = _tables()
+        known = {cell.name for cell in notebook.source_cells}
+        for cell in self.lab.given:
+            if cell.kind != "given" and cell.id not in known:
+                row = t.SourceCell(name=cell.id, notebook=notebook, cell_type="code",
+                                   source=cell.text, locked=cell.kind == "graded")  # fmt: skip
+                self._db.add(row)
+
+    def ensure_submission(self, student: str, notebook: Any) -> Any:
+        t = _tables()
+        if self._db.get(t.Student, student) is None:
+            self._db.add(t.Student(id=student))
+        assignment = notebook.assignment
+        where = {"assignment_id": assignment.id, "student_id": student}
+        submission = self._db.query(t.SubmittedAssignment).filter_by(**where).first()
+        if submission is None:
+            submission = t.SubmittedAssignment(assignment=assignment, student_id=student)
+            self._db.add(submission)
+            self._db.flush()
+        where = {"assignment_id": submission.id, "notebook_id": notebook.id}
+        submitted = self._db.query(t.SubmittedNotebook).filter_by(**where).first()
+        if submitted is None:
+            submitted = t.SubmittedNotebook(notebook=notebook, assignment=submission)
+            self._db.add(submitted)
+            self._db.flush()
+        for exercise in self.lab.exercises:
+            self.ensure_comment(submitted, exercise.id)
+            for cell in exercise.cells:
+                self.ensure_grade(submitted, cell.id)
+        return submitted
+
+    def ensure_grade(self, submitted: Any, name: str) -> Any:
+        return self._ensure(_tables().Grade, submitted.notebook.grade_cells, submitted, name)
+
+    def ensure_comment(self, submitted: Any, name: str) -> Any:
+        return self._ensure(_tables().Comment, submitted.notebook.solution_cells, submitted, name)
+
+    def _ensure(self, table: Any, cells: Any, submitted: Any, name: str) -> Any:
+        """Return the row of `table` for a submitted notebook's cell, made where there is none."""
+        (cell,) = (c for c in cells if c.name == name)
+        where = {"cell_id": cell.id, "notebook_id": submitted.id}
+        row = self._db.query(table).filter_by(**where).first()
+        if row is None:
+            row = table(cell_id=cell.id, notebook=submitted)
+            self._db.add(row)
+            self._db.flush()
+        return row
+
+
+def _tables() -> Any:
+    import nbgrader.api
+
+    return nbgrader.api

@@ -1,0 +1,150 @@
+"""Reads the notebook that was handed in, whatever it turns out to be.
+
+Runs in a process of its own with limits (`distlab.grading.bench`): a hostile file can
+only harm its own submission. Formats 2 to 4 of
+https://nbformat.readthedocs.io/en/latest/format_description.html
+"""
+
+import hashlib
+import json
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES, MOST_CELLS, MOST_CODE = 64 * 2**20, 1000, 2**20
+HUMAN = "a human should look at it"
+
+
+class Unreadable(ValueError):
+    """Why a file is no notebook that can be run, in one line."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a submission: `number` counts from 1 among all cells."""
+
+    number: int
+    kind: str  # "code", "markdown" or "raw"
+    text: str
+    grade_id: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"cell {self.number}"
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """What was read: the cells, and what was unusual about the file."""
+
+    cells: tuple[Cell, ...]
+    notes: tuple[str, ...]
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of the plain file `path`; Unreadable for anything else."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        link = os.path.islink(path)
+        why = "it is a link, which is not followed" if link else error.strerror or "?"
+        raise Unreadable(f"the file cannot be opened: {why}") from None
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode):
+        os.close(descriptor)
+        raise Unreadable("this is not a plain file")
+    with os.fdopen(descriptor, "rb") as file:
+        if about.st_size > MOST_BYTES:
+            size = about.st_size / 2**20
+            raise Unreadable(f"the file has {size:,.0f} MiB, at most {MOST_BYTES // 2**20} are "
+                             "read: clear its outputs and hand it in again")  # fmt: skip
+        return file.read(MOST_BYTES + 1)[:MOST_BYTES]
+
+
+def read_notebook(data: bytes) -> Notebook:
+    """Return the cells of the notebook in `data`; Unreadable with the reason if it is none."""
+    notes: list[str] = []
+    content = _parse(data, notes)
+    raw = _find_cells(content, notes)
+    _note_kernel(content.get("metadata"), notes)
+    if len(raw) > MOST_CELLS:
+        raise Unreadable(f"the notebook has {len(raw):,} cells: {HUMAN}")
+    cells = tuple(_read_cell(k + 1, cell) for k, cell in enumerate(raw))
+    if sum(len(c.text) for c in cells if c.kind == "code") > MOST_CODE:
+        raise Unreadable(f"the notebook has more than {MOST_CODE:,} characters of code: {HUMAN}")
+    if not any(c.text.strip() for c in cells):
+        raise Unreadable("the notebook is empty")
+    return Notebook(cells, tuple(notes))
+
+
+def hash_file(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _parse(data: bytes, notes: list[str]) -> dict[str, Any]:
+    if not data.strip():
+        raise Unreadable("the file is empty")
+    text = _decode(data, notes)
+    try:
+        content = json.loads(text)
+    except RecursionError:
+        raise Unreadable("the file is JSON nested too deeply to be a notebook") from None
+    except ValueError as error:
+        raise Unreadable(f"the file is not JSON, so not a notebook ({error})"[:200]) from None
+    if not isinstance(content, dict):
+        raise Unreadable("the file is JSON, but no notebook")
+    return content
+
+
+def _decode(data: bytes, notes: list[str]) -> str:
+    for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"),
+                           (b"\xfe\xff", "utf-16")):  # fmt: skip
+        if data.startswith(mark):
+            notes.append(f"the file began with a byte order mark ({encoding}): left out")
+            return data.decode(encoding, "replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        notes.append(f"the file is not UTF-8 (byte {error.start}): what cannot be read shows as �")
+        return data.decode("utf-8", "replace")
+
+
+def _find_cells(content: dict[str, Any], notes: list[str]) -> list[Any]:
+    cells = content.get("cells")
+    if isinstance(cells, list):
+        return cells
+    sheets = content.get("worksheets")
+    if isinstance(sheets, list):
+        notes.append("an old notebook (format 3 or 2): read as one of today")
+        found = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)]
+        return [cell for cells in found if isinstance(cells, list) for cell in cells]
+    raise Unreadable("the file is JSON, but has no cells: not a notebook")
+
+
+def _note_kernel(metadata: Any, notes: list[str]) -> None:
+    kernel = metadata.get("kernelspec") if isinstance(metadata, dict) else None
+    if not isinstance(kernel, dict):
+        return
+    name, language = str(kernel.get("name"))[:40], str(kernel.get("language", "python"))[:40]
+    if language.lower() != "python":
+        notes.append(f"written for a kernel of {language!r}: run as Python")
+    elif name != "python3":
+        notes.append(f"made with the kernel {name!r}: run with the course's Python")
+
+
+def _read_cell(number: int, cell: Any) -> Cell:
+    if not isinstance(cell, dict):
+        return Cell(number, "raw", "")
+    kind = cell.get("cell_type")
+    source = cell.get("source", cell.get("input", ""))  # format 3: code cells have an input
+    if isinstance(source, list):
+        source = "".join(part for part in source if isinstance(part, str))
+    text = source if isinstance(source, str) else ""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\ufeff", "")
+    metadata = cell.get("metadata")
+    role = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    name = role.get("grade_id") if isinstance(role, dict) else None
+    return Cell(number, kind if kind in ("code", "markdown") else "raw",
+                text, name if isinstance(name, str) else "")  # fmt: skip

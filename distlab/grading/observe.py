@@ -1,0 +1,84 @@
+"""What is handed in, and what was seen when it ran: plain data that can be kept and judged again.
+
+`distlab.grading.executor.observe` makes observations, `distlab.grading.verdict` judges
+them. Nothing here runs or decodes what a learner wrote.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from distlab.errors import CourseError
+
+STATUSES = ("ok", "raised", "timed out", "killed", "missing")
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One notebook that was handed in: `student` is any text, `path` where the file lies."""
+
+    student: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class CellObservation:
+    """What one graded cell did.
+
+    `status`: "ok"; "raised" (see `error`; the got_ values that it had by then are
+    there); "timed out"; "killed" (the process ended in it or before it: `error` says
+    why); "missing" (it was not reached). `got` is the JSON text of a dictionary of
+    `encode`d values, as it came out of the sandbox: not parsed, not trusted. `error`
+    is one line, `trace` the learner's own frames, `output` and `errors` what was
+    written to stdout and stderr, cut and without control characters. `answered` says
+    whether the cells of the exercise were found in what was handed in.
+    """
+
+    id: str
+    status: str
+    got: str = "{}"
+    error: str = ""
+    trace: str = ""
+    output: str = ""
+    errors: str = ""
+    seconds: float = 0.0
+    answered: bool = True
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What was seen of one submission. `problem` is "" unless it could not be run at all.
+
+    `notes` say what was mended and what a human should look at. `sealed` is False
+    where it ran outside the sandbox.
+    """
+
+    student: str
+    lab: str
+    sha256: str
+    seed: int
+    cells: tuple[CellObservation, ...] = ()
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+    sealed: bool = True
+    seconds: float = 0.0
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return it as one line of JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Observation":
+        """Return the observation of `to_json`'s text; CourseError if it is none."""
+        try:
+            data: dict[str, Any] = json.loads(text)
+            cells = tuple(CellObservation(**cell) for cell in data.pop("cells"))
+            notes = tuple(str(note) for note in data.pop("notes"))
+            found = cls(**data, cells=cells, notes=notes)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise CourseError(f"not a kept observation ({error}): grade it again") from None
+        if any(cell.status not in STATUSES for cell in found.cells):
+            raise CourseError("not a kept observation (an unknown status): grade it again")
+        return found

@@ -1,0 +1,199 @@
+"""When a lab is due, what lateness costs, who has more time, and what counts how much.
+
+From a plain file, `grading.toml`, for the whole course:
+
+    [penalty]              # for every lab; or points = 1
+    percent = 10           # of the lab's points, for each day that has begun
+    per = "day"            # or "hour"
+    at_most = 50           # percent (points, where the penalty is in points)
+    grace_minutes = 15
+
+    [extra_time]           # for every lab
+    ana = "2 days"
+
+    [labs.lab05]
+    due = 2026-11-20T23:59:00+01:00    # without a zone: UTC, as nbgrader takes it
+    weight = 2                         # of the lab in the course
+    weights = {scale = 1.5}            # of an exercise in the lab
+    extra_time = {bela = "90 minutes"}
+"""
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from distlab.errors import CourseError
+from utils.errors import DistributedError
+
+_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_PENALTY = re.compile(r"(\d+\.?\d*)(%?)/(hour|day)(?:,(\d+\.?\d*)%?)?")
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """What lateness costs: `amount` for each `per_seconds` that has begun, at most `at_most`.
+
+    Both are percent of the lab's points if `percent`, else points.
+    """
+
+    amount: float = 0.0
+    percent: bool = True
+    per_seconds: int = 86400
+    at_most: float | None = None
+    grace_seconds: float = 0.0
+
+    def find_points(self, late_seconds: float, lab_points: float) -> float:
+        """Return the points that `late_seconds` cost in a lab of `lab_points`."""
+        if late_seconds <= self.grace_seconds or not self.amount:
+            return 0.0
+        cost = self.amount * math.ceil(late_seconds / self.per_seconds)
+        cost = cost if self.at_most is None else min(cost, self.at_most)
+        points = cost * lab_points / 100 if self.percent else cost
+        return round(min(points, lab_points), 2)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The rules of one lab; `due` is UTC, `weights` are by exercise."""
+
+    due: datetime | None = None
+    penalty: Penalty = Penalty()
+    extra: Mapping[str, timedelta] = field(default_factory=dict)
+    weight: float = 1.0
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    def find_lateness(self, student: str, timestamp: datetime | None) -> float:
+        """Return how many seconds after the student's own due date it came; 0 if unknown."""
+        if self.due is None or timestamp is None:
+            return 0.0
+        return max(0.0, (timestamp - self.due - self.find_extra(student)).total_seconds())
+
+    def find_extra(self, student: str) -> timedelta:
+        return self.extra.get(student, timedelta())
+
+
+def read_policy(path: Path | None, lab: str) -> Policy:
+    """Return the rules of `lab` in a grading.toml (none if `path` is None); CourseError if bad."""
+    if path is None:
+        return Policy()
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        return _make_policy(data, lab)
+    except OSError as error:
+        raise CourseError(f"{path}: cannot be read ({error.strerror})") from None
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise CourseError(f"{path}: {error}") from None
+    except DistributedError as error:
+        raise CourseError(f"{path}: {error}") from None
+
+
+def _make_policy(data: dict[str, Any], lab: str) -> Policy:
+    _check_keys(data, {"penalty", "extra_time", "labs"}, "the file")
+    mine = data.get("labs", {}).get(lab, {})
+    _check_keys(mine, {"due", "weight", "weights", "extra_time", "penalty"}, f"labs.{lab}")
+    times = {**data.get("extra_time", {}), **mine.get("extra_time", {})}
+    due = mine.get("due")
+    return Policy(
+        due=None if due is None else parse_due(str(due)),
+        penalty=_read_penalty(mine.get("penalty", data.get("penalty", {}))),
+        extra={student: parse_duration(str(text)) for student, text in times.items()},
+        weight=_read_number(mine, "weight", 1.0),
+        weights={name: _read_number(mine["weights"], name) for name in mine.get("weights", {})},
+    )
+
+
+def _check_keys(table: dict[str, Any], known: set[str], where: str) -> None:
+    if unknown := sorted(set(table) - known):
+        raise CourseError(f"{where} has no {unknown[0]!r}: choose from {', '.join(sorted(known))}")
+
+
+def _read_number(table: Mapping[str, Any], name: str, usual: float = 0.0) -> float:
+    value = table.get(name, usual)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
+        raise CourseError(f"{name} = {value!r}: a number from 0")
+    return float(value)
+
+
+def _read_penalty(table: dict[str, Any]) -> Penalty:
+    known = {"percent", "points", "per", "at_most", "grace_minutes"}
+    _check_keys(table, known, "penalty")
+    if not table:
+        return Penalty()
+    if ("percent" in table) == ("points" in table) or table.get("per") not in ("hour", "day"):
+        raise CourseError('penalty: give percent or points, and per = "hour" or "day"')
+    percent = "percent" in table
+    return Penalty(
+        _read_number(table, "percent" if percent else "points"),
+        percent,
+        3600 if table["per"] == "hour" else 86400,
+        _read_number(table, "at_most") if "at_most" in table else None,
+        60 * _read_number(table, "grace_minutes"),
+    )
+
+
+def parse_penalty(text: str, grace_seconds: float = 0.0) -> Penalty:
+    """Return the penalty of a text: "10%/day", "0.5/hour", "10%/day,50%" (50 % at most)."""
+    found = _PENALTY.fullmatch(text.replace(" ", ""))
+    if found is None:
+        raise CourseError(f"penalty {text!r}: write 10%/day, 0.5/hour, or 10%/day,50% with a limit")
+    amount, percent, per, most = found.groups()
+    seconds = 3600 if per == "hour" else 86400
+    limit = None if most is None else float(most)
+    return Penalty(float(amount), bool(percent), seconds, limit, grace_seconds)
+
+
+def parse_due(text: str) -> datetime:
+    """Return a due date in UTC, without a zone; a text without a zone is UTC already."""
+    try:
+        due = datetime.fromisoformat(text.strip().removesuffix(" UTC"))
+    except ValueError:
+        raise CourseError(f"due {text!r}: write 2026-11-20T23:59 (UTC) or …T23:59+01:00") from None
+    return due.astimezone(UTC).replace(tzinfo=None) if due.tzinfo else due
+
+
+def parse_duration(text: str) -> timedelta:
+    """Return a length of time: "90 minutes", "36 h", "2 days", "1 week"."""
+    found = re.fullmatch(
+        r"(\d{1,6}\.?\d*)\s*(m|min|minutes?|h|hours?|d|days?|w|weeks?)", text.strip()
+    )
+    if found is None:
+        raise CourseError(f"{text!r} is no length of time: write 90 minutes, 36 hours or 2 days")
+    return timedelta(seconds=float(found[1]) * _UNITS[found[2][0]])
+
+
+def read_extra(path: Path) -> dict[str, timedelta]:
+    """Return the extra time of students from lines `student,2 days`; CourseError if bad."""
+    import csv
+
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = [row for row in csv.reader(stream) if any(cell.strip() for cell in row)]
+    except (OSError, ValueError, csv.Error) as error:
+        raise CourseError(f"{path}: cannot be read ({error})") from None
+    found = {}
+    for number, row in enumerate(rows, 1):
+        if number == 1 and row[0].strip().lower() == "student":
+            continue
+        if len(row) != 2:
+            raise CourseError(f"{path}, line {number}: write a student and a time: ana,2 days")
+        found[row[0].strip()] = parse_duration(row[1])
+    return found
+
+
+def override(policy: Policy, due: str, penalty: str, extra: Path | None) -> Policy:
+    """Return `policy` with what the command line says ("" and None: as it was)."""
+    if due:
+        policy = replace(policy, due=parse_due(due))
+    if penalty:
+        grace = policy.penalty.grace_seconds
+        policy = replace(policy, penalty=parse_penalty(penalty, grace))
+    if extra:
+        policy = replace(policy, extra={**policy.extra, **read_extra(extra)})
+    if policy.penalty.amount and policy.due is None:
+        raise CourseError("a penalty needs a due date: --due, or due in grading.toml")
+    return policy

@@ -1,0 +1,75 @@
+"""What a course hands out: the students' copy, and an nbgrader course for the teacher.
+
+    DIR/students    notebooks, labs, the library without `distlab.grading`: works by itself
+    DIR/nbgrader    nbgrader_config.py, gradebook.db, source/LAB/LAB.ipynb with hidden tests
+
+Both are made of the sources, beside DIR, and renamed into place when they are whole.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from distlab.authoring import sources
+from distlab.errors import CourseError
+from distlab.grading.release.nbgrader_course import write_nbgrader_course
+from distlab.grading.release.students import write_students
+
+KEPT_FOLDERS = ("utils", "distlab", "labs", "notebooks", "solutions", "tests", ".git")
+
+
+@dataclass(frozen=True)
+class Release:
+    """What was made: the two folders, the labs' slugs, and how many lessons."""
+
+    students: Path
+    nbgrader: Path
+    labs: tuple[str, ...]
+    lessons: int
+
+
+def make_release(root: Path, folder: Path, names: Sequence[str] = ()) -> Release:
+    """Make the release of the course at `root` in `folder`, with the labs `names` (() for all).
+
+    Raises CourseError if `folder` holds anything, lies inside a part of the course, or
+    a lab is not known, and then leaves nothing behind.
+    """
+    _check_folder(root, folder)
+    labs = _choose_labs(root, names)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        lessons = write_students(root, partial / "students", labs)
+        write_nbgrader_course(root, partial / "nbgrader", labs)
+        partial.chmod(0o755)
+        with suppress(FileNotFoundError):
+            folder.rmdir()  # an empty folder gives way
+        partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    slugs = tuple(lab.slug for lab in labs)
+    return Release(folder / "students", folder / "nbgrader", slugs, lessons)
+
+
+def _check_folder(root: Path, folder: Path) -> None:
+    whole = folder.resolve()
+    for name in KEPT_FOLDERS:
+        if (root / name).resolve() in (whole, *whole.parents):
+            raise CourseError(f"{folder}: lies inside the course's {name}/: choose another folder")
+    if whole == root.resolve() or folder.is_dir() and any(folder.iterdir()):
+        raise CourseError(f"{folder}: is not empty: choose a folder that is empty or not there yet")
+    if folder.exists() and not folder.is_dir():
+        raise CourseError(f"{folder}: is a file: choose a folder that is empty or not there yet")
+
+
+def _choose_labs(root: Path, names: Sequence[str]) -> list[sources.Target]:
+    labs = [target for target in sources.find_targets(root) if target.lab]
+    if not labs:
+        raise CourseError("no solutions/src here: releasing needs the teacher's copy of the course")
+    wanted = [f"lab{name}" if name.isdigit() else name for name in names]  # 05 is lab05
+    chosen = sources.choose_targets(labs, wanted)
+    return sorted(chosen, key=lambda target: target.slug)

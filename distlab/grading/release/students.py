@@ -1,0 +1,100 @@
+"""The students' copy: what is on the list below, and nothing else of the course.
+
+The labs are made anew of their sources, so that a lab that the teacher has tried out,
+or one that is not built yet, is handed out as its source says.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from distlab.authoring.sources import Target, make_lab, read_source, to_text
+from distlab.grading.release.papers import fit_makefile, fit_pyproject, fit_readme, unlink
+
+AS_THEY_ARE = ("LICENSE", "constraints.txt")
+TEACHERS_COMMANDS = ("grade", "release", "build")
+AUTHORING = ("__init__.py", "execute.py", "regions.py", "sources.py")  # what learners' commands use
+JUNK = re.compile(r"__pycache__|\..*|.*\.egg-info|.*\.py[co]|.*~")
+IGNORED = ".venv/\n__pycache__/\n*.egg-info/\n.ipynb_checkpoints/\n.distlab/\nHOME.md\n"
+
+
+def write_students(root: Path, folder: Path, labs: Sequence[Target]) -> int:
+    """Write the students' copy of the course at `root` to `folder`; return how many lessons it has.
+
+    Raises OSError where a file of the course is missing.
+    """
+    folder.mkdir(parents=True)
+    for name in AS_THEY_ARE:
+        shutil.copyfile(root / name, folder / name)
+    _write(folder / ".gitignore", IGNORED)
+    _copy_library(root, folder)
+    lessons = _copy_lessons(root, folder)
+    for lab in labs:
+        text = to_text(make_lab(read_source(lab)))
+        for place in (folder / "labs", folder / "labs" / "originals"):
+            _write(place / f"{lab.slug}.ipynb", text)
+    _write_papers(root, folder)
+    _fix_links(folder)
+    return lessons
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _copy_library(root: Path, folder: Path) -> None:
+    """Copy utils/, and distlab/ without grading, teachers' commands and what authors use."""
+    left_out = {root / "distlab" / "grading"}
+    left_out |= {root / "distlab" / "cli" / f"{name}.py" for name in TEACHERS_COMMANDS}
+    authoring = root / "distlab" / "authoring"
+    left_out |= {path for path in authoring.iterdir() if path.name not in AUTHORING}
+
+    def choose(place: str, names: list[str]) -> list[str]:
+        return [n for n in names if JUNK.fullmatch(n) or Path(place, n) in left_out]
+
+    for package in ("utils", "distlab"):
+        shutil.copytree(root / package, folder / package, ignore=choose)
+
+
+def _copy_lessons(root: Path, folder: Path) -> int:
+    lessons = sorted((root / "notebooks").glob("*.ipynb"))
+    for path in lessons:
+        _write(folder / "notebooks" / path.name, path.read_text(encoding="utf-8"))
+    return len(lessons)
+
+
+def _write_papers(root: Path, folder: Path) -> None:
+    """Write the Makefile, pyproject.toml, environment.yml and README.md that fit the copy."""
+    makefile = fit_makefile((root / "Makefile").read_text(encoding="utf-8"))
+    _write(folder / "Makefile", makefile)
+    pyproject = fit_pyproject((root / "pyproject.toml").read_text(encoding="utf-8"))
+    _write(folder / "pyproject.toml", pyproject)
+    conda = (root / "environment.yml").read_text(encoding="utf-8")
+    conda = re.sub(r"; tests/\S+ compares them", "", conda).replace("[lab,test]", "[lab]")
+    _write(folder / "environment.yml", conda)
+    commands = {p.stem.replace("_", "-") for p in (folder / "distlab" / "cli").glob("*.py")}
+    targets = set(re.findall(r"^(\w+):(?!=)", makefile, re.MULTILINE))
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    _write(folder / "README.md", fit_readme(readme, commands, targets, _exists_from(folder)))
+
+
+def _exists_from(folder: Path) -> Callable[[str], bool]:
+    return lambda link: (folder / link).exists()
+
+
+def _fix_links(folder: Path) -> None:
+    """In notebooks, leave the words and drop the link where its file is not handed out."""
+    for path in sorted(folder.glob("*/*.ipynb")) + sorted(folder.glob("labs/originals/*.ipynb")):
+        place = folder / "labs" if path.parent.name == "originals" else path.parent
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        before = json.dumps(notebook)
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "markdown":
+                text = unlink("".join(cell["source"]), _exists_from(place))
+                cell["source"] = text.splitlines(True)
+        if json.dumps(notebook) != before:
+            text = json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False)
+            _write(path, text + "\n")

@@ -1,0 +1,54 @@
+"""nbgrader's autograded notebooks, so that formgrader and `generate_feedback` show each answer.
+
+They are put together from the course's own notebook: of the student's file only the
+code of the exercises is taken, and nothing of it has run or been rendered here. There
+are no hidden tests in them, which nbgrader's feedback pages would show.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from distlab.authoring import sources
+from distlab.grading.report.text import clean
+from distlab.grading.results import ClassResult, Result
+from utils.files import write_atomically
+
+
+def is_course(folder: Path) -> bool:
+    """Return whether `folder` is an nbgrader course: formgrader looks for notebooks there."""
+    return (folder / "nbgrader_config.py").is_file() or (folder / "source").is_dir()
+
+
+def write_autograded(
+    found: ClassResult, answers: dict[str, dict[str, str]], course: Path
+) -> list[Path]:
+    """Write `autograded/STUDENT/LAB/NOTEBOOK.ipynb` for each result into `course`."""
+    target = sources.Target(found.lab.source, found.lab.source.with_suffix(".ipynb"), None)
+    plain = sources.make_lab(sources.read_source(target))
+    paths = []
+    for result in found.results:
+        folder = course / "autograded" / result.student / found.assignment
+        text = sources.to_text(fill_in(plain, result, answers.get(result.student, {})))
+        write_atomically(folder / f"{found.lab.slug}.ipynb", text)
+        paths.append(folder / f"{found.lab.slug}.ipynb")
+        if stamp := result.hand_in.timestamp:
+            write_atomically(folder / "timestamp.txt", f"{stamp.isoformat(' ')} UTC")
+    return paths
+
+
+def fill_in(plain: Any, result: Result, answers: dict[str, str]) -> Any:
+    """Return the lab's notebook with a student's answers, and what was said of each, put in."""
+    import copy
+
+    notebook = copy.deepcopy(plain)
+    said = {verdict.id: verdict for verdict in result.verdict.exercises}
+    exercise = ""
+    for cell in notebook.cells:
+        role = cell.metadata.get("nbgrader", {})
+        if role.get("solution"):
+            exercise = role["grade_id"]
+            cell.source = clean(answers.get(exercise, "# no answer was found"))
+        elif role.get("grade") and exercise in said and said[exercise].message:
+            text = clean(said[exercise].message, 4000) + "\n"
+            cell.outputs = [{"output_type": "stream", "name": "stdout", "text": text}]
+    return notebook

@@ -1,0 +1,140 @@
+"""What a teacher wants to know of a whole class, as plain values for the class page."""
+
+import importlib
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from distlab.exercises.checking import Check
+from distlab.grading.labs import Exercise
+from distlab.grading.report.pages import find_kind, page_name, show_points
+from distlab.grading.report.similar import find_pairs
+from distlab.grading.report.text import clean_line
+from distlab.grading.results import ClassResult, Result
+
+BINS = 10
+
+
+def describe_class(
+    found: ClassResult, tasks: Mapping[str, Any], answers: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """Return the values of the class page."""
+    marks = [result.mark for result in found.results]
+    most = max((result.max for result in found.results), default=0.0)
+    due = found.policy.due
+    return {
+        "lab": found.lab, "due": due.isoformat(" ", "minutes") if due else "",
+        "mean": show_points(statistics.fmean(marks)) if marks else "",
+        "median": show_points(statistics.median(marks)) if marks else "",
+        "max": show_points(most),
+        "unsealed": sum(not result.observation.sealed for result in found.results),
+        "human": [_describe_human(result) for result in found.results if result.for_human],
+        "bins": make_bins(marks, most),
+        "exercises": rank_exercises(found), "misconceptions": count_misconceptions(found),
+        "pairs": _describe_pairs(found, tasks, answers),
+        "columns": [exercise.id for exercise in found.lab.exercises],
+        "students": [_describe_student(result) for result in found.results],
+        "waiting": [clean_line(student) for student in found.waiting],
+        "notes": [clean_line(note) for note in found.notes],
+    }  # fmt: skip
+
+
+def make_bins(marks: Sequence[float], most: float) -> list[dict[str, Any]]:
+    """Return a histogram of `marks` from 0 to `most`; a mark on an edge counts in the upper bin."""
+    width = most / BINS or 1.0
+    counts = [0] * BINS
+    for mark in marks:
+        counts[min(BINS - 1, max(0, int(mark / width + 1e-9)))] += 1
+    tallest = max(counts, default=0) or 1
+    rows = []
+    for k, count in enumerate(counts):
+        end = "" if k == BINS - 1 else "under "
+        label = f"{show_points(k * width)} to {end}{show_points((k + 1) * width)}"
+        rows.append({"label": label, "count": count, "percent": round(100 * count / tallest)})
+    return rows
+
+
+def rank_exercises(found: ClassResult) -> list[dict[str, Any]]:
+    """Return the exercises, the one with the smallest share of its points first."""
+    rows = []
+    for exercise in found.lab.exercises:
+        said = [e for r in found.results for e in r.verdict.exercises if e.id == exercise.id]
+        if not said:
+            continue
+        mean, most = statistics.fmean(e.points for e in said), said[0].max
+        share = mean / most if most else 1.0
+        rows.append({
+            "number": exercise.number, "title": exercise.title, "share": share,
+            "right": f"{sum(e.points >= e.max for e in said)} of {len(said)}",
+            "mean": show_points(mean), "max": show_points(most),
+            "percent": max(0, min(100, round(100 * share))),
+        })  # fmt: skip
+    return sorted(rows, key=lambda row: (row["share"], row["number"]))
+
+
+def count_misconceptions(found: ClassResult) -> list[dict[str, Any]]:
+    """Return each misconception with what is said of it and who shows it, the commonest first."""
+    students: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for result in found.results:
+        for said in result.verdict.exercises:
+            if said.misconception:
+                students[said.id, said.misconception].append(clean_line(result.student))
+    texts = read_mistakes(found.lab.name)
+    numbers = {exercise.id: exercise for exercise in found.lab.exercises}
+    rows = [
+        {"name": clean_line(name), "exercise": _name(numbers[exercise]), "students": who,
+         "text": texts.get((exercise, name), "")}
+        for (exercise, name), who in students.items()
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: (-len(row["students"]), row["exercise"], row["name"]))
+
+
+def read_mistakes(lab: str) -> dict[tuple[str, str], str]:
+    """Return what is said of each known mistake: (exercise, name) -> words."""
+    try:
+        module = importlib.import_module(f"distlab.exercises.{lab}")
+    except ImportError:
+        return {}
+    checks = [value for value in vars(module).values() if isinstance(value, Check)]
+    return {(check.exercise, m.name): m.text for check in checks for m in check.mistakes}
+
+
+def _name(exercise: Exercise) -> str:
+    return f"{exercise.number}: {exercise.title}"
+
+
+def _describe_pairs(
+    found: ClassResult, tasks: Mapping[str, Any], answers: Mapping[str, Mapping[str, str]]
+) -> list[dict[str, str]]:
+    stubs = {cell.id: cell.text for cell in found.lab.given if cell.kind == "solution"}
+    known = {name: (stubs.get(name, ""), task.reference) for name, task in tasks.items()}
+    return [
+        {"first": clean_line(pair.first), "second": clean_line(pair.second),
+         "exercises": ", ".join(f"{name} ({share:.0%})" for name, share in pair.exercises)}
+        for pair in find_pairs(answers, known)
+    ]  # fmt: skip
+
+
+def _describe_human(result: Result) -> dict[str, Any]:
+    open_ones = [e.id for e in result.verdict.exercises
+                 if e.status == "for a human" and e.id not in result.by_hand]  # fmt: skip
+    why = result.observation.problem or f"no mark could be justified for {', '.join(open_ones)}"
+    return {"name": clean_line(result.student), "page": _link(result), "why": clean_line(why)}
+
+
+def _link(result: Result) -> str:
+    return f"feedback/{page_name(result.student)}"
+
+
+def _describe_student(result: Result) -> dict[str, Any]:
+    cells = [
+        {"points": show_points(e.points), "by_hand": e.id in result.by_hand,
+         "kind": find_kind(e, e.id in result.by_hand)}
+        for e in result.verdict.exercises
+    ]  # fmt: skip
+    return {
+        "name": clean_line(result.student), "page": _link(result), "cells": cells,
+        "penalty": f"−{show_points(result.penalty)}" if result.penalty else "",
+        "mark": show_points(result.mark), "notes": [clean_line(note) for note in result.notes],
+    }  # fmt: skip

@@ -1,0 +1,153 @@
+"""The pages of one lab: one for each student, one for the class, and the marks as a table.
+
+Nothing of what students wrote is HTML here: the templates escape all of it, and a
+policy in each page forbids whatever might run or load.
+"""
+
+import csv
+import hashlib
+import io
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from distlab.grading.report.answers import read_answers
+from distlab.grading.report.text import clean, clean_line, to_cell
+from distlab.grading.results import ClassResult, Result, describe_lateness
+from distlab.grading.verdict import ExerciseVerdict
+from utils.files import write_atomically
+
+STATES = {"right": "Right", "wrong": "Not right yet", "human": "A teacher will look at this"}
+_SENTENCE = re.compile(
+    r"(?P<call>.+?) gave (?P<gave>.*?), should give (?P<wanted>.*?): (?P<why>.*)"
+)
+
+
+@cache
+def _environment() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    folder = Path(__file__).with_name("templates")
+    return Environment(
+        loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True,
+    )  # fmt: skip
+
+
+def render(template: str, values: Mapping[str, Any]) -> str:
+    """Return a page: every value is escaped but `markupsafe.Markup`."""
+    from markupsafe import Markup
+
+    style = Markup(Path(__file__).with_name("pages.css").read_text(encoding="utf-8"))
+    return _environment().get_template(template).render(style=style, **values)
+
+
+def write_report(found: ClassResult, folder: Path, course: Path | None = None) -> list[Path]:
+    """Write class.html, marks.csv and a page for each student into `folder`; return their paths.
+
+    `course` is an nbgrader course that gets autograded notebooks too.
+    """
+    from distlab.grading.report.autograded import write_autograded
+    from distlab.grading.report.classroom import describe_class
+    from distlab.grading.report.tasks import read_tasks
+
+    tasks = read_tasks(found.lab)
+    answers = {r.student: read_answers(r.hand_in.path, found.lab) for r in found.results}
+    pages = folder / "feedback"
+    texts = {pages / page_name(r.student): render_feedback(found, r, tasks, answers[r.student])
+             for r in found.results}  # fmt: skip
+    texts[folder / "class.html"] = render("class.html", describe_class(found, tasks, answers))
+    texts[folder / "marks.csv"] = make_csv(found)
+    for path, text in texts.items():
+        write_atomically(path, text)
+    return [*texts, *(write_autograded(found, answers, course) if course else [])]
+
+
+def page_name(student: str) -> str:
+    """Return the file name of a student's page: safe, and no two students' the same."""
+    safe = re.sub(r"[^A-Za-z0-9.-]+", "_", student).strip("._") or "student"
+    return f"{safe[:60]}-{hashlib.sha256(student.encode()).hexdigest()[:10]}.html"
+
+
+def show_points(points: float) -> str:
+    """Return points as people write them: 2, 2.5, 0.33."""
+    return f"{points:.2f}".rstrip("0").rstrip(".")
+
+
+def find_kind(verdict: ExerciseVerdict, by_hand: bool) -> str:
+    """Return "right", "wrong" or "human": what counts is the points, where a human set them."""
+    if by_hand:
+        return "right" if verdict.points >= verdict.max else "wrong"
+    return {"for a human": "human", "right": "right"}.get(verdict.status, "wrong")
+
+
+def render_feedback(
+    found: ClassResult, result: Result, tasks: Mapping[str, Any], answers: Mapping[str, str]
+) -> str:
+    """Return one student's page."""
+    stamp = result.hand_in.timestamp
+    late = describe_lateness(result.late_seconds, result.penalty) if result.late_seconds else ""
+    return render("feedback.html", {
+        "lab": found.lab, "student": clean_line(result.student),
+        "timestamp": stamp.isoformat(" ", "minutes") if stamp else "",
+        "mark": show_points(result.mark), "max": show_points(result.max), "lateness": late,
+        "sealed": result.observation.sealed, "open": result.for_human,
+        "problem": clean_line(result.observation.problem).rstrip("."),
+        "exercises": [_describe(found, result, e, tasks, answers) for e in _pair(found, result)],
+        "notes": [clean_line(note) for note in (*result.hand_in.notes, *result.observation.notes)],
+    })  # fmt: skip
+
+
+def _pair(found: ClassResult, result: Result) -> Iterable[tuple[Any, ExerciseVerdict]]:
+    said = {verdict.id: verdict for verdict in result.verdict.exercises}
+    return [(e, said[e.id]) for e in found.lab.exercises if e.id in said]
+
+
+def _describe(
+    found: ClassResult,
+    result: Result,
+    pair: tuple[Any, ExerciseVerdict],
+    tasks: Mapping[str, Any],
+    answers: Mapping[str, str],
+) -> dict[str, Any]:
+    from markupsafe import Markup
+
+    exercise, verdict = pair
+    ids = {cell.id for cell in exercise.cells}
+    seen = [cell for cell in result.observation.cells if cell.id in ids]
+    message = clean(verdict.message, 4000)
+    parts = _SENTENCE.fullmatch(message) if verdict.status == "wrong" else None
+    task, kind = tasks[exercise.id], find_kind(verdict, exercise.id in result.by_hand)
+    return {
+        "id": exercise.id, "number": exercise.number, "title": exercise.title,
+        "kind": kind, "state": STATES[kind], "by_hand": exercise.id in result.by_hand,
+        "points": show_points(verdict.points), "max": show_points(verdict.max),
+        "message": message, "misconception": clean_line(verdict.misconception),
+        "parts": parts.groupdict() if parts else None,
+        "asked": Markup(task.asked), "hints": [(t, Markup(text)) for t, text in task.hints],
+        "answer": clean(answers.get(exercise.id, "")),
+        "trace": clean("\n".join(c.trace for c in seen if c.trace), 4000),
+        "output": clean("\n".join(c.output + c.errors for c in seen if c.output + c.errors), 4000),
+    }  # fmt: skip
+
+
+def make_csv(found: ClassResult) -> str:
+    """Return one line for each student, with a column for each exercise."""
+    stream = io.StringIO()
+    table = csv.writer(stream, lineterminator="\n")
+    exercises = [exercise.id for exercise in found.lab.exercises]
+    table.writerow(["student", "handed_in_utc", *exercises, "late_penalty", "mark", "max",
+                    "set_by_hand", "for_a_human", "sealed", "notes"])  # fmt: skip
+    for result in found.results:
+        points = {e.id: e.points for e in result.verdict.exercises}
+        stamp = result.hand_in.timestamp
+        table.writerow([
+            to_cell(result.student), stamp.isoformat(" ") if stamp else "",
+            *(show_points(points.get(name, 0.0)) for name in exercises),
+            show_points(result.penalty), show_points(result.mark), show_points(result.max),
+            " ".join(sorted(result.by_hand)), "yes" if result.for_human else "no",
+            "yes" if result.observation.sealed else "no", to_cell("; ".join(result.notes)),
+        ])  # fmt: skip
+    return stream.getvalue()

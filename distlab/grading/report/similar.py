@@ -1,0 +1,144 @@
+"""Answers that are nearly the same: names, comments and spacing do not count.
+
+An answer becomes the tokens of its syntax tree with its own names replaced by their
+order of appearance; two answers are as alike as their sets of token 5-grams (Jaccard).
+After MOSS: Schleimer, Wilkerson, Aiken, "Winnowing", SIGMOD 2003.
+What is short, close to the stub or close to the reference solution says nothing and
+is left out.
+"""
+
+import ast
+import builtins
+import io
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from distlab.grading.report.answers import parse
+
+GRAM = 5
+FEWEST_TOKENS = 40
+ALIKE = 0.9
+MOST_PAIRS = 200
+MOST_PARTNERS = 5  # an answer that more than so many students share is a common one
+Grams = frozenset[tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two students, and how alike each exercise of theirs is (only those from ALIKE on)."""
+
+    first: str
+    second: str
+    exercises: tuple[tuple[str, float], ...]
+
+
+def find_pairs(
+    answers: Mapping[str, Mapping[str, str]], known: Mapping[str, tuple[str, ...]]
+) -> list[Pair]:
+    """Return the pairs of students with near-identical answers, the most alike first.
+
+    `answers` is student -> exercise -> code; `known` the stub and the reference of each
+    exercise, which anybody may resemble.
+    """
+    pairs: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for exercise, texts in known.items():
+        common = [make_grams(text) for text in texts]
+        grams = {s: make_grams(a[exercise]) for s, a in answers.items() if exercise in a}
+        telling = {s: g for s, g in grams.items() if g and not any(_alike(g, c) >= ALIKE
+                                                                  for c in common)}  # fmt: skip
+        for (one, two), share in _compare(telling, len(answers)).items():
+            pairs[one, two][exercise] = share
+    found = [Pair(one, two, tuple(e.items())) for (one, two), e in pairs.items()]
+    return sorted(found, key=lambda p: (-sum(s for _, s in p.exercises), p.first))[:MOST_PAIRS]
+
+
+def _compare(grams: Mapping[str, Grams], students: int) -> dict[tuple[str, str], float]:
+    """Return the alike pairs of one exercise, less what is simply a common way to write it."""
+    found = {}
+    for (one, first), (two, second) in combinations(sorted(grams.items()), 2):
+        if (share := _alike(first, second)) >= ALIKE:
+            found[one, two] = share
+    partners = Counter(student for pair in found for student in pair)
+    common = max(MOST_PARTNERS, students // 10)
+    return {pair: share for pair, share in found.items()
+            if any(partners[student] <= common for student in pair)}  # fmt: skip
+
+
+def _alike(first: Grams, second: Grams) -> float:
+    if not first or not second or len(first) < ALIKE * len(second) or (
+        len(second) < ALIKE * len(first)
+    ):  # fmt: skip
+        return 0.0
+    both = len(first & second)
+    return both / (len(first) + len(second) - both)
+
+
+def make_grams(text: str) -> Grams:
+    """Return the 5-grams of an answer's tokens; none if it is too short to say anything."""
+    tokens = normalise(text)
+    if len(tokens) < FEWEST_TOKENS:
+        return frozenset()
+    return frozenset(zip(*(tokens[k:] for k in range(GRAM))))
+
+
+def normalise(text: str) -> list[str]:
+    """Return the tokens of an answer without names of its own, comments, docstrings, spacing."""
+    tree = parse(text)
+    try:
+        plain = ast.unparse(_Renamer().visit(_drop_docstrings(tree))) if tree else text
+        return _tokens(plain)
+    except (RecursionError, MemoryError, ValueError):
+        return text.split()
+
+
+def _tokens(text: str) -> list[str]:
+    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
+    found = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type not in skipped:
+                found.append(token.string or tokenize.tok_name[token.type])
+    except (tokenize.TokenError, SyntaxError):
+        pass  # what could be read
+    return found
+
+
+def _drop_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            if isinstance(body[0].value, ast.Constant) and isinstance(body[0].value.value, str):
+                node.body = body[1:] or [ast.Pass()]  # type: ignore[attr-defined]
+    return tree
+
+
+class _Renamer(ast.NodeTransformer):
+    """Names become n0, n1, … as they appear; attributes, built-ins and keywords stay."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def _rename(self, name: str) -> str:
+        if name in vars(builtins):
+            return name
+        return self._names.setdefault(name, f"n{len(self._names)}")
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        node.id = self._rename(node.id)
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.arg, node.annotation = self._rename(node.arg), None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.name, node.returns = self._rename(node.name), None
+        self.generic_visit(node)
+        return node
+
+    def visit_alias(self, node: ast.alias) -> ast.AST:
+        node.asname = self._rename(node.asname) if node.asname else None
+        return node

@@ -1,0 +1,242 @@
+"""The sandbox from outside: bubblewrap around the fork server, and what is asked of it.
+
+Inside, the file system is read-only and holds the system, the Python environment and
+the course's packages without its judges: no solutions, no home, no network, no process
+of the outside. https://github.com/containers/bubblewrap
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import distlab
+from distlab.errors import CourseError
+from distlab.grading.family import FOLDER_PREFIX
+from distlab.grading.judging import LabRules
+from utils.cluster.protocol import receive_message, send_message
+
+COURSE = "/course"
+ENVIRONMENT = Path("/environment")  # where an environment below /tmp is shown: /tmp is private
+# what of distlab.grading the sandbox needs; everything else of it is not there
+INSIDE = ("__init__.py", "encoding.py", "sealing.py", "family.py", "zygote.py", "cell_runner.py")
+SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/ld.so.cache",
+          "/etc/alternatives", "/etc/fonts", "/etc/localtime", "/etc/ssl/openssl.cnf")  # fmt: skip
+DEVICES = ("null", "zero", "full", "random", "urandom")
+START_SECONDS = 180.0
+ADVICE = "`distlab doctor` says what is missing; --unsealed is for your own work only"
+
+
+def check_can_seal() -> str:
+    """Return the path of bubblewrap; CourseError with the reason where nothing can be sealed."""
+    if sys.platform != "linux":
+        raise CourseError("grading needs Linux or WSL2: this system cannot seal what it runs")
+    path = shutil.which("bwrap")
+    if path is None:
+        raise CourseError("grading needs bubblewrap to seal what it runs: install the package "
+                          "bubblewrap (or --unsealed, for your own work only)")  # fmt: skip
+    return path
+
+
+def build_command(bwrap: str, descriptor: int) -> list[str]:
+    """Return bubblewrap's command line for a sealed fork server, without what it needs."""
+    package = Path(distlab.__file__).resolve().parent
+    secret = [package.parent, Path.cwd()]
+    command = [bwrap, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
+               "--unshare-cgroup-try", "--die-with-parent", "--new-session",
+               "--clearenv"]  # fmt: skip
+    # root stays root until the fork server has uncovered /proc, and then becomes nobody
+    command += ["--cap-add", "ALL"] if os.getuid() == 0 else ["--unshare-user"]
+    variables = _environment(COURSE)
+    variables["PATH"] = f"{_show_at(Path(sys.prefix))}/bin:/usr/bin:/bin"
+    for name, value in variables.items():
+        command += ["--setenv", name, value]
+    command += _show_places(package, secret)
+    command += ["--perms", "0755", "--dir", "/dev"]
+    for name in DEVICES:
+        command += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
+    command += ["--perms", "0755", "--dir", "/dev/shm", "--perms", "1777", "--tmpfs", "/tmp"]
+    command += ["--proc", "/proc", "--remount-ro", "/", "--chdir", "/"]
+    python = str(_show_at(Path(sys.executable)))
+    return [*command, python, "-m", "distlab.grading.zygote", str(descriptor), "sealed"]
+
+
+def _show_at(path: Path) -> Path:
+    """Return where a path of the environment is seen inside: its own place, unless below /tmp."""
+    prefix = Path(sys.prefix)
+    private = any(prefix.is_relative_to(place) for place in ("/tmp", "/dev/shm"))
+    if private and path.is_relative_to(prefix):
+        return ENVIRONMENT / path.relative_to(prefix)
+    return path
+
+
+def _show_places(package: Path, secret: list[Path]) -> list[str]:
+    """Return the arguments that show what may be read, and hide what lies below it and may not."""
+    shown: dict[Path, Path] = {Path(p): Path(p) for p in SYSTEM if os.path.exists(p)}
+    for prefix in {sys.prefix, sys.base_prefix, sysconfig.get_paths()["purelib"]}:
+        shown[_show_at(Path(prefix))] = Path(prefix)
+    links = {p: os.readlink(p) for p in shown if p.is_symlink()}
+    shown = {p: source for p, source in shown.items() if p not in links}
+    hidden = {p for p in (*secret, package) if any(s in p.parents or s == p for s in shown)}
+    hidden -= set(shown)
+    places = {**{p: ["--ro-bind", str(source), str(p)] for p, source in shown.items()},
+              **{p: ["--perms", "0755", "--tmpfs", str(p)] for p in hidden},
+              **{p: ["--symlink", to, str(p)] for p, to in links.items()}}  # fmt: skip
+    arguments: list[str] = []
+    for place in sorted(places, key=lambda p: len(p.parts)):
+        arguments += _make_parents(place) + places[place]
+    return arguments + _show_course(package)
+
+
+def _make_parents(place: Path) -> list[str]:
+    parents = [p for p in reversed(place.parents) if p != Path("/")]
+    return [a for p in parents for a in ("--perms", "0755", "--dir", str(p))]
+
+
+def _show_course(package: Path) -> list[str]:
+    inside, library = f"{COURSE}/distlab", str(package.parent / "utils")
+    arguments = ["--perms", "0755", "--dir", COURSE, "--ro-bind", str(package), inside]
+    arguments += ["--ro-bind", library, f"{COURSE}/utils"]
+    arguments += ["--perms", "0755", "--tmpfs", f"{inside}/grading"]
+    for name in INSIDE:
+        arguments += ["--ro-bind", str(package / "grading" / name), f"{inside}/grading/{name}"]
+    arguments += ["--remount-ro", f"{inside}/grading"]
+    hosts = _open_data(b"127.0.0.1 localhost lab\n::1 localhost\n")
+    users = _open_data(b"learner:x:1000:1000::/tmp/home:/bin/sh\n")
+    return [*arguments, "--perms", "0644", "--file", hosts, "/etc/hosts",
+            "--perms", "0644", "--file", users, "/etc/passwd"]  # fmt: skip
+
+
+def _open_data(text: bytes) -> str:
+    descriptor = os.memfd_create("data")
+    os.write(descriptor, text)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return str(descriptor)
+
+
+def _environment(course: str) -> dict[str, str]:
+    """Return the whole environment of what runs inside: nothing of the teacher's."""
+    return {
+        "PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "PYTHONPATH": course, "HOME": "/tmp/home",
+        "TMPDIR": "/tmp", "LANG": "C.UTF-8", "USER": "learner", "MPLBACKEND": "Agg",
+        "MPLCONFIGDIR": "/tmp/mpl", "KERAS_HOME": "/tmp/keras", "IPYTHONDIR": "/tmp/ipython",
+        "OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1",
+    }  # fmt: skip
+
+
+class Zygote:
+    """The fork server as its parent sees it; a context manager that leaves nothing behind.
+
+    `lab` is the module of distlab.exercises that it imports, `rules` the lab's. It starts at
+    once; `wait_until_ready` comes before the first `fork`.
+    """
+
+    def __init__(
+        self,
+        lab: str,
+        rules: LabRules,
+        sealed: bool = True,
+        start_seconds: float = START_SECONDS,
+    ) -> None:
+        self.sealed, self.start_seconds = sealed, start_seconds
+        self._needed = [lab, f"onednn={rules.onednn:d}", *rules.data]
+        self.versions: dict[str, str] = {}
+        self.connection, theirs = socket.socketpair()
+        # sealed, /tmp is one of its own; otherwise the fork server removes the folder as it ends
+        self.folder = "/tmp" if sealed else tempfile.mkdtemp(prefix=FOLDER_PREFIX)
+        self._errors = tempfile.TemporaryFile()
+        with theirs:
+            self._process = self._start(theirs.fileno())
+
+    def _start(self, descriptor: int) -> subprocess.Popen[bytes]:
+        passed = [descriptor]
+        if self.sealed:
+            command, environment = build_command(check_can_seal(), descriptor), None
+            passed += [int(n) for f, n in zip(command, command[1:]) if f == "--file"]
+        else:
+            command = [sys.executable, "-m", "distlab.grading.zygote", str(descriptor), "unsealed"]
+            course = str(Path(distlab.__file__).resolve().parent.parent)
+            places = {n: v.replace("/tmp", self.folder)
+                      for n, v in _environment(course).items()}  # fmt: skip
+            environment = {**places, "PYTHONPATH": course}
+        try:
+            return subprocess.Popen([*command, *self._needed], pass_fds=passed,
+                                    env=environment, cwd="/", stdin=subprocess.DEVNULL,
+                                    stdout=self._errors, stderr=self._errors,
+                                    start_new_session=True)  # fmt: skip
+        finally:
+            for number in passed[1:]:
+                os.close(number)
+
+    def wait_until_ready(self) -> None:
+        """Wait until it can fork; CourseError, with the reason, if it cannot seal or start."""
+        if self.versions:
+            return
+        seconds = self.start_seconds
+        self.connection.settimeout(seconds)
+        try:
+            received = receive_message(self.connection)
+            message: dict[str, Any] = received[0] if received else {"told": "ended"}
+        except TimeoutError:
+            message = {"told": "slow", "why": f"the sandbox was not ready in {seconds:.0f} s"}
+        self.connection.settimeout(None)
+        if message["told"] == "ready":
+            self.versions = message["versions"]
+            return
+        why = message.get("why") or self._read_last_error() or "the sandbox did not start"
+        raise CourseError(f"cannot seal here ({why}): {ADVICE}" if self.sealed else why)
+
+    def _read_last_error(self) -> str:
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().split("\n")
+        return lines[-1][:300]
+
+    def fork(self, number: int, descriptors: tuple[int, int, int, int], memory_mib: int,
+             processes: int) -> None:  # fmt: skip
+        """Start submission `number`; `descriptors`: its order, and where frames and output go."""
+        self._ask({"ask": "fork", "id": number, "memory_mib": memory_mib,
+                   "processes": processes}, descriptors)  # fmt: skip
+
+    def interrupt(self, number: int) -> None:
+        self._ask({"ask": "interrupt", "id": number})
+
+    def kill(self, number: int) -> None:
+        self._ask({"ask": "kill", "id": number})
+
+    def _ask(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+        try:
+            send_message(self.connection, message, descriptors)
+        except OSError:
+            raise CourseError(f"the sandbox has ended ({self._read_last_error()}): start again") \
+                from None  # fmt: skip
+
+    def receive(self) -> dict[str, Any]:
+        """Return what the fork server tells next: which submission has ended, and why."""
+        received = receive_message(self.connection)
+        if received is None:
+            raise CourseError(f"the sandbox has ended ({self._read_last_error()}): start again")
+        return received[0]
+
+    def close(self) -> None:
+        """End the fork server and every submission; safe to call twice."""
+        self.connection.close()
+        try:
+            self._process.wait(5 if self.versions else 0)  # while it imports, it does not listen
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._errors.close()
+        if not self.sealed:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> "Zygote":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -1,0 +1,208 @@
+"""One run of grading: collect, run, judge, book. It can be stopped at any moment."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from distlab.errors import CourseError
+from distlab.grading.collect import HandIn, collect
+from distlab.grading.executor import Sandbox, observe
+from distlab.grading.gradebook import Book, Entry
+from distlab.grading.journal import Journal, Record
+from distlab.grading.judge_line import JudgeLine
+from distlab.grading.labs import LabSpec
+from distlab.grading.naming import LabNames
+from distlab.grading.observe import Observation, Submission
+from distlab.grading.policy import Policy
+from distlab.grading.results import ClassResult, Result, finish
+from distlab.grading.verdict import Bench, Verdict
+from utils.measure import Stopwatch
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to grade and how; `students` and `exercises` () mean all of them."""
+
+    lab: LabSpec
+    source: Path
+    out: Path
+    gradebook: Path
+    policy: Policy = field(default_factory=Policy)
+    pattern: str = ""
+    jobs: int = 2
+    sealed: bool = True
+    again: bool = False
+    students: tuple[str, ...] = ()
+    exercises: tuple[str, ...] = ()
+    by_hand: tuple[tuple[str, str, float | None], ...] = ()
+
+
+Progress = Callable[[int, int], None]  # how many are done, of how many
+_Booked = tuple[tuple[Result, ...], Mapping[str, Mapping[str, tuple[float, float]]]]
+
+
+def grade(settings: Settings, on_progress: Progress = lambda done, total: None) -> ClassResult:
+    """Grade what was handed in, book the marks, and return them; the pages are written elsewhere.
+
+    Raises CourseError for what the user can mend. Stopped at any moment, it keeps what
+    it has seen, and the same call goes on from there.
+    """
+    lab = settings.lab
+    _check_exercises(settings)
+    with Stopwatch() as watch, Journal(settings.out / "journal", lab) as journal, \
+            ExitStack() as stack:  # fmt: skip
+        names = LabNames(lab.name, lab.slug)
+        found = collect(settings.source, names, journal.folder / "unpacked", settings.pattern)
+        chosen = _choose(found.hand_ins, settings.students)
+        new = [h for h in chosen if h.path and _find_kept(settings, journal, h) is None]
+        sandbox = stack.enter_context(Sandbox(lab, settings.sealed)) if new else None
+        _set_by_hand(settings, {hand_in.student for hand_in in found.hand_ins})
+        _run(settings, journal, chosen, on_progress, sandbox)
+        stack.close()
+        results, course = _book(settings, journal, found.hand_ins)
+    graded = {result.student for result in results}
+    waiting = tuple(h.student for h in found.hand_ins if h.student not in graded)
+    notes = (*found.notes, *journal.notes)
+    return ClassResult(lab, results, settings.policy, notes, waiting, watch.seconds, course)
+
+
+def _check_exercises(settings: Settings) -> None:
+    known = [exercise.id for exercise in settings.lab.exercises]
+    for name in (*settings.exercises, *settings.policy.weights):
+        if name not in known:
+            raise CourseError(
+                f"{settings.lab.name} has no exercise {name!r}: choose from {', '.join(known)}"
+            )
+
+
+def _choose(hand_ins: Sequence[HandIn], students: Sequence[str]) -> list[HandIn]:
+    known = [hand_in.student for hand_in in hand_ins]
+    for student in students:
+        if student not in known:
+            from difflib import get_close_matches
+
+            near = get_close_matches(student, known, 3) or known[:3]
+            raise CourseError(f"no hand-in of {student!r}: perhaps {', '.join(near)}?")
+    return [h for h in hand_ins if not students or h.student in students]
+
+
+def _set_by_hand(settings: Settings, students: set[str]) -> None:
+    """Open the gradebook (so that a bad one is known before hours of work) and set marks in it."""
+    with Book(settings.gradebook, settings.lab, settings.policy.weights) as book:
+        known = students | set(book.read_course()) if settings.by_hand else students
+        for student, exercise, points in settings.by_hand:
+            if student not in known:
+                raise CourseError(
+                    f"--set: no hand-in of {student!r}, and no such student is booked"
+                )
+            book.set_points(student, exercise, points)
+
+
+def _run(
+    settings: Settings,
+    journal: Journal,
+    hand_ins: Sequence[HandIn],
+    on_progress: Progress,
+    sandbox: Sandbox | None,
+) -> None:
+    """Run what has not been run yet, and judge all of `hand_ins`, each as soon as it is seen."""
+    done = 0
+    with Bench(settings.lab) as bench:
+        line = JudgeLine(bench)
+        for seen in _see(settings, journal, hand_ins, sandbox):
+            line.put(seen)
+            for judged, said in line.take():
+                _keep(settings, journal, judged, said)
+                done += 1
+            on_progress(done, len(hand_ins))
+        for judged, said in line.take(all_of_them=True):
+            _keep(settings, journal, judged, said)
+            done += 1
+            on_progress(done, len(hand_ins))
+
+
+def _find_kept(settings: Settings, journal: Journal, hand_in: HandIn) -> Observation | None:
+    """Return what was seen of a hand-in in an earlier run, if that still counts."""
+    kept = None if settings.again else journal.find(hand_in.student, hand_in.sha256)
+    seen = kept.observation if kept else None
+    return seen if seen is not None and (seen.sealed or not settings.sealed) else None
+
+
+def _see(
+    settings: Settings, journal: Journal, hand_ins: Sequence[HandIn], sandbox: Sandbox | None
+) -> Generator[Observation, None, None]:
+    """Yield the observation of each of `hand_ins`: the one that was kept, or of a new run."""
+    todo = []
+    for hand_in in hand_ins:
+        if hand_in.path is None:
+            seen = _observe_nothing(settings, hand_in)
+            journal.begin(hand_in.student, "", False)
+            journal.keep(seen)
+            yield seen
+        elif (kept := _find_kept(settings, journal, hand_in)) is not None:
+            yield kept
+        else:
+            todo.append(hand_in)
+    for seen in _observe(settings, journal, todo, sandbox):
+        journal.keep(seen)
+        yield seen
+
+
+def _observe_nothing(settings: Settings, hand_in: HandIn) -> Observation:
+    problem = hand_in.problem or "nothing was handed in"
+    return Observation(hand_in.student, settings.lab.name, "", 0, problem=problem,
+                       sealed=settings.sealed)  # fmt: skip
+
+
+def _observe(
+    settings: Settings, journal: Journal, todo: Sequence[HandIn], sandbox: Sandbox | None
+) -> Generator[Observation, None, None]:
+    if sandbox is None:  # there is one exactly where there is something to run
+        return
+    records: dict[str, Record] = {}
+    for hand_in in todo:
+        records[hand_in.student] = journal.begin(hand_in.student, hand_in.sha256, settings.again)
+
+    def seed_for(submission: Submission) -> int:
+        record = records[submission.student]
+        return journal.seed_for(record.student, record.sha256, record.attempt)
+
+    submissions = [Submission(h.student, h.path) for h in todo if h.path is not None]
+    seen = observe(settings.lab, submissions, seed_for, settings.jobs, sandbox=sandbox)
+    with closing(seen):  # ends its processes
+        yield from seen
+
+
+def _keep(settings: Settings, journal: Journal, seen: Observation, said: Verdict) -> None:
+    """Keep a verdict; with `exercises`, only theirs replaces what was said before."""
+    record = journal.records[seen.student]
+    if settings.exercises and record.verdict is not None:
+        said = _merge(said, record.verdict, settings.exercises)
+    if record.verdict != said:
+        journal.keep_verdict(said, durable=bool(settings.exercises))
+
+
+def _merge(new: Verdict, old: Verdict, exercises: Sequence[str]) -> Verdict:
+    kept = {e.id: e for e in old.exercises if e.id not in exercises}
+    return replace(new, exercises=tuple(kept.get(e.id, e) for e in new.exercises))
+
+
+def _book(settings: Settings, journal: Journal, hand_ins: Sequence[HandIn]) -> _Booked:
+    """Book every mark in one transaction; return the results and the whole course's marks."""
+    policy = settings.policy
+    with Book(settings.gradebook, settings.lab, policy.weights) as book:
+        manual = book.read_manual()
+        results, entries = [], []
+        for hand_in in hand_ins:
+            record = journal.find(hand_in.student, hand_in.sha256)
+            if record is None or record.verdict is None or record.observation is None:
+                continue
+            mine = manual.get(hand_in.student, {})
+            result = finish(hand_in, record.verdict, record.observation, policy, mine)
+            extra = policy.find_extra(hand_in.student)
+            entries.append(Entry(record.verdict, hand_in.timestamp, extra, result.penalty))
+            results.append(result)
+        book.write(entries, policy.due)
+        course = book.read_course()
+    return tuple(results), course

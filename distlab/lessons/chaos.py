@@ -1,0 +1,294 @@
+"""Chaos: runs in which a random task is killed or frozen at a random moment, and must survive.
+
+    for outcome in run_chaos(runs=100, seed=7):
+        print(outcome)
+
+The idea is Basiri et al.'s, "Chaos Engineering", IEEE Software 33(3), 2016. Each run is
+a job of 2 or 3 workers under MultiWorkerMirroredStrategy with one of the three ways of
+`utils.training.recovery`. It must end by itself, after an automatic restart from its
+checkpoint, with the weights of a run that nobody disturbed, and lose at most the steps
+since its last checkpoint; none where a SIGTERM meets the PreemptionCheckpointHandler.
+"""
+
+import random
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from utils.cluster.failures import ClusterError
+from utils.cluster.job import Job
+from utils.cluster.local import LocalCluster
+from utils.cluster.warm import make_starter
+from utils.errors import DistributedError
+from utils.events import Event
+from utils.training.recovery import METHODS, RecoveryReport, RecoverySettings, train_resumably
+
+WORKER_COUNTS = (2, 3)
+STRIKES = ("SIGKILL", "SIGTERM", "freeze")
+MOMENTS = ("start-up", "step", "checkpoint")
+LIMIT_SECONDS = 90.0
+RESTARTS = 3
+STALL_SECONDS = 0.7
+GRACE_SECONDS = {"manager": 0.3, "backup": 0.3, "preemption": 20.0}  # from SIGTERM to SIGKILL
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Strike:
+    """What happens to one run: `strike` hits worker `victim` at `moment`.
+
+    `place` is the step or checkpoint at which it comes, `delay_seconds` how long after
+    (at start-up: after the start). All of it follows from `seed`.
+    """
+
+    seed: int
+    method: str
+    workers: int
+    victim: int
+    strike: str
+    moment: str
+    place: int
+    delay_seconds: float
+
+    def __str__(self) -> str:
+        at = f"{1000 * self.delay_seconds:.0f} ms after "
+        at += {"start-up": "the start", "step": f"step {self.place}",
+               "checkpoint": f"it began to save step {self.place}"}[self.moment]  # fmt: skip
+        return f"{METHODS[self.method]}, {self.workers} workers, {self.strike} of worker " + (
+            f"{self.victim} {at}"
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one run ended. `problem` is None, or what was not as it must be.
+
+    `lost_steps` counts what had to be trained twice, over all restarts, `saved_step`
+    and `done_step` where the first attempt stood when it ended, `error` the largest
+    difference between its weights and the undisturbed run's.
+    """
+
+    strike: Strike
+    restarts: int
+    done_step: int
+    saved_step: int
+    lost_steps: int
+    error: float
+    seconds: float
+    problem: str | None
+
+    def __str__(self) -> str:
+        how = (
+            f"{self.restarts} restarts, {self.lost_steps} steps lost, weights {self.error:.1e} off"
+        )
+        end = "survived" if self.problem is None else f"FAILED ({self.problem})"
+        return f"seed {self.strike.seed}: {self.strike}: {end}; {how}, {self.seconds:.1f} s"
+
+
+def draw_strike(seed: int, settings: RecoverySettings) -> Strike:
+    """Return the strike that belongs to `seed`: every part of it drawn at random."""
+    rng = random.Random(seed)
+    workers = rng.choice(WORKER_COUNTS)
+    moment = rng.choice(MOMENTS)
+    every = settings.save_every or settings.steps_per_epoch
+    places = {
+        "start-up": [0],
+        "step": range(1, settings.total_steps),
+        "checkpoint": range(every, settings.total_steps, every),
+    }
+    delay = {"start-up": 1.0, "step": 0.03, "checkpoint": 0.03}[moment]
+    return Strike(
+        seed,
+        rng.choice(list(METHODS)),
+        workers,
+        rng.randrange(workers),
+        rng.choice(STRIKES),
+        moment,
+        rng.choice(places[moment]),
+        rng.uniform(0, delay),
+    )
+
+
+def run_chaos(
+    runs: int = 15, seed: int = 0, settings: RecoverySettings | None = None
+) -> Iterator[Outcome]:
+    """Yield the outcome of `runs` runs, whose seeds are `seed`, `seed + 1`, …
+
+    All runs share one warm process; the undisturbed run of each number of workers
+    comes first. `settings` are the runs' own, but for folder and method.
+    """
+    settings = settings or RecoverySettings(folder="", pause_seconds=0.01)
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="distlab-chaos-"))
+        starter = make_starter()
+        stack.callback(starter.close)
+        clusters = {n: LocalCluster(n, starter=starter) for n in WORKER_COUNTS}
+        for cluster in clusters.values():
+            stack.enter_context(cluster)
+        wanted: dict[int, RecoveryReport] = {}
+        for number in range(seed, seed + runs):
+            strike = draw_strike(number, settings)
+            cluster = clusters[strike.workers]
+            if strike.workers not in wanted:
+                alone = replace(settings, folder=f"{folder}/whole-{strike.workers}")
+                wanted[strike.workers] = cluster.run(
+                    train_resumably, alone, timeout=LIMIT_SECONDS, echo=False
+                )[0]
+            own = replace(settings, folder=f"{folder}/{number}", method=strike.method)
+            yield strike_once(cluster, own, strike, wanted[strike.workers])
+
+
+def strike_once(
+    cluster: LocalCluster, settings: RecoverySettings, strike: Strike, wanted: RecoveryReport
+) -> Outcome:
+    """Start one run, let the strike fall on it, and examine how it ends."""
+    begun = time.monotonic()
+    try:
+        job = cluster.start(
+            train_resumably, settings, restarts=RESTARTS, stall_seconds=STALL_SECONDS
+        )
+    except DistributedError as error:  # the machine could not even start the tasks
+        seconds = time.monotonic() - begun
+        return Outcome(strike, 0, 0, 0, 0, float("nan"), seconds, str(error))
+    timers = [threading.Timer(LIMIT_SECONDS, job.stop)]
+    timers[0].start()
+    try:
+        events = list(_watch(job, strike, timers))
+        problem, error = _examine_end(job, settings, wanted)
+    finally:
+        job.stop()
+        for timer in timers:
+            timer.cancel()
+    seconds = time.monotonic() - begun
+    told = tell_attempts(events)
+    problem = problem or _examine_steps(strike, settings, told)
+    lost = sum(attempt.lost for attempt in told)
+    return Outcome(
+        strike, job.attempt - 1, told[0].done, told[0].saved, lost, error, seconds, problem
+    )
+
+
+def _watch(job: Job, strike: Strike, timers: list[threading.Timer]) -> Iterator[Event]:
+    """Yield the job's events to its end, and strike when the moment has come."""
+    kind = {"step": "step", "checkpoint": "saving"}.get(strike.moment)
+    if kind is None:
+        time.sleep(strike.delay_seconds)
+        hit(job, strike, timers)
+    for event in job.events():
+        yield event
+        if event["event"] == kind and event["step"] == strike.place:
+            kind = None  # once
+            time.sleep(strike.delay_seconds)
+            hit(job, strike, timers)
+
+
+def hit(job: Job, strike: Strike, timers: list[threading.Timer]) -> None:
+    """Kill or freeze the victim; what heeds no SIGTERM is killed once its grace is over.
+
+    That is how Kubernetes, Slurm and the clouds' spot machines end a task.
+    """
+    if strike.strike == "freeze":
+        return job.pause("worker", strike.victim)
+    victim = job.tasks[strike.victim]
+    job.kill("worker", strike.victim, getattr(signal, strike.strike))
+
+    def end_grace() -> None:
+        if any(task is victim for task in job.tasks):  # the same attempt
+            job.kill("worker", strike.victim)
+
+    if strike.strike == "SIGTERM":
+        timers.append(threading.Timer(GRACE_SECONDS[strike.method], end_grace))
+        timers[-1].start()
+
+
+@dataclass
+class Attempt:
+    """What the tasks told of one attempt, in steps from the very start.
+
+    `restored` is where it began (None: it ended before that), `done` the last step
+    that any worker reported, `saved` the chief's last checkpoint, `lost` the steps of
+    earlier attempts that it had to train again.
+    """
+
+    restored: int | None = None
+    done: int = 0
+    saved: int = 0
+    lost: int = 0
+
+
+def tell_attempts(events: list[Event]) -> list[Attempt]:
+    """Return what `events` tell of each attempt, in order."""
+    told = [Attempt() for _ in range(max((e["attempt"] for e in events), default=1))]
+    for event in events:
+        attempt, step = told[event["attempt"] - 1], event.get("step", 0)
+        if event["event"] == "restore":
+            attempt.restored = step
+        elif event["event"] == "step":
+            attempt.done = max(attempt.done, step)
+        elif event["event"] in ("checkpoint", "left") and event["task"] == "worker 0":
+            attempt.saved = max(attempt.saved, step)
+    done = 0
+    for attempt in told:
+        if attempt.restored is not None:
+            attempt.lost = max(0, done - attempt.restored)
+            done = max(attempt.done, attempt.restored)
+    return told
+
+
+def _examine_end(
+    job: Job, settings: RecoverySettings, wanted: RecoveryReport
+) -> tuple[str | None, float]:
+    """Return what is wrong with the results, and how far the weights are off."""
+    try:
+        reports = job.wait(1)
+    except ClusterError as error:
+        return str(error), float("nan")
+    error = max(
+        float(np.abs(mine - theirs).max())
+        for report in reports
+        for mine, theirs in zip(report.weights, wanted.weights)
+    )
+    if any(report.step != settings.total_steps for report in reports):
+        return f"ended after {min(report.step for report in reports)} steps", error
+    return (None if error <= TOLERANCE else "the weights are another run's"), error
+
+
+def _examine_steps(strike: Strike, settings: RecoverySettings, told: list[Attempt]) -> str | None:
+    """Return what is wrong with where the attempts began, or None."""
+    saved, every = 0, settings.save_every or settings.steps_per_epoch
+    for attempt in told:
+        if attempt.restored is not None and attempt.restored < saved:
+            return f"went on from step {attempt.restored}, and {saved} was saved"
+        if attempt.lost > every:
+            return f"lost {attempt.lost} steps, and saved every {every}"
+        saved = max(saved, attempt.saved)
+    if strike.method == "preemption" and strike.strike == "SIGTERM" and any(a.lost for a in told):
+        return "lost steps although there was notice"
+    return None
+
+
+def describe_outcomes(outcomes: list[Outcome]) -> str:
+    """Return a table: for each method and strike the runs, restarts and lost steps."""
+    lines = [f"{'method':<28}{'strike':<9}{'runs':>5}{'survived':>10}{'restarted':>11}"
+             f"{'lost steps, mean':>18}{'most':>6}"]  # fmt: skip
+    for method, name in METHODS.items():
+        for strike in STRIKES:
+            mine = [o for o in outcomes if (o.strike.method, o.strike.strike) == (method, strike)]
+            lost = [o.lost_steps for o in mine if o.restarts]
+            survived = sum(o.problem is None for o in mine)
+            lines.append(
+                f"{name:<28}{strike:<9}{len(mine):>5}{survived:>10}{len(lost):>11}"
+                + (f"{np.mean(lost):>18.2f}{max(lost):>6}" if lost else f"{'-':>18}{'-':>6}")
+            )
+    survived = sum(o.problem is None for o in outcomes)
+    worst = max((o.error for o in outcomes if o.problem is None), default=0.0)
+    lines.append(
+        f"{survived} of {len(outcomes)} runs survived, their weights at most {worst:.1e} off"
+    )
+    return "\n".join(lines)

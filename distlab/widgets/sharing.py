@@ -1,0 +1,239 @@
+"""What replicas share, as pictures and explorers: a cluster, its pace, its memory, its gain.
+
+Used by the lesson on why one distributes; everything is computed from what the caller gives.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from distlab.errors import CourseError
+from distlab.figures import Arrow, Box, Picture, bars, diagram, lines, split_evenly, timeline
+from distlab.figures.canvas import WIDTH_PX, count, say_number
+from distlab.widgets.controls import Choice, Slider
+from distlab.widgets.explorer import Explorer, explore
+
+MEBIBYTE = 2**20
+GAP_PX = 14.0
+
+# Nominal speeds of links in one direction, in bytes a second.
+LINKS: Mapping[str, float] = {
+    "Ethernet, 1 Gb/s": 0.125e9,
+    "Ethernet, 10 Gb/s": 1.25e9,
+    "Ethernet, 100 Gb/s": 12.5e9,
+    "NVLink, 450 GB/s": 450e9,
+}
+DEVICE_COUNTS = (1, 2, 4, 8, 16, 32, 64)
+ROUND_SECONDS = 50e-6
+
+Row = tuple[str, float, float, str, str]
+
+
+def draw_cluster(workers: int = 2, replicas_per_worker: int = 2) -> Picture:
+    """Draw workers as frames, the replicas on their devices inside, and the all-reduce below.
+
+    Takes 1 to 4 workers of 1 to 4 replicas, 4 replicas in all at most (more do
+    not fit the page). Raises CourseError otherwise.
+    """
+    replicas = workers * replicas_per_worker
+    if min(workers, replicas_per_worker) < 1 or replicas > 4:
+        raise CourseError(
+            f"{workers} workers of {replicas_per_worker} replicas: draw 1 to 4 replicas in all"
+        )
+    text = "all-reduce: every replica gets the sum of all gradients"
+    boxes = {"sum": Box(text, 0, 212, WIDTH_PX, 40, "reduce")}
+    arrows = []
+    wide = (WIDTH_PX - GAP_PX * (workers - 1)) / workers
+    inside = (wide - GAP_PX) / replicas_per_worker - GAP_PX
+    for worker in range(workers):
+        left = worker * (wide + GAP_PX)
+        title = f"worker {worker}: one process"
+        boxes[f"worker {worker}"] = Box(title, left, 34, wide, 126)
+        for device in range(replicas_per_worker):
+            name = f"replica {worker * replicas_per_worker + device}"
+            x = left + GAP_PX + device * (inside + GAP_PX)
+            boxes[name] = Box(f"{name}\non GPU:{device}", x, 68, inside, 80, "compute")
+            arrows.append(Arrow(name, "sum", "gradients", both=True, label_at=0.6))
+    alt = (
+        f"{count(workers, 'worker')}, each one process with {count(replicas_per_worker, 'device')} "
+        "and a replica on each. All replicas hand their gradients to one all-reduce, which gives "
+        "every replica the sum."
+    )
+    title = f"{count(workers, 'worker')} of {count(replicas_per_worker, 'replica')} each"
+    return diagram(boxes, arrows, title=title, alt=alt, height_px=258)
+
+
+def draw_two_ways(examples: int = 64, inputs: int = 784, units: int = 128) -> Picture:
+    """Draw what each of four devices holds when one layer is shared by batch, and by weights.
+
+    `inputs` x `units` is the shape of the layer's weights. Raises CourseError
+    unless examples and units divide by four.
+    """
+    if examples % 4 or units % 4 or min(examples, inputs, units) < 1:
+        raise CourseError(f"{examples} examples and {units} units: both must divide by 4")
+    ways = {
+        "Data parallel: cut the batch": (f"{examples // 4} images", f"{inputs} × {units}"),
+        "Model parallel: cut the weights": (f"all {examples} images", f"{inputs} × {units // 4}"),
+    }
+    wide = (WIDTH_PX - 3 * GAP_PX) / 4
+    boxes = {}
+    for row, (name, (images, weights)) in enumerate(ways.items()):
+        top = 32 + 158 * row
+        boxes[name] = Box(name, 0, top, WIDTH_PX, 24, "text")
+        for device in range(4):
+            x, key = device * (wide + GAP_PX), f"{name} {device}"
+            boxes[key] = Box(f"CPU:{device}", x, top + 28, wide, 114)
+            boxes[f"{key} data"] = Box(images, x + 14, top + 58, wide - 28, 32, "data")
+            words = f"{weights} weights"
+            boxes[f"{key} weights"] = Box(words, x + 14, top + 98, wide - 28, 32, "variables")
+    alt = (
+        f"One layer of {inputs} × {units} weights on four devices. Data parallel: each device has "
+        f"{examples // 4} of {examples} images and all weights. Model parallel: each device has "
+        f"all {examples} images and {inputs} × {units // 4} of the weights."
+    )
+    return diagram(boxes, title="One layer, shared by four devices", alt=alt, height_px=342)
+
+
+def pace_rows(synchronous: bool, step_seconds: Sequence[float], until_seconds: float) -> list[Row]:
+    """Return when each worker computes and waits, as rows for `figures.timeline`.
+
+    `step_seconds` has one number a worker. Synchronous workers all begin a step
+    when the slowest has ended the one before; asynchronous ones never wait.
+    Only gradients that are ready by `until_seconds` are listed.
+    """
+    rows: list[Row] = []
+    for worker, own in enumerate(step_seconds):
+        lane = f"{'sync' if synchronous else 'async'}, worker {worker}"
+        period = max(step_seconds) if synchronous else own
+        for step in range(int(until_seconds / period + 1e-9)):
+            begin = step * period
+            rows.append((lane, begin, begin + own, str(step + 1), "computes"))
+            if period > own:
+                rows.append((lane, begin + own, begin + period, "", "waits"))
+    return rows
+
+
+def pace_explorer(slow_seconds: float = 2.0) -> Explorer:
+    """Show three workers and a slower one for twelve seconds, synchronous and asynchronous."""
+    return explore(
+        show_pace,
+        slow_seconds=Slider("Step of the slow worker", 1, 4, slow_seconds, 0.5, " s"),
+    )
+
+
+def show_pace(slow_seconds: float) -> Picture:
+    """Return the timeline of four workers of which the last needs `slow_seconds` a step."""
+    steps, until = (1.0, 1.0, 1.0, slow_seconds), 12.0
+    rows = {kind: pace_rows(kind == "synchronous", steps, until) for kind in _KINDS}
+    done = {kind: sum(row[4] == "computes" for row in rows[kind]) for kind in _KINDS}
+    words = (
+        f"Gradients ready after {say_number(until)} s: {done['synchronous']} with an all-reduce, "
+        f"where all wait for the slowest, {done['asynchronous']} where nobody waits."
+    )
+    title = f"Four workers, one of which needs {say_number(slow_seconds)} s instead of 1 s"
+    both = [*rows["synchronous"], *rows["asynchronous"]]
+    return replace(timeline(both, title=title), caption=words)
+
+
+_KINDS = ("synchronous", "asynchronous")
+
+
+def memory_explorer(
+    kept_bytes: Mapping[str, int],
+    activation_bytes_per_image: int,
+    replicas: int = 4,
+    global_batch_size: int = 64,
+) -> Explorer:
+    """Show the memory of one device: what every replica keeps, and its share of the activations.
+
+    `kept_bytes` names what does not depend on the batch (weights, gradients, …).
+    """
+
+    def show(replicas: int, global_batch_size: int) -> Picture:
+        return show_memory(kept_bytes, activation_bytes_per_image, replicas, global_batch_size)
+
+    return explore(
+        show,
+        replicas=Slider("Replicas", 1, 16, replicas),
+        global_batch_size=Slider("Global batch size", 16, 512, global_batch_size, 16),
+    )
+
+
+def show_memory(
+    kept_bytes: Mapping[str, int],
+    activation_bytes_per_image: int,
+    replicas: int,
+    global_batch_size: int,
+) -> Picture:
+    """Return bars in MiB for the device with the largest share of the batch."""
+    images = max(split_evenly(global_batch_size, replicas))
+    parts = {**kept_bytes, "activations": images * activation_bytes_per_image}
+    total = sum(parts.values())
+    kept_share = 100 * sum(kept_bytes.values()) / total
+    words = (
+        f"{count(images, 'image')} of {global_batch_size} on this device: "
+        f"{say_number(total / MEBIBYTE)} MiB. {say_number(kept_share)} % of it is kept on every "
+        "device, however many replicas there are."
+    )
+    picture = bars(
+        {name: size / MEBIBYTE for name, size in parts.items()},
+        unit=" MiB",
+        title=f"Memory of one device of {count(replicas, 'replica')}",
+        highlight="activations",
+    )
+    return replace(picture, caption=words)
+
+
+def estimate_step_seconds(
+    devices: int,
+    one_device_seconds: float,
+    gradient_bytes: float,
+    bytes_per_second: float,
+    round_seconds: float = ROUND_SECONDS,
+) -> float:
+    """Return the seconds of a step whose global batch is shared by `devices` devices.
+
+    Compute is divided by the devices; a ring all-reduce of `gradient_bytes`
+    follows it: 2 (n - 1) rounds, 2 (n - 1) / n of the bytes over each link. After
+    P. Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for
+    clusters of workstations", 2009. Compute and communication do not overlap here.
+    """
+    sent_bytes = 2 * (devices - 1) / devices * gradient_bytes
+    rounds = 2 * (devices - 1)
+    return one_device_seconds / devices + sent_bytes / bytes_per_second + rounds * round_seconds
+
+
+def gain_explorer(gradient_bytes: float, one_device_seconds: float) -> Explorer:
+    """Show the estimated speed-up against devices for a link, a model and a step."""
+    megabytes = min(max(round(gradient_bytes / 5e5) / 2, 0.5), 1000.0)
+    milliseconds = min(max(round(1000 * one_device_seconds), 1), 1000)
+    return explore(
+        show_gain,
+        link=Choice("Link", list(LINKS), "Ethernet, 10 Gb/s"),
+        gradient_megabytes=Slider("Gradients", 0.5, 1000, megabytes, 0.5, " MB"),
+        step_milliseconds=Slider("Step on one device", 1, 1000, milliseconds, 1, " ms"),
+    )
+
+
+def show_gain(link: str, gradient_megabytes: float, step_milliseconds: float) -> Picture:
+    """Return estimated speed-ups for 1 to 64 devices, and in words where they are largest."""
+    one_device = step_milliseconds / 1000
+    gains = [
+        one_device / estimate_step_seconds(n, one_device, gradient_megabytes * 1e6, LINKS[link])
+        for n in DEVICE_COUNTS
+    ]
+    best = DEVICE_COUNTS[gains.index(max(gains))]
+    fastest = say_number(max(gains))
+    words = f"Of these counts, {count(best, 'device')} are fastest: {fastest} times one device."
+    if best == 1:
+        words = "One device is fastest: the all-reduce takes longer than sharing the step saves."
+    picture = lines(
+        {
+            "estimated": (DEVICE_COUNTS, gains),
+            "one device": (DEVICE_COUNTS, [1.0] * len(DEVICE_COUNTS)),
+        },
+        x_label="devices",
+        y_label="speed-up over one device",
+        title=f"A step of {step_milliseconds:g} ms, {gradient_megabytes:g} MB of gradients, {link}",
+        log_x=True,
+    )
+    return replace(picture, caption=words)

@@ -1,0 +1,158 @@
+"""Cluster specifications and TF_CONFIG: build, parse, lint.
+
+    cluster = build_cluster(workers=2, ps=1, hosts=["a", "b", "c"])
+    texts = build_tf_configs(cluster)          # {"worker:0": '{"cluster": …}', …}
+    config = parse_tf_config(texts["worker:0"])
+    findings = lint(os.environ["TF_CONFIG"])   # each one line: severity, where, what, cure
+
+TF_CONFIG is what `tf.distribute.cluster_resolver.TFConfigClusterResolver` reads. No
+function here imports TensorFlow.
+"""
+
+import contextlib
+import shlex
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..errors import InputError
+from .findings import Finding, is_right
+from .linting import STRATEGIES, examine, lint
+from .members import lint_together
+from .reading import split_texts
+from .spec import JOBS, ClusterSpec, TaskConfig, describe_role, split_address
+
+__all__ = [
+    "JOBS", "STRATEGIES", "ClusterSpec", "Finding", "TaskConfig", "build_cluster",
+    "build_tf_config", "build_tf_configs", "describe_role", "format_export", "hold_free_ports",
+    "is_right", "lint", "lint_together", "parse_tf_config", "pick_free_ports", "split_address",
+    "split_texts", "view_as_simple", "view_as_slurm",
+]  # fmt: skip
+BASE_PORT = 12345
+LOWEST_PORT, HIGHEST_PORT = 1, 65535
+
+
+def build_cluster(
+    workers: int = 2, ps: int = 0, chief: bool = False, *, hosts: Sequence[str] = ("127.0.0.1",),
+    base_port: int = BASE_PORT, ports: Sequence[int] | None = None,
+) -> ClusterSpec:  # fmt: skip
+    """Return a cluster of so many tasks on `hosts`.
+
+    Tasks go to the hosts in turn, in the order chief, workers, ps; on each host
+    ports count up from `base_port`. `ports`, one for each task in that order,
+    takes their place. Raises InputError for numbers, hosts or ports that make
+    no cluster.
+    """
+    counts = {"chief": int(chief), "worker": workers, "ps": ps}
+    total = sum(counts.values())
+    _check_counts(counts, hosts)
+    used = [base_port + number // len(hosts) for number in range(total)]
+    used = used if ports is None else list(ports)
+    if len(used) != total:
+        raise InputError(f"{len(used)} ports for {total} tasks: give one for each")
+    if not all(LOWEST_PORT <= port <= HIGHEST_PORT for port in used):
+        worst = next(port for port in used if not LOWEST_PORT <= port <= HIGHEST_PORT)
+        raise InputError(f"port {worst}: choose ports from {LOWEST_PORT} to {HIGHEST_PORT}")
+    names = [hosts[number % len(hosts)] for number in range(total)]
+    addresses = iter(f"[{h}]:{p}" if ":" in h else f"{h}:{p}" for h, p in zip(names, used))
+    return ClusterSpec(**{job: tuple(next(addresses) for _ in range(n))
+                          for job, n in counts.items()})  # fmt: skip
+
+
+def _check_counts(counts: dict[str, int], hosts: Sequence[str]) -> None:
+    for job, count in counts.items():
+        if count < 0:
+            raise InputError(f"{count} tasks of job {job}: choose 0 or more")
+    if counts["worker"] + counts["chief"] == 0:
+        raise InputError("no worker: a cluster needs one worker or a chief at least")
+    if counts["ps"] and not counts["worker"]:
+        raise InputError("ps without workers: nobody would compute; add workers")
+    if not hosts or not all(hosts):
+        raise InputError("no host: name one at least, such as 127.0.0.1")
+
+
+def build_tf_config(cluster: ClusterSpec, job: str, index: int = 0, **extras: Any) -> str:
+    """Return the TF_CONFIG of one task as JSON text on one line.
+
+    An evaluator gets the training cluster, which does not list it. Raises
+    InputError, naming the cure, if the linter finds an error in what it made.
+    """
+    text = TaskConfig(cluster, job, index, extras).to_json()
+    parse_tf_config(text)
+    return text
+
+
+def build_tf_configs(cluster: ClusterSpec, evaluator: bool = False) -> dict[str, str]:
+    """Return "job:index" -> TF_CONFIG for every task, and for an evaluator if asked for."""
+    tasks = cluster.tasks + ([("evaluator", 0)] if evaluator and not cluster.evaluator else [])
+    return {f"{job}:{index}": build_tf_config(cluster, job, index) for job, index in tasks}
+
+
+def format_export(text: str) -> str:
+    """Return TF_CONFIG as a line that a POSIX shell can read."""
+    return f"export TF_CONFIG={shlex.quote(text)}"
+
+
+def parse_tf_config(text: str, strategy: str | None = None) -> TaskConfig:
+    """Return what `text` configures; raise InputError with the first error that it has."""
+    config, findings = examine(text, strategy)
+    if config is None or not is_right(findings):
+        worst = findings[0]
+        raise InputError(f"TF_CONFIG: {worst.where}: {worst.what}; {worst.cure}")
+    return config
+
+
+@contextlib.contextmanager
+def hold_free_ports(count: int, host: str = "127.0.0.1") -> Iterator[list[int]]:
+    """Keep `count` free ports of `host` bound while the block runs; free them at its end.
+
+    All are held at once, so they differ. From the end of the block on, anybody may
+    take them: start the tasks at once, and start all again if one was lost.
+    """
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(_bind(host)) for _ in range(count)]
+        yield [one.getsockname()[1] for one in sockets]
+
+
+def pick_free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    """Return `count` different ports that are free on `host` at this moment."""
+    with hold_free_ports(count, host) as ports:
+        return ports
+
+
+def _bind(host: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    one = socket.socket(family)
+    try:
+        one.bind((host, 0))
+    except OSError as error:
+        one.close()
+        raise InputError(
+            f"host {host!r}: no port can be had ({error}); use an address of this machine"
+        ) from error
+    return one
+
+
+def view_as_simple(config: TaskConfig) -> dict[str, Any]:
+    """Return the arguments of `SimpleClusterResolver`, `cluster_spec` as a plain dict.
+
+    Pass `tf.train.ClusterSpec(view["cluster_spec"])` in its place.
+    """
+    view = {"cluster_spec": config.cluster.jobs, "task_type": config.job, "task_id": config.index}
+    return view | {"rpc_layer": config.extras.get("rpc_layer", "grpc")}
+
+
+def view_as_slurm(config: TaskConfig) -> dict[str, str]:
+    """Return the variables that `SlurmClusterResolver` reads, for tasks in the cluster's order.
+
+    One task a node. Node names stand as a plain list, sorted by nobody: Slurm itself
+    writes ranges, and the resolver then sorts names as text (n1, n10, n2).
+    """
+    places = [place for place in config.cluster.tasks if place[0] != "evaluator"]
+    nodes = [split_address(config.cluster.address_of(*place) or "")[0] for place in places]
+    return {
+        "SLURM_PROCID": str(places.index((config.job, config.index))),
+        "SLURM_STEP_NUM_TASKS": str(len(places)),
+        "SLURM_STEP_NODELIST": ",".join(dict.fromkeys(nodes)),
+        "SLURM_STEP_TASKS_PER_NODE": ",".join(str(nodes.count(n)) for n in dict.fromkeys(nodes)),
+    }

@@ -1,0 +1,194 @@
+"""From an error or a log of a cluster's task to what went wrong and what to do.
+
+    found = diagnose(log_text, os.environ["TF_CONFIG"])
+    print(found.cause, found.cure)
+
+Reads the text only: nothing is run, no TensorFlow is imported.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .linting import examine
+from .spec import TaskConfig
+from .symptoms import COLLATERAL, CONFIGURATION, PROGRAM, TASK, Symptom
+
+LONGEST_EVIDENCE = 300
+TAIL_CHARACTERS = 200_000
+SINGLE = "Single-worker MultiWorkerMirroredStrategy"
+REPLICAS = re.compile(r"num_replicas_in_sync\D{0,4}1\b|\bof 1 replicas?\b|\breplicas: 1\b")
+COLLECTED = "has successfully connected"
+SERVER = re.compile(r"Started server with target: grpc://(\S+)")
+STRAGGLERS = re.compile(r"Waiting for (\d+)/\d+ tasks to connect[^\n]*(?:\n[^\n]*stragglers:\s*\n"
+                        + TASK + r")?")  # fmt: skip
+COORDINATOR = "ParameterServerStrategyV2 is now connecting to cluster"
+COLLATERAL_NAMES = ("dead-peer", "dead-parameter-server", "renewed-server")
+WAITING_NAMES = ("missing-peer", "silent")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why a task failed or waits. Each field is one line.
+
+    `cause`, `cure`: in plain words. `task`: "worker:1", the task that the cause
+    lies with, None where the text does not say. `evidence`: the line that shows it.
+    `name`: the mistake in short, such as "taken-port".
+    """
+
+    cause: str
+    cure: str
+    task: str | None = None
+    evidence: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.task + ': ' if self.task else ''}{self.cause}; {self.cure}"
+
+
+def diagnose(log_or_exception_text: str, tf_config: str | None = None) -> Diagnosis | None:
+    """Return what a task's log or exception says went wrong, None where nothing is known.
+
+    `tf_config` is the text of that task's TF_CONFIG, where there is one: it adds the
+    mistakes that leave no trace in a log (one that trains alone, one that waits) and
+    the names of tasks. A log that ends without an error is taken as that of a task
+    that still waits.
+    """
+    text = log_or_exception_text[-TAIL_CHARACTERS:]
+    config, findings = examine(tf_config) if tf_config is not None else (None, [])
+    own = config.name if config else None
+    for symptom in (*CONFIGURATION, *PROGRAM, *COLLATERAL):
+        found = _recognise(symptom, text, own)
+        if found:
+            return found
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if errors:
+        worst = errors[0]
+        cause = f"TF_CONFIG: {worst.where}: {worst.what}"
+        return Diagnosis(cause, worst.cure, own, str(worst), "configuration")
+    return _find_alone(text, config) or _find_waiting(text, config)
+
+
+def diagnose_cluster(
+    logs: Mapping[str, str], tf_configs: Mapping[str, str] | None = None
+) -> Diagnosis | None:
+    """Return the first cause among the logs of all tasks: name -> text, and TF_CONFIG likewise.
+
+    A task that only says that another has gone, or that it waits, counts only where
+    no task has a cause of its own. `task` is filled in with the name of the log.
+    """
+    configs = tf_configs or {}
+    found = {name: diagnose(text, configs.get(name)) for name, text in logs.items()}
+    named = [(name, each) for name, each in found.items() if each is not None]
+    if not named:
+        return None
+
+    def rank(pair: tuple[str, Diagnosis]) -> int:
+        return (pair[1].name in COLLATERAL_NAMES) + 2 * (pair[1].name in WAITING_NAMES)
+
+    name, first = min(named, key=rank)
+    if first.task is not None:
+        return first
+    return Diagnosis(first.cause, first.cure, name, first.evidence, first.name)
+
+
+def _recognise(symptom: Symptom, text: str, own: str | None) -> Diagnosis | None:
+    if symptom.needs and symptom.needs not in text:
+        return None
+    matches = list(symptom.pattern.finditer(text))
+    if not matches:
+        return None
+    said = [m for m in matches if not _find_line(text, m.start()).startswith("raise ")]
+    match = (said or matches)[0]
+    groups = match.groupdict()
+    cause, task = symptom.cause, own
+    if "job" in groups:
+        task = f"{groups['job']}:{groups['index']}" if groups["job"] else None
+        if task is None:
+            cause = cause.replace("{job}:{index}", "another task")
+    for name, value in groups.items():
+        cause = cause.replace("{" + name + "}", _shorten(value or "", 120))
+    cure = symptom.cure.replace("{kind}", groups.get("kind") or "")
+    return Diagnosis(cause, cure, task, _find_line(text, match.start()), symptom.name)
+
+
+def _find_line(text: str, position: int) -> str:
+    """Return the line of `text` at `position`, cut to a readable length."""
+    begin = text.rfind("\n", 0, position) + 1
+    end = text.find("\n", position)
+    line = text[begin : end if end >= 0 else len(text)]
+    if len(line) > LONGEST_EVIDENCE and position - begin > LONGEST_EVIDENCE // 2:
+        line = line[position - begin :]
+    return _shorten(line, LONGEST_EVIDENCE)
+
+
+def _shorten(text: str, most: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _count_trainers(config: TaskConfig) -> int:
+    return len(config.cluster.chief) + len(config.cluster.worker)
+
+
+def _find_alone(text: str, config: TaskConfig | None) -> Diagnosis | None:
+    """A strategy of one worker, although TF_CONFIG by now lists several."""
+    if config is None or config.cluster.ps or _count_trainers(config) < 2:
+        return None
+    single = text.find(SINGLE)
+    replicas = REPLICAS.search(text)
+    if single < 0 and replicas is None:
+        return None
+    place = single if single >= 0 else replicas.start()
+    return Diagnosis(
+        f"it trains alone: TF_CONFIG lists {_count_trainers(config)} tasks, but was set after the "
+        "strategy was made",
+        "set TF_CONFIG before the strategy, best before TensorFlow is imported",
+        config.name, _find_line(text, place), "late-tf-config",
+    )  # fmt: skip
+
+
+def _find_waiting(text: str, config: TaskConfig | None) -> Diagnosis | None:
+    """A log without an error: which peer does its task wait for?"""
+    if "Traceback (most recent call last)" in text:
+        return None
+    waits = list(STRAGGLERS.finditer(text))
+    if waits:
+        last = waits[-1]
+        missing = f"{last['job']}:{last['index']}" if last["job"] else None
+        if last[1] == "0":
+            return None
+        return _make_missing(missing, _find_line(text, last.start()), config)
+    server = SERVER.search(text)
+    own = config.name if config else None
+    if server and COLLECTED not in text and _is_client_of_leader(config):
+        job, index = config.cluster.leader
+        return _make_missing(f"{job}:{index}", _find_line(text, server.start()), config)
+    if COORDINATOR in text and server is None:
+        line = _find_line(text, text.index(COORDINATOR))
+        cause = "the coordinator waits: a worker or parameter server has not started"
+        cure = "start every listed worker and ps task, and take out those that nobody starts"
+        return Diagnosis(cause, cure, None, line, "missing-peer")
+    if config and not text.strip() and len(config.cluster.tasks) > 1 and config.job != "evaluator":
+        cause = "it says nothing: most often it waits for a task that has not started"
+        cure = "start every task of the cluster; TF_CPP_MIN_LOG_LEVEL=0 makes it name the missing"
+        return Diagnosis(cause, cure, own, "", "silent")
+    return None
+
+
+def _is_client_of_leader(config: TaskConfig | None) -> bool:
+    """Is this a task that connects to another before it can train?"""
+    if config is None or config.job not in ("chief", "worker") or config.cluster.ps:
+        return False
+    return config.cluster.leader != (config.job, config.index)
+
+
+def _make_missing(task: str | None, evidence: str, config: TaskConfig | None) -> Diagnosis:
+    address = None
+    if task and config:
+        job, _, index = task.partition(":")
+        address = config.cluster.address_of(job, int(index))
+    who = f"{task}{f' at {address}' if address else ''}" if task else "another task"
+    cause = f"it waits for {who}, which has not started or cannot be reached"
+    cure = "start that task, and check its address, its port and its TF_CONFIG"
+    return Diagnosis(cause, cure, task, evidence, "missing-peer")
