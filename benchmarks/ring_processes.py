@@ -10,7 +10,7 @@ import statistics
 from utils.cluster import LocalCluster
 from utils.measure import format_bytes
 from utils.parallel.all_reduce import Seconds, time_both
-from utils.tf_config.config import pick_free_ports
+from utils.tf_config import pick_free_ports
 
 SIZES = tuple(1024 * 4**power for power in range(8))  # 1 KiB to 16 MiB
 

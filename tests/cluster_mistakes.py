@@ -28,7 +28,7 @@ os.environ.pop("TF_CONFIG", None)
 import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-from utils.tf_config.config import pick_free_ports  # noqa: E402
+from utils.tf_config import pick_free_ports  # noqa: E402
 
 tf.get_logger().setLevel("INFO")
 

@@ -23,7 +23,7 @@ with quiet_tensorflow():
     import tensorflow as tf
     import tf_keras
 from utils.strategies import SINGLE_MACHINE, SUPPORT, make_strategy  # noqa: E402
-from utils.tf_config.config import pick_free_ports  # noqa: E402
+from utils.tf_config import pick_free_ports  # noqa: E402
 
 CELL_SECONDS = 90
 BATCH, EXAMPLES = 8, 32

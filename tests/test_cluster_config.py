@@ -9,10 +9,17 @@ import subprocess
 import pytest
 
 from distlab.cli import main
+from utils import tf_config as cc
 from utils.errors import DistributedError
-from utils.tf_config import config as cc
-from utils.tf_config.config import ClusterSpec, TaskConfig, is_right, lint, lint_together
-from utils.tf_config.diagnose import diagnose, diagnose_cluster
+from utils.tf_config import (
+    ClusterSpec,
+    TaskConfig,
+    diagnose,
+    diagnose_cluster,
+    is_right,
+    lint,
+    lint_together,
+)
 
 TWO = {"worker": ["a:2222", "b:2222"]}
 PS = {"chief": ["c:2222"], "worker": ["a:2222", "b:2222"], "ps": ["d:2222"]}

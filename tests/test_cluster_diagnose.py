@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.tf_config.config import is_right, lint, lint_together
-from utils.tf_config.diagnose import diagnose, diagnose_cluster
+from utils.tf_config import diagnose, diagnose_cluster, is_right, lint, lint_together
 
 PROGRAM = Path(__file__).with_name("cluster_mistakes.py")
 LIMIT_SECONDS = 150

@@ -13,7 +13,7 @@ import pytest
 
 from distlab.cli import main
 from utils.events import read_events
-from utils.tf_config.config import build_cluster, build_tf_configs, pick_free_ports
+from utils.tf_config import build_cluster, build_tf_configs, pick_free_ports
 
 COMMAND = [sys.executable, "-m", "distlab", "train"]
 SMALL = ["--limit", "500", "--model", "mlp", "--epochs", "2"]

@@ -88,7 +88,7 @@ def test_without_a_cluster_it_says_so(monkeypatch):
 
 
 def test_arrays_arrive_as_they_were_sent(tf):
-    from utils.tf_config.config import pick_free_ports
+    from utils.tf_config import pick_free_ports
 
     addresses = [f"127.0.0.1:{port}" for port in pick_free_ports(2)]
     boxes = [Mailbox(), Mailbox()]
@@ -107,7 +107,7 @@ def test_arrays_arrive_as_they_were_sent(tf):
 
 
 def test_an_address_is_free_again_after_the_block():
-    from utils.tf_config.config import pick_free_ports
+    from utils.tf_config import pick_free_ports
 
     addresses = [f"127.0.0.1:{port}" for port in pick_free_ports(1)]
     held = Held()
@@ -118,7 +118,7 @@ def test_an_address_is_free_again_after_the_block():
 
 
 def test_an_address_in_use_and_a_silent_worker_are_one_line_each():
-    from utils.tf_config.config import pick_free_ports
+    from utils.tf_config import pick_free_ports
 
     addresses = [f"127.0.0.1:{port}" for port in pick_free_ports(2)]
     with Wire(addresses, 0, Mailbox(), 0.3) as wire:
@@ -131,7 +131,7 @@ def test_an_address_in_use_and_a_silent_worker_are_one_line_each():
 def test_a_broken_message_ends_the_wait():
     import socket
 
-    from utils.tf_config.config import pick_free_ports
+    from utils.tf_config import pick_free_ports
 
     port = pick_free_ports(1)[0]
     box = Mailbox()

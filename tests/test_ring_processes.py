@@ -14,7 +14,7 @@ from utils.collectives import ProcessRing, ring_all_reduce
 from utils.errors import DistributedError
 from utils.events import report
 from utils.parallel.all_reduce import make_reduce, make_worker_strategy, time_both
-from utils.tf_config.config import pick_free_ports
+from utils.tf_config import pick_free_ports
 
 
 @pytest.fixture(scope="module")

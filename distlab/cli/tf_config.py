@@ -63,17 +63,17 @@ def _add_lint(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def run_build(arguments: argparse.Namespace) -> int:
     """Print the configurations; return 0. Raises CourseError for a cluster that cannot be."""
-    from utils.tf_config import config
+    from utils.tf_config import build_cluster, build_tf_configs, format_export, pick_free_ports
 
     hosts = arguments.host or ["127.0.0.1"]
     counts = (arguments.workers, arguments.ps, arguments.chief)
-    cluster = config.build_cluster(*counts, hosts=hosts, base_port=_first_port(arguments))
+    cluster = build_cluster(*counts, hosts=hosts, base_port=_first_port(arguments))
     if arguments.pick_ports:
         if len(hosts) > 1:
             raise CourseError("--pick-ports knows this machine's ports only: name one --host")
-        ports = config.pick_free_ports(len(cluster.tasks), hosts[0])
-        cluster = config.build_cluster(*counts, hosts=hosts, ports=ports)
-    texts = config.build_tf_configs(cluster, evaluator=arguments.evaluator)
+        ports = pick_free_ports(len(cluster.tasks), hosts[0])
+        cluster = build_cluster(*counts, hosts=hosts, ports=ports)
+    texts = build_tf_configs(cluster, evaluator=arguments.evaluator)
     if arguments.task is not None:
         if arguments.task not in texts:
             raise CourseError(f"--task {arguments.task}: choose from {', '.join(texts)}")
@@ -81,7 +81,7 @@ def run_build(arguments: argparse.Namespace) -> int:
     for name, text in texts.items():
         if arguments.export and len(texts) > 1:
             print(f"# {name}")
-        print(config.format_export(text) if arguments.export else text)
+        print(format_export(text) if arguments.export else text)
     return 0
 
 
@@ -91,7 +91,7 @@ def _first_port(arguments: argparse.Namespace) -> int:
 
 def run_lint(arguments: argparse.Namespace) -> int:
     """Print the findings; return 1 when one is an error, else 0."""
-    from utils.tf_config.config import is_right, lint_together
+    from utils.tf_config import is_right, lint_together
 
     texts = read_sources(arguments.source)
     named = lint_together(texts, arguments.strategy)
@@ -151,7 +151,7 @@ def _read_source(source: str, number: int) -> tuple[str, str]:
 
 
 def _name_texts(name: str, text: str) -> dict[str, str]:
-    from utils.tf_config.config import split_texts
+    from utils.tf_config import split_texts
 
     parts = split_texts(text)
     if len(parts) == 1:

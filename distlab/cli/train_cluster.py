@@ -104,7 +104,7 @@ def train_as_task(
     A worker or a parameter server of a parameter-server cluster serves until it is
     ended. Raises CourseError for a TF_CONFIG that is wrong.
     """
-    from utils.tf_config.config import parse_tf_config
+    from utils.tf_config import parse_tf_config
 
     task = parse_tf_config(os.environ["TF_CONFIG"], strategy=config.strategy)
     if task.job == "evaluator":

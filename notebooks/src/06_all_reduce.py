@@ -33,7 +33,7 @@ import numpy as np
 
 from distlab import figures
 from utils.cluster import LocalCluster
-from utils.tf_config.config import pick_free_ports
+from utils.tf_config import pick_free_ports
 from utils.collectives import ProcessRing, all_reduce, reduce_in_buckets, split_into_chunks
 from utils.data import load
 from distlab.exercises.predict import show_guess

@@ -38,11 +38,10 @@ import psutil
 
 from distlab import figures
 from utils.cluster import ClusterError, LocalCluster
-from utils.tf_config.config import build_cluster, build_tf_configs, describe_role, lint
-from utils.tf_config.config import lint_together, parse_tf_config, view_as_simple, view_as_slurm
-from utils.tf_config.diagnose import diagnose_cluster
 from utils.data import load
 from utils.events import report
+from utils.tf_config import build_cluster, build_tf_configs, describe_role, diagnose_cluster, lint
+from utils.tf_config import lint_together, parse_tf_config, view_as_simple, view_as_slurm
 from distlab.exercises.predict import show_guess
 from distlab.figures import Arrow, Box
 from utils.measure import Stopwatch, format_bytes

@@ -54,7 +54,7 @@ def write_config(hosts, index):
     return '{"cluster": {"worker": [' + listed + ']}, "task": {"type": "worker", "index": %d}}' % index
 """
 BUILT = """
-from utils.tf_config.config import build_cluster, build_tf_config
+from utils.tf_config import build_cluster, build_tf_config
 import json
 def write_config(hosts, index):
     config = json.loads(json.dumps({"cluster": {"worker": tuple(hosts)}}, indent=2))

@@ -55,7 +55,7 @@ def explain_failure(tasks: "list[Task]") -> ClusterError:
     bad = ("frozen", "failed", "killed")
     failed = [task for task in tasks if task.state in bad] or list(tasks)
     task = min(failed, key=lambda t: (_rank(t), t.ended_at or float("inf")))
-    from ..tf_config.diagnose import diagnose
+    from ..tf_config import diagnose
 
     if task.result is None:
         return _explain_death(task)

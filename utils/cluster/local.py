@@ -17,7 +17,7 @@ from typing import Any
 import cloudpickle
 
 from ..errors import InputError
-from ..tf_config.config import ClusterSpec, build_cluster, build_tf_config, pick_free_ports
+from ..tf_config import ClusterSpec, build_cluster, build_tf_config, pick_free_ports
 from .group import Task
 from .job import Job
 from .protocol import TaskOrder

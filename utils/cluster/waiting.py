@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from ..tf_config.config import parse_tf_config, split_address
+from ..tf_config import parse_tf_config, split_address
 from .failures import ClusterError, is_stopped
 
 if TYPE_CHECKING:

@@ -1,0 +1,34 @@
+"""Cluster specifications and TF_CONFIG: build them, lint them, diagnose logs. No TensorFlow.
+
+    cluster = build_cluster(workers=2, ps=1, hosts=["a", "b", "c"])
+    texts = build_tf_configs(cluster)          # {"worker:0": '{"cluster": …}', …}
+    config = parse_tf_config(texts["worker:0"])
+    findings = lint(os.environ["TF_CONFIG"])   # each one line: severity, where, what, cure
+    found = diagnose(log_text, os.environ["TF_CONFIG"])
+
+TF_CONFIG is what `tf.distribute.cluster_resolver.TFConfigClusterResolver` reads.
+"""
+
+from .build import BASE_PORT as BASE_PORT
+from .build import build_cluster as build_cluster
+from .build import build_tf_config as build_tf_config
+from .build import build_tf_configs as build_tf_configs
+from .build import format_export as format_export
+from .build import hold_free_ports as hold_free_ports
+from .build import pick_free_ports as pick_free_ports
+from .build import view_as_simple as view_as_simple
+from .build import view_as_slurm as view_as_slurm
+from .diagnose import Diagnosis as Diagnosis
+from .diagnose import diagnose as diagnose
+from .diagnose import diagnose_cluster as diagnose_cluster
+from .lint import STRATEGIES as STRATEGIES
+from .lint import lint as lint
+from .lint import lint_together as lint_together
+from .lint import parse_tf_config as parse_tf_config
+from .lint import split_texts as split_texts
+from .rules import Finding as Finding
+from .rules import is_right as is_right
+from .spec import ClusterSpec as ClusterSpec
+from .spec import TaskConfig as TaskConfig
+from .spec import describe_role as describe_role
+from .spec import split_address as split_address

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .linting import examine
+from .lint import examine
 from .spec import TaskConfig
 from .symptoms import COLLATERAL, CONFIGURATION, PROGRAM, TASK, Symptom
 

@@ -15,6 +15,7 @@ from typing import Any
 JOBS = ("chief", "worker", "ps", "evaluator")
 TRAINING_JOBS = ("chief", "worker", "ps")
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
+MIN_PORT, MAX_PORT = 1, 65535
 
 
 @dataclass(frozen=True)

@@ -143,14 +143,14 @@ PROGRAM = (
     _symptom(
         "keras-fit-multi-worker", r"Attempt to convert a value \(PerReplica",
         "Keras 3's fit cannot train under MultiWorkerMirroredStrategy",
-        "use the custom loop, or mend Keras's trainer (utils.keras_multi_worker, lesson 09)",
+        "use a custom loop, or patch Keras's trainer (utils.keras_multi_worker)",
     ),
     _symptom(
         "keras-fit-parameter-server",
         r"pass this dataset to ClusterCoordinator\.create_per_worker_dataset",
         "a dataset was used directly under ParameterServerStrategy, as Keras 3's fit does",
         "make it with ClusterCoordinator.create_per_worker_dataset and schedule the steps "
-        "yourself (lesson 11)",
+        "yourself",
     ),
     _symptom(
         "unknown-host", r"(?:DNS resolution failed|Name or service not known)"

@@ -1,13 +1,4 @@
-"""Cluster specifications and TF_CONFIG: build, parse, lint.
-
-    cluster = build_cluster(workers=2, ps=1, hosts=["a", "b", "c"])
-    texts = build_tf_configs(cluster)          # {"worker:0": '{"cluster": …}', …}
-    config = parse_tf_config(texts["worker:0"])
-    findings = lint(os.environ["TF_CONFIG"])   # each one line: severity, where, what, cure
-
-TF_CONFIG is what `tf.distribute.cluster_resolver.TFConfigClusterResolver` reads. No
-function here imports TensorFlow.
-"""
+"""Builds cluster specifications and TF_CONFIG: addresses, ports, texts, views for resolvers."""
 
 import contextlib
 import shlex
@@ -16,20 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..errors import InputError
-from .findings import Finding, is_right
-from .linting import STRATEGIES, examine, lint
-from .members import lint_together
-from .reading import split_texts
-from .spec import JOBS, ClusterSpec, TaskConfig, describe_role, split_address
+from .lint import parse_tf_config
+from .spec import MAX_PORT, MIN_PORT, ClusterSpec, TaskConfig, split_address
 
-__all__ = [
-    "JOBS", "STRATEGIES", "ClusterSpec", "Finding", "TaskConfig", "build_cluster",
-    "build_tf_config", "build_tf_configs", "describe_role", "format_export", "hold_free_ports",
-    "is_right", "lint", "lint_together", "parse_tf_config", "pick_free_ports", "split_address",
-    "split_texts", "view_as_simple", "view_as_slurm",
-]  # fmt: skip
 BASE_PORT = 12345
-LOWEST_PORT, HIGHEST_PORT = 1, 65535
 
 
 def build_cluster(
@@ -50,9 +31,9 @@ def build_cluster(
     used = used if ports is None else list(ports)
     if len(used) != total:
         raise InputError(f"{len(used)} ports for {total} tasks: give one for each")
-    if not all(LOWEST_PORT <= port <= HIGHEST_PORT for port in used):
-        worst = next(port for port in used if not LOWEST_PORT <= port <= HIGHEST_PORT)
-        raise InputError(f"port {worst}: choose ports from {LOWEST_PORT} to {HIGHEST_PORT}")
+    if not all(MIN_PORT <= port <= MAX_PORT for port in used):
+        worst = next(port for port in used if not MIN_PORT <= port <= MAX_PORT)
+        raise InputError(f"port {worst}: choose ports from {MIN_PORT} to {MAX_PORT}")
     names = [hosts[number % len(hosts)] for number in range(total)]
     addresses = iter(f"[{h}]:{p}" if ":" in h else f"{h}:{p}" for h, p in zip(names, used))
     return ClusterSpec(**{job: tuple(next(addresses) for _ in range(n))
@@ -91,15 +72,6 @@ def build_tf_configs(cluster: ClusterSpec, evaluator: bool = False) -> dict[str,
 def format_export(text: str) -> str:
     """Return TF_CONFIG as a line that a POSIX shell can read."""
     return f"export TF_CONFIG={shlex.quote(text)}"
-
-
-def parse_tf_config(text: str, strategy: str | None = None) -> TaskConfig:
-    """Return what `text` configures; raise InputError with the first error that it has."""
-    config, findings = examine(text, strategy)
-    if config is None or not is_right(findings):
-        worst = findings[0]
-        raise InputError(f"TF_CONFIG: {worst.where}: {worst.what}; {worst.cure}")
-    return config
 
 
 @contextlib.contextmanager

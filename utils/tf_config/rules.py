@@ -1,68 +1,70 @@
-"""The linter: what is wrong with one TF_CONFIG, where, and what to write instead.
+"""The rules that one TF_CONFIG must keep, and what breaking one gives: a `Finding`.
 
-The rules are those of `TFConfigClusterResolver`, `MultiWorkerMirroredStrategy` and
-`ParameterServerStrategy` in TensorFlow 2.21, and of what a machine can dial.
+They are those of `TFConfigClusterResolver`, `MultiWorkerMirroredStrategy` and
+`ParameterServerStrategy` in TensorFlow 2.21, and of what a machine can dial. Each
+takes plain data and returns findings; `lint` puts them together.
 """
 
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from .addresses import check_addresses
-from .findings import Finding, is_right, show
-from .reading import read_object
-from .spec import JOBS, TRAINING_JOBS, ClusterSpec, TaskConfig, describe_role
+from .spec import JOBS, LOOPBACK_HOSTS, MAX_PORT, TRAINING_JOBS, split_address
 
-STRATEGIES = ("multi-worker", "parameter-server")
+SEVERITIES = ("error", "warning", "note")
 ACCEPTED_KEYS = ("cluster", "task", "environment", "rpc_layer", "session_master", "job")
 OLD_NAMES = {"master": "chief", "coordinator": "chief", "parameter_server": "ps", "server": "ps",
              "eval": "evaluator"}  # fmt: skip
 TASK_EXAMPLE = '"task": {"type": "worker", "index": 0}'
 CLUSTER_EXAMPLE = '"cluster": {"worker": ["host:2222", …]}'
+LAST_PRIVILEGED_PORT = 1023
+ANY_HOSTS = ("0.0.0.0", "::")
+PORT_WORDS = ("port", "<port>", "PORT", "{port}", "$PORT")  # as documents write it
+HOST = re.compile(r"[A-Za-z0-9_.-]+|[0-9A-Fa-f:.%]*:[0-9A-Fa-f:.%a-z]*")
+Place = tuple[str, int]
 
 
-def lint(text: str, strategy: str | None = None) -> list[Finding]:
-    """Return the findings on one TF_CONFIG, errors first; a right one has notes at most.
+@dataclass(frozen=True)
+class Finding:
+    """One thing about a configuration.
 
-    `strategy`, "multi-worker" or "parameter-server", adds what that strategy needs.
-    Raises ValueError for another strategy.
+    `severity`: "error" (the cluster will not start, or not do what it says),
+    "warning" (it may work, and often does not), "note" (right, and worth knowing).
+    `where`: a path such as "cluster.worker[1]"; `what` is wrong there; `cure`: what
+    to write instead, "" for a note that asks for nothing.
     """
-    return examine(text, strategy)[1]
+
+    severity: str
+    where: str
+    what: str
+    cure: str = ""
+
+    def __post_init__(self) -> None:
+        if self.severity not in SEVERITIES:
+            raise ValueError(f"severity {self.severity!r}: one of {SEVERITIES}")
+
+    def __str__(self) -> str:
+        text = f"{self.severity}: {self.where}: {self.what}"
+        return " ".join(f"{text}; {self.cure}".split() if self.cure else text.split())
+
+    def to_record(self) -> dict[str, Any]:
+        return asdict(self)
 
 
-def examine(text: str, strategy: str | None = None) -> tuple[TaskConfig | None, list[Finding]]:
-    """Return the configuration, None unless it could be read as one, and the findings."""
-    if strategy not in (None, *STRATEGIES):
-        raise ValueError(f"strategy {strategy!r}: one of {STRATEGIES}")
-    value, found = read_object(text)
-    if value is None:
-        return None, found
-    found += _check_keys(value)
-    jobs, faults = _check_cluster(value["cluster"]) if "cluster" in value else ({}, [])
-    found += faults
-    task, faults = _check_task(value["task"]) if "task" in value else (None, [])
-    found += faults
-    found += check_addresses(jobs, task)
-    if jobs and task:
-        found += _check_membership(jobs, *task)
-    found += _check_roles(jobs, task, strategy)
-    config = _make_config(value, jobs, task)
-    if config and is_right(found):
-        found.append(Finding("note", "task", f"{config.name}: {describe_role(config)}"))
-    order = {"error": 0, "warning": 1, "note": 2}
-    return config, sorted(found, key=lambda finding: order[finding.severity])
+def is_right(findings: Iterable[Finding]) -> bool:
+    """Return whether no finding is an error."""
+    return all(finding.severity != "error" for finding in findings)
 
 
-def _make_config(
-    value: dict[str, Any], jobs: dict[str, list[str]], task: tuple[str, int] | None
-) -> TaskConfig | None:
-    if not jobs or task is None or not set(jobs) <= set(JOBS):
-        return None
-    extras = {key: value[key] for key in value if key not in ("cluster", "task")}
-    cluster = ClusterSpec(**{job: tuple(all_) for job, all_ in jobs.items()})
-    return TaskConfig(cluster, *task, extras=extras)
+def show(value: object, most: int = 60) -> str:
+    """Return `value` as it would be written in Python, cut to `most` characters, on one line."""
+    text = repr(value)
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _check_keys(value: dict[str, Any]) -> list[Finding]:
+def check_keys(value: dict[str, Any]) -> list[Finding]:
     found = []
     for key, example in (("cluster", CLUSTER_EXAMPLE), ("task", TASK_EXAMPLE)):
         if key not in value:
@@ -82,7 +84,7 @@ def _check_keys(value: dict[str, Any]) -> list[Finding]:
     return found
 
 
-def _check_cluster(cluster: Any) -> tuple[dict[str, list[str]], list[Finding]]:
+def check_cluster(cluster: Any) -> tuple[dict[str, list[str]], list[Finding]]:
     """Return the jobs whose addresses are texts, and the faults of the specification."""
     if not isinstance(cluster, dict):
         what = f"is {show(cluster)}, not an object of jobs"
@@ -130,7 +132,7 @@ def _check_list(where: str, addresses: Any) -> tuple[list[Finding], list[str]]:
     return faults, [] if faults else list(addresses)
 
 
-def _check_task(task: Any) -> tuple[tuple[str, int] | None, list[Finding]]:
+def check_task(task: Any) -> tuple[tuple[str, int] | None, list[Finding]]:
     """Return (job, index) of the task where both could be read, and the faults."""
     if not isinstance(task, dict):
         what = f"is {show(task)}, not an object"
@@ -174,7 +176,7 @@ def _check_index(index: Any) -> list[Finding]:
     return []
 
 
-def _check_membership(jobs: dict[str, list[str]], job: str, index: int) -> list[Finding]:
+def check_membership(jobs: dict[str, list[str]], job: str, index: int) -> list[Finding]:
     """Is the task one of the cluster's? An evaluator need not be."""
     if job not in JOBS:
         return []
@@ -195,7 +197,7 @@ def _too_high(job: str, index: int, count: int) -> Finding:
     return Finding("error", "task.index", what, cure)
 
 
-def _check_roles(
+def check_roles(
     jobs: dict[str, list[str]], task: tuple[str, int] | None, strategy: str | None
 ) -> list[Finding]:
     found = []
@@ -257,3 +259,94 @@ def _find_near(name: str, choices: Any) -> str | None:
     by_lower = {choice.lower(): choice for choice in choices}
     near = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
     return by_lower[near[0]] if near else None
+
+
+def check_addresses(jobs: dict[str, list[str]], own: Place | None) -> list[Finding]:
+    """Return the faults of all addresses, one by one and beside each other.
+
+    `own` is the (job, index) of the task whose configuration this is: a loopback
+    address among remote ones may be meant for it alone.
+    """
+    places = [(job, i, address) for job, all_ in jobs.items() for i, address in enumerate(all_)]
+    found: list[Finding] = []
+    for job, index, address in places:
+        found += _check_address(f"cluster.{job}[{index}]", address)
+    return found + list(_find_duplicates(places)) + list(_find_mixed_loopback(places, own))
+
+
+def _check_address(where: str, address: str) -> list[Finding]:
+    if "://" in address:
+        scheme, _, rest = address.partition("://")
+        rest = rest.strip("/") or "host:port"
+        return [Finding("error", where, f"{show(address)} has a scheme, {scheme}://",
+                        f"write {show(rest)}")]  # fmt: skip
+    if address != address.strip() or any(c.isspace() for c in address):
+        cure = f"write {show(''.join(address.split()))}"
+        return [Finding("error", where, f"{show(address)} has a space in it", cure)]
+    if "," in address:
+        what = f"{show(address)} is several addresses in one text"
+        return [Finding("error", where, what, 'write a list: ["a:2222", "b:2222"]')]
+    if address.count(":") > 1 and not address.startswith("["):
+        return [Finding("error", where, f"{show(address)} has several colons",
+                        "write host:port, an IPv6 host in brackets: [::1]:2222")]  # fmt: skip
+    host, port = split_address(address)
+    return _check_host(where, host, address) + _check_port(where, port, address)
+
+
+def _check_host(where: str, host: str, address: str) -> list[Finding]:
+    if not host:
+        return [Finding("error", where, f"{show(address)} names no host",
+                        "write the name under which the other tasks reach it")]  # fmt: skip
+    if host in ANY_HOSTS:
+        what = f"{host} is where a server listens, not an address that others can reach"
+        return [Finding("error", where, what, "write this task's own host name or address")]
+    if not HOST.fullmatch(host):
+        what = f"{show(host)} is no host name"
+        return [Finding("error", where, what, "letters, digits, dots and hyphens only")]
+    return []
+
+
+def _check_port(where: str, port: str | None, address: str) -> list[Finding]:
+    if port is None or port == "":
+        return [Finding("error", where, f"{show(address)} has no port", "write host:port")]
+    if port in PORT_WORDS:
+        what = f"{show(address)} still has the documents' word for the port"
+        return [Finding("warning", where, what, "put a number in before you start")]
+    if not (port.isascii() and port.isdigit()):
+        return [Finding("error", where, f"the port {show(port)} is not a number",
+                        f"write a number from 1 to {MAX_PORT}")]  # fmt: skip
+    if not 1 <= int(port[:9]) <= MAX_PORT or len(port) > 9:
+        what = f"there is no port {port[:12]} for peers to call"
+        return [Finding("error", where, what, f"choose from 1 to {MAX_PORT}")]
+    if int(port) <= LAST_PRIVILEGED_PORT:
+        what = f"port {port} is privileged: only root may listen there"
+        return [Finding("warning", where, what, f"choose one above {LAST_PRIVILEGED_PORT}")]
+    return []
+
+
+def _find_duplicates(places: list[tuple[str, int, str]]) -> Iterator[Finding]:
+    first: dict[tuple[str, str | None], str] = {}
+    for job, index, address in places:
+        host, port = split_address(address)
+        key = ("loopback" if host.lower() in LOOPBACK_HOSTS else host.lower(), port)
+        if port in PORT_WORDS and key in first:
+            continue
+        if key in first:
+            what = f"{show(address)} is the address of {first[key]} too"
+            cure = "give each task its own port, or its own host"
+            yield Finding("error", f"cluster.{job}[{index}]", what, cure)
+        first.setdefault(key, f"{job}:{index}")
+
+
+def _find_mixed_loopback(
+    places: list[tuple[str, int, str]], own: Place | None
+) -> Iterator[Finding]:
+    local = [p for p in places if split_address(p[2])[0].lower() in LOOPBACK_HOSTS]
+    if not local or len(local) == len(places):
+        return
+    remote = next(p for p in places if p not in local)
+    for job, index, address in local:
+        what = f"{show(address)} is each machine's own, but {remote[0]}:{remote[1]} is elsewhere"
+        severity = "warning" if (job, index) == own else "error"
+        cure = "write the host name that the other machines know"
+        yield Finding(severity, f"cluster.{job}[{index}]", what, cure)
