@@ -41,7 +41,7 @@ def lint(text: str, strategy: str | None = None) -> list[Finding]:
 def examine(text: str, strategy: str | None = None) -> tuple[TaskConfig | None, list[Finding]]:
     """Return the configuration, None unless it could be read as one, and the findings."""
     if strategy not in (None, *STRATEGIES):
-        raise InputError(f"strategy {strategy!r}: choose from {", ".join(STRATEGIES)}")
+        raise InputError(f"strategy {strategy!r}: choose from {', '.join(STRATEGIES)}")
     value, found = read_object(text)
     if value is None:
         return None, found
