@@ -7,9 +7,9 @@ round's time is that of the slowest worker. TensorFlow's tracing is not counted.
 
 import statistics
 
+from distlab.lessons.all_reduce_race import Seconds, time_both
 from utils.cluster import LocalCluster
 from utils.measure import format_bytes
-from utils.parallel.all_reduce import Seconds, time_both
 from utils.tf_config import pick_free_ports
 
 SIZES = tuple(1024 * 4**power for power in range(8))  # 1 KiB to 16 MiB

@@ -3,9 +3,9 @@
 import pytest
 from parallel_models import DEVICES, assert_equal_step, build_tower, make_batch
 
+from distlab.lessons.dtensor_mlp import run_dtensor
 from utils.errors import DistributedError
 from utils.models import build_mlp
-from utils.parallel.dtensor import run_dtensor
 
 HIDDEN, EXAMPLES = 12, 24
 WEIGHTS = 784 * HIDDEN + HIDDEN + HIDDEN * 10

@@ -10,15 +10,15 @@ from parallel_models import DEVICES, assert_equal_step, build_tower, make_batch
 from process_watch import Held
 
 from distlab import figures
+from distlab.lessons.replicated_pipeline import run_replicas
+from distlab.lessons.weight_stashing import measure_errors, run_without_flush
 from utils.errors import DistributedError
 from utils.measure import array_bytes
 from utils.models import build_cnn
 from utils.parallel.mailbox import Mailbox
 from utils.parallel.parts import StepResult, measure_layers
 from utils.parallel.pipeline import cut_model, plan_cut, run_pipeline
-from utils.parallel.replicas import run_replicas
 from utils.parallel.stage import Rules
-from utils.parallel.stashing import measure_errors, run_without_flush
 from utils.schedules import make_schedule, read_schedule
 from utils.schedules.replay import encode, find_needs
 from utils.simulate.pipeline import StageTimes, simulate_pipeline

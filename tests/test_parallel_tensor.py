@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from parallel_models import DEVICES, assert_equal_step, build_tower, make_batch
 
+from distlab.lessons.split_mlp import run_split_mlp
 from utils.errors import DistributedError
 from utils.models import build_mlp
 from utils.parallel.group import DeviceGroup, split_sizes
-from utils.parallel.split_mlp import run_split_mlp
 from utils.parallel.tensor import SPLITS, split_dense
 
 PARTS = (1, 2, 3, 4)

@@ -11,12 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from utils.cluster import ClusterError, LocalCluster
-from utils.cluster.warm import make_starter
-from utils.data import load
-from utils.errors import DistributedError
-from utils.simulate.parameter_server import MODES, Cluster, simulate_parameter_server
-from utils.training.parameter_server import (
+from distlab.lessons.update_records import (
     Round,
     Update,
     count_by_worker,
@@ -24,6 +19,11 @@ from utils.training.parameter_server import (
     mean_staleness,
     mean_staleness_by_worker,
 )
+from utils.cluster import ClusterError, LocalCluster
+from utils.cluster.warm import make_starter
+from utils.data import load
+from utils.errors import DistributedError
+from utils.simulate.parameter_server import MODES, Cluster, simulate_parameter_server
 
 STEPS = 2000
 
@@ -169,7 +169,7 @@ def batch_loss(model, images, labels):
 def make_batches(images, labels, size=32):
     import tensorflow as tf
 
-    from utils.training.parameter_server.delays import find_worker
+    from utils.training.parameter_server.coordination import find_worker
 
     data = tf.data.Dataset.from_tensor_slices((images, labels))
     return data.shuffle(len(labels), seed=find_worker()).repeat().batch(size)
@@ -178,23 +178,23 @@ def make_batches(images, labels, size=32):
 def make_loop(coordination, sample, build, rate=0.05, **settings):
     import keras
 
-    from utils.training.parameter_server.asynchronous import AsynchronousLoop
+    from distlab.lessons.stale_updates import StalenessLoop
 
     with coordination.strategy.scope():
         model, optimizer = build(), keras.optimizers.SGD(rate)
-    return AsynchronousLoop(
+    return StalenessLoop(
         coordination, model, optimizer, batch_loss, lambda: make_batches(*sample), **settings
     )
 
 
 def on_embedding(sample, folder):
     """Train the embedding model cut in two; save; evaluate inline; count bytes."""
+    from distlab.lessons.loopback_traffic import measure_traffic
     from utils.models import build_embedding_model
     from utils.training.parameter_server.checkpoints import train_with_checkpoints
     from utils.training.parameter_server.coordination import connect
     from utils.training.parameter_server.evaluation import evaluate_inline
-    from utils.training.parameter_server.placement import describe_pieces, read_weights
-    from utils.training.parameter_server.traffic import measure_traffic
+    from utils.training.parameter_server.variables import describe_pieces, read_weights
 
     coordination = connect()
     loop = make_loop(coordination, sample, build_embedding_model, rate=0.1)
@@ -260,10 +260,10 @@ def on_staleness(sample):
 
     coordination = connect()
     even = make_loop(coordination, sample, build_mlp, delays=(0.03, 0.03))
-    found = {"one after the other": even.run(10, most_in_flight=1), "even": even.run(40)}
+    found = {"one after the other": even.run(10, max_in_flight=1), "even": even.run(40)}
     slow = make_loop(coordination, sample, build_mlp, delays=(0.03, 0.3))
     found["slow"] = slow.run(30)
-    bound = make_loop(coordination, sample, build_mlp, delays=(0.03, 0.3), most_stale=1)
+    bound = make_loop(coordination, sample, build_mlp, delays=(0.03, 0.3), max_staleness=1)
     found["bound"] = bound.run(30)
     iterations = int(bound.optimizer.iterations.numpy())
     return found, even.written.read(), bound.written.read(), iterations
@@ -312,9 +312,9 @@ def on_exactness(images, labels):
     import tensorflow as tf
 
     from utils.models import build_mlp
-    from utils.training.parameter_server.asynchronous import AsynchronousLoop
     from utils.training.parameter_server.coordination import connect
-    from utils.training.parameter_server.placement import read_weights
+    from utils.training.parameter_server.loop import AsynchronousLoop
+    from utils.training.parameter_server.variables import read_weights
 
     coordination = connect(min_shard_bytes=1 << 10)
     with coordination.strategy.scope():
@@ -323,7 +323,7 @@ def on_exactness(images, labels):
         coordination, model, optimizer, batch_loss,
         lambda: tf.data.Dataset.from_tensors((images[:64].astype("float64"), labels[:64])).repeat(),
     )  # fmt: skip
-    loop.run(8, most_in_flight=1)
+    loop.run(8, max_in_flight=1)
     pieces = len(loop.pieces)
 
     plain, sgd = build_mlp(dtype="float64"), keras.optimizers.SGD(0.05)
@@ -424,28 +424,28 @@ def test_keras_cannot_differentiate_or_save_a_variable_that_was_cut(cluster):
 
 
 def on_learning_rates(features, targets, runs):
-    """Full-batch least squares with each (rate, most_in_flight, damp) of `runs`; its losses."""
+    """Full-batch least squares with each (rate, max_in_flight, damp) of `runs`; its losses."""
     import keras
     import tensorflow as tf
 
-    from utils.training.parameter_server.asynchronous import AsynchronousLoop
+    from distlab.lessons.stale_updates import StalenessLoop
     from utils.training.parameter_server.coordination import connect
 
     def squares(model, x, y):
         return tf.reduce_mean(tf.reduce_sum((model(x) - y) ** 2, axis=-1)) / 2
 
     coordination, found = connect(), {}
-    for name, (rate, most_in_flight, damp) in runs.items():
+    for name, (rate, max_in_flight, damp) in runs.items():
         layer = keras.layers.Dense(10, use_bias=False, kernel_initializer="zeros")
         with coordination.strategy.scope():
             model = keras.Sequential([keras.Input((features.shape[1],)), layer])
             optimizer = keras.optimizers.SGD(rate)
-        loop = AsynchronousLoop(
+        loop = StalenessLoop(
             coordination, model, optimizer, squares,
             lambda: tf.data.Dataset.from_tensors((features, targets)).repeat(),
             delays=(0.03, 0.03), damp=damp,
         )  # fmt: skip
-        found[name] = [u.loss for u in loop.run(30, most_in_flight)]
+        found[name] = [u.loss for u in loop.run(30, max_in_flight)]
     return found
 
 
@@ -469,9 +469,9 @@ def test_a_rate_that_is_stable_alone_diverges_with_staleness_one(cluster, sample
 def on_rounds(sample):
     import keras
 
+    from distlab.lessons.synchronous_rounds import SynchronousRounds
     from utils.models import build_mlp
     from utils.training.parameter_server.coordination import connect
-    from utils.training.parameter_server.synchronous import SynchronousRounds
 
     coordination, found = connect(), []
     for settings in ({}, {"wanted": 2, "backup": 1}):
@@ -505,16 +505,16 @@ def on_long_run(sample, folder, steps, hidden_units=128):
     """Adam, a checkpoint every 20 steps; goes on from the last."""
     import keras
 
+    from distlab.lessons.stale_updates import StalenessLoop
     from utils.events import report
     from utils.models import build_mlp
-    from utils.training.parameter_server.asynchronous import AsynchronousLoop
     from utils.training.parameter_server.checkpoints import train_with_checkpoints
     from utils.training.parameter_server.coordination import connect
 
     coordination = connect()
     with coordination.strategy.scope():
         model, optimizer = build_mlp(hidden_units=hidden_units), keras.optimizers.Adam()
-    loop = AsynchronousLoop(
+    loop = StalenessLoop(
         coordination, model, optimizer, batch_loss, lambda: make_batches(*sample),
         delays=(0.02, 0.02),
     )  # fmt: skip
@@ -559,28 +559,9 @@ def test_a_killed_parameter_server_ends_the_run_and_the_checkpoint_resumes_it(
         cluster.run(on_long_run, sample, str(tmp_path), saved + 40, 64, timeout=90, echo=False)
 
 
-def on_threads(sample):
-    import os
-
-    from utils.models import build_mlp
-    from utils.training.parameter_server.coordination import connect
-    from utils.training.parameter_server.in_process import start_in_process
-
-    del os.environ["TF_CONFIG"]
-    coordination = connect(resolver=start_in_process(workers=2, ps=2))
-    return make_loop(coordination, sample, build_mlp, delays=(0.02, 0.02)).run(12)
-
-
-def test_servers_in_one_process_with_threads_enough(starter, sample):
-    [updates] = LocalCluster(workers=1, starter=starter).run(on_threads, sample, timeout=60)
-    assert [u.ticket for u in updates] == list(range(12))
-    assert set(count_by_worker(updates)) == {0, 1}
-
-
 def test_a_wrong_place_or_number_is_said(monkeypatch):
+    from distlab.lessons.slow_workers import check_delays
     from utils.training.parameter_server.coordination import connect, make_partitioner
-    from utils.training.parameter_server.delays import check_delays
-    from utils.training.parameter_server.in_process import start_in_process
 
     with pytest.raises(DistributedError, match="no parameter servers in TF_CONFIG"):
         connect()
@@ -593,8 +574,6 @@ def test_a_wrong_place_or_number_is_said(monkeypatch):
         check_delays((0.1,), 2)
     with pytest.raises(DistributedError, match="-1 bytes a piece"):
         make_partitioner(2, -1)
-    with pytest.raises(DistributedError, match="0 workers"):
-        start_in_process(workers=0)
 
 
 def test_the_embedding_model_counts_its_tokens():

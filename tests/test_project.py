@@ -15,9 +15,10 @@ PACKAGES = ("utils", "distlab")
 NO_TENSORFLOW = """
 utils: environment measure events errors files strategies data training schedules collectives
     simulate simulate.collective simulate.pipeline simulate.memory simulate.parameter_server
-    simulate.failures simulate.input parallel.pipeline tf_config
-    cluster.registry training.parameter_server training.recovery training.tpu_ready input_pipeline
-distlab: cli doctor figures widgets exercises exercises.lab01 lessons.chaos cli.cluster cli.tune
+    simulate.failures simulate.input parallel.pipeline tf_config cluster.registry
+    training.parameter_server.loop training.recovery training.tpu_ready input_pipeline
+distlab: cli doctor figures widgets exercises exercises.lab01 lessons.chaos
+    lessons.update_records lessons.stale_updates lessons.dtensor_mlp cli.cluster cli.tune
     cli.tpu_ready cli.release cli.grade grading.release grading.session grading.report.pages
 """
 ROWS = """

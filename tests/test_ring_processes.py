@@ -9,11 +9,11 @@ import time
 import numpy as np
 import pytest
 
+from distlab.lessons.all_reduce_race import make_reduce, make_worker_strategy, time_both
 from utils.cluster import ClusterError, LocalCluster
 from utils.collectives import ProcessRing, ring_all_reduce
 from utils.errors import DistributedError
 from utils.events import report
-from utils.parallel.all_reduce import make_reduce, make_worker_strategy, time_both
 from utils.tf_config import pick_free_ports
 
 

@@ -68,8 +68,8 @@ def try_closures(run_closures: Callable[..., Any], seed: int, count: int) -> dic
 def _coordinate(run_closures: Callable[..., Any], seed: int, count: int) -> dict[str, Any]:
     import tensorflow as tf
 
+    from distlab.lessons.stale_updates import Tickets
     from utils.training.parameter_server.coordination import connect
-    from utils.training.parameter_server.counting import Tickets
 
     coordination = connect(min_shard_bytes=0)
     tickets = Tickets(coordination.strategy)
@@ -110,7 +110,7 @@ def try_partitioner(make_partitioner: Callable[..., Any], rows: int) -> list[lis
 def _place(make_partitioner: Callable[..., Any], rows: int) -> list[list[int]]:
     import tensorflow as tf
 
-    from utils.training.parameter_server.placement import describe_pieces
+    from utils.training.parameter_server.variables import describe_pieces
 
     strategy = tf.distribute.ParameterServerStrategy(
         tf.distribute.cluster_resolver.TFConfigClusterResolver(),

@@ -39,7 +39,7 @@ from utils.data import load
 from distlab.exercises.predict import show_guess
 from utils.measure import array_bytes, format_bytes
 from utils.models import build_mlp
-from utils.parallel.all_reduce import make_reduce, make_worker_strategy, time_both
+from distlab.lessons.all_reduce_race import make_reduce, make_worker_strategy, time_both
 from utils.simulate.collective import Link, fit_link, simulate_all_reduce
 from utils.simulate.published import read_table
 from distlab.widgets.ring_stepper import ring_stepper

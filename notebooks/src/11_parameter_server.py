@@ -41,26 +41,27 @@ from utils.measure import Stopwatch, array_bytes, format_bytes
 from utils.models import build_embedding_model, build_mlp
 from utils.simulate.collective import Link, simulate_all_reduce
 from utils.simulate.parameter_server import Cluster, simulate_parameter_server
-from utils.training.parameter_server import (
+from distlab.lessons.loopback_traffic import measure_traffic
+from distlab.lessons.slow_workers import sleep_in_graph
+from distlab.lessons.stale_updates import StalenessLoop
+from distlab.lessons.synchronous_rounds import SynchronousRounds
+from distlab.lessons.update_records import (
     Update,
     make_spans,
     mean_staleness,
     mean_staleness_by_worker,
 )
-from utils.training.parameter_server.asynchronous import AsynchronousLoop
 from utils.training.parameter_server.checkpoints import train_with_checkpoints
-from utils.training.parameter_server.coordination import connect
+from utils.training.parameter_server.coordination import connect, find_worker
 from utils.training.parameter_server.counting import adam_correction, count_exactly
-from utils.training.parameter_server.delays import find_worker, sleep_in_graph
 from utils.training.parameter_server.evaluation import evaluate_inline, follow_checkpoints
-from utils.training.parameter_server.placement import (
+from utils.training.parameter_server.loop import AsynchronousLoop
+from utils.training.parameter_server.variables import (
     bytes_by_server,
     describe_pieces,
     format_pieces,
     read_weights,
 )
-from utils.training.parameter_server.synchronous import SynchronousRounds
-from utils.training.parameter_server.traffic import measure_traffic
 
 # %% [markdown]
 # ## Four kinds of process
@@ -317,7 +318,7 @@ show_guess(my_guess, "larger" if losses["1.5/k, both"][-1] > 0.5 else "smaller")
 assert [values[-1] > values[0] for values in losses.values()] == [False, True, False]
 
 # %% [markdown]
-# The same model, data and rate, stable alone, explodes with a staleness of about one; a third of the rate bears it. Two more cures are options of `AsynchronousLoop`, which the rest of the lesson uses: `damp=True` divides a gradient by 1 + its staleness, and `most_stale=4` drops what is staler than 4. Both know the staleness in time, because the ticket is drawn before anything is written.
+# The same model, data and rate, stable alone, explodes with a staleness of about one; a third of the rate bears it. Two more cures are options of `StalenessLoop`, `descend` for any Keras model: `damp=True` divides a gradient by 1 + its staleness, and `max_staleness=4` drops what is staler than 4. Both know the staleness in time, because the ticket is drawn before anything is written.
 #
 # ## A counter that loses steps
 #
@@ -370,7 +371,7 @@ def run_and_report(images, labels, steps, folder=None):
     with coordination.strategy.scope():
         model, adam = build_mlp(), keras.optimizers.Adam()
     parts = (coordination, model, adam, cross_entropy, lambda: make_batches(images, labels))
-    loop = AsynchronousLoop(*parts, delays=(0.03, 0.03))
+    loop = StalenessLoop(*parts, delays=(0.03, 0.03))
     if folder:
         updates, begun = train_with_checkpoints(loop, folder, steps, every=20)
         return updates, begun, loop.written.read()
@@ -444,7 +445,7 @@ def race_once(coordination, images, labels, slow_seconds):
             model, sgd = build_mlp(), keras.optimizers.SGD(0.05)
         parts = (coordination, model, sgd, cross_entropy, lambda: make_batches(images, labels))
         if extra is None:
-            loop, steps, gradients = AsynchronousLoop(*parts, **settings), 24, 1
+            loop, steps, gradients = StalenessLoop(*parts, **settings), 24, 1
         else:
             loop, steps = SynchronousRounds(*parts, **settings, **extra), 6
             gradients = loop.wanted
@@ -561,7 +562,7 @@ for as_pieces in (False, True):
 #
 # ## The same through utils
 #
-# `AsynchronousLoop` is our `descend` for any Keras model. One closure in flight, same data, same rate: the same weights.
+# `AsynchronousLoop` is what you take home: our `descend` for any Keras model, without the tickets, which `StalenessLoop` adds. One closure in flight, same data, same rate: the same weights.
 
 
 # %%
@@ -576,10 +577,10 @@ def descend_with_utils(features, targets, rate, steps):
         model = keras.Sequential([keras.Input((features.shape[1],)), layer])
         sgd = keras.optimizers.SGD(rate)
     once = tf.data.Dataset.from_tensors
-    loop = AsynchronousLoop(
+    loop = StalenessLoop(
         coordination, model, sgd, squares, lambda: once((features, targets)).repeat()
     )
-    updates = loop.run(steps, most_in_flight=1)
+    updates = loop.run(steps, max_in_flight=1)
     return mean_staleness(updates), read_weights(model.variables)[0]
 
 

@@ -35,11 +35,11 @@ from distlab.exercises.predict import show_guess
 from distlab.figures import Arrow, Box
 from utils.measure import array_bytes, format_bytes, time_calls
 from utils.models import build_cnn, build_mlp
-from utils.parallel.dtensor import run_dtensor
+from distlab.lessons.dtensor_mlp import run_dtensor
 from utils.parallel.layers import run_placed
 from utils.parallel.parts import run_unsplit
 from utils.parallel.processes import join_reports, run_stage
-from utils.parallel.split_mlp import run_split_mlp
+from distlab.lessons.split_mlp import run_split_mlp
 from utils.parallel.tensor import split_dense
 from utils.schedules import make_schedule
 from utils.simulate.memory import find_zero_memory

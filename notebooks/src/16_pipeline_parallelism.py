@@ -34,9 +34,9 @@ from distlab.exercises.predict import show_guess
 from utils.models import build_cnn
 from utils.parallel.parts import measure_layers, run_unsplit
 from utils.parallel.pipeline import cut_model, run_pipeline
-from utils.parallel.replicas import run_replicas
+from distlab.lessons.replicated_pipeline import run_replicas
 from utils.parallel.stage import Rules
-from utils.parallel.stashing import measure_errors, run_without_flush
+from distlab.lessons.weight_stashing import measure_errors, run_without_flush
 from utils.schedules import check_schedule, make_schedule, partition_layers, read_schedule
 from utils.simulate.pipeline import StageTimes, simulate_pipeline
 from utils.simulate.published import read_table

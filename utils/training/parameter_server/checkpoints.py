@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
 from ...events import report
-from .placement import unwrap
-from .records import Update
+from .variables import unwrap
 
 if TYPE_CHECKING:
-    from .asynchronous import AsynchronousLoop
+    from .loop import AsynchronousLoop
 
 KEPT = 3
 NAME = "step"  # files are step-<steps>.index and step-<steps>.data-*
@@ -47,8 +46,7 @@ class Checkpoints:
             "weights": list_weights(loop.model),
             "optimizer": [unwrap(variable) for variable in loop.optimizer.variables],
         }
-        counts = {"written": loop.written.variable, "tickets": loop.tickets.variable}
-        checkpoint = tf.train.Checkpoint(**self._state, **counts, steps=self._steps)
+        checkpoint = tf.train.Checkpoint(**self._state, **loop.counts, steps=self._steps)
         self._manager = tf.train.CheckpointManager(
             checkpoint, str(folder), max_to_keep=KEPT, checkpoint_name=NAME
         )
@@ -87,10 +85,10 @@ class Checkpoints:
 
 def train_with_checkpoints(
     loop: AsynchronousLoop, folder: str | Path, steps: int, every: int
-) -> tuple[list[Update], int]:
+) -> tuple[list[Any], int]:
     """Take `steps` steps in all, with a checkpoint after each `every`; go on from the last one.
 
-    Returns the updates of this run and the step that it began at. Closures are
+    Returns what `loop.run` did of this run's steps, and the step that it began at. Closures are
     joined before each save, so that what is saved belongs to one step; the pause is
     the price. Reports events "checkpoint" with `step`. Raises InputError for
     numbers below 1, and as `Checkpoints.restore` does.
@@ -99,7 +97,7 @@ def train_with_checkpoints(
         raise InputError(f"{steps} steps, a checkpoint every {every}: give 1 or more")
     checkpoints = Checkpoints(folder, loop)
     begun = checkpoints.restore()
-    updates: list[Update] = []
+    updates: list[Any] = []
     for start in range(begun, steps, every):
         end = min(start + every, steps)
         updates += loop.run(end - start)

@@ -29,22 +29,18 @@ class Coordination:
     servers: int
 
 
-def connect(
-    min_shard_bytes: int = MIN_SHARD_BYTES,
-    resolver: tf.distribute.cluster_resolver.ClusterResolver | None = None,
-) -> Coordination:
+def connect(min_shard_bytes: int = MIN_SHARD_BYTES) -> Coordination:
     """Connect this process, the coordinator, to the workers and servers of TF_CONFIG.
 
     Variables of `min_shard_bytes` or more are cut along their first axis into
     pieces of at least that size, one for each server at most; `min_shard_bytes=0`
-    leaves them whole. `resolver` stands for TF_CONFIG where servers are threads of this
-    process. Raises InputError if no parameter servers are listed.
+    leaves them whole. Raises InputError if TF_CONFIG lists no parameter servers, or makes
+    this process one of the tasks that serve.
     """
-    if resolver is None:
-        _check_configuration()
+    _check_configuration()
     import tensorflow as tf
 
-    resolver = resolver or tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     servers = len(resolver.cluster_spec().as_dict().get("ps", []))
     strategy = tf.distribute.ParameterServerStrategy(
         resolver, variable_partitioner=make_partitioner(servers, min_shard_bytes)
@@ -52,6 +48,14 @@ def connect(
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     workers = len(resolver.cluster_spec().as_dict()["worker"])
     return Coordination(strategy, coordinator, workers, servers)
+
+
+def find_worker() -> tf.Tensor:
+    """Return the index of the worker that runs this closure, a scalar int64."""
+    import tensorflow as tf
+
+    index = tf.distribute.coordinator.experimental_get_current_worker_index()
+    return tf.cast(index, tf.int64)
 
 
 def _check_configuration() -> None:

@@ -4,8 +4,6 @@ Keras 3 counts steps with `iterations.assign(iterations + 1)`: read, add, write 
 Two workers that read the same number write the same number, and a step is lost;
 Adam's bias correction then belongs to an earlier step. An addition that the server
 makes in one go, under the variable's lock, loses nothing (`tf.Variable.assign_add`).
-A ticket also hands back the number that was there before, each to one caller only
-(the op `ResourceCountUpTo`).
 """
 
 from __future__ import annotations
@@ -36,28 +34,6 @@ class ExactCounter:
     def read(self) -> int:
         """Return the count of now."""
         return int(self.variable.numpy())
-
-
-class Tickets:
-    """Numbers given out one by one, each to one caller only: 0, 1, 2, …"""
-
-    def __init__(self, strategy: tf.distribute.Strategy, name: str = "tickets") -> None:
-        import tensorflow as tf
-
-        with strategy.scope():
-            self.variable = tf.Variable(0, dtype=tf.int64, trainable=False, name=name)
-
-    def look(self) -> tf.Tensor:
-        """Return how many were given out so far, a scalar int64; for use in a closure."""
-        return self.variable.read_value()
-
-    def draw(self) -> tf.Tensor:
-        """Take the next number, a scalar int64; for use in a closure."""
-        import tensorflow as tf
-
-        return tf.raw_ops.ResourceCountUpTo(
-            resource=self.variable.handle, limit=tf.int64.max, T=tf.int64
-        )
 
 
 def count_exactly(optimizer: keras.optimizers.Optimizer) -> None:

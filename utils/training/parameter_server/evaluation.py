@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from ...errors import InputError
 from ...events import report
 from .checkpoints import NAME, list_weights
 from .coordination import Coordination
-from .records import Evaluation
 
 if TYPE_CHECKING:
     import keras
@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Loss and accuracy over `examples` after `step` steps."""
+
+    step: int
+    loss: float
+    accuracy: float
+    examples: int
 
 
 def evaluate_inline(

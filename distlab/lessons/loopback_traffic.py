@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from ...errors import InputError
+from distlab.errors import CourseError
 
 LOOPBACK = ("lo", "lo0")
 
@@ -15,13 +15,13 @@ LOOPBACK = ("lo", "lo0")
 def read_loopback_bytes() -> int:
     """Return the bytes sent over loopback so far, by every program of this machine.
 
-    Raises InputError where the system does not count them.
+    Raises CourseError where the system does not count them.
     """
     counters = psutil.net_io_counters(pernic=True)
     for name in LOOPBACK:
         if name in counters:
             return counters[name].bytes_sent
-    raise InputError("this system does not count the bytes of its loopback device")
+    raise CourseError("this system does not count the bytes of its loopback device")
 
 
 def measure_traffic(call: Callable[[], Any], steps: int) -> float:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError
-from ..measure import array_bytes
-from .parts import StepResult, as_inputs, as_labels
+from distlab.errors import CourseError
+from utils.measure import array_bytes
+from utils.parallel.parts import StepResult, as_inputs, as_labels
 
 if TYPE_CHECKING:
     import keras
@@ -46,7 +46,7 @@ def run_dtensor(
 
     `mesh` maps the dimensions "batch" and "model" to numbers of devices, for
     instance {"batch": 2, "model": 2}. Examples are split over "batch", the hidden
-    units over "model"; what a mesh has not is not split. Raises InputError for
+    units over "model"; what a mesh has not is not split. Raises CourseError for
     other dimensions, a mesh that `devices` do not fill, and sizes that do not divide.
     """
     import tensorflow as tf
@@ -117,15 +117,17 @@ def _check(
     mesh: Mapping[str, int], devices: Sequence[str], examples: int, weights: list[np.ndarray]
 ) -> None:
     if not mesh or set(mesh) - {BATCH, MODEL}:
-        raise InputError(f"mesh {dict(mesh)}: name its dimensions {BATCH!r} and {MODEL!r}")
+        raise CourseError(f"mesh {dict(mesh)}: name its dimensions {BATCH!r} and {MODEL!r}")
     if [w.ndim for w in weights] != [2, 1, 2, 1]:
-        raise InputError("the model must have two dense layers with biases, and no other weights")
+        raise CourseError("the model must have two dense layers with biases, and no other weights")
     needed = int(np.prod(list(mesh.values())))
     if min(mesh.values()) < 1 or needed != len(devices):
-        raise InputError(f"mesh {dict(mesh)}: needs {needed} devices, and {len(devices)} are given")
+        raise CourseError(
+            f"mesh {dict(mesh)}: needs {needed} devices, and {len(devices)} are given"
+        )
     hidden = weights[0].shape[1]
     for name, total, what in ((BATCH, examples, "examples"), (MODEL, hidden, "hidden units")):
         if total % mesh.get(name, 1):
-            raise InputError(
+            raise CourseError(
                 f"{total} {what} over {mesh[name]} devices: DTensor splits only what divides"
             )

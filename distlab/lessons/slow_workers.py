@@ -9,18 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...errors import InputError
+from distlab.errors import CourseError
 
 if TYPE_CHECKING:
     import tensorflow as tf
-
-
-def find_worker() -> tf.Tensor:
-    """Return the index of the worker that runs this closure, a scalar int64."""
-    import tensorflow as tf
-
-    index = tf.distribute.coordinator.experimental_get_current_worker_index()
-    return tf.cast(index, tf.int64)
 
 
 def sleep_in_graph(seconds: tf.Tensor) -> tf.Tensor:
@@ -41,9 +33,9 @@ def sleep_in_graph(seconds: tf.Tensor) -> tf.Tensor:
 def check_delays(delays: Sequence[float] | None, workers: int) -> tuple[float, ...]:
     """Return a delay in seconds for each worker; None is no delay.
 
-    Raises InputError for another number of delays than workers and for negative ones.
+    Raises CourseError for another number of delays than workers and for negative ones.
     """
     delays = (0.0,) * workers if delays is None else tuple(float(d) for d in delays)
     if len(delays) != workers or min(delays) < 0:
-        raise InputError(f"delays {delays}: give {workers} numbers of seconds, 0 or more")
+        raise CourseError(f"delays {delays}: give {workers} numbers of seconds, 0 or more")
     return delays

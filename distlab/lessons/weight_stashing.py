@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import InputError
-from ..schedules import Schedule
-from ..simulate.pipeline import StageTimes
-from .parts import Part, as_inputs, as_labels, find_loss
-from .pipeline import Pipeline, PipelineStep, run_pipeline
-from .stage import Rules
+from distlab.errors import CourseError
+from utils.parallel.parts import Part, as_inputs, as_labels, find_loss
+from utils.parallel.pipeline import Pipeline, PipelineStep, run_pipeline
+from utils.parallel.stage import Rules
+from utils.schedules import Schedule
+from utils.simulate.pipeline import StageTimes
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +48,14 @@ def run_without_flush(
 
     The weights of `pipeline` change. With `stash` a backward uses the weights of
     its forward; without, it computes the forward again with the present ones, as
-    a system does that keeps inputs alone. Raises InputError for a learning rate
+    a system does that keeps inputs alone. Raises CourseError for a learning rate
     that is not above 0, for a pipeline with several chunks, and for what
     `run_pipeline` refuses.
     """
     if not 0 < learning_rate < float("inf"):
-        raise InputError(f"learning rate {learning_rate}: choose a number above 0")
+        raise CourseError(f"learning rate {learning_rate}: choose a number above 0")
     if pipeline.chunks > 1:
-        raise InputError("without a flush: cut the model into stages of one chunk")
+        raise CourseError("without a flush: cut the model into stages of one chunk")
     rules = Rules(learning_rate=learning_rate, stash=stash, slowed_to=slowed_to)
     step = run_pipeline(pipeline, schedule, images, labels, rules)
     reports, numbers = step.reports, range(schedule.micro_batches)

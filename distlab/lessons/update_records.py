@@ -1,20 +1,10 @@
-"""What a run on parameter servers leaves behind, as plain records. Imports no TensorFlow."""
+"""What updates on parameter servers leave behind, as plain records. Imports no TensorFlow."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ...errors import InputError
-
-
-@dataclass(frozen=True)
-class Piece:
-    """One piece of a variable, on one parameter server. `rows` counts its first axis."""
-
-    variable: str
-    server: int
-    rows: int
-    payload_bytes: int
+from distlab.errors import CourseError
 
 
 @dataclass(frozen=True)
@@ -55,25 +45,15 @@ class Round:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """Loss and accuracy over `examples` after `step` steps."""
-
-    step: int
-    loss: float
-    accuracy: float
-    examples: int
-
-
 def mean_staleness(updates: Sequence[Update]) -> float:
     """Return the mean staleness.
 
     It is at most the number of workers less one, whatever their speeds: a ticket
     falls between another worker's read and ticket at most once for each of them.
-    Raises InputError for no updates.
+    Raises CourseError for no updates.
     """
     if not updates:
-        raise InputError("no updates: run some steps first")
+        raise CourseError("no updates: run some steps first")
     return sum(update.staleness for update in updates) / len(updates)
 
 

@@ -10,15 +10,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...measure import array_bytes, format_bytes
-from .records import Piece
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One piece of a variable, on one parameter server. `rows` counts its first axis."""
+
+    variable: str
+    server: int
+    rows: int
+    payload_bytes: int
 
 
 def unwrap(variable: Any) -> Any:

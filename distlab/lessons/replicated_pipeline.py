@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..collectives import ring_all_reduce
-from ..errors import InputError
-from ..schedules import Schedule
-from .mailbox import Mailbox
-from .parts import StepResult
-from .pipeline import (
+from distlab.errors import CourseError
+from utils.collectives import ring_all_reduce
+from utils.parallel.mailbox import Mailbox
+from utils.parallel.parts import StepResult
+from utils.parallel.pipeline import (
     Pipeline,
     PipelineStep,
     check_fit,
@@ -19,8 +18,9 @@ from .pipeline import (
     make_stages,
     run_threads,
 )
-from .stage import Rules
-from .traffic import Traffic
+from utils.parallel.stage import Rules
+from utils.parallel.traffic import Traffic
+from utils.schedules import Schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ def run_replicas(
     """Run one batch over several pipelines of the same weights, all at the same time.
 
     Each replica runs the schedule on its share of the examples; then the replicas
-    of each stage sum their gradients round a ring. Raises InputError for fewer
+    of each stage sum their gradients round a ring. Raises CourseError for fewer
     than two pipelines, for pipelines cut in different ways, for rules that update
     weights on the way, and for what `run_pipeline` refuses.
     """
@@ -70,11 +70,11 @@ def run_replicas(
 
 def _check(pipelines: Sequence[Pipeline], rules: Rules) -> None:
     if isinstance(pipelines, Pipeline) or len(pipelines) < 2:
-        raise InputError("replicas: give a list of two pipelines or more")
+        raise CourseError("replicas: give a list of two pipelines or more")
     if len({(each.layers, each.stages) for each in pipelines}) > 1:
-        raise InputError("replicas: all pipelines must be cut at the same layers")
+        raise CourseError("replicas: all pipelines must be cut at the same layers")
     if rules.learning_rate is not None:
-        raise InputError("replicas: leave learning_rate out; they update once, after the step")
+        raise CourseError("replicas: leave learning_rate out; they update once, after the step")
 
 
 def _reduce(pipeline: Pipeline, steps: list[PipelineStep]) -> ReplicatedStep:

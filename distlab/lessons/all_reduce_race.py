@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..collectives import ProcessRing
-from ..errors import InputError
+from distlab.errors import CourseError
+from utils.collectives import ProcessRing
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -34,12 +34,12 @@ def make_worker_strategy(
 ) -> tf.distribute.MultiWorkerMirroredStrategy:
     """Return the strategy of a worker, with these options for its collectives.
 
-    Raises InputError for another name than those of IMPLEMENTATIONS.
+    Raises CourseError for another name than those of IMPLEMENTATIONS.
     """
     import tensorflow as tf
 
     if implementation not in IMPLEMENTATIONS:
-        raise InputError(f"no implementation {implementation!r}: {', '.join(IMPLEMENTATIONS)}")
+        raise CourseError(f"no implementation {implementation!r}: {', '.join(IMPLEMENTATIONS)}")
     kind = tf.distribute.experimental.CommunicationImplementation[implementation]
     options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack, None, kind)
     return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
@@ -70,7 +70,7 @@ def time_both(
 
     `addresses` are those of `ProcessRing`, one for each worker; `sizes` are bytes,
     multiples of 4. The two take turns, each call behind a barrier. The sums of both are
-    compared first, which also traces TensorFlow's. Raises InputError where they differ.
+    compared first, which also traces TensorFlow's. Raises CourseError where they differ.
     """
     strategy = make_worker_strategy("RING")
     rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
@@ -81,7 +81,7 @@ def time_both(
             vector = np.random.default_rng(rank).normal(size=size // 4).astype("float32")
             reduce = make_reduce(strategy, size // 4)
             if not np.allclose(reduce(vector), ring.all_reduce(vector), atol=1e-5):
-                raise InputError(f"{size} bytes: the ring's sum is not TensorFlow's")
+                raise CourseError(f"{size} bytes: the ring's sum is not TensorFlow's")
             for _ in range(rounds):
                 ours[size].append(_time_one(ring, ring.all_reduce, vector))
                 theirs[size].append(_time_one(ring, reduce, vector))

@@ -1,7 +1,7 @@
 """Synchronous rounds on parameter servers: wait for every worker, or leave the slow ones out.
 
 Each round takes `wanted` gradients of the same parameters, averages them in the
-coordinator and makes one update. With `backup` workers beside them, wanted + backup
+coordinator and makes one update. With `backup` workers besides, wanted + backup
 closures are under way; the round ends with the first `wanted`, and what arrives later
 belongs to a round that is over and is thrown away.
 
@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
-from ...errors import InputError
-from .coordination import Coordination
-from .counting import count_exactly
-from .delays import check_delays, find_worker, sleep_in_graph
-from .placement import list_pieces
-from .records import Round
+from distlab.errors import CourseError
+from distlab.lessons.slow_workers import check_delays, sleep_in_graph
+from distlab.lessons.update_records import Round
+from utils.training.parameter_server.coordination import Coordination, find_worker
+from utils.training.parameter_server.counting import count_exactly
+from utils.training.parameter_server.variables import list_pieces
 
 if TYPE_CHECKING:
     import keras
@@ -34,8 +34,8 @@ class SynchronousRounds:
     """Trains `model` in rounds of `wanted` gradients, with `backup` more under way.
 
     `wanted=None` waits for all workers but the backups. The other arguments are those
-    of `AsynchronousLoop`. For models whose gradients are dense and small: they
-    travel through the coordinator. Raises InputError for more gradients than workers.
+    of `StalenessLoop`. For models whose gradients are dense and small: they
+    travel through the coordinator. Raises CourseError for more gradients than workers.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class SynchronousRounds:
     ) -> None:
         wanted = coordination.workers - backup if wanted is None else wanted
         if wanted < 1 or backup < 0 or wanted + backup > coordination.workers:
-            raise InputError(
+            raise CourseError(
                 f"{wanted} gradients and {backup} backups on {coordination.workers} workers: "
                 "each closure under way needs a worker of its own"
             )
@@ -70,7 +70,7 @@ class SynchronousRounds:
     def run(self, rounds: int) -> list[Round]:
         """Make `rounds` updates and return what each took and left out.
 
-        Raises InputError if a round is not done within a minute.
+        Raises CourseError if a round is not done within a minute.
         """
         records: list[Round] = []
         under_way: dict[Future, int] = {}
@@ -98,7 +98,7 @@ class SynchronousRounds:
                 under_way[waiters.submit(remote.fetch)] = number
             done, _ = wait(under_way, ROUND_SECONDS, FIRST_COMPLETED)
             if not done:
-                raise InputError(f"round {number}: no gradient in {ROUND_SECONDS:.0f} s")
+                raise CourseError(f"round {number}: no gradient in {ROUND_SECONDS:.0f} s")
             for future in done:
                 if under_way[future] < number:
                     late += 1

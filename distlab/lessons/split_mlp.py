@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import InputError
-from ..measure import array_bytes
-from .group import Collective, DeviceGroup
-from .parts import StepResult, as_inputs, as_labels, find_loss, read_chain
-from .tensor import SPLITS, ColumnDense, RowDense
+from distlab.errors import CourseError
+from utils.measure import array_bytes
+from utils.parallel.group import Collective, DeviceGroup
+from utils.parallel.parts import StepResult, as_inputs, as_labels, find_loss, read_chain
+from utils.parallel.tensor import SPLITS, ColumnDense, RowDense
 
 if TYPE_CHECKING:
     import keras
@@ -41,7 +41,7 @@ def run_split_mlp(
     `split`: "columns" and "rows" split both layers in that way; "both" splits the
     first by columns and the second by rows, so that the hidden values are never
     put together, and one all-reduce each way is all (Megatron-LM, section 3).
-    Raises InputError for another split or model, and for more devices than the
+    Raises CourseError for another split or model, and for more devices than the
     layer can be cut for.
     """
     import tensorflow as tf
@@ -78,10 +78,10 @@ def _make_layers(
     model: "keras.Model", group: DeviceGroup, split: str
 ) -> tuple[ColumnDense | RowDense, ColumnDense | RowDense]:
     if split not in SPLITS:
-        raise InputError(f"split {split!r}: choose {', '.join(SPLITS)}")
+        raise CourseError(f"split {split!r}: choose {', '.join(SPLITS)}")
     kinds = [type(layer).__name__ for layer in read_chain(model)]
     if kinds != ["Flatten", "Dense", "Dense"] or model.layers[1].activation.__name__ != "relu":
-        raise InputError(f"layers {', '.join(kinds)}: give Flatten, Dense with ReLU, Dense")
+        raise CourseError(f"layers {', '.join(kinds)}: give Flatten, Dense with ReLU, Dense")
     one, two = ([v.value for v in layer.trainable_variables] for layer in model.layers[1:])
     if split == "columns":
         return ColumnDense(*one, group), ColumnDense(*two, group)

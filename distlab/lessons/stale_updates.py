@@ -1,0 +1,132 @@
+"""Asynchronous updates that measure how stale they are, and bound or damp their staleness.
+
+A closure looks at the ticket counter before it reads the parameters, and draws a ticket
+when its gradient is ready. The difference is the number of updates that others began to
+write in between. A ticket is drawn before anything is written, so an update that is too
+stale can be dropped, and one that is stale can be made smaller, exactly when it matters.
+Two writes to different variables are not one act: a reader may still see an update
+that has its ticket and is half written.
+
+Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter
+Server", NIPS 2013; Zhang et al., "Staleness-aware Async-SGD", arXiv:1511.05950.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from distlab.errors import CourseError
+from distlab.lessons.slow_workers import check_delays, sleep_in_graph
+from distlab.lessons.update_records import Update
+from utils.training.parameter_server.coordination import Coordination, find_worker
+from utils.training.parameter_server.loop import AsynchronousLoop, BatchLoss
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+
+NO_BOUND = 1 << 40
+
+
+class Tickets:
+    """Numbers given out one by one, each to one caller only: 0, 1, 2, …
+
+    The op `ResourceCountUpTo` adds 1 at the server and returns the number that was there.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, name: str = "tickets") -> None:
+        import tensorflow as tf
+
+        with strategy.scope():
+            self.variable = tf.Variable(0, dtype=tf.int64, trainable=False, name=name)
+
+    def look(self) -> tf.Tensor:
+        """Return how many were given out so far, a scalar int64; for use in a closure."""
+        return self.variable.read_value()
+
+    def draw(self) -> tf.Tensor:
+        """Take the next number, a scalar int64; for use in a closure."""
+        import tensorflow as tf
+
+        return tf.raw_ops.ResourceCountUpTo(
+            resource=self.variable.handle, limit=tf.int64.max, T=tf.int64
+        )
+
+
+class StalenessLoop(AsynchronousLoop):
+    """An AsynchronousLoop whose `run` returns an Update of each closure, in ticket order.
+
+    `delays` slows each worker by so many seconds a step. `max_staleness` drops updates
+    that are staler before they are written. `damp` divides a gradient by 1 + staleness
+    (no help to Adam, which takes no notice of a gradient's size).
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        batch_loss: BatchLoss,
+        make_batches: Callable[[], tf.data.Dataset],
+        *,
+        delays: Sequence[float] | None = None,
+        max_staleness: int | None = None,
+        damp: bool = False,
+    ) -> None:
+        if max_staleness is not None and max_staleness < 0:
+            raise CourseError(f"max_staleness {max_staleness}: give 0 or more, or None")
+        self.delays = check_delays(delays, coordination.workers)
+        self.max_staleness = NO_BOUND if max_staleness is None else max_staleness
+        self.damp, self.tickets = damp, Tickets(coordination.strategy)
+        super().__init__(coordination, model, optimizer, batch_loss, make_batches)
+
+    @property
+    def counts(self) -> dict[str, tf.Variable]:
+        """The counters that a checkpoint must hold, by name."""
+        return {**super().counts, "tickets": self.tickets.variable}
+
+    def fetch(self, remotes: Sequence[Any]) -> list[Update]:
+        """Wait for scheduled closures and return what they did, in ticket order."""
+        rows = self.coordination.coordinator.fetch(list(remotes))
+        updates = [
+            Update(int(w), int(v), int(t), bool(kept), float(loss), float(began), float(ended))
+            for w, v, t, kept, loss, began, ended in rows
+        ]
+        return sorted(updates, key=lambda update: update.ticket)
+
+    def take_step(self, batch: Any) -> tuple[tf.Tensor, ...]:
+        """Look, read, compute, draw, write: the order is held by control dependencies."""
+        import tensorflow as tf
+
+        worker = find_worker()
+        with tf.control_dependencies(tf.nest.flatten(batch)):
+            began, version = tf.timestamp(), self.tickets.look()
+        with tf.control_dependencies([began, version]):
+            loss, gradients = self.compute(batch)
+        with tf.control_dependencies([loss, *(_values(g) for g in gradients)]):
+            waited = sleep_in_graph(tf.gather(tf.constant(self.delays), worker))
+        with tf.control_dependencies([waited]):
+            ticket = self.tickets.draw()
+        staleness = ticket - version
+        if self.damp:
+            gradients = [_scale(g, 1 / (1 + staleness)) for g in gradients]
+        kept = staleness <= self.max_staleness
+        done = tf.cond(kept, lambda: self.write(gradients), lambda: tf.constant(False))
+        with tf.control_dependencies([done]):
+            ended = tf.timestamp()
+        return worker, version, ticket, done, loss, began, ended
+
+
+def _values(gradient: Any) -> tf.Tensor:
+    return gradient.values if hasattr(gradient, "indices") else gradient
+
+
+def _scale(gradient: Any, factor: tf.Tensor) -> Any:
+    """Return a dense or a sparse gradient (IndexedSlices) times `factor`."""
+    import tensorflow as tf
+
+    factor = tf.cast(factor, gradient.dtype)
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
+    return gradient * factor
