@@ -15,7 +15,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -118,12 +118,18 @@ def draw_strike(seed: int, settings: RecoverySettings) -> Strike:
 def run_chaos(
     runs: int = 15, seed: int = 0, settings: RecoverySettings | None = None
 ) -> Iterator[Outcome]:
-    """Yield the outcome of `runs` runs, whose seeds are `seed`, `seed + 1`, …
-
-    All runs share one warm process; the undisturbed run of each number of workers
-    comes first. `settings` are the runs' own, but for folder and method.
-    """
+    """Yield the outcome of `runs` runs, whose seeds are `seed`, `seed + 1`, …"""
     settings = settings or RecoverySettings(folder="", pause_seconds=0.01)
+    return run_strikes([draw_strike(seed + n, settings) for n in range(runs)], settings)
+
+
+def run_strikes(strikes: Sequence[Strike], settings: RecoverySettings) -> Iterator[Outcome]:
+    """Yield the outcome of one run for each of `strikes`.
+
+    All runs share one warm process. One undisturbed run of two workers comes first: its
+    weights are those of any number of workers, because a global batch counts as one.
+    `settings` are the runs' own, but for folder and method.
+    """
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="distlab-chaos-"))
         starter = make_starter()
@@ -131,17 +137,11 @@ def run_chaos(
         clusters = {n: LocalCluster(n, starter=starter) for n in WORKER_COUNTS}
         for cluster in clusters.values():
             stack.enter_context(cluster)
-        wanted: dict[int, RecoveryReport] = {}
-        for number in range(seed, seed + runs):
-            strike = draw_strike(number, settings)
-            cluster = clusters[strike.workers]
-            if strike.workers not in wanted:
-                alone = replace(settings, folder=f"{folder}/whole-{strike.workers}")
-                wanted[strike.workers] = cluster.run(
-                    train_resumably, alone, timeout=LIMIT_SECONDS, echo=False
-                )[0]
+        alone = replace(settings, folder=f"{folder}/undisturbed")
+        wanted = clusters[2].run(train_resumably, alone, timeout=LIMIT_SECONDS, echo=False)[0]
+        for number, strike in enumerate(strikes):
             own = replace(settings, folder=f"{folder}/{number}", method=strike.method)
-            yield strike_once(cluster, own, strike, wanted[strike.workers])
+            yield strike_once(clusters[strike.workers], own, strike, wanted)
 
 
 def strike_once(
