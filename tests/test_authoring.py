@@ -3,13 +3,14 @@
 import argparse
 import json
 import os
+import re
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from distlab.authoring import build, outputs, regions, sources
+from distlab.authoring import build, imports, outputs, regions, sources
 from distlab.cli import build as build_command
 from utils.errors import DistributedError
 
@@ -103,7 +104,8 @@ def test_build_makes_an_executed_notebook_and_only_when_needed(
     assert distlab_build(course) == 0
     text = path.read_text()
     notebook = json.loads(text)
-    assert [c["id"] for c in notebook["cells"]] == [f"00-tiny-00{i}" for i in range(3)]
+    ids = [c["id"] for c in notebook["cells"]]
+    assert len(set(ids)) == 3 and all(re.fullmatch("00-tiny-[0-9a-f]{6}", i) for i in ids)
     shown = notebook["cells"][1]["outputs"]
     assert [o["output_type"] for o in shown] == ["stream", "execute_result"]
     assert shown[0]["text"] == ["a\n", "b\n"]
@@ -124,6 +126,142 @@ def test_build_makes_an_executed_notebook_and_only_when_needed(
     assert path.read_text() == text, "two runs of one source differ"
 
 
+def read_cells(path: Path) -> list[dict]:
+    return json.loads(path.read_text())["cells"]
+
+
+STAMPED = """# %% [markdown]
+# # Tiny
+#
+# Once upon a time.
+
+# %%
+import time
+time.time_ns()
+"""
+
+
+def test_words_change_without_a_run_and_nothing_else_does(course: Path, capsys) -> None:
+    path = write_lesson(course, "00_tiny", STAMPED)
+    assert distlab_build(course) == 0
+    before = path.read_text()
+    write_lesson(course, "00_tiny", STAMPED.replace("upon a time.", "more,\n# with feeling."))
+    assert distlab_build(course, "--check") == 1
+    assert "cell 0: source differ" in capsys.readouterr().out
+    begun = time.perf_counter()
+    assert distlab_build(course) == 0
+    assert time.perf_counter() - begun < 3
+    assert "00-tiny  0.0 s  built, outputs kept" in capsys.readouterr().out
+    after = path.read_text()
+    assert read_cells(path)[1] == json.loads(before)["cells"][1], "code and outputs as they were"
+    assert "".join(read_cells(path)[0]["source"]) == "# Tiny\n\nOnce more,\nwith feeling."
+    assert distlab_build(course, "--check") == 0
+    write_lesson(course, "00_tiny", STAMPED)
+    assert distlab_build(course) == 0 and path.read_text() == before != after
+    write_lesson(course, "00_tiny", STAMPED.replace("time_ns()", "time_ns() + 1"))
+    assert distlab_build(course, "--check") == 1
+    assert "its code has changed since it ran" in capsys.readouterr().out
+    assert distlab_build(course, "--keep-outputs") == 1
+    assert "cannot be kept" in capsys.readouterr().out
+    assert path.read_text() == before
+    assert distlab_build(course) == 0
+    assert read_cells(path)[1]["outputs"] != json.loads(before)["cells"][1]["outputs"]
+
+
+def test_tag_that_lets_a_cell_raise_makes_it_run(course: Path) -> None:
+    cell = '# %% tags=["nbval-ignore-output"]\nimport time\ntime.time_ns()\n'
+    path = write_lesson(course, "00_tiny", cell)
+    assert distlab_build(course) == 0
+    (before,) = read_cells(path)
+    write_lesson(course, "00_tiny", cell.replace(' tags=["nbval-ignore-output"]', ""))
+    assert distlab_build(course) == 0
+    (kept,) = read_cells(path)
+    assert kept["outputs"] == before["outputs"] and kept["metadata"] == {}
+    write_lesson(course, "00_tiny", cell.replace("nbval-ignore-output", "raises-exception"))
+    assert distlab_build(course) == 0
+    assert read_cells(path)[0]["outputs"] != before["outputs"]
+
+
+def test_cell_that_is_put_between_leaves_the_others_ids(course: Path) -> None:
+    cells = [f"# %%\nx = {k}\n" for k in range(3)] + ["# %%\nx = 1\n"]
+    path = write_lesson(course, "00_tiny", "\n".join(cells))
+    assert distlab_build(course) == 0
+    before = [cell["id"] for cell in read_cells(path)]
+    assert before[3] == before[1] + "-2", "the second cell that begins alike"
+    write_lesson(course, "00_tiny", "\n".join([*cells[:2], "# %%\ny = 4\n", *cells[2:]]))
+    assert distlab_build(course) == 0
+    after = [cell["id"] for cell in read_cells(path)]
+    assert [i for i in after if i in before] == before and len(set(after)) == 5
+
+
+WORK = "def work():\n    from .deep import DEPTH\n    return DEPTH"
+
+
+def test_module_that_is_imported_on_the_way_makes_a_notebook_stale(course: Path, capsys) -> None:
+    texts = {
+        "utils/__init__.py": "",
+        "utils/room/__init__.py": "from .inner import work",
+        "utils/room/inner.py": f'"""Works."""\n{WORK}',
+        "utils/room/deep.py": "DEPTH = 3  # metres",
+        "utils/other.py": "OTHER = 1",
+        "distlab/__init__.py": "",
+    }
+    for name, text in texts.items():
+        (course / name).parent.mkdir(parents=True, exist_ok=True)
+        (course / name).write_text(text + "\n")
+    cells = (
+        "# %%\nimport sys, os\nsys.path[:0] = [os.path.abspath('..')]\n\n# %%\n%matplotlib inline\n"
+    )
+    path = write_lesson(course, "00_tiny", cells + "from utils.room import work\nwork()\n")
+    write_lesson(course, "01_other", "# %%\n1\n")
+    assert distlab_build(course) == 0
+    ran_with = json.loads(path.read_text())["metadata"]["distlab"]["modules"]
+    assert set(ran_with) == {"utils", "utils.room", "utils.room.deep", "utils.room.inner"}
+    inner, deep = course / "utils/room/inner.py", course / "utils/room/deep.py"
+
+    inner.write_text(f'"""Works hard."""\n# so it does\n{WORK}\n')
+    (course / "utils/other.py").write_text("OTHER = 2\n")
+    imports.read_module.cache_clear()  # as in a new process
+    assert distlab_build(course, "--check") == 0, "words, and a module that nobody imports"
+    deep.write_text("DEPTH = 4\n")
+    imports.read_module.cache_clear()  # as in a new process
+    capsys.readouterr()
+    assert distlab_build(course, "--check") == 1
+    said = "notebooks/00-tiny.ipynb: changed since it ran: utils.room.deep\n1 of 2 up to date\n"
+    assert capsys.readouterr().out == said
+    assert distlab_build(course, "--keep-outputs") == 0
+    assert distlab_build(course, "--check") == 0
+    assert read_cells(path)[1]["outputs"][0]["data"]["text/plain"] == ["3"]
+    deep.write_text("DEPTH = 5\n")
+    imports.read_module.cache_clear()  # as in a new process
+    assert distlab_build(course) == 0
+    assert read_cells(path)[1]["outputs"][0]["data"]["text/plain"] == ["5"]
+
+
+def test_digest_covers_what_a_module_does_and_not_its_words(tmp_path: Path) -> None:
+    def digest(text: str) -> str:
+        (tmp_path / "utils").mkdir(exist_ok=True)
+        (tmp_path / "utils" / "a.py").write_text(text)
+        imports.read_module.cache_clear()
+        return imports.digest_modules("import utils.a", tmp_path)["utils.a"]
+
+    first = digest('"""A."""\ndef f(x):\n    """B."""\n    return [x, 1]  # c\n')
+    assert (
+        digest("def f(x):\n    'C'\n    # d\n    return [\n        x,\n        1,\n    ]\n")
+        == first
+    )
+    assert digest("def f(x):\n    return [x, 2]\n") != first
+    assert digest("def f(x):\n    return [1, x]\n") != first
+    assert digest("def f(x): return [x, '1']\n") != first
+    assert digest("def f(x, *, y=None): return [x, 1]\n") != first
+    only_for_types = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import utils.b\n"
+    (tmp_path / "utils" / "b.py").write_text("")
+    digest(only_for_types)
+    assert set(imports.digest_modules("from utils import a", tmp_path)) == {"utils.a"}
+    digest("import utils.missing\nimport os, utils.b as b\n")
+    assert set(imports.digest_modules("\f(\fimport utils.a", tmp_path)) == {"utils.a", "utils.b"}
+
+
 def test_check_finds_what_was_edited_by_hand(course: Path, capsys) -> None:
     path = write_lesson(course, "00_tiny", "# %%\nprint(1)\n\n# %%\nprint(2)\n")
     assert distlab_build(course) == 0
@@ -134,7 +272,7 @@ def test_check_finds_what_was_edited_by_hand(course: Path, capsys) -> None:
         "cell 0: metadata differ": lambda nb: nb["cells"][0].update(metadata={"tags": ["x"]}),
         "cell 1: has not run": lambda nb: nb["cells"][1].update(execution_count=None),
         "1 cells, the source has 2": lambda nb: nb["cells"].pop(),
-        "its source has changed": lambda nb: nb["metadata"].pop("distlab"),
+        "its code has changed since it ran": lambda nb: nb["metadata"].pop("distlab"),
         "notebook metadata differ": lambda nb: nb["metadata"].update(extra=1),
         "cannot be read": None,
     }

@@ -1,14 +1,18 @@
 """Regenerate lessons, labs and solutions: only what changed, several at once."""
 
+import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from distlab.authoring.imports import digest_modules
 from distlab.authoring.outputs import normalise_outputs
-from distlab.authoring.sources import Target, make_lab, read_source, to_text
+from distlab.authoring.sources import Target, digest_code, make_lab, read_source, to_text
+from distlab.errors import CourseError
 from utils.errors import DistributedError
 from utils.files import write_atomically
 
@@ -18,20 +22,21 @@ READABLE = 0o644  # by all who share a course folder
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one target: `error` is "" when it was built."""
+    """What became of one target: `error` is "" when it was built; `ran` if its cells ran."""
 
     slug: str
     seconds: float
     error: str
+    ran: bool = True
 
 
 def find_stale(target: Target) -> list[str]:
     """Return why the files of `target` are not what its source generates; [] if they are.
 
     Nothing is executed: cells are compared by id, type, source and metadata,
-    notebooks by metadata (with the source's SHA-256), labs byte for byte.
+    notebooks by metadata (with a digest of the code that ran), labs byte for byte.
     """
-    expected = read_source(target)
+    expected = _expect(target)
     reasons = _compare_notebook(expected, target.notebook)
     if target.lab is not None:
         lab = _read_text(target.lab)
@@ -42,20 +47,46 @@ def find_stale(target: Target) -> list[str]:
     return reasons
 
 
-def _compare_notebook(expected: Any, path: Path) -> list[str]:
-    import nbformat
+def _expect(target: Target) -> Any:
+    """Return what the source of `target` generates, read once for each time it is saved."""
+    return _read_once(target, target.source.stat().st_mtime_ns)
 
+
+@lru_cache(maxsize=64)
+def _read_once(target: Target, saved_at: int) -> Any:
+    return read_source(target)
+
+
+def find_changed_modules(target: Target, root: Path) -> list[str]:
+    """Return which modules of ours have other code than when `target` ran, by name.
+
+    A module that it did not import then, or does no longer, counts as changed; so
+    does every one where none is written down. Docstrings and comments do not count.
+    [] for a notebook that is not there.
+    """
+    found = _read_notebook(target.notebook)
+    if isinstance(found, str):
+        return []
+    before = found.metadata.get("distlab", {}).get("modules", {})
+    now = _digest_imports(_expect(target), root)
+    return sorted(name for name in before.keys() | now if before.get(name) != now.get(name))
+
+
+def _digest_imports(notebook: Any, root: Path) -> dict[str, str]:
+    code = "\f".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    return digest_modules(code, root)
+
+
+def _compare_notebook(expected: Any, path: Path) -> list[str]:
     name = f"{path.parent.name}/{path.name}"
-    text = _read_text(path)
-    if text is None:
-        return [f"{name} is missing"]
-    try:
-        found = nbformat.reads(text, as_version=nbformat.NO_CONVERT)
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        return [f"{name} cannot be read: {str(error).splitlines()[0]}"]
-    if found.metadata.get("distlab") != expected.metadata["distlab"]:
-        return [f"{name}: its source has changed"]
-    reasons = [] if found.metadata == expected.metadata else [f"{name}: notebook metadata differ"]
+    found = _read_notebook(path)
+    if isinstance(found, str):
+        return [f"{name} {found}"]
+    metadata = json.loads(json.dumps(found.metadata))
+    metadata.get("distlab", {}).pop("modules", None)
+    reasons = [] if metadata == expected.metadata else [f"{name}: notebook metadata differ"]
+    if metadata.get("distlab") != expected.metadata["distlab"]:
+        reasons = [f"{name}: its code has changed since it ran"]
     if len(found.cells) != len(expected.cells):
         reasons.append(f"{name}: {len(found.cells)} cells, the source has {len(expected.cells)}")
     for index, (old, new) in enumerate(zip(found.cells, expected.cells, strict=False)):
@@ -71,17 +102,48 @@ def _read_text(path: Path) -> str | None:
     return path.read_text(encoding="utf-8") if path.exists() else None
 
 
-def build_target(target: Target, root: Path, seconds: float) -> None:
-    """Execute `target` and write its notebook, and its lab; on an error write neither.
+def _read_notebook(path: Path) -> Any:
+    """Return the notebook at `path`, or in words why there is none."""
+    import nbformat.v4
 
+    text = _read_text(path)
+    if text is None:
+        return "is missing"
+    try:
+        found = nbformat.v4.reads(text)  # nbformat.reads would compare it with the schema as well
+        return found if found.cells and found.metadata else "cannot be read: it is empty"
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        return f"cannot be read: {str(error).splitlines()[0]}"
+
+
+def must_run(target: Target, root: Path) -> bool:
+    """Return whether the outputs of `target` may differ from what its code gives today."""
+    found = _read_notebook(target.notebook)
+    if isinstance(found, str) or find_changed_modules(target, root):
+        return True
+    ran = found.metadata.get("distlab", {}).get("code")
+    cells = [cell for cell in found.cells if cell.cell_type == "code" and cell.source]
+    same = digest_code(_expect(target)) == ran == digest_code(found)
+    return not same or any(cell.execution_count is None for cell in cells)
+
+
+def build_target(target: Target, root: Path, seconds: float, run: bool = True) -> None:
+    """Write the notebook of `target`, and its lab; on an error write neither.
+
+    With `run` all cells are executed; without, they keep the outputs they have.
     Raises CourseError for whatever goes wrong in the source or in a cell.
     """
-    from distlab.authoring.execute import execute_notebook
-
     notebook = read_source(target)
     metadata = dict(notebook.metadata)
     lab = None if target.lab is None else to_text(make_lab(notebook))
-    execute_notebook(notebook, target.notebook.parent, seconds, min(CELL_SECONDS, seconds))
+    modules = _digest_imports(notebook, root)
+    if run:
+        from distlab.authoring.execute import execute_notebook
+
+        execute_notebook(notebook, target.notebook.parent, seconds, min(CELL_SECONDS, seconds))
+    else:
+        _keep_outputs(notebook, target)
+    metadata["distlab"]["modules"] = modules
     notebook.metadata = metadata
     normalise_outputs(notebook, root)
     write_atomically(target.notebook, to_text(notebook), mode=READABLE)
@@ -89,18 +151,46 @@ def build_target(target: Target, root: Path, seconds: float) -> None:
         write_atomically(target.lab, lab, mode=READABLE)
 
 
+def _keep_outputs(notebook: Any, target: Target) -> None:
+    """Give the cells of `notebook` the outputs that the file of `target` has, cell by cell.
+
+    Raises CourseError if the file has other code cells, or cannot be read.
+    """
+    found = _read_notebook(target.notebook)
+    if isinstance(found, str):
+        raise CourseError(f"{target.notebook.name} {found}: there are no outputs to keep")
+    cells = [c for c in notebook.cells if c.cell_type == "code"]
+    before = [c for c in found.cells if c.cell_type == "code"]
+    if [c.source for c in cells] != [c.source for c in before]:
+        raise CourseError("its code has changed, so its outputs cannot be kept: build without "
+                          "--keep-outputs")  # fmt: skip
+    for new, old in zip(cells, before, strict=True):
+        new.outputs, new.execution_count = old.outputs, old.execution_count
+
+
 def build_all(
-    targets: list[Target], root: Path, jobs: int = 2, seconds: float = 300.0
+    targets: list[Target],
+    root: Path,
+    jobs: int = 2,
+    seconds: float = 300.0,
+    kept: Collection[Target] = (),
 ) -> Iterator[Result]:
     """Build `targets`, `jobs` at a time; yield a Result for each as it ends.
 
-    When the caller stops early (an interrupt, an error), running kernels are
-    killed before this returns.
+    Those in `kept` are not run: they keep the outputs they have. When the caller
+    stops early (an interrupt, an error), running kernels are killed before this returns.
     """
+    yield from (_timed(t, root, seconds, run=False) for t in targets if t in kept)
+    waiting_for = [target for target in targets if target not in kept]
+    if waiting_for:
+        yield from _run_all(waiting_for, root, jobs, seconds)
+
+
+def _run_all(targets: list[Target], root: Path, jobs: int, seconds: float) -> Iterator[Result]:
     from distlab.authoring.execute import KernelGroup
 
     pool = ThreadPoolExecutor(max_workers=jobs)
-    waiting = {pool.submit(_timed, build_target, t, root, seconds) for t in targets}
+    waiting = {pool.submit(_timed, target, root, seconds, run=True) for target in targets}
     try:
         while waiting:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -113,11 +203,11 @@ def build_all(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _timed(build: Callable[..., None], target: Target, root: Path, seconds: float) -> Result:
+def _timed(target: Target, root: Path, seconds: float, run: bool) -> Result:
     begun = time.perf_counter()
     error = ""
     try:
-        build(target, root, seconds)
+        build_target(target, root, seconds, run)
     except DistributedError as mistake:
         error = str(mistake)
-    return Result(target.slug, time.perf_counter() - begun, error)
+    return Result(target.slug, time.perf_counter() - begun, error, run)

@@ -1,13 +1,15 @@
 """From a py:percent source to a notebook that has not run yet.
 
-The source is the one truth. What is made of it is deterministic: cell ids come
-from the slug and the index, metadata is fixed, keys are sorted.
+The source is the one truth. What is made of it is deterministic: a cell's id comes
+from the slug and the cell's first line, so that a cell put between others leaves
+their ids; metadata is fixed, keys are sorted.
 Format: https://jupytext.readthedocs.io/en/latest/formats-scripts.html
 """
 
 import hashlib
 import re
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 from distlab.authoring.regions import find_regions, replace_regions
 from distlab.errors import CourseError
 
+DIGEST_LENGTH = 8
 STUB = """# Write your code in place of the next line.
 raise NotImplementedError("this exercise is not written yet")"""
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -99,19 +102,37 @@ def read_source(target: Target) -> Any:
     where = f"{target.source.parent.parent.name}/src/{target.source.name}"
     find_regions(text, where)
     notebook = jupytext.reads(text, fmt="py:percent")
+    used: Counter[str] = Counter()
     for index, cell in enumerate(notebook.cells):
         if cell.cell_type not in ("code", "markdown"):
             raise CourseError(f"{where}: cell {index} is {cell.cell_type}: code or markdown only")
-        cell.id = f"{target.slug[:60]}-{index:03d}"
         cell.metadata = _clean_metadata(cell.metadata)
-    digest = hashlib.sha256(text.encode()).hexdigest()
+        cell.id = _name_cell(target.slug, cell, used)
     notebook.metadata = {
-        "distlab": {"source": where, "source_sha256": digest},
+        "distlab": {"code": digest_code(notebook), "source": where},
         "kernelspec": dict(KERNELSPEC),
         "language_info": dict(LANGUAGE_INFO),
     }
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook
+
+
+def _name_cell(slug: str, cell: Any, used: Counter[str]) -> str:
+    """Return the id of `cell`: of its exercise's name or its first line, and of how many had it."""
+    first = cell.metadata.get("nbgrader", {}).get("grade_id") or cell.source.split("\n")[0]
+    mark = hashlib.sha256(f"{cell.cell_type} {first}".encode()).hexdigest()[:6]
+    used[mark] += 1
+    return f"{slug[:48]}-{mark}" + (f"-{used[mark]}" if used[mark] > 1 else "")
+
+
+def digest_code(notebook: Any) -> str:
+    """Return a digest of what a run of `notebook` runs: its code cells, in order."""
+    ran = [
+        (cell.source, "raises-exception" in cell.metadata.get("tags", []))
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
+    return hashlib.sha256(repr(ran).encode()).hexdigest()[:DIGEST_LENGTH]
 
 
 def _import_jupytext() -> Any:

@@ -4,17 +4,33 @@ import argparse
 import signal
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from distlab.errors import CourseError
+
+if TYPE_CHECKING:
+    from distlab.authoring.sources import Target
+
+MAX_NAMES = 5  # of changed modules, in one line
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
-        "build", help="make notebooks, labs and solutions of their sources, where they changed"
+        "build",
+        help="make notebooks, labs and solutions of their sources, where they changed",
+        description="Make notebooks, labs and solutions of their sources, where they changed. A "
+        "notebook runs if its code has changed, or the code of a module that it imports; after a "
+        "change of its words alone it keeps its outputs.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help='"03", "lab01" or a slug; all')
-    parser.add_argument("--check", action="store_true", help="run nothing; list what is stale")
-    parser.add_argument("--force", action="store_true", help="build what has not changed as well")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--check", action="store_true", help="change nothing; list what is stale")
+    chosen.add_argument("--force", action="store_true", help="run what has not changed as well")
+    chosen.add_argument(
+        "--keep-outputs",
+        action="store_true",
+        help="run nothing: for a module's change that alters no output (make test compares them)",
+    )
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="at once (default 2)")
     parser.add_argument(
         "--timeout", type=float, default=300.0, metavar="S", help="seconds a notebook (300)"
@@ -33,7 +49,7 @@ def run_build(parsed: argparse.Namespace) -> int:
     root = sources.find_root(parsed.root or Path.cwd())
     chosen = sources.choose_targets(sources.find_targets(root), parsed.names)
     orphans = [] if parsed.names else sources.find_orphans(root)
-    stale = _list_stale(chosen)
+    stale = _list_stale(chosen, root)
     for path in orphans:
         print(f"{path.parent.name}/{path.name}: its source is gone: delete it")
     if parsed.check:
@@ -42,28 +58,42 @@ def run_build(parsed: argparse.Namespace) -> int:
         print(f"{len(chosen) - len(stale)} of {len(chosen)} up to date")
         return 1 if stale or orphans else 0
     todo = [t for t in chosen if parsed.force or t.slug in stale]
-    failed = _build(todo, root, parsed.jobs, parsed.timeout)
+    failed = _build(todo, root, parsed)
     print(f"{len(todo) - failed} built, {failed} failed, {len(chosen) - len(todo)} unchanged")
     return 1 if failed or orphans else 0
 
 
-def _list_stale(targets: list) -> dict[str, list[str]]:
+def _list_stale(targets: "list[Target]", root: Path) -> dict[str, list[str]]:
     from distlab.authoring.build import find_stale
 
-    found = {target.slug: find_stale(target) for target in targets}
+    found = {target.slug: find_stale(target) + _name_changed(target, root) for target in targets}
     return {slug: reasons for slug, reasons in found.items() if reasons}
 
 
-def _build(targets: list, root: Path, jobs: int, seconds: float) -> int:
-    from distlab.authoring.build import build_all
+def _name_changed(target: "Target", root: Path) -> list[str]:
+    """Say which modules have changed since `target` ran: [] or one line."""
+    from distlab.authoring.build import find_changed_modules
 
+    names = find_changed_modules(target, root)
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    where = f"{target.notebook.parent.name}/{target.notebook.name}"
+    said = f"{where}: changed since it ran: {', '.join(names[:MAX_NAMES])}{more}"
+    return [said] if names else []
+
+
+def _build(targets: "list[Target]", root: Path, parsed: argparse.Namespace) -> int:
+    from distlab.authoring.build import build_all, must_run
+
+    run_all, run_none = parsed.force, parsed.keep_outputs
+    kept = [t for t in targets if run_none or not (run_all or must_run(t, root))]
     failed = 0
     before = signal.signal(signal.SIGTERM, _interrupt)
-    results = build_all(targets, root, jobs, seconds)
+    results = build_all(targets, root, parsed.jobs, parsed.timeout, kept)
     try:
         for result in results:
             failed += bool(result.error)
-            outcome = f"FAILED: {result.error}" if result.error else "built"
+            done = "built" if result.ran else "built, outputs kept"
+            outcome = f"FAILED: {result.error}" if result.error else done
             print(f"{result.slug}  {result.seconds:.1f} s  {outcome}", flush=True)
     finally:
         results.close()
