@@ -9,7 +9,7 @@ import tpu_models
 from distlab.cli import main
 from utils.errors import DistributedError
 from utils.training.tpu_ready import examine_function
-from utils.training.tpu_ready.report import ADVICE, MENDS
+from utils.training.tpu_ready.report import ADVICE, FIXES
 
 LINES = Path(tpu_models.__file__).read_text().split("\n")
 
@@ -45,7 +45,7 @@ def test_each_violation_is_found_with_its_layer_and_line(tf, layer, kind, what, 
     assert code in line_of(finding)
     layer_name = "" if layer == "Branches" else layer.lower()
     assert finding.layer.rstrip("_0123456789").replace("_", "") == layer_name
-    assert str(finding) in str(report) and finding.mend in str(report)
+    assert str(finding) in str(report) and finding.fix in str(report)
 
 
 def test_side_effects_of_python_are_found_each(tf, capsys):
@@ -63,7 +63,7 @@ def test_float64_and_odd_batches_are_advice(tf):
     assert report.ready and report.compiled
     assert [finding.kind for finding in report.findings] == ["batch size", "float64"]
     assert "tf.float64" in line_of(report.findings[1])
-    assert set(ADVICE) < set(MENDS)
+    assert set(ADVICE) < set(FIXES)
 
 
 @pytest.mark.parametrize("name", ["make_plain", "make_two_ends", "make_subclassed"])

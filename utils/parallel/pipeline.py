@@ -3,7 +3,7 @@
     pipeline = cut_model(model, costs, stages=4, devices=devices)
     step = run_pipeline(pipeline, make_schedule("1f1b", 4, 8), images, labels)
     step.loss, step.gradients            # those of the unsplit model
-    figures.timeline(step.rows(), ...)   # what each stage did, and when
+    step.rows()                          # what each stage did, and when
 
 Each stage is a thread that works on its own device; `utils.schedules` says in
 which order, and results go to the neighbours as soon as they are there.
@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import InputError
 from ..schedules import Schedule, check_schedule, partition_layers
 from ..schedules.operations import check_count
-from ..simulate.pipeline import KIND_NAMES, Span
+from ..simulate.pipeline import Row, Span, list_rows
 from .mailbox import Mailbox
 from .parts import Part, StepResult, as_inputs, as_labels, read_chain
 from .stage import Key, Rules, Stage, StageReport
@@ -129,18 +129,9 @@ class PipelineStep(StepResult):
         work = sum(span.end - span.start for span in self.spans) / self.schedule.stages
         return max(0.0, 1.0 - work / self.longest_stage_span)
 
-    def rows(self, prefix: str = "") -> list[tuple[str, float, float, str, str]]:
-        """Return the trace as `distlab.figures.timeline` draws it, `prefix` before "stage 0"."""
-        return [
-            (
-                f"{prefix}stage {span.stage}",
-                span.start,
-                span.end,
-                f"{span.micro_batch}.{span.chunk}" if span.chunk else str(span.micro_batch),
-                KIND_NAMES[span.kind],
-            )
-            for span in self.spans
-        ]
+    def rows(self, prefix: str = "") -> list[Row]:
+        """Return the rows of a timeline, as a simulated run does; `prefix` before the lane."""
+        return list_rows(self.spans, prefix)
 
     def orders(self) -> list[list[tuple[str, int, int]]]:
         """Return what each stage did, in order of time: (kind, micro-batch, chunk)."""

@@ -1,7 +1,7 @@
 """How long a pipeline schedule takes, where its stages stand idle, and what it keeps in memory.
 
-from ..schedules import make_schedule
-from .pipeline import StageTimes, simulate_pipeline
+    from utils.schedules import make_schedule
+    from utils.simulate.pipeline import StageTimes, simulate_pipeline
 
     times = StageTimes(forward=1.0, backward_input=1.0, backward_weight=1.0)
     run = simulate_pipeline(make_schedule("1f1b", 4, 8), times)
@@ -13,7 +13,7 @@ there; a result takes a delay to the next stage, which occupies nobody; the cost
 of a schedule is the longest span of a stage, its first start to its last end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,6 +30,7 @@ KIND_NAMES = {
     "W": "backward for weights",
     "BW": "backward",
 }
+Row = tuple[str, float, float, str, str]  # of a timeline: lane, start, end, label, kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +110,24 @@ class Span:
     chunk: int
 
 
+def list_rows(spans: Iterable[Span], prefix: str = "") -> list[Row]:
+    """Return `spans` as rows of a timeline: (lane, start, end, label, kind).
+
+    The lane is `prefix` and "stage 0"; the label is the micro-batch, from the second chunk
+    on with the chunk after a dot.
+    """
+    return [
+        (
+            f"{prefix}stage {span.stage}",
+            span.start,
+            span.end,
+            f"{span.micro_batch}.{span.chunk}" if span.chunk else str(span.micro_batch),
+            KIND_NAMES[span.kind],
+        )
+        for span in spans
+    ]
+
+
 @dataclass(frozen=True, eq=False)
 class PipelineRun:
     """A schedule as it ran. Times in the unit of its StageTimes, from the first start on.
@@ -151,22 +170,9 @@ class PipelineRun:
             for (stage, o), (start, end) in zip(placed, times, strict=True)
         ]
 
-    def rows(self) -> list[tuple[str, float, float, str, str]]:
-        """Return the timeline as `distlab.figures.timeline` draws it.
-
-        (lane, start, end, label, kind); the label is the micro-batch, from the
-        second chunk on with the chunk after a dot.
-        """
-        return [
-            (
-                f"stage {span.stage}",
-                span.start,
-                span.end,
-                f"{span.micro_batch}.{span.chunk}" if span.chunk else str(span.micro_batch),
-                KIND_NAMES[span.kind],
-            )
-            for span in self.timeline()
-        ]
+    def rows(self) -> list[Row]:
+        """Return the rows of a timeline, as `list_rows` makes them."""
+        return list_rows(self.timeline())
 
 
 def simulate_pipeline(schedule: Schedule, times: StageTimes) -> PipelineRun:

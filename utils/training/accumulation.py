@@ -43,19 +43,7 @@ def make_accumulating_step(
             "the optimizer has gradient_accumulation_steps: the step accumulates already; "
             "make the optimizer without"
         )
-    variables = [variable.value for variable in model.trainable_variables]
-
-    def update_replica(images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> None:
-        pieces = tuple(cut(values, micro_batches) for values in (images, labels, weights))
-        totals = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
-        for number in tf.range(micro_batches):
-            own_images, own_labels, own_weights = (piece[number] for piece in pieces)
-            with tf.GradientTape() as tape:
-                losses = per_example_loss(own_labels, model(own_images, training=True))
-                loss = tf.reduce_sum(losses * own_weights)
-            gradients = tape.gradient(loss, variables)
-            totals = [total + part for total, part in zip(totals, gradients)]
-        optimizer.apply_gradients(zip(totals, variables))
+    update_replica = _make_update(model, optimizer, per_example_loss, micro_batches)
 
     @tf.function(reduce_retracing=True)
     def update(*batch: Any) -> None:
@@ -67,6 +55,30 @@ def make_accumulating_step(
         update(images, labels, weights)
 
     return step
+
+
+def _make_update(
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    per_example_loss: Callable[[Any, Any], Any],
+    micro_batches: int,
+) -> Callable[..., None]:
+    """Return one replica's update from its share of a global batch, [per_replica_batch, ...]."""
+    variables = [variable.value for variable in model.trainable_variables]
+
+    def update_replica(images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> None:
+        pieces = tuple(cut(values, micro_batches) for values in (images, labels, weights))
+        totals = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
+        for number in tf.range(micro_batches):
+            own_images, own_labels, own_weights = (piece[number] for piece in pieces)
+            with tf.GradientTape() as tape:
+                losses = per_example_loss(own_labels, model(own_images, training=True))
+                loss = tf.reduce_sum(losses * own_weights)  # losses: [micro_batch]
+            gradients = tape.gradient(loss, variables)
+            totals = [total + part for total, part in zip(totals, gradients)]
+        optimizer.apply_gradients(zip(totals, variables))
+
+    return update_replica
 
 
 def cut(values: tf.Tensor, pieces: int) -> tf.Tensor:

@@ -1,6 +1,6 @@
 """LARS and LAMB: each layer's step in proportion to the size of its own weights.
 
-A layer whose gradient is large beside its weights breaks first when the rate grows. Both
+A layer whose gradient is large next to its weights breaks first when the rate grows. Both
 optimizers divide that difference away: the length of a layer's step is the rate times the
 length of its weights, whatever the length of its gradient.
 
@@ -18,8 +18,31 @@ from ..errors import InputError
 from .large_batch import check_number
 
 
+class LayerwiseDecay:
+    """What LARS and LAMB share: a decay inside the layer's ratio, and which variables have one."""
+
+    def __init__(self, *, decay: float, adapt_vectors: bool, **options: Any) -> None:
+        check_number("decay", decay, least=0)
+        if options.get("weight_decay") is not None:
+            raise InputError(
+                f"weight_decay {options['weight_decay']}: Keras takes it off outside the layer's "
+                "ratio; give decay, which is the paper's"
+            )
+        super().__init__(**options)
+        self.decay, self.adapt_vectors = decay, adapt_vectors
+
+    def adapts(self, variable: Any) -> bool:
+        """Return whether `variable` takes a rate of its own: a kernel does, a bias if asked."""
+        return self.adapt_vectors or len(variable.shape) > 1
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config() | {"decay": self.decay, "adapt_vectors": self.adapt_vectors}
+        config.pop("weight_decay", None)
+        return config
+
+
 @keras.saving.register_keras_serializable("distlab")
-class Lars(keras.optimizers.Optimizer):
+class Lars(LayerwiseDecay, keras.optimizers.Optimizer):
     """Layer-wise adaptive rate scaling: momentum SGD with a rate for each layer.
 
         local = trust * |w| / (|g| + decay * |w|)
@@ -41,12 +64,11 @@ class Lars(keras.optimizers.Optimizer):
         name: str = "lars",
         **options: Any,
     ) -> None:
-        check_own_decay(decay, options)
         check_number("trust", trust, above=0)
         check_number("momentum", momentum, least=0)
-        super().__init__(learning_rate=learning_rate, name=name, **options)
-        self.momentum, self.trust, self.decay = momentum, trust, decay
-        self.adapt_vectors = adapt_vectors
+        own = {"decay": decay, "adapt_vectors": adapt_vectors}
+        super().__init__(learning_rate=learning_rate, name=name, **own, **options)
+        self.momentum, self.trust = momentum, trust
 
     def build(self, variables: list[Any]) -> None:
         if self.built:
@@ -57,7 +79,7 @@ class Lars(keras.optimizers.Optimizer):
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         rate = ops.cast(learning_rate, variable.dtype)
         gradient = ops.cast(gradient, variable.dtype)
-        if self.adapt_vectors or is_matrix(variable):
+        if self.adapts(variable):
             weight_norm, gradient_norm = norm(variable), norm(gradient)
             size = gradient_norm + self.decay * weight_norm
             rate *= ratio_or_one(self.trust * weight_norm, size, gradient_norm)
@@ -67,16 +89,11 @@ class Lars(keras.optimizers.Optimizer):
         self.assign_sub(variable, velocity)
 
     def get_config(self) -> dict[str, Any]:
-        return without_keras_decay(super().get_config()) | {
-            "momentum": self.momentum,
-            "trust": self.trust,
-            "decay": self.decay,
-            "adapt_vectors": self.adapt_vectors,
-        }
+        return super().get_config() | {"momentum": self.momentum, "trust": self.trust}
 
 
 @keras.saving.register_keras_serializable("distlab")
-class Lamb(keras.optimizers.Lamb):
+class Lamb(LayerwiseDecay, keras.optimizers.Lamb):
     """Adam with a rate for each layer, and a decay that the layer's ratio counts.
 
         m <- beta_1 * m + (1 - beta_1) * g;        m' = m / (1 - beta_1 ** t)
@@ -99,14 +116,13 @@ class Lamb(keras.optimizers.Lamb):
         name: str = "lamb",
         **options: Any,
     ) -> None:
-        check_own_decay(decay, options)
-        super().__init__(learning_rate=learning_rate, name=name, **options)
-        self.decay, self.adapt_vectors = decay, adapt_vectors
+        own = {"decay": decay, "adapt_vectors": adapt_vectors}
+        super().__init__(learning_rate=learning_rate, name=name, **own, **options)
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         rate = ops.cast(learning_rate, variable.dtype)
         update = self.find_adam_step(ops.cast(gradient, variable.dtype), variable)
-        if self.adapt_vectors or is_matrix(variable):
+        if self.adapts(variable):
             update += self.decay * variable
             weight_norm, update_norm = norm(variable), norm(update)
             rate *= ratio_or_one(weight_norm, update_norm, update_norm)
@@ -123,15 +139,6 @@ class Lamb(keras.optimizers.Lamb):
         scale = square / (1 - ops.power(self.beta_2, step))
         return corrected / (ops.sqrt(scale) + self.epsilon)
 
-    def get_config(self) -> dict[str, Any]:
-        own = {"decay": self.decay, "adapt_vectors": self.adapt_vectors}
-        return without_keras_decay(super().get_config()) | own
-
-
-def is_matrix(variable: Any) -> bool:
-    """Return whether `variable` has two dimensions or more: a kernel, not a bias."""
-    return len(variable.shape) > 1
-
 
 def norm(values: Any) -> Any:
     """Return the Euclidean length of all elements of `values`."""
@@ -143,17 +150,3 @@ def ratio_or_one(top: Any, bottom: Any, length: Any) -> Any:
     usable = ops.logical_and(top > 0, length > 0)
     one = ops.ones_like(bottom)
     return ops.where(usable, top / ops.where(usable, bottom, one), one)
-
-
-def check_own_decay(decay: float, options: dict[str, Any]) -> None:
-    """Raise InputError for a negative decay, and where Keras's own is among `options`."""
-    check_number("decay", decay, least=0)
-    if options.get("weight_decay") is not None:
-        raise InputError(
-            f"weight_decay {options['weight_decay']}: Keras takes it off outside the layer's "
-            "ratio; give decay, which is the paper's"
-        )
-
-
-def without_keras_decay(config: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in config.items() if name != "weight_decay"}

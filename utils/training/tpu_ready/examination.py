@@ -118,9 +118,9 @@ def _make_step(model: Any) -> Any:
 
 
 def _trace_twice(model: Any, data: Any) -> tuple[Trace, list[Finding]]:
-    first = trace_step(model, _make_step(model), data)
+    first = trace_step(_make_step(model), data)
     before = remember_state(model)
-    second = trace_step(model, _make_step(model), data)
+    second = trace_step(_make_step(model), data)
     return second, find_side_effects(first, second, before, remember_state(model))
 
 

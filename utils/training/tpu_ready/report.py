@@ -10,7 +10,7 @@ SIDE_EFFECT, NO_TRACE, NO_COMPILE = "Python side effect", "not traceable", "does
 RETRACING, DOUBLE, BATCH = "retracing", "float64", "batch size"
 ADVICE = (RETRACING, DOUBLE, BATCH)  # the other kinds are problems
 
-MENDS = {
+FIXES = {
     CALLBACK: "keep Python and printing out of the step: use TensorFlow ops, return the value, "
     "or do it in the input pipeline, which runs on the host",
     UNSUPPORTED: "compute it with ops that XLA has, or move it into the input pipeline",
@@ -33,7 +33,7 @@ MENDS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to mend: `kind` is one of `MENDS`, `source` "file.py:line" or empty."""
+    """One thing to fix: `kind` is one of `FIXES`, `source` "file.py:line" or empty."""
 
     kind: str
     what: str
@@ -45,8 +45,8 @@ class Finding:
         return self.kind not in ADVICE
 
     @property
-    def mend(self) -> str:
-        return MENDS[self.kind]
+    def fix(self) -> str:
+        return FIXES[self.kind]
 
     def __str__(self) -> str:
         layer = f" in layer {self.layer!r}" if self.layer else ""
@@ -82,7 +82,7 @@ class ReadyReport:
     def to_dict(self) -> dict[str, Any]:
         """Return what `--json` prints."""
         findings = [
-            {**asdict(f), "problem": f.is_problem, "mend": f.mend} for f in self.findings
+            {**asdict(f), "problem": f.is_problem, "fix": f.fix} for f in self.findings
         ]  # fmt: skip
         return {**asdict(self), "ready": self.ready, "findings": findings}
 
@@ -92,7 +92,7 @@ class ReadyReport:
         lines = [f"model {self.model!r}, batch {self.batch_size}: {counts}"]
         for finding in self.findings:
             word = "problem" if finding.is_problem else "advice"
-            lines += [f"{word:<9}{finding}", f"{'':<9}mend: {finding.mend}"]
+            lines += [f"{word:<9}{finding}", f"{'':<9}fix: {finding.fix}"]
         return "\n".join([*lines, self._say_compiled()])
 
     def _say_compiled(self) -> str:

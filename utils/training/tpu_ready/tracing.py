@@ -32,7 +32,7 @@ class Trace:
         return self.made_by.get((id(op.graph), id(op)), "")
 
 
-def trace_step(model: Any, step: Callable[[Any], Any], data: Any) -> Trace:
+def trace_step(step: Callable[[Any], Any], data: Any) -> Trace:
     """Trace `step(data)` and return the trace; what the step raises is raised."""
     trace = Trace()
     with _layers_noted(trace), contextlib.redirect_stdout(_PrintCatcher(trace.printed)):
