@@ -1,4 +1,9 @@
-"""Devices that compute one layer together, and the collectives between them, counted."""
+"""Devices that compute one layer together, and the collectives between them, counted.
+
+The collectives are rings (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce
+algorithms for clusters of workstations"), so that what each device sends is what a ring
+between real devices would send.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,9 +46,8 @@ def split_sizes(total: int, parts: int) -> list[int]:
 class DeviceGroup:
     """Some devices that each do their part of one computation. `calls` lists the collectives.
 
-    The collectives are the ring of `utils.collectives`, so that what each device
-    sends is what a ring between real devices would send. Raises InputError for
-    no device or one that is named twice.
+    Tensors of the group are lists, one tensor for each device. Raises InputError for no
+    device and for one that is named twice.
     """
 
     def __init__(self, devices: Sequence[str]) -> None:
@@ -57,7 +61,10 @@ class DeviceGroup:
         return len(self.devices)
 
     def apply(self, function: Callable[..., Any], *arguments: Tensors) -> Tensors:
-        """Call `function` on each device with that device's part of each argument."""
+        """Return what `function` gives on each device for that device's part of each argument.
+
+        Raises ValueError for an argument that has not one part for each device.
+        """
         import tensorflow as tf
 
         results = []
@@ -67,30 +74,33 @@ class DeviceGroup:
         return results
 
     def copy(self, tensor: Any) -> Tensors:
-        """Put a copy on each device."""
+        """Return a copy of `tensor` on each device."""
         import tensorflow as tf
 
         return self.apply(tf.identity, [tf.convert_to_tensor(tensor)] * self.size)
 
     def scatter(self, tensor: Any, sizes: Sequence[int], axis: int) -> Tensors:
-        """Cut a tensor into `sizes` along `axis` and put one piece on each device."""
+        """Cut `tensor` into `sizes` along `axis` and return one piece on each device."""
         import tensorflow as tf
 
         return self.apply(tf.identity, tf.split(tf.convert_to_tensor(tensor), sizes, axis))
 
     def take_own(self, wholes: Tensors, sizes: Sequence[int]) -> Tensors:
-        """Return each device's columns of the tensor [batch, columns] that it holds whole."""
+        """Return each device's own columns [batch, sizes[device]] of `wholes` [batch, columns]."""
         import tensorflow as tf
 
         pieces = [tf.split(whole, sizes, axis=1)[place] for place, whole in enumerate(wholes)]
         return self.apply(tf.identity, pieces)
 
     def join(self, parts: Tensors, axis: int) -> np.ndarray:
-        """Return the parts as one array, for the reader: no device needs it."""
+        """Return the parts as one array, put together along `axis`: no device needs it."""
         return np.concatenate([part.numpy() for part in parts], axis=axis)
 
     def all_reduce(self, parts: Tensors, phase: str) -> Tensors:
-        """Return the sum of the parts, on each device."""
+        """Return the sum of the parts, all of one shape, on each device.
+
+        `phase` is what `calls` files it under, "forward" or "backward".
+        """
         import tensorflow as tf
 
         result = ring_all_reduce([part.numpy() for part in parts])

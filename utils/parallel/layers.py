@@ -1,6 +1,8 @@
 """Layers on different devices, one after the other: the simplest way to hold a large model.
 
-Only one device works at a time; `utils.parallel.pipeline` is the cure.
+Only one device works at a time; `parallel.pipeline` is the cure. Dean et al. 2012, "Large
+Scale Distributed Deep Networks", section 3, trained so; placing by hand is TensorFlow's
+`tf.device` (https://www.tensorflow.org/guide/gpu#manual_device_placement).
 """
 
 from collections.abc import Sequence
@@ -54,8 +56,10 @@ def run_placed(
 ) -> PlacedStep:
     """Run one step with layer i of a `keras.Sequential` on `devices[i]`, forward and backward.
 
-    Activations are sent on where the device changes, and gradients back. Raises
-    InputError unless there is one device for each layer.
+    `images` is [batch, ...], `labels` [batch]; the loss is their mean cross-entropy, and
+    gradients are in the order of `model.trainable_variables`. Activations are sent on where
+    the device changes, and gradients back. Raises InputError unless there is one device for
+    each layer, and for what `read_chain` refuses.
     """
     import tensorflow as tf
 
@@ -65,7 +69,7 @@ def run_placed(
     parts = [Part([layer], device) for layer, device in zip(layers, devices, strict=True)]
     traffic, kept = Traffic(), []
     with tf.device(parts[0].device):
-        outputs = tf.constant(as_inputs(model, images))
+        outputs = tf.constant(as_inputs(model, images))  # [batch, ...]
     for part in parts:
         inputs = traffic.send(outputs, part.device, "activations")
         kept.append(part.run_forward(part.read_weights(), inputs))

@@ -1,4 +1,9 @@
-"""Parts of a Keras model: runs of neighbouring layers, each with its weights on one device."""
+"""Parts of a Keras model: runs of neighbouring layers, each with its weights on one device.
+
+Layers are called through Keras's stateless API, with weights that are passed in
+(https://keras.io/api/layers/base_layer/, `stateless_call`), so that a part can compute with
+weights of its own while the model stays as it is.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,8 +24,9 @@ Tensors = list[Any]
 class Forward:
     """What a part keeps of one forward pass until its backward pass.
 
-    `tape` recorded how `outputs` came from `inputs` and `values`, the weights that
-    were used. `activation_bytes` are the inputs and every layer's output.
+    `tape` recorded how `outputs` [batch, ...] came from `inputs` [batch, ...] and
+    `values`, the weights that were used. `activation_bytes` are those of the inputs and
+    of every layer's output.
     """
 
     inputs: Any
@@ -33,7 +39,8 @@ class Forward:
 class Part:
     """A run of `layers` whose weights are copied to `device`, where all their work is done.
 
-    `weights` are tf.Variables in the order of the layers' trainable variables.
+    `weights` are tf.Variables in the order of the layers' trainable variables, `device` is
+    a name such as "CPU:1". API: https://www.tensorflow.org/api_docs/python/tf/device.
     """
 
     def __init__(self, layers: Sequence["keras.Layer"], device: str) -> None:
@@ -50,10 +57,11 @@ class Part:
 
     @property
     def parameter_bytes(self) -> int:
+        """The bytes of the weights."""
         return array_bytes(self.weights)
 
     def read_weights(self) -> Tensors:
-        """Return the weights' present values."""
+        """Return the weights' present values, one tensor for each of `weights`."""
         import tensorflow as tf
 
         with tf.device(self.device):
@@ -76,7 +84,7 @@ class Part:
         return outputs, total
 
     def run_forward(self, values: Tensors, inputs: Any) -> Forward:
-        """Compute, and keep what the backward pass needs."""
+        """Compute outputs for `inputs` [batch, ...]; keep what the backward pass needs."""
         import tensorflow as tf
 
         with tf.device(self.device), tf.GradientTape(persistent=True) as tape:
@@ -85,7 +93,10 @@ class Part:
         return Forward(inputs, values, outputs, tape, total)
 
     def find_input_gradient(self, forward: Forward, upstream: Any) -> Any:
-        """Return the gradient for the inputs, given that for the outputs (`upstream`)."""
+        """Return the gradient for the inputs, given that for the outputs (`upstream`).
+
+        Both have the shape of what they are for; so do those of the two methods below.
+        """
         return self._differentiate(forward, forward.inputs, upstream)
 
     def find_weight_gradients(self, forward: Forward, upstream: Any) -> Tensors:
@@ -109,7 +120,7 @@ class Part:
 def read_chain(model: "keras.Model") -> list["keras.Layer"]:
     """Return the layers of a model that is a chain, each one's output the next one's input.
 
-    Raises InputError for a model that is no `keras.Sequential`, for one that is
+    Raises InputError for a model that is not a `keras.Sequential`, for one that is
     not built, and for layers that keep state between calls: batch statistics and
     dropout's random numbers would differ from one micro-batch to the next.
     """
@@ -130,24 +141,29 @@ def read_chain(model: "keras.Model") -> list["keras.Layer"]:
 
 
 def find_loss(labels: Any, logits: Any, divide_by: int, device: str) -> tuple[Any, Any]:
-    """Return the loss of these examples and its gradient for `logits` [batch, classes].
+    """Return the loss of these examples, a scalar, and its gradient [batch, classes].
 
-    The loss is the sum of their cross-entropies over `divide_by`, the number of
-    examples in the whole batch: losses and gradients of micro-batches and of
-    replicas then simply add up.
+    `labels` is [batch], `logits` [batch, classes]. The loss is the sum of the examples'
+    cross-entropies over `divide_by`, the number of examples in the whole batch: losses
+    and gradients of micro-batches and of replicas then simply add up (Huang et al. 2019,
+    GPipe, arXiv:1811.06965, section 2.2).
     """
     import tensorflow as tf
 
     with tf.device(device):
         with tf.GradientTape() as tape:
             tape.watch(logits)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)  # [batch]
             loss = tf.reduce_sum(losses) / tf.cast(divide_by, logits.dtype)
         return loss, tape.gradient(loss, logits)
 
 
 def run_unsplit(model: "keras.Model", images: np.ndarray, labels: np.ndarray) -> "StepResult":
-    """Return loss and gradients of the whole model on one device: what every split must equal."""
+    """Return loss and gradients of the whole model on one device: what every split must equal.
+
+    `images` is [batch, ...] as the model takes them, `labels` [batch]; the loss is their
+    mean cross-entropy. `model` returns logits [batch, classes].
+    """
     import tensorflow as tf
 
     images = as_inputs(model, images)
@@ -167,14 +183,17 @@ class StepResult:
     gradients: list[np.ndarray]
 
     def find_difference(self, other: "StepResult") -> float:
-        """Return the largest difference between the losses and any two gradients."""
+        """Return the largest absolute difference between the losses and any two gradients.
+
+        Raises ValueError for steps of models with another number of variables.
+        """
         pairs = zip(self.gradients, other.gradients, strict=True)
         gaps = [float(np.max(np.abs(a - b), initial=0.0)) for a, b in pairs]
         return max([abs(self.loss - other.loss), *gaps])
 
 
 def as_inputs(model: "keras.Model", images: np.ndarray) -> np.ndarray:
-    """Return images as the model's first layer gets them.
+    """Return images [batch, ...] as the model's first layer gets them.
 
     `keras.Input` rounds them to its own dtype, float32 unless told otherwise, even
     where the layers compute in float64.
@@ -183,6 +202,7 @@ def as_inputs(model: "keras.Model", images: np.ndarray) -> np.ndarray:
 
 
 def as_labels(labels: np.ndarray) -> np.ndarray:
+    """Return labels [batch] as TensorFlow's cross-entropy takes them."""
     return np.asarray(labels, np.int32)
 
 
@@ -198,15 +218,16 @@ class LayerCost:
 
     @property
     def seconds(self) -> float:
+        """Forward and backward together."""
         return self.forward_seconds + self.backward_seconds
 
 
 def measure_layers(
     model: "keras.Model", images: np.ndarray, repeats: int = 5, device: str = "CPU:0"
 ) -> list[LayerCost]:
-    """Time each layer's forward and backward pass on `images` [micro-batch, ...].
+    """Time each layer's forward and backward pass on `images` [micro_batch, ...].
 
-    The times are the best of `repeats`, after one call that is not counted.
+    The times, in seconds, are the best of `repeats`, after one call that is not counted.
     Raises InputError for what `read_chain` refuses.
     """
     import tensorflow as tf

@@ -5,8 +5,13 @@
     step.loss, step.gradients            # those of the unsplit model
     step.rows()                          # what each stage did, and when
 
-Each stage is a thread that works on its own device; `utils.schedules` says in
-which order, and results go to the neighbours as soon as they are there.
+Each stage is a thread that works on its own device; `schedules` says in which order, and
+results go to the neighbours as soon as they are there.
+
+Huang et al. 2019, "GPipe", arXiv:1811.06965 (micro-batches and their flush); Narayanan et
+al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
+arXiv:2104.04473, section 2.2 (1F1B and interleaving); Qi et al. 2023, "Zero Bubble Pipeline
+Parallelism", arXiv:2401.10241 (backward passes for inputs and weights apart).
 """
 
 import threading
@@ -152,10 +157,11 @@ def run_pipeline(
 ) -> PipelineStep:
     """Run one batch through the stages, in the schedule's order, and return what came out.
 
-    The batch is cut into micro-batches that differ by one example at most. Each
-    divides its loss by the examples of the whole batch, so that losses and
-    gradients add up to the batch's. Raises InputError for a schedule that does not
-    fit the pipeline or cannot run, and for more micro-batches than examples.
+    `images` is [batch, ...], `labels` [batch]. The batch is cut into micro-batches that
+    differ by one example at most. Each divides its loss by the examples of the whole
+    batch, so that losses and gradients add up to the batch's. Raises InputError for a
+    schedule that does not fit the pipeline or cannot run, and for more micro-batches than
+    examples.
     """
     rules = rules or Rules()
     check_fit(schedule, pipeline.stages, pipeline.chunks, images, labels)
@@ -195,7 +201,10 @@ def make_stages(
     divide_by: list[int],
     rules: Rules,
 ) -> list[Stage]:
-    """Return one Stage for each stage; they post to `mailbox` and count in `traffic`."""
+    """Return one Stage for each stage; they post to `mailbox` and count in `traffic`.
+
+    `labels` is [batch]; `divide_by[micro_batch]` is what its sum of losses is divided by.
+    """
     delay = rules.slowed_to.read_delay() if rules.slowed_to else 0.0
 
     def post(key: Key, tensor: Any) -> None:
@@ -218,7 +227,7 @@ def make_stages(
 def feed_images(
     pipeline: Pipeline, schedule: Schedule, mailbox: Mailbox, images: np.ndarray
 ) -> None:
-    """Lay the micro-batches down before the first part."""
+    """Put the micro-batches of `images` [batch, ...] into `mailbox`, for the first part."""
     import tensorflow as tf
 
     cut = np.array_split(as_inputs(pipeline.model, images), schedule.micro_batches)

@@ -54,7 +54,8 @@ def run_stage(
 ) -> ProcessReport:
     """Run in each worker of a cluster: be the stage that TF_CONFIG's index says.
 
-    Every worker builds the model and keeps the weights of its own parts alone.
+    `costs` has one number for each layer, `images` is [batch, ...], `labels` [batch]: the
+    same on every worker. Each builds the model and keeps the weights of its own parts alone.
     Messages take the time that they take. Raises InputError unless there is one
     worker for each stage, for what `run_pipeline` refuses, for a learning rate,
     and where a neighbour does not answer in time.
@@ -85,9 +86,10 @@ def run_stage(
 
 
 def join_reports(schedule: Schedule, reports: Sequence[ProcessReport]) -> PipelineStep:
-    """Put the workers' reports, in the order of stages, together to one step.
+    """Return one step from the workers' reports, which are in the order of stages.
 
-    Their clocks are one: `time.monotonic` counts for the whole machine.
+    Loss and gradients are the unsplit model's, spans in seconds. The workers' clocks are
+    one: `time.monotonic` counts for the whole machine.
     """
     traffic = Traffic()
     traffic.transfers = [transfer for report in reports for transfer in report.transfers]

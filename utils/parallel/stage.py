@@ -52,8 +52,8 @@ class Rules:
 class Held:
     """What a stage keeps of one micro-batch from its forward to its backward for weights.
 
-    `version` counts the updates that the weights had seen. `upstream` is there
-    between a B and its W.
+    `inputs` is [micro_batch, ...]. `version` counts the updates that the weights had seen.
+    `upstream`, the gradient for the outputs, is there between a B and its W.
     """
 
     inputs: Any
@@ -90,8 +90,8 @@ class StageReport:
 class Stage:
     """Runs the operations of one stage. `parts[chunk]` are its parts of the model.
 
-    `post` sends a tensor to the part that needs it; `labels[micro-batch]` and
-    `divide_by[micro-batch]` are for the loss after the last part.
+    `post` sends a tensor to the part that needs it; `labels[number]` [micro_batch] and
+    `divide_by[number]` are for the loss of micro-batch `number` after the last part.
     """
 
     def __init__(
@@ -116,7 +116,10 @@ class Stage:
             self.report.history = {chunk: [_copy(p.weights)] for chunk, p in enumerate(parts)}
 
     def run(self) -> StageReport:
-        """Do every operation of this stage in order."""
+        """Do every operation of this stage in order, and return what it did.
+
+        Raises InputError where a tensor does not come within `rules.limit_seconds`.
+        """
         steps = {"F": self._forward, "B": self._backward, "W": self._weights, "BW": self._both}
         for operation in self.schedule.orders[self.number]:
             waited = self._wait(operation)

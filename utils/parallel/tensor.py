@@ -1,6 +1,6 @@
 """One dense layer over several devices: split by columns, by rows, or one after the other.
 
-Shoeybi et al. 2019, "Megatron-LM", section 3: with y = x W + b,
+Shoeybi et al. 2019, "Megatron-LM", arXiv:1909.08053, section 3: with y = x W + b,
 
 - by columns, W = [W0 W1 ...]: each device computes some columns of y. Forward, an
   all-gather puts y together; backward, an all-reduce sums the gradient for x.
@@ -21,7 +21,7 @@ Tensors = list[Any]  # one for each device
 
 
 class ColumnDense:
-    """A dense layer whose kernel [inputs, outputs] is split by columns over `group`.
+    """A dense layer split by columns over `group`: kernel [inputs, outputs], bias [outputs].
 
     With `gather` every device gets the whole output; without, each keeps its own
     columns, for a layer split by rows to take. Raises InputError for more
@@ -35,7 +35,10 @@ class ColumnDense:
         self.biases = group.scatter(bias, self.sizes, axis=0)
 
     def run_forward(self, inputs: Tensors) -> Tensors:
-        """Take the whole input [batch, inputs] on each device; return what `gather` says."""
+        """Take the whole input [batch, inputs] on each device; return the output on each.
+
+        The output is [batch, outputs] with `gather`, else [batch, own columns].
+        """
         self.inputs = inputs
         outputs = self.group.apply(
             lambda x, w, b: x @ w + b, inputs, self.kernels, self.biases
@@ -45,13 +48,16 @@ class ColumnDense:
         return outputs
 
     def run_backward(self, upstream: Tensors) -> Tensors:
-        """Take the gradient for the outputs; return that for the inputs, whole on each device."""
+        """Take the gradient for the outputs, in their shape; return that for the inputs.
+
+        The latter is [batch, inputs], whole on each device. Call `run_forward` first.
+        """
         if self.gather:
             upstream = self.group.take_own(upstream, self.sizes)
         self.kernel_gradients = self.group.apply(_multiply_transposed_left, self.inputs, upstream)
         self.bias_gradients = self.group.apply(_sum_examples, upstream)
         parts = self.group.apply(_multiply_transposed_right, upstream, self.kernels)
-        return self.group.all_reduce(parts, "backward")
+        return self.group.all_reduce(parts, "backward")  # [device][batch, inputs]
 
     def gather_gradients(self) -> tuple[Any, Any]:
         """Return the gradients of the unsplit kernel and bias, as arrays."""
@@ -66,7 +72,7 @@ class ColumnDense:
 
 
 class RowDense:
-    """A dense layer whose kernel [inputs, outputs] is split by rows over `group`.
+    """A dense layer split by rows over `group`: kernel [inputs, outputs], bias [outputs].
 
     With `split_input` each device has its own columns of the input already, from a
     layer split by columns; without, every device has the whole input and takes its
@@ -83,7 +89,10 @@ class RowDense:
         self.biases = group.copy(bias)
 
     def run_forward(self, inputs: Tensors) -> Tensors:
-        """Return the whole output [batch, outputs] on each device."""
+        """Return the whole output [batch, outputs] on each device.
+
+        `inputs` are [batch, own rows] with `split_input`, else [batch, inputs].
+        """
         if not self.split_input:
             inputs = self.group.take_own(inputs, self.sizes)
         self.inputs = inputs  # [device][batch, own rows]
@@ -92,7 +101,10 @@ class RowDense:
         return self.group.apply(lambda y, b: y + b, sums, self.biases)
 
     def run_backward(self, upstream: Tensors) -> Tensors:
-        """Take the gradient for the outputs, whole on each device; return that for the inputs."""
+        """Take the gradient for the outputs [batch, outputs]; return that for the inputs.
+
+        The latter is in the shape of the inputs. Call `run_forward` first.
+        """
         self.kernel_gradients = self.group.apply(_multiply_transposed_left, self.inputs, upstream)
         self.bias_gradients = self.group.apply(_sum_examples, upstream)
         parts = self.group.apply(_multiply_transposed_right, upstream, self.kernels)
@@ -137,7 +149,8 @@ SPLITS = ("columns", "rows", "both")
 def split_dense(kernel: Any, bias: Any, devices: Sequence[str], split: str) -> Any:
     """Return one dense layer split by "columns" or "rows" over `devices`.
 
-    It takes and returns whole tensors; `layer.group.calls` counts its collectives.
+    `kernel` is [inputs, outputs], `bias` [outputs]. The layer takes and returns whole
+    tensors, one on each device; `layer.group.calls` counts its collectives.
     Raises InputError for another split and for more devices than columns or rows.
     """
     if split not in SPLITS[:2]:

@@ -27,7 +27,7 @@ class Traffic:
         self.transfers: list[Transfer] = []
 
     def send(self, tensor: Any, device: str, what: str) -> Any:
-        """Return `tensor` on `device`; nothing is counted where it is there already."""
+        """Return `tensor`, of any shape, on `device` ("CPU:1"); nothing counts if it is there."""
         import tensorflow as tf
 
         source = short_device(tensor.device)
@@ -39,7 +39,7 @@ class Traffic:
         return arrived
 
     def count_bytes(self, what: str | None = None) -> int:
-        """Return the bytes sent in all, or for one purpose."""
+        """Return the bytes sent in all, or for one purpose ("activations", "gradients")."""
         return sum(t.payload_bytes for t in self.transfers if what in (None, t.what))
 
     def count_links(self) -> dict[tuple[str, str], int]:
