@@ -10,10 +10,10 @@ import nbformat
 import numpy as np
 import pytest
 from lab_runner import LABS, Lab
+from notebook_style import check_graded_cell
 
 from distlab.authoring import regions, sources
 from distlab.authoring.build import find_stale
-from distlab.authoring.style_labs import check_graded_cell
 from distlab.exercises import lab01
 from distlab.exercises.predict import show_guess
 
@@ -44,7 +44,7 @@ def test_an_answer_that_raises_gets_no_mark(exercise: str) -> None:
 @pytest.mark.parametrize("target", LABS, ids=lambda t: t.slug)
 def test_graded_cells_have_their_four_parts(target: sources.Target) -> None:
     for cell in Lab(target.slug.split("-")[0]).graded.values():
-        assert check_graded_cell(cell.source) == []
+        assert list(check_graded_cell(cell.source)) == []
 
 
 def test_check_says_the_number_given_and_the_number_wanted() -> None:
