@@ -105,7 +105,7 @@ def test_progress_bar_on_a_terminal():
 
 @pytest.mark.parametrize("arguments, words", [
     (["--strategy", "miror"], ["'miror'", "mirrored"]),
-    (["--strategy", "tpu"], ["'tpu'", "lesson 14"]),
+    (["--strategy", "tpu"], ["'tpu'", "no TPU is here"]),
     (["--strategy", "mirrored", "--workers", "2"], ["workers 2", "multi-worker"]),
     (["--strategy", "multi-worker", "--workers", "0"], ["workers 0", "1 to 32"]),
     (["--strategy", "multi-worker", "--workers", "two"], ["--workers", "'two'"]),

@@ -12,8 +12,8 @@ import pytest
 from distlab import cli
 from utils.errors import DistributedError
 from utils.events import EventWriter, read_events, to_json_line
+from utils.files import hold_folder, make_folder
 from utils.training import TrainConfig, train
-from utils.training.folders import hold_folder, make_folder
 
 QUICK = {"limit": 200, "model": "mlp", "epochs": 1}
 FLAGS = ["--limit", "200", "--model", "mlp", "--epochs", "1"]
@@ -81,7 +81,7 @@ def test_failed_run_lets_go_of_its_folder(tf, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         train(**QUICK, checkpoint=tmp_path, on_event=fail)
-    os.close(hold_folder(tmp_path))
+    os.close(hold_folder("checkpoint", tmp_path))
 
 
 def test_full_disk_is_one_line_and_keeps_earlier_checkpoints(tf, tmp_path, monkeypatch):
@@ -100,16 +100,16 @@ def test_full_disk_is_one_line_and_keeps_earlier_checkpoints(tf, tmp_path, monke
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"gibberish {"])
-def test_damaged_list_of_checkpoints_is_named_and_nothing_is_lost(tf, tmp_path, content):
+def test_damaged_list_of_checkpoints_is_written_anew_and_nothing_is_lost(tf, tmp_path, content):
     """TensorFlow ignores such a list, and would begin again over the checkpoints."""
     train(**QUICK, checkpoint=tmp_path)
     (tmp_path / "checkpoint").write_bytes(content)
-    with pytest.raises(DistributedError, match="'checkpoint' is damaged; remove that file"):
-        train(**{**QUICK, "epochs": 2}, checkpoint=tmp_path)
-    (tmp_path / "checkpoint").unlink()
     seen = []
     train(**{**QUICK, "epochs": 2}, checkpoint=tmp_path, on_event=seen.append)
     assert seen[0]["first_step"] == 4
+    assert tf.train.latest_checkpoint(tmp_path) == str(tmp_path / "train-8")
+    listed = tf.train.get_checkpoint_state(str(tmp_path)).all_model_checkpoint_paths
+    assert [path.rsplit("-", 1)[1] for path in listed] == ["4", "8"]
 
 
 def test_checkpoint_newer_than_the_list_or_the_clock_is_used(tf, tmp_path):

@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from utils.cluster import LocalCluster
 from utils.errors import DistributedError
-from utils.strategies import NAMES, SINGLE_MACHINE, SUPPORT, format_support, make_strategy
+from utils.strategies import (
+    NAMES,
+    SINGLE_MACHINE,
+    STRATEGIES,
+    SUPPORT,
+    StrategyRecord,
+    format_support,
+    list_names,
+    make_strategy,
+)
 
 PROBE = Path(__file__).with_name("strategy_probe.py")
 
@@ -59,6 +69,44 @@ def test_strategies_one_after_the_other_in_one_process(tf):
         assert [float(t) for t in total] == [float(replicas)] * replicas
 
 
+def describe(name):
+    """Make strategy `name`; return whether its type is what its record says, and which it is."""
+    import operator
+
+    import tensorflow as tf
+
+    from utils.strategies import STRATEGIES, make_strategy
+
+    strategy = make_strategy(name)
+    wanted = operator.attrgetter(STRATEGIES[name].type_name)(tf.distribute)
+    return isinstance(strategy, wanted), type(strategy).__name__
+
+
+@pytest.mark.parametrize("name", SINGLE_MACHINE)
+def test_each_record_makes_the_type_that_it_says(tf, name):
+    is_so, made = describe(name)
+    assert is_so, made
+    plain = type(tf.distribute.get_strategy()).__name__
+    assert (made == plain) == (name == "default"), "every strategy is a Strategy"
+
+
+@pytest.mark.parametrize("name, ps", [("multi-worker", 0), ("parameter-server", 1)])
+def test_each_record_of_a_cluster_makes_the_type_that_it_says(name, ps):
+    assert STRATEGIES[name].is_coordinated == bool(ps)
+    with LocalCluster(workers=1, ps=ps) as cluster:
+        got = cluster.run(describe, name, timeout=90, echo=False)
+    is_so, made = got if ps else got[0]
+    assert is_so, made
+
+
+def test_a_name_without_a_maker_cannot_exist():
+    with pytest.raises(TypeError, match="make"):
+        StrategyRecord("hierarchical")
+    assert set(NAMES) == set(STRATEGIES) == {r.name for r in STRATEGIES.values()}
+    assert sum((list_names(place) for place in ("machine", "cluster", "TPU")), ()) == NAMES
+    assert {record.place for record in STRATEGIES.values()} == {"machine", "cluster", "TPU"}
+
+
 def test_usual_numbers_of_replicas(tf):
     counts = {name: make_strategy(name).num_replicas_in_sync for name in SINGLE_MACHINE}
     assert counts == {"default": 1, "one-device": 1, "mirrored": 2, "central-storage": 2}
@@ -66,7 +114,7 @@ def test_usual_numbers_of_replicas(tf):
 
 @pytest.mark.parametrize("name, replicas, words", [
     ("horovod", None, "choose from default"),
-    ("tpu", None, "lesson 14"),
+    ("tpu", None, "no TPU is here"),
     ("parameter-server", 2, "each of its workers"),
     ("multi-worker", None, "TF_CONFIG"),
     ("one-device", 2, "one device"),

@@ -109,7 +109,7 @@ def connect_tpu() -> Tpu:
     if address is None:
         raise InputError(
             "strategy 'tpu': no TPU is here (TensorFlow lists none, and TPU_NAME is not set); "
-            "the same program runs as it is where one is (lesson 14)"
+            "the same program runs as it is where one is"
         )
     try:
         _check_answers(address)
@@ -118,9 +118,7 @@ def connect_tpu() -> Tpu:
         topology = tf.tpu.experimental.initialize_tpu_system(resolver)
     except (OSError, ValueError, RuntimeError, ImportError, tf.errors.OpError) as error:
         first = (str(error).strip().split("\n") or [""])[0][:160]
-        raise InputError(
-            f"strategy 'tpu': no TPU answers at {address!r}: {first} (lesson 14)"
-        ) from None
+        raise InputError(f"strategy 'tpu': no TPU answers at {address!r}: {first}") from None
     return Tpu(resolver, topology)
 
 

@@ -6,7 +6,7 @@ since the epoch). `training` writes these kinds:
 | event | fields |
 |---|---|
 | start | strategy, replicas (of each worker), workers, global_batch_size, steps_per_epoch, epochs |
-| mended | what: a piece of Keras that was mended for several workers |
+| patched | what: a piece of Keras that was patched for several workers |
 | step | step, epoch, loss, images_per_second |
 | epoch | step, epoch, loss, accuracy, images_per_second |
 | checkpoint | step, epoch, path |

@@ -1,11 +1,17 @@
-"""Files that are replaced in one step: a reader sees the old or the new one, never half."""
+"""Files replaced in one step (a reader sees the old or the new one, never half), and folders.
+
+A folder that a run will write into is made and tried before the run, and held by one run.
+"""
 
 import contextlib
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+from .errors import InputError
 
 PART = ".part"  # how a file that is not yet whole is named
 
@@ -50,3 +56,36 @@ def _sync_folder(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def make_folder(name: str, folder: Path) -> None:
+    """Make `folder` and write a file into it, which vanishes; `name` is what the setting is called.
+
+    Raises InputError now, rather than hours later, if that cannot be done.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"x")
+    except OSError as error:
+        raise InputError(f"{name} {folder}: cannot be written ({error.strerror})") from None
+
+
+def hold_folder(name: str, folder: Path) -> int:
+    """Lock `folder` for this run and return the descriptor; to close it is to let go (flock(2)).
+
+    The lock ends with the process, however it ends, and leaves no file behind. A
+    file system that has no locks is used without. Raises InputError if another
+    run holds the folder; `name` is what the setting is called.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise InputError(
+            f"{name} {folder}: another run is saving there; wait for it, or name another folder"
+        ) from None
+    except OSError:
+        pass
+    return descriptor

@@ -1,8 +1,8 @@
-"""The mends that let Keras 3's `fit` run under MultiWorkerMirroredStrategy.
+"""The patches that let Keras 3's `fit` run under MultiWorkerMirroredStrategy.
 
-    from .keras_multi_worker import mend_keras_fit
-    for line in mend_keras_fit():
-        print(line)          # what was mended; nothing where nothing is broken
+    from .keras_multi_worker import patch_keras_fit
+    for line in patch_keras_fit():
+        print(line)          # what was patched; nothing where nothing is broken
 
 Keras 3.15 stops in its first step with "Attempt to convert a value (PerReplica...)
 to a Tensor" when the strategy has several workers, for two reasons, both in
@@ -14,7 +14,7 @@ to a Tensor" when the strategy has several workers, for two reasons, both in
 2. `reduce_per_replica` reduces metrics with `axis=0` ("mean") or none at all ("sum").
    A metric is a scalar and has no axis 0.
 
-The mends act only under a strategy with several workers, and only in the versions
+The patches act only under a strategy with several workers, and only in the versions
 of Keras that were seen to fail; everything else calls Keras's own code. Reported as
 keras-team/keras#20585 and tensorflow/tensorflow#72388.
 """
@@ -22,11 +22,11 @@ keras-team/keras#20585 and tensorflow/tensorflow#72388.
 from typing import Any
 
 BROKEN_VERSIONS = ("3.15.1",)  # those that were run, and failed
-_MARK = "_mended_for_multi_worker"
+_MARK = "_patched_for_multi_worker"
 
 
-def mend_keras_fit() -> tuple[str, ...]:
-    """Mend Keras 3's trainer for several workers; return what was mended, a line each.
+def patch_keras_fit() -> tuple[str, ...]:
+    """Patch Keras 3's trainer for several workers; return what was patched, a line each.
 
     Call it once before `fit`; a second call does nothing and returns nothing. In a
     version of Keras outside `BROKEN_VERSIONS` it changes nothing and says so.
@@ -36,11 +36,11 @@ def mend_keras_fit() -> tuple[str, ...]:
 
     if keras.__version__ not in BROKEN_VERSIONS:
         known = ", ".join(BROKEN_VERSIONS)
-        return (f"Keras {keras.__version__}: left as it is (known to need a mend: {known})",)
+        return (f"Keras {keras.__version__}: left as it is (known to need a patch: {known})",)
     if getattr(trainer, _MARK, False):
         return ()
     setattr(trainer, _MARK, True)
-    return (_mend_symbolic_build(trainer), _mend_reduction(trainer))
+    return (_patch_symbolic_build(trainer), _patch_reduction(trainer))
 
 
 def has_several_workers(strategy: Any) -> bool:
@@ -51,7 +51,7 @@ def has_several_workers(strategy: Any) -> bool:
     return isinstance(strategy, mirrored) and strategy.extended._in_multi_worker_mode()
 
 
-def _mend_symbolic_build(trainer: Any) -> str:
+def _patch_symbolic_build(trainer: Any) -> str:
     theirs = trainer.TensorFlowTrainer._maybe_symbolic_build
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
@@ -70,7 +70,7 @@ def _mend_symbolic_build(trainer: Any) -> str:
     return "TensorFlowTrainer._maybe_symbolic_build: shapes from the first local replica's batch"
 
 
-def _mend_reduction(trainer: Any) -> str:
+def _patch_reduction(trainer: Any) -> str:
     theirs = trainer.reduce_per_replica
 
     def reduce_per_replica(values, strategy, reduction):

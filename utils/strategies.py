@@ -1,4 +1,7 @@
-"""Name -> `tf.distribute.Strategy`, and the table of what works with which Keras.
+"""One record for each strategy: where it runs, how it is made, and what is measured to work.
+
+To add one, write its maker and its record in `STRATEGIES`; everything that must treat it in
+its own way (training, the command line, the table of what works) reads the record.
 
 TensorFlow is imported only when a strategy is made, so that the names and the
 table can be read at once. `tests/test_strategies.py` runs every row of the table
@@ -8,22 +11,81 @@ that the machine can run.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import InputError
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-SINGLE_MACHINE = ("default", "one-device", "mirrored", "central-storage")
-CLUSTER = ("multi-worker", "parameter-server")
-TPU = ("tpu",)  # runs where a TPU is, and says so where none is
-COMING: dict[str, str] = {}  # name -> the lesson that will bring it
-NAMES = SINGLE_MACHINE + CLUSTER + TPU + tuple(COMING)
-MANY_REPLICAS = ("mirrored", "central-storage", "multi-worker")
-MOST_REPLICAS = 16  # on logical devices, tracing more takes minutes
+MAX_REPLICAS = 16  # on logical devices, tracing more takes minutes
+LOOPS = ("fit", "custom")
+KERAS = ("keras 3", "tf_keras")
+
+
+@dataclass(frozen=True)
+class Support:
+    """One row of the table: does this strategy, with this loop and this Keras, train?
+
+    `works` is True or False as measured, None where it depends on hardware that
+    the measuring machine lacked. `error` is a part of the message that a failing
+    row ends with, `note` what to do.
+    """
+
+    strategy: str
+    loop: str  # "fit" | "custom"
+    keras: str  # "keras 3" | "tf_keras"
+    works: bool | None
+    error: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class StrategyRecord:
+    """What there is to know of one strategy.
+
+    `make(replicas, **options)` returns it; `type_name` is its class in `tf.distribute`.
+    `place` is "machine", "cluster" (TF_CONFIG says what this process is in it) or "TPU".
+    `usual_replicas` None means all devices that there are. `max_replicas` 1 takes no other
+    number, and `one_because` says why; 0 takes none at all. `moves_together`: several
+    workers take every step together. `is_coordinated`: one process, the coordinator, sends
+    steps to workers, and servers hold the variables. `options` are what `make` takes
+    besides. `exceptions` holds what differs from "works" in the table, (loop, keras) -> row.
+    """
+
+    name: str
+    make: Callable[..., tf.distribute.Strategy]
+    type_name: str
+    place: str = "machine"
+    usual_replicas: int | None = 1
+    max_replicas: int = 1
+    one_because: str = "it trains on one device"
+    moves_together: bool = False
+    is_coordinated: bool = False
+    options: tuple[str, ...] = ()
+    exceptions: tuple[Support, ...] = ()
+
+    @property
+    def support(self) -> tuple[Support, ...]:
+        """The rows of the table, one for each loop and Keras."""
+        rows = {(row.loop, row.keras): row for row in self.exceptions}
+        cells = [(loop, keras) for keras in KERAS for loop in LOOPS]
+        return tuple(rows.get(cell) or Support(self.name, *cell, works=True) for cell in cells)
+
+    @property
+    def can_fit(self) -> bool:
+        """Return whether `training` runs Keras 3's `fit` under it, patched where it must be."""
+        return not self.is_coordinated
+
+
+def find_strategy(name: str) -> StrategyRecord:
+    """Return the record of strategy `name`; raises InputError for a name that does not exist."""
+    if name not in STRATEGIES:
+        raise InputError(f"strategy {name!r}: choose from {', '.join(STRATEGIES)}")
+    return STRATEGIES[name]
 
 
 def check_strategy(name: str, replicas: int | None = None) -> int | None:
@@ -32,35 +94,22 @@ def check_strategy(name: str, replicas: int | None = None) -> int | None:
     None means the usual number: 2 for the strategies of one machine that have
     several, else 1. For "multi-worker", replicas count per worker, and None stays
     None: all devices of the worker; so it does for "tpu": all cores of the TPU.
-    Raises InputError for a name that does not exist or cannot run yet, and for a
-    number of replicas that the strategy cannot have.
+    Raises InputError for a name that does not exist, and for a number of replicas
+    that the strategy cannot have.
     """
-    if name in COMING:
-        allowed = ", ".join(SINGLE_MACHINE + CLUSTER + TPU)
-        raise InputError(f"strategy {name!r} comes with {COMING[name]}; this version has {allowed}")
-    if name not in NAMES:
-        raise InputError(f"strategy {name!r}: choose from {', '.join(NAMES)}")
+    record = find_strategy(name)
     if replicas is None:
-        usual = {"mirrored": 2, "central-storage": 2, "multi-worker": None, "tpu": None}
-        return usual.get(name, 1)
-    if name in TPU:
-        raise InputError(
-            f"{replicas} replicas: strategy 'tpu' has one on each core of its TPU; leave them out"
-        )
-    most = MOST_REPLICAS if name in MANY_REPLICAS else 1
+        return record.usual_replicas
+    most = record.max_replicas
+    if most == 0:
+        raise InputError(f"{replicas} replicas: strategy {name!r} {record.one_because}")
     if not isinstance(replicas, Integral) or not 1 <= replicas <= most:
-        allowed = f"1 to {most}" if most > 1 else f"1, since {_why_one(name)}"
+        allowed = f"1 to {most}" if most > 1 else f"1, since {record.one_because}"
         raise InputError(f"{replicas} replicas: strategy {name!r} takes {allowed}")
     return int(replicas)
 
 
-def _why_one(name: str) -> str:
-    if name == "parameter-server":
-        return "each of its workers trains on one device"
-    return "it trains on one device"
-
-
-def make_strategy(name: str, replicas: int | None = None) -> tf.distribute.Strategy:
+def make_strategy(name: str, replicas: int | None = None, **options: Any) -> tf.distribute.Strategy:
     """Return the strategy `name` with `replicas` replicas (per worker, in a cluster).
 
     Replicas are GPUs where there are enough, else logical CPU devices. On CPU
@@ -73,40 +122,77 @@ def make_strategy(name: str, replicas: int | None = None) -> tf.distribute.Strat
     devices of this worker, all of them for None; every worker must have as many. Asked
     for again in the same task, it is the same object: a second one would start this
     task's collectives anew, in the middle of what the other workers do.
+    "parameter-server" takes the options `partitioner` (a
+    `tf.distribute.experimental.partitioners.Partitioner`) and `resolver`, a cluster
+    resolver in place of TF_CONFIG.
 
     "tpu" connects to the TPU that `devices.connect_tpu` finds and initialises it.
 
     Raises InputError as `check_strategy` does, where TF_CONFIG is missing, where no
     TPU is, and when TensorFlow started before the process was split into enough devices.
     """
-    replicas = check_strategy(name, replicas)
-    if name in CLUSTER and not os.environ.get("TF_CONFIG"):
+    replicas, record = check_strategy(name, replicas), find_strategy(name)
+    for option in options:
+        if option not in record.options:
+            raise InputError(f"strategy {name!r} has no option {option!r}")
+    is_placed = os.environ.get("TF_CONFIG") or options.get("resolver") is not None
+    if record.place == "cluster" and not is_placed:
         raise InputError(
             f"strategy {name!r} trains in a cluster, and TF_CONFIG, which says what this process "
             "is in it, is not set: use utils.cluster.LocalCluster, or distlab train --workers 2"
         )
+    return record.make(replicas, **options)
+
+
+def _make_default(replicas: int | None) -> tf.distribute.Strategy:
     import tensorflow as tf
 
-    from .devices import connect_tpu, training_devices
+    return tf.distribute.get_strategy()
 
-    if name == "multi-worker":
-        return _make_multi_worker(replicas)
-    if name == "parameter-server":
-        resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-        return tf.distribute.ParameterServerStrategy(resolver)
-    if name == "default":
-        return tf.distribute.get_strategy()
-    if name == "tpu":
-        return tf.distribute.TPUStrategy(connect_tpu().resolver)
+
+def _make_one_device(replicas: int | None) -> tf.distribute.Strategy:
+    import tensorflow as tf
+
+    from .devices import training_devices
+
+    return tf.distribute.OneDeviceStrategy(training_devices(1)[0])
+
+
+def _make_mirrored(replicas: int | None) -> tf.distribute.Strategy:
+    import tensorflow as tf
+
+    from .devices import training_devices
+
     devices = training_devices(replicas)
-    if name == "one-device":
-        return tf.distribute.OneDeviceStrategy(devices[0])
-    if name == "mirrored":
-        on_cpu = devices[0].startswith("CPU")
-        reduce_how = tf.distribute.ReductionToOneDevice() if on_cpu else None
-        return tf.distribute.MirroredStrategy(devices, cross_device_ops=reduce_how)
-    host = "CPU:0"
-    return tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device=host)
+    on_cpu = devices[0].startswith("CPU")
+    reduce_how = tf.distribute.ReductionToOneDevice() if on_cpu else None
+    return tf.distribute.MirroredStrategy(devices, cross_device_ops=reduce_how)
+
+
+def _make_central_storage(replicas: int | None) -> tf.distribute.Strategy:
+    import tensorflow as tf
+
+    from .devices import training_devices
+
+    devices = training_devices(replicas)
+    return tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device="CPU:0")
+
+
+def _make_tpu(replicas: int | None) -> tf.distribute.Strategy:
+    import tensorflow as tf
+
+    from .devices import connect_tpu
+
+    return tf.distribute.TPUStrategy(connect_tpu().resolver)
+
+
+def _make_parameter_server(
+    replicas: int | None, partitioner: Any = None, resolver: Any = None
+) -> tf.distribute.Strategy:
+    import tensorflow as tf
+
+    resolver = resolver or tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    return tf.distribute.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
 
 
 def _make_multi_worker(replicas: int | None) -> tf.distribute.Strategy:
@@ -173,70 +259,105 @@ def _choose_worker_devices(replicas: int | None) -> tuple[str, int]:
     if replicas > max(split, 1):
         raise InputError(
             f"{replicas} replicas: this worker has {max(split, 1)} CPU devices, and the split must "
-            "come before TensorFlow's first operation; start the worker afresh"
+            "come before TensorFlow's first operation; start the worker again"
         )
     return "CPU", replicas
 
 
-@dataclass(frozen=True)
-class Support:
-    """One row of the table: does this strategy, with this loop and this Keras, train?
-
-    `works` is True or False as measured, None where it depends on hardware that
-    the measuring machine lacked. `error` is a part of the message that a failing
-    row ends with, `note` what to do.
-    """
-
-    strategy: str
-    loop: str  # "fit" | "custom"
-    keras: str  # "keras 3" | "tf_keras"
-    works: bool | None
-    error: str = ""
-    note: str = ""
-
-
-def _rows() -> tuple[Support, ...]:
-    both_loops = [(loop, kind) for kind in ("keras 3", "tf_keras") for loop in ("fit", "custom")]
-    rows = [Support(name, *cell, works=True) for name in SINGLE_MACHINE for cell in both_loops]
-    rows += [
-        Support("multi-worker", *cell, works=True) for cell in both_loops if cell[1] == "tf_keras"
-    ]
-    rows += [
-        Support("multi-worker", "custom", "keras 3", works=True),
-        Support(
+STRATEGIES: dict[str, StrategyRecord] = {
+    record.name: record
+    for record in (
+        StrategyRecord("default", _make_default, "Strategy"),
+        StrategyRecord("one-device", _make_one_device, "OneDeviceStrategy"),
+        StrategyRecord(
+            "mirrored",
+            _make_mirrored,
+            "MirroredStrategy",
+            usual_replicas=2,
+            max_replicas=MAX_REPLICAS,
+        ),
+        StrategyRecord(
+            "central-storage",
+            _make_central_storage,
+            "experimental.CentralStorageStrategy",
+            usual_replicas=2,
+            max_replicas=MAX_REPLICAS,
+        ),
+        StrategyRecord(
             "multi-worker",
-            "fit",
-            "keras 3",
-            works=False,
-            error="PerReplica",
-            note="use the custom loop, or mend_keras_fit of utils.keras_multi_worker (lesson 09)",
+            _make_multi_worker,
+            "MultiWorkerMirroredStrategy",
+            place="cluster",
+            usual_replicas=None,
+            max_replicas=MAX_REPLICAS,
+            moves_together=True,
+            exceptions=(
+                Support(
+                    "multi-worker",
+                    "fit",
+                    "keras 3",
+                    works=False,
+                    error="PerReplica",
+                    note="use the custom loop, or patch_keras_fit of utils.keras_multi_worker",
+                ),
+            ),
         ),
-        Support(
+        StrategyRecord(
             "parameter-server",
-            "fit",
-            "keras 3",
-            works=False,
-            error="create_per_worker_dataset",
-            note="use the custom loop through ClusterCoordinator (lesson 11)",
+            _make_parameter_server,
+            "ParameterServerStrategy",
+            place="cluster",
+            one_because="each of its workers trains on one device",
+            is_coordinated=True,
+            options=("partitioner", "resolver"),
+            exceptions=(
+                Support(
+                    "parameter-server",
+                    "fit",
+                    "keras 3",
+                    works=False,
+                    error="create_per_worker_dataset",
+                    note="use the custom loop through ClusterCoordinator",
+                ),
+                Support(
+                    "parameter-server",
+                    "custom",
+                    "keras 3",
+                    works=True,
+                    note="optimizer.iterations loses counts",
+                ),
+                Support(
+                    "parameter-server", "fit", "tf_keras", works=True, note="with DatasetCreator"
+                ),
+            ),
         ),
-        Support(
-            "parameter-server",
-            "custom",
-            "keras 3",
-            works=True,
-            note="optimizer.iterations loses counts (lesson 11)",
+        StrategyRecord(
+            "tpu",
+            _make_tpu,
+            "TPUStrategy",
+            place="TPU",
+            usual_replicas=None,
+            max_replicas=0,
+            one_because="has one on each core of its TPU; leave them out",
+            exceptions=tuple(
+                Support("tpu", loop, keras, works=None, note="needs TPU hardware")
+                for keras in KERAS
+                for loop in LOOPS
+            ),
         ),
-        Support("parameter-server", "fit", "tf_keras", works=True, note="with DatasetCreator"),
-        Support("parameter-server", "custom", "tf_keras", works=True),
-    ]
-    wants_tpu = "needs TPU hardware; the same program runs there unchanged (lesson 14)"
-    rows += [Support("tpu", *cell, works=None, note=wants_tpu) for cell in both_loops]
-    return tuple(rows)
+    )
+}
 
 
-SUPPORT: tuple[Support, ...] = (
-    _rows()
-)  # measured on TensorFlow 2.21.0, Keras 3.15.1, tf_keras 2.21.0
+def list_names(place: str) -> tuple[str, ...]:
+    """Return the names of the strategies that run at `place`: "machine", "cluster" or "TPU"."""
+    return tuple(name for name, record in STRATEGIES.items() if record.place == place)
+
+
+NAMES = tuple(STRATEGIES)
+SINGLE_MACHINE, CLUSTER = list_names("machine"), list_names("cluster")
+# measured on TensorFlow 2.21.0, Keras 3.15.1, tf_keras 2.21.0
+SUPPORT = tuple(row for record in STRATEGIES.values() for row in record.support)
 
 
 def format_support() -> str:

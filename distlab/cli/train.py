@@ -11,7 +11,7 @@ from typing import Any
 
 from distlab.errors import CourseError
 from utils.events import Event, EventWriter
-from utils.strategies import CLUSTER, NAMES
+from utils.strategies import CLUSTER, NAMES, STRATEGIES, find_strategy
 from utils.training.config import (
     AUTO_SHARD,
     DATASETS,
@@ -23,7 +23,8 @@ from utils.training.config import (
 )
 from utils.training.report import TrainingStopped, TrainReport
 
-MOST_TASKS = 32
+MAX_TASKS = 32
+COORDINATED = tuple(name for name, record in STRATEGIES.items() if record.is_coordinated)
 SETTINGS = (
     "strategy", "replicas", "dataset", "loop", "auto_shard", "model", "epochs", "global_batch_size",
     "optimizer", "learning_rate", "dtype", "seed", "limit", "full_data", "data_folder",
@@ -117,7 +118,8 @@ def check_cluster(config: TrainConfig, workers: int | None, ps: int | None) -> t
     if config.strategy not in CLUSTER:
         for name, value in (("workers", workers), ("ps", ps)):
             if value is not None:
-                wanted = " or ".join(CLUSTER if name == "workers" else CLUSTER[1:])
+                able = CLUSTER if name == "workers" else COORDINATED
+                wanted = " or ".join(able)
                 raise CourseError(
                     f"{name} {value}: strategy {config.strategy!r} trains in one process; "
                     f"choose {wanted}"
@@ -134,13 +136,13 @@ def check_cluster(config: TrainConfig, workers: int | None, ps: int | None) -> t
 
 
 def _count_tasks(config: TrainConfig, workers: int, ps: int | None) -> tuple[int, int]:
-    uses_servers = config.strategy == "parameter-server"
+    uses_servers = find_strategy(config.strategy).is_coordinated
     if ps is not None and not uses_servers:
         raise CourseError(f"ps {ps}: strategy {config.strategy!r} has none; leave it out")
     servers = (1 if ps is None else ps) if uses_servers else 0
     for name, value, least in (("workers", workers, 1), ("ps", servers, int(uses_servers))):
-        if not least <= value <= MOST_TASKS:
-            raise CourseError(f"{name} {value}: must be a number from {least} to {MOST_TASKS}")
+        if not least <= value <= MAX_TASKS:
+            raise CourseError(f"{name} {value}: must be a number from {least} to {MAX_TASKS}")
     return workers, servers
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from distlab.errors import CourseError
 from utils import events
 from utils.events import Event
+from utils.strategies import find_strategy
 from utils.training.config import TrainConfig
 from utils.training.report import TrainingStopped, TrainReport
 
@@ -109,7 +110,7 @@ def train_as_task(
     task = parse_tf_config(os.environ["TF_CONFIG"], strategy=config.strategy)
     if task.job == "evaluator":
         raise CourseError("TF_CONFIG: task type evaluator trains nothing; start it as a worker")
-    if config.strategy == "parameter-server" and task.job != "chief":
+    if find_strategy(config.strategy).is_coordinated and task.job != "chief":
         return _serve()
     from utils.training import train
 

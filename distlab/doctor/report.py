@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from distlab.doctor.findings import STATUSES, Finding, can_run
-from utils.strategies import CLUSTER, COMING, NAMES, SINGLE_MACHINE, SUPPORT
+from utils.strategies import CLUSTER, NAMES, SINGLE_MACHINE, SUPPORT
 
 WIDTH = 80
 MARKS = {"ok": "✓", "missing": "–", "warning": "!", "problem": "✗"}
@@ -33,10 +33,10 @@ def describe_works(findings: Sequence[Finding]) -> dict[str, Any]:
     """Return what of the course works here and what does not, as plain data.
 
     `lessons`: the notebooks that are here, each with whether it runs.
-    `strategies`: those that `distlab train` has. `coming`: those of later
-    lessons. `table`: strategy -> "Keras loop" -> True, False, or None where a
-    TPU is needed, as measured (`utils.strategies.SUPPORT`). `without`: what is
-    not to be had, and the finding that says why.
+    `strategies`: those that `distlab train` has. `table`: strategy -> "Keras loop" ->
+    True, False, or None where a TPU is needed, as measured
+    (`utils.strategies.SUPPORT`). `without`: what is not to be had, and the finding
+    that says why.
     """
     runs = can_run(findings)
     table = {name: {} for name in NAMES}
@@ -46,7 +46,6 @@ def describe_works(findings: Sequence[Finding]) -> dict[str, Any]:
     return {
         "lessons": {path.stem: runs for path in sorted(NOTEBOOKS.glob("[0-9][0-9]-*.ipynb"))},
         "strategies": list(SINGLE_MACHINE + CLUSTER) if runs else [],
-        "coming": dict(COMING),
         "table": table,
         "without": [{"what": WITHOUT[f.name], "why": f"{f.name}: {f.value}"} for f in lacking],
     }
@@ -91,7 +90,6 @@ def _format_works(works: dict[str, Any]) -> list[str]:
     ready = ", ".join(name[:2] for name, runs in works["lessons"].items() if runs)
     texts = [f"lessons: {ready or 'none'}"]
     texts.append(f"distlab train --strategy: {', '.join(works['strategies']) or 'none'}")
-    texts += [f"{name}: comes with {lesson}" for name, lesson in works["coming"].items()]
     lines = [line for text in texts for line in _wrap_item(text)]
     lines += _tabulate(works)
     if works["without"]:

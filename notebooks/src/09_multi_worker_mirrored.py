@@ -40,7 +40,7 @@ from utils.data.batches import epoch_order
 from utils.events import report
 from distlab.exercises.predict import show_guess
 from distlab.figures import Arrow, Box
-from utils.keras_multi_worker import mend_keras_fit
+from utils.keras_multi_worker import patch_keras_fit
 from utils.measure import Stopwatch, array_bytes, format_bytes
 from utils.models import build_mlp
 from utils.strategies import make_strategy
@@ -187,7 +187,7 @@ print(len(by_hand), "workers have the weights of one process, to 1e-9")
 
 # %%
 def fit(mend):
-    said = mend_keras_fit() if mend else ()
+    said = patch_keras_fit() if mend else ()
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     with strategy.scope():
         model, sgd = build_mlp(seed=0, dtype="float64"), keras.optimizers.SGD(0.05)
@@ -206,7 +206,7 @@ print(refused)
 assert "PerReplica" in refused
 
 # %% [markdown]
-# Two places in Keras's trainer take several replicas in one process for granted. `mend_keras_fit` replaces them, in the versions where they are broken, and returns what it did. It must be called in every worker.
+# Two places in Keras's trainer take several replicas in one process for granted. `patch_keras_fit` replaces them, in the versions where they are broken, and returns what it did. It must be called in every worker.
 
 # %%
 fitted = cluster.run(fit, mend=True, timeout=60)

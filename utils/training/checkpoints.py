@@ -1,123 +1,269 @@
-"""A run's checkpoints: held by one run at a time, saved whole, found again newest first."""
+"""A run's checkpoints: held by one run at a time, written whole, found again newest first.
 
-import json
+TensorFlow writes a checkpoint in this order: the values into a folder `train-8_temp`, from
+there to `train-8.data-00000-of-00001`, then `train-8.index`, and last the file `checkpoint`,
+which lists the newest. A process that dies on the way leaves an earlier checkpoint and no
+half of a new one. What that order cannot help against is damage from outside: a disk that
+was full, a copy cut short. Every block carries a CRC-32C, so reading every value finds it.
+
+Several workers all save, because reading a variable that has one copy for each replica takes
+all of them; the chief's files alone are kept
+(https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl).
+"""
+
+import contextlib
 import os
 import re
 import shutil
+import tempfile
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
-from ..errors import InputError
-from .folders import hold_folder, make_folder
+from ..errors import InputError, RunError
+from ..files import hold_folder, make_folder
+from .worker_group import WorkerGroup
 
 KEPT = 3
 NAME = "train"  # files are train-<steps>.index and train-<steps>.data-*
-STATE_KEY = "state/.ATTRIBUTES/py_state"
+LIST = "checkpoint"  # TensorFlow's own list of what is in the folder
 UNREADABLE = (tf.errors.OpError, RuntimeError, ValueError, LookupError, AssertionError)
+
+Check = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """Where a run goes on: `step` 0 and no `path` where it begins from the start.
+
+    `passed_over` names each damaged checkpoint that is newer than the one restored, and why.
+    """
+
+    step: int = 0
+    path: str | None = None
+    passed_over: tuple[str, ...] = ()
 
 
 class CheckpointFolder:
-    """The last checkpoints of one job in `folder`, named by the steps taken.
+    """The last checkpoints of one job in `folder`, named by the steps taken: `train-8`.
 
-    What to resume from is found by the files themselves: TensorFlow's own list,
-    the file `checkpoint`, lags behind after a kill and leaves entries out after
-    the clock was set back. Raises InputError if the folder cannot be written, is
-    held by another run, or holds what this program did not write.
+    What to restore is found by the files themselves: TensorFlow's list lags behind after a
+    kill and leaves entries out after the clock was set back; a damaged one is written anew.
+    With a `group` of several workers `save` and `restore_newest` are collective, and all
+    workers but the chief save into a temporary folder. Use it in a `with` block, or call
+    `close`. Raises InputError if the folder cannot be written, is held by another run, or
+    holds what another program wrote.
     """
 
-    def __init__(self, folder: str | Path, checkpoint: tf.train.Checkpoint) -> None:
-        self.folder, self._checkpoint = Path(folder), checkpoint
-        make_folder("checkpoint", self.folder)
-        self._lock = hold_folder(self.folder)
-        try:
-            self._remove_partial()
-            self._manager = self._open()
-        except BaseException:
-            self.close()
-            raise
+    def __init__(
+        self,
+        folder: str | Path,
+        checkpoint: tf.train.Checkpoint,
+        group: WorkerGroup | None = None,
+        *,
+        name: str = NAME,
+    ) -> None:
+        self.shared, self.name, self._checkpoint = Path(folder), name, checkpoint
+        self._group, self._newest = group, None
+        self._manager: tf.train.CheckpointManager | None = None
+        self._on_close = contextlib.ExitStack()
+        with contextlib.ExitStack() as undo:
+            if self.is_kept:
+                self.folder = self.shared
+                make_folder("checkpoint", self.folder)
+                undo.callback(os.close, hold_folder("checkpoint", self.folder))
+                self._refuse_other_programs()
+                self._remove_partial()
+            else:
+                aside = undo.enter_context(tempfile.TemporaryDirectory(prefix="not-chief-"))
+                self.folder = Path(aside)
+            self._on_close = undo.pop_all()
 
-    def _open(self) -> tf.train.CheckpointManager:
-        listed = self.folder / "checkpoint"
-        try:
-            manager = tf.train.CheckpointManager(
-                self._checkpoint, str(self.folder), max_to_keep=KEPT, checkpoint_name=NAME
+    @property
+    def is_kept(self) -> bool:
+        """Whether what this worker saves stays: the chief's does."""
+        return self._group is None or self._group.is_chief
+
+    @property
+    def manager(self) -> tf.train.CheckpointManager:
+        """TensorFlow's manager, for what wants one (`PreemptionCheckpointHandler`)."""
+        if self._manager is None:
+            if self.is_kept:
+                write_list(self.folder, self.name, self._newest)
+            self._manager = tf.train.CheckpointManager(
+                self._checkpoint, str(self.folder), max_to_keep=KEPT, checkpoint_name=self.name
             )
-            damaged = listed.exists() and manager.latest_checkpoint is None
-        except (ValueError, tf.errors.OpError):
-            damaged = True
-        if damaged:
-            raise InputError(
-                f"checkpoint {self.folder}: its file {listed.name!r} is damaged; remove that file, "
-                f"and the run goes on from the newest {NAME}-* beside it"
-            )
-        for path in manager.checkpoints:  # the manager would delete them in time
-            if not re.fullmatch(rf"{NAME}-\d+", Path(path).name):
-                raise InputError(
-                    f"checkpoint {self.folder}: holds {Path(path).name} of another program; "
-                    "name another folder"
-                )
-        return manager
+        return self._manager
 
-    def find(self) -> list[str]:
-        """Return the checkpoints in the folder, the one with the most steps first."""
-        steps = (re.fullmatch(rf"{NAME}-(\d+)\.index", name) for name in os.listdir(self.folder))
-        newest_first = sorted((int(match[1]) for match in steps if match), reverse=True)
-        return [str(self.folder / f"{NAME}-{number}") for number in newest_first]
+    def save(self, step: int) -> str:
+        """Save a checkpoint after `step` steps; return its path, whole or not there at all.
 
-    def save(self, steps_taken: int) -> str:
-        """Save a checkpoint and return its path; raises InputError if it cannot be written."""
+        Raises InputError if it cannot be written; earlier checkpoints stay as they were.
+        """
         try:
-            return self._manager.save(checkpoint_number=steps_taken)
+            return self.manager.save(checkpoint_number=step)
         except (tf.errors.OpError, OSError) as error:
             self._remove_partial()
             raise InputError(
                 f"checkpoint {self.folder}: cannot be written ({describe_failure(error)})"
             ) from None
 
-    def _remove_partial(self) -> None:
-        """Remove what a save that was killed or failed left half written."""
-        for folder in self.folder.glob(f"{NAME}-*_temp"):
-            shutil.rmtree(folder, ignore_errors=True)
+    def restore_newest(self, check: Check | None = None) -> Restored:
+        """Restore the newest whole checkpoint, the same on every worker; say what was restored.
 
-    def restore_newest(self, check: Callable[[dict[str, Any]], None]) -> str | None:
-        """Restore the newest checkpoint that can be read and return its path, None without any.
-
-        `check` gets its fingerprint before anything is restored, and raises if the
-        run cannot go on from it. Raises InputError if none can be read.
+        `check` is called with its path before anything is restored, and raises if the run
+        cannot go on from it. Raises InputError where there are checkpoints and none is whole,
+        and where the newest whole one holds something else than this run.
         """
-        found = self.find()
-        restored = next((path for path in found if self._restore(path, check)), None)
-        if found and restored is None:
-            raise InputError(
-                f"checkpoint {self.folder}: none of {len(found)} can be read; name another folder"
-            )
-        return restored
+        found = self._find(check)
+        if found.path is not None:
+            self._restore(str(self.shared / Path(found.path).name))
+        return found
 
-    def _restore(self, path: str, check: Callable[[dict[str, Any]], None]) -> bool:
-        try:
-            saved = json.loads(tf.train.load_checkpoint(path).get_tensor(STATE_KEY))["fingerprint"]
-        except UNREADABLE:
-            return False
-        check(saved)
+    def _find(self, check: Check | None) -> Restored:
+        """Return what the chief found, on every worker; what it refuses, all of them refuse."""
+        found, refusal = Restored(), None
+        if self.is_kept:
+            try:
+                found = self._find_here(check)
+            except InputError as error:
+                refusal = str(error)
+        if self._group is not None:
+            step, path, passed_over, refusal = self._group.broadcast(
+                [found.step, found.path, found.passed_over, refusal]
+            )
+            found = Restored(step, path, tuple(passed_over))
+        if refusal is not None:
+            raise InputError(refusal)
+        return found
+
+    def _find_here(self, check: Check | None) -> Restored:
+        found = find_newest_whole(self.shared, self.name)
+        if found.path is None and found.passed_over:
+            raise InputError(
+                f"checkpoint {self.shared}: none of {len(found.passed_over)} can be read "
+                f"({found.passed_over[0]}); name another folder"
+            )
+        if found.path is not None and check is not None:
+            check(found.path)
+        self._newest = found.step if found.passed_over else None
+        return found
+
+    def _restore(self, path: str) -> None:
         try:
             self._checkpoint.restore(path).assert_existing_objects_matched()
-        except UNREADABLE:
-            return False
-        return True
+        except UNREADABLE as error:
+            if self.is_kept:
+                raise InputError(
+                    f"checkpoint {path}: does not fit this run ({describe_failure(error)}); "
+                    "take the same model and optimizer, or another folder"
+                ) from None
+            raise RunError(
+                f"checkpoint {path}: the chief restored it and {self._group.name} cannot read "
+                f"it ({describe_failure(error)}); name a folder that all workers share"
+            ) from None
+
+    def _refuse_other_programs(self) -> None:
+        for name, _ in read_list(self.folder):  # the manager would delete them in time
+            if step_of(name, self.name) is None:
+                raise InputError(
+                    f"checkpoint {self.folder}: holds {name} of another program; "
+                    "name another folder"
+                )
+
+    def _remove_partial(self) -> None:
+        """Remove what a save that was killed or failed left half written."""
+        for folder in self.folder.glob(f"{self.name}-*_temp"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
         """Let go of the folder. Safe to call twice."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self._on_close.close()
+
+    def __enter__(self) -> "CheckpointFolder":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def find_newest_whole(folder: str | Path, name: str = NAME) -> Restored:
+    """Return the newest whole checkpoint in `folder`, and the damaged newer ones."""
+    passed_over = []
+    for step in list_steps(folder, name):
+        path = f"{folder}/{name}-{step}"
+        damage = find_damage(path)
+        if damage is None:
+            return Restored(step, path, tuple(passed_over))
+        passed_over.append(f"{name}-{step}: {damage}")
+    return Restored(passed_over=tuple(passed_over))
+
+
+def find_damage(path: str) -> str | None:
+    """Return why the checkpoint at prefix `path` cannot be trusted, None if it is whole.
+
+    Reads every value of it: as many bytes as the checkpoint has.
+    """
+    try:
+        reader = tf.train.load_checkpoint(path)
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)
+    except UNREADABLE as error:
+        return describe_failure(error)
+    return None
+
+
+def list_steps(folder: str | Path, name: str = NAME) -> list[int]:
+    """Return the steps of all checkpoints in `folder`, the newest first, whole or not."""
+    matches = (re.fullmatch(rf"{name}-(\d+)\.index", file) for file in os.listdir(folder))
+    return sorted((int(match[1]) for match in matches if match), reverse=True)
+
+
+def write_list(folder: str | Path, name: str = NAME, newest: int | None = None) -> None:
+    """Write TensorFlow's list anew from the files, up to and with step `newest` (None: all).
+
+    TensorFlow's managers go by it: their `latest_checkpoint` must not be one that was
+    passed over, and what it does not list they never tidy up. Done by the chief, while
+    nobody saves.
+    """
+    steps = [s for s in reversed(list_steps(folder, name)) if newest is None or s <= newest]
+    if not steps:
+        return (Path(folder) / LIST).unlink(missing_ok=True)
+    known, now = dict(read_list(folder)), time.time()
+    times = [known.get(f"{name}-{step}", now) for step in steps]
+    tf.compat.v1.train.update_checkpoint_state(
+        str(folder),
+        f"{name}-{steps[-1]}",
+        [f"{name}-{step}" for step in steps],
+        all_model_checkpoint_timestamps=times,
+        last_preserved_timestamp=min(times) - 1,
+    )
+
+
+def read_list(folder: str | Path) -> list[tuple[str, float]]:
+    """Return (name, time) of what TensorFlow's list holds; nothing if it cannot be read."""
+    try:
+        state = tf.train.get_checkpoint_state(str(folder))
+    except (ValueError, tf.errors.OpError):  # cut short
+        state = None
+    if state is None:
+        return []
+    names = [Path(path).name for path in state.all_model_checkpoint_paths]
+    return list(zip(names, state.all_model_checkpoint_timestamps))
+
+
+def step_of(file: str, name: str = NAME) -> int | None:
+    """Return the step in the name of a checkpoint, None if it is another program's."""
+    match = re.fullmatch(rf"{name}-(\d+)", file)
+    return int(match[1]) if match else None
 
 
 def describe_failure(error: Exception) -> str:
     """Return what the system said, on one line, without TensorFlow's names of nodes and files."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    last = str(error).strip().splitlines()[0].rsplit(";", 1)[-1]
-    return re.sub(r"\[Op:\w+\]", "", last).strip()
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return re.sub(r"\[Op:\w+\]", "", lines[0].rsplit(";", 1)[-1]).strip()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..strategies import check_strategy
+from ..strategies import STRATEGIES, check_strategy, find_strategy
 
 LOOPS = ("fit", "custom")
 DATASETS = ("fashion-mnist", "mnist")
@@ -79,15 +79,17 @@ class TrainConfig:
 
     def _check_cluster(self) -> None:
         """Raise InputError for a loop or a way to shard that the strategy cannot have."""
-        if self.strategy == "parameter-server" and self.loop == "fit":
+        record = find_strategy(self.strategy)
+        if self.loop == "fit" and not record.can_fit:
             raise InputError(
-                "loop 'fit': Keras 3 has none for strategy 'parameter-server'; choose custom"
+                f"loop 'fit': Keras 3 has none for strategy {self.strategy!r}; choose custom"
             )
         if self.auto_shard == "data":
             return
-        if self.strategy != "multi-worker":
+        if not record.moves_together:
+            able = next(r for r in STRATEGIES.values() if r.moves_together)
             raise InputError(
-                f"auto shard {self.auto_shard!r}: is for strategy 'multi-worker'; "
+                f"auto shard {self.auto_shard!r}: is for strategy {able.name!r}; "
                 f"strategy {self.strategy!r} has data"
             )
         if self.checkpoint is not None:

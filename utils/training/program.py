@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..environment import quiet_tensorflow
 from ..errors import InputError
 from ..events import Listener
+from ..strategies import find_strategy
 from .config import TrainConfig, make_config
 from .report import TrainReport, weights_checksum
 
@@ -80,25 +81,25 @@ def _import_keras() -> None:
 
 
 def _train_with(strategy, config, data, on_event, should_stop, read_log, begun) -> TrainReport:
-    from .folders import make_folder
+    from ..files import make_folder
     from .parts import make_parts
     from .progress import Run
     from .sharding import make_feed
-    from .team import Team
+    from .worker_group import WorkerGroup
 
-    team = Team(strategy)
-    if config.export is not None and team.is_chief:
+    group = WorkerGroup(strategy)
+    if config.export is not None and group.is_chief:
         make_folder("export", Path(config.export))
-    feed = make_feed(data.train, config, strategy, team.workers, read_log)
-    run = Run(config, feed.plan, on_event, should_stop, team=team)
+    feed = make_feed(data.train, config, strategy, group.workers, read_log)
+    run = Run(config, feed.plan, on_event, should_stop, group=group)
     parts = make_parts(strategy, config)
     try:
         run.resume(parts)
         run.report(
             "start",
             strategy=config.strategy,
-            replicas=team.replicas_per_worker,
-            workers=team.workers,
+            replicas=group.replicas_per_worker,
+            workers=group.workers,
             global_batch_size=config.global_batch_size,
             steps_per_epoch=feed.plan.steps_per_epoch,
             epochs=config.epochs,
@@ -140,7 +141,7 @@ def make_epoch_trainer(
 
 
 def _choose_loop(config: TrainConfig) -> Callable[..., Callable[[Any], None]]:
-    if config.strategy == "parameter-server":
+    if find_strategy(config.strategy).is_coordinated:
         from .coordinated import coordinated_epoch
 
         return coordinated_epoch
@@ -165,12 +166,12 @@ def _custom_epoch(parts: "Parts", run: "Run", feed: "Feed") -> Callable[[Any], N
 
 
 def _fit_epoch(parts: "Parts", run: "Run", feed: "Feed") -> Callable[[Any], None]:
-    from ..keras_multi_worker import mend_keras_fit
+    from ..keras_multi_worker import patch_keras_fit
     from .keras_fit import STEPS_PER_EXECUTION, compile_model, fit_epoch
 
-    for what in mend_keras_fit() if run.team.moves_together else ():
-        run.report("mended", what=what)
-    one_by_one = run.config.checkpoint_every or run.team.moves_together  # see STEPS_PER_EXECUTION
+    for what in patch_keras_fit() if run.group.moves_together else ():
+        run.report("patched", what=what)
+    one_by_one = run.config.checkpoint_every or run.group.moves_together  # see STEPS_PER_EXECUTION
     steps = 1 if one_by_one else STEPS_PER_EXECUTION
     compile_model(parts, run.config.dtype, steps, feed.prepare)
     return lambda batches: fit_epoch(parts, batches, run)
@@ -179,7 +180,7 @@ def _fit_epoch(parts: "Parts", run: "Run", feed: "Feed") -> Callable[[Any], None
 def _report(parts: "Parts", run: "Run", data: "ImageData", begun: float) -> TrainReport:
     import numpy as np
 
-    config, position, team = run.config, run.position, run.team
+    config, position, group = run.config, run.position, run.group
     test_loss, test_accuracy = _test(parts, run, data)
     run.report(
         "end",
@@ -188,13 +189,13 @@ def _report(parts: "Parts", run: "Run", data: "ImageData", begun: float) -> Trai
         test_accuracy=test_accuracy,
     )
     weights = tuple(np.asarray(v) for v in parts.model.trainable_variables)
-    if config.export is not None and team.is_chief:
+    if config.export is not None and group.is_chief:
         export_model(parts.model, config, weights)
-    team.meet()
+    group.barrier()
     return TrainReport(
         strategy=config.strategy,
-        replicas=team.replicas_per_worker,
-        workers=team.workers,
+        replicas=group.replicas_per_worker,
+        workers=group.workers,
         dataset=config.dataset,
         source=data.source,
         examples=len(data.train),
@@ -224,7 +225,7 @@ def _test(parts: "Parts", run: "Run", data: "ImageData") -> tuple[float, float]:
     plan = BatchPlan(len(data.test), 500, run.plan.replicas)
     order = np.arange(plan.examples)
     batches = make_batches(data.test, plan, order, batch_dtype(run.config.dtype))
-    if run.config.strategy == "parameter-server":
+    if find_strategy(run.config.strategy).is_coordinated:
         from .coordinated import coordinated_evaluate
 
         return coordinated_evaluate(parts, batches)

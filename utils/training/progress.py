@@ -10,13 +10,13 @@ import tensorflow as tf
 from ..data.batches import BatchPlan
 from ..errors import InputError
 from ..events import Listener, make_event
-from .checkpoints import CheckpointFolder
+from .checkpoints import UNREADABLE, CheckpointFolder, Restored
 from .config import TrainConfig
 from .parts import Parts
 from .report import TrainingStopped
-from .team import Team
-from .team_checkpoints import open_checkpoints, restore_together
+from .worker_group import WorkerGroup
 
+STATE_KEY = "state/.ATTRIBUTES/py_state"
 Means = Callable[[], tuple[float, float]]
 
 
@@ -59,10 +59,10 @@ class Run:
         listener: Listener | None = None,
         should_stop: Callable[[], bool] | None = None,
         steps_per_call: int = 32,
-        team: Team | None = None,
+        group: WorkerGroup | None = None,
     ) -> None:
         self.config, self.plan = config, plan
-        self.team = team or Team(tf.distribute.get_strategy())
+        self.group = group or WorkerGroup(tf.distribute.get_strategy())
         self.listener, self.should_stop = listener, should_stop
         self.steps_per_call = steps_per_call
         self.position = Position(config.fingerprint(plan.examples))
@@ -93,9 +93,9 @@ class Run:
         """Count `steps` more; `read_means()` gives loss and accuracy since `begin_epoch`."""
         position, every = self.position, self.config.checkpoint_every
         position.step += steps
-        stop = self.team.agree(self.should_stop is not None and self.should_stop())
+        stop = self.group.any(self.should_stop is not None and self.should_stop())
         due = every and self.steps_taken % every == 0 and position.step < self.plan.steps_per_epoch
-        if self.listener or stop or due or self.team.moves_together:  # reading is collective
+        if self.listener or stop or due or self.group.moves_together:  # reading is collective
             self._add_up(read_means)
         if self.listener:
             self._report_step()
@@ -125,7 +125,7 @@ class Run:
         self.save()
 
     def report(self, event: str, **fields: Any) -> None:
-        if self.listener and self.team.is_chief:
+        if self.listener and self.group.is_chief:
             self.listener(make_event(event, **fields))
 
     def images_per_second(self) -> float | None:
@@ -141,30 +141,34 @@ class Run:
         self._saving_seconds += time.perf_counter() - begun
         self.report("checkpoint", step=self.steps_taken, epoch=self.position.epoch, path=path)
 
-    def resume(self, parts: Parts) -> None:
-        """Attach the checkpoint folder, if there is one, and go on from its newest good checkpoint.
+    def resume(self, parts: Parts) -> Restored:
+        """Attach the checkpoint folder, if there is one, and go on from its newest checkpoint.
 
         The folder is this run's alone until `close`. A damaged checkpoint is passed
-        over for the one before it. All workers restore the one that the chief found.
-        Raises InputError if the folder cannot be used, no checkpoint in it can be
-        read, or the newest one belongs to another job.
+        over for the one before it. Raises InputError if the folder cannot be used, no
+        checkpoint in it can be read, or the newest one belongs to another job.
         """
         if self.config.checkpoint is None:
-            return
+            return Restored()
         tracked = tf.train.Checkpoint(
             model=parts.model, optimizer=parts.optimizer, state=self.position
         )
-        self.store = open_checkpoints(self.team, self.config.checkpoint, tracked)
-        restore_together(
-            self.team, self.store, self.config.checkpoint, tracked, self._check_same_job
-        )
+        self.store = CheckpointFolder(self.config.checkpoint, tracked, self.group)
+        return self.store.restore_newest(self._check_same_job)
 
     def close(self) -> None:
         """Let other runs use the checkpoint folder."""
         if self.store is not None:
             self.store.close()
 
-    def _check_same_job(self, saved: dict[str, Any]) -> None:
+    def _check_same_job(self, path: str) -> None:
+        try:
+            state = tf.train.load_checkpoint(path).get_tensor(STATE_KEY)
+            saved = json.loads(state)["fingerprint"]
+        except UNREADABLE:
+            raise InputError(
+                f"checkpoint {path}: was not made by this program; name another folder"
+            ) from None
         for name, wanted in self.position.fingerprint.items():
             if saved.get(name) != wanted:
                 raise InputError(

@@ -18,7 +18,7 @@ from pathlib import Path
 import keras
 
 from ...events import report
-from ...keras_multi_worker import mend_keras_fit
+from ...keras_multi_worker import patch_keras_fit
 from ..parts import make_loss
 from .settings import RecoveryReport
 from .trainer import Trainer
@@ -96,7 +96,7 @@ class StepReporter(keras.callbacks.Callback):
 
 def train_with_backup(trainer: Trainer) -> RecoveryReport:
     """Train with `fit`, one call an epoch; a death loses the steps since the last backup."""
-    mend_keras_fit()
+    patch_keras_fit()
     settings, model = trainer.settings, trainer.model
     with trainer.strategy.scope():
         model.compile(trainer.optimizer, make_loss("float64", "sum"), jit_compile=False)
