@@ -78,14 +78,26 @@ def _write(path: Path, progress: Progress) -> None:
 HOME_PAGE = "HOME.md"
 
 
-def list_exercises(notebook: Path) -> list[str]:
-    """Return the ids of a lab's exercises, in order; [] for a file that cannot be read."""
+def _read_cells(notebook: Path) -> list[dict]:
+    """Return the cells of a lab, [] for a file that cannot be read."""
     try:
         cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-        marks = [cell.get("metadata", {}).get("nbgrader", {}) for cell in cells]
-        return [mark["grade_id"] for mark in marks if mark.get("solution")]
+        return [cell | {"source": "".join(cell["source"])} for cell in cells]
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return []
+
+
+def list_exercises(notebook: Path) -> list[str]:
+    """Return the ids of a lab's exercises, in order; [] for a file that cannot be read."""
+    marks = [cell.get("metadata", {}).get("nbgrader", {}) for cell in _read_cells(notebook)]
+    return [mark.get("grade_id", "") for mark in marks if mark.get("solution")]
+
+
+def read_title(notebook: Path) -> str:
+    """Return the title that a lab gives itself, without its number; else what its file says."""
+    head = "\n".join(cell["source"] for cell in _read_cells(notebook)[:1])
+    found = re.search(r"^# Lab \d\d · (.+)$", head, re.MULTILINE)
+    return found[1] if found else notebook.stem.partition("-")[2].replace("-", " ")
 
 
 def show_progress(course: Path) -> str:
@@ -93,15 +105,14 @@ def show_progress(course: Path) -> str:
     progress = read(course)
     rows = []
     for path in sorted((course / "labs").glob("lab*.ipynb")):
-        name, _, title = path.stem.partition("-")
+        name = path.stem.partition("-")[0]
         exercises = list_exercises(path)
         done = [e for e in exercises if e in progress.get(name, {})]
         boxes = " ".join("▣" if e in done else "☐" for e in exercises)
         said = "done" if exercises and len(done) == len(exercises) else f"{len(done)} passed"
-        words = title.replace("-", " ")
-        rows.append(f"| [{name[3:]} {words}](labs/{path.name}) | {boxes} | {said} |")
+        rows.append(f"| [{name[3:]} {read_title(path)}](labs/{path.name}) | {boxes} | {said} |")
     head = "## Your progress\n\n| Lab | Exercises passed | |\n|---|---|---|\n"
-    foot = "\n`distlab check lab01` tries a whole lab, `distlab reset lab01` begins it anew.\n"
+    foot = "\n`distlab check lab01` tries a whole lab, `distlab reset lab01` starts it again.\n"
     return head + "\n".join(rows) + "\n" + foot if rows else ""
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from distlab.authoring import course_map
 from distlab.cli import make_parser
-from utils.devices import use_logical_devices
 from utils.errors import DistributedError
 from utils.strategies import NAMES, SUPPORT
 
@@ -67,23 +67,37 @@ def test_the_example_runs_anywhere_where_utils_is_installed(tmp_path):
     assert re.search(r"^[0-9a-f]{64} \[", done.stdout, re.MULTILINE)
 
 
-def test_lessons_are_those_on_disk_and_the_others_are_marked():
+def test_lessons_and_labs_are_those_of_the_sources():
+    before, after = course_map.fill_readme(ROOT)
+    assert before == README == after, "run distlab build"
     rows = re.findall(r"^\| ((?:\d\d|\[\d\d) [^|]*?) \|", README, re.MULTILINE)
     lessons = [row for row in rows if "](labs/" not in row]
-    assert [row.lstrip("[")[:2] for row in lessons] == [f"{number:02}" for number in range(22)]
-    linked = {}
+    assert [row.lstrip("[")[:2] for row in lessons] == [f"{number:02}" for number in range(23)]
     for row in lessons:
-        match = re.fullmatch(r"\[(\d\d) .*\]\(notebooks/(.*)\)", row)
-        assert match or row.endswith("(*coming*)"), row
-        linked |= {match[2]: match[1]} if match else {}
-    assert set(linked) == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
-    assert all(name.startswith(f"{number}-") for name, number in linked.items())
-
-
-def test_labs_are_those_on_disk():
-    for folder in ("labs", "solutions"):
+        assert row.startswith("[") != row.endswith("(*coming*)"), row
+    for folder in ("notebooks", "labs", "solutions"):
         linked = {link for link in LINKS if link.startswith(f"{folder}/")}
         assert linked == {f"{folder}/{path.name}" for path in (ROOT / folder).glob("*.ipynb")}
+
+
+def test_a_row_says_what_its_source_says(tmp_path):
+    for folder in ("notebooks/src", "solutions/src"):
+        (tmp_path / folder).mkdir(parents=True)
+    head = (
+        '# %% [markdown] shows="A ring"\n# # All-reduce\n#\n# **Time:** 60 minutes · **Builds on:**'
+    )
+    source = tmp_path / "notebooks/src/06_all_reduce.py"
+    source.write_text(head + " [x](05-x.ipynb) and\n# lesson 04 · **Hardware:** lesson 01\n")
+    row = "| [06 All-reduce](06-all-reduce.ipynb) | A ring | 60 | 04, 05 |"
+    assert row in course_map.write_lessons(tmp_path, "").split("\n")
+    filled = course_map.fill_placeholder("# a\n# {{lessons}}\n# b\n", tmp_path).split("\n")
+    assert f"# {row}" in filled and all(line.startswith("#") for line in filled[:-1])
+    (tmp_path / "README.md").write_text("a\n<!-- labs: begin -->\n\n\n\n<!-- labs: end -->\nb\n")
+    assert course_map.refresh_readme(tmp_path) and not course_map.refresh_readme(tmp_path)
+    assert "| Lab | Exercises |" in (tmp_path / "README.md").read_text()
+    source.write_text("# %% [markdown]\n# # All-reduce\n")
+    with pytest.raises(DistributedError, match="06_all_reduce.py: .*shows=.*; line: "):
+        course_map.write_lessons(tmp_path)
 
 
 def test_the_commands_table_names_every_command():
@@ -117,6 +131,8 @@ def test_versions_and_names_agree_with_the_project():
 
 
 def test_the_quoted_error_is_the_one_that_is_raised(tf):
+    from utils.devices import use_logical_devices
+
     with pytest.raises(DistributedError) as raised:
         use_logical_devices(64)
     quoted = re.search(r'"(4 logical devices [^"]*)"', README)[1]

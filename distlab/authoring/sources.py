@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from distlab.authoring.course_map import fill_placeholder
 from distlab.authoring.regions import find_regions, replace_regions
 from distlab.errors import CourseError
 
@@ -101,6 +102,7 @@ def read_source(target: Target) -> Any:
     text = target.source.read_text(encoding="utf-8")
     where = f"{target.source.parent.parent.name}/src/{target.source.name}"
     find_regions(text, where)
+    text = fill_placeholder(text, target.source.parents[2])
     notebook = jupytext.reads(text, fmt="py:percent")
     used: Counter[str] = Counter()
     for index, cell in enumerate(notebook.cells):

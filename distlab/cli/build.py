@@ -40,7 +40,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run_build(parsed: argparse.Namespace) -> int:
-    from distlab.authoring import sources
+    from distlab.authoring import course_map, sources
 
     if parsed.jobs < 1:
         raise CourseError(f"--jobs {parsed.jobs}: at least 1")
@@ -55,8 +55,13 @@ def run_build(parsed: argparse.Namespace) -> int:
     if parsed.check:
         for reason in (line for reasons in stale.values() for line in reasons):
             print(reason)
+        before, after = course_map.fill_readme(root)
+        if before != after:
+            print("README.md: its lessons and labs are not what the sources say")
         print(f"{len(chosen) - len(stale)} of {len(chosen)} up to date")
-        return 1 if stale or orphans else 0
+        return 1 if stale or orphans or before != after else 0
+    if course_map.refresh_readme(root):
+        print("README.md: its tables of lessons and labs are written")
     todo = [t for t in chosen if parsed.force or t.slug in stale]
     failed = _build(todo, root, parsed)
     print(f"{len(todo) - failed} built, {failed} failed, {len(chosen) - len(todo)} unchanged")

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="What runs on your machine; a first training on two replicas; how labs and hints work"
 # # Start here
 #
 # Two replicas train on real images on this computer in under a minute, and then you know how every lesson and lab of this course works.
@@ -366,29 +366,6 @@ assert report.seconds < 120
 #
 # ## The course, lesson by lesson
 #
-# Lessons without a link are not written yet.
+# Lessons marked *coming* are not written yet. *After* names the lessons that one builds on.
 #
-# | part | lesson | what you see happen |
-# |---|---|---|
-# | I: one machine, many replicas | 00 start here | this page |
-# | | [01 why distribute](01-why-distribute.ipynb) | what is split, what is reduced, and when one device is enough |
-# | | [02 strategy API](02-strategy-api.ipynb) | variables, `run`, `reduce` and `gather`, one at a time |
-# | | [03 mirrored Keras](03-mirrored-keras.ipynb) | `fit` on MNIST under MirroredStrategy, with callbacks and export |
-# | | [04 custom training loop](04-custom-training-loop.ipynb) | the same by hand, with the same result |
-# | | [05 loss scaling](05-loss-scaling.ipynb) | every way to divide a loss, measured by its update |
-# | | 06 all-reduce | naive, ring, tree and hierarchical, with messages counted |
-# | | [07 central storage](07-central-storage.ipynb) | one set of variables, and when that wins |
-# | II: many machines | 08 TF_CONFIG | a cluster described, and eight ways to get it wrong |
-# | | 09 multi-worker mirrored | real processes that train together |
-# | | 10 fault tolerance | a worker is killed, and the run ends with the same weights |
-# | | 11 parameter server | asynchronous training, and what staleness does |
-# | III: feeding and fitting | 12 input pipelines | from naive to tuned, with a measured waterfall |
-# | | 13 distributed input | who reads which example |
-# | | 14 TPU and XLA | what a TPU demands, found on a CPU |
-# | | 15 model parallelism | one layer on several devices |
-# | | 16 pipeline parallelism | stages, micro-batches and the bubble |
-# | | 17 large-batch training | how the learning rate follows the batch |
-# | IV: beyond one machine | 18 engines | the same job on Ray, Spark, Slurm and Kubernetes |
-# | | 19 planning | from two workers to thousands, predicted |
-# | | 20 choosing | a decision guide, and the table of what works |
-# | | 21 capstone | a segmentation run, end to end |
+# {{lessons}}

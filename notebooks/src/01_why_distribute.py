@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="The words, the batch arithmetic, and when one device is enough"
 # # Why distribute, and what is shared
 #
 # You see what replicas share, what they exchange, what it costs, and when one device is all you need.

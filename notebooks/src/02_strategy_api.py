@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Scope, run, reduce, gather: what `tf.distribute.Strategy` does"
 # # What a strategy does
 #
 # A strategy decides where variables live, which device computes what, how the replicas' results become one and who gets which examples, and here you watch each of the four happen on four devices.

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="MNIST with `fit`: callbacks, TensorBoard, checkpoints, export"
 # # Keras on four replicas: MirroredStrategy with fit
 #
 # You train a digit classifier on MNIST with `fit` on four replicas, with the callbacks, the checkpoint and the export of a real job, and check that the four copies of every variable stay equal.

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Each scaling mistake, measured as a ratio of updates"
 # # Loss scaling
 #
 # You scale a loss so that four replicas take exactly the step that one device would take, and

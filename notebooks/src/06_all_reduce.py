@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Naive, ring, tree and hierarchical, with messages and bytes counted; the ring stepped through with your own gradient"
 # # All-reduce
 #
 # You add up the gradients of several ranks in four ways, count every message, watch the chunks go round a ring, and predict what your own machine will take.

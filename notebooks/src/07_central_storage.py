@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="CentralStorageStrategy: where variables live and what each step copies, next to MirroredStrategy"
 # # Central storage
 #
 # One host keeps the only copy of every variable while the accelerators compute, and you count what that saves in memory and what it costs in bytes sent.

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Eight ways a configuration goes wrong, each made for real and diagnosed"
 # # TF_CONFIG: who is who in a cluster
 #
 # You write the configuration that turns separate processes into one cluster, watch a worker die and come back, and make the eight mistakes that stop a cluster from starting, each for real.

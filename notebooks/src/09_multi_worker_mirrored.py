@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="MultiWorkerMirroredStrategy: real worker processes from a cell; who reads what; the chief's duties"
 # # Many workers, one model
 #
 # You train one model in several processes at once, each with its own TF_CONFIG, as on several machines: with your own loop and with Keras's `fit`, and get the weights of one process to the ninth digit.

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Kill a worker and watch; resume to the same weights; how often to save"
 # # Runs that survive
 #
 # You kill workers of a running training job, freeze one, give one notice, and bring every run to the weights it would have had without you.

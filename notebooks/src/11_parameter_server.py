@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="ParameterServerStrategy: a coordinator, workers and servers; staleness measured and bounded"
 # # Parameter servers
 #
 # You run a coordinator, two workers and two parameter servers as real processes, and see what asynchronous training gives and what it takes: nobody waits, and gradients arrive late.

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="From a naive pipeline to a tuned one, one measured stage at a time"
 # # Input pipelines
 #
 # You rebuild one input pipeline a stage at a time, measure what each stage is worth, and see on a time line what it did.

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Who gets which example: sharding, rebatching, uneven ends, the tf.data service"
 # # Distributed input
 #
 # You follow single examples through every way to share data out over replicas and workers, and see which of them reach nobody, and which are trained on twice.

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="What XLA demands, found by compiling on the CPU"
 # # TPU and XLA
 #
 # You compile a training step with XLA on the CPU, break each of the rules that a TPU sets, see what TensorFlow says, and mend it, so that the same program runs as it is on a TPU.

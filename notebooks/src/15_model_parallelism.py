@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="One layer split by columns and by rows; stages in two processes; DTensor meshes; ZeRO's memory"
 # # Model parallelism
 #
 # You put one model on several devices in four ways, by layers, by columns, by rows and by layouts, and every way gives the loss and the gradients of the unsplit model.

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Micro-batches through stages for real; schedules drawn from the run, bubbles and activations counted"
 # # Pipeline parallelism
 #
 # You run micro-batches through the stages of a cut model in the order of four schedules, see on the run's own trace who waits for whom, and count what each schedule idles and keeps.

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Linear scaling, warm-up, LARS and LAMB, and where they break"
 # # Large-batch training
 #
 # You multiply the batch by 4, 16, 32 and 64, find the learning rate that keeps the result, and measure where that stops working.

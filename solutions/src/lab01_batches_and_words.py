@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Batch arithmetic with remainders; which parallelism fits; speed-up and efficiency"
 # # Lab 01 · Batches and words
 #
 # Count steps, share a batch among replicas, choose what to split, and say what more devices gave

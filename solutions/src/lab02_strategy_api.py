@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Place a variable, run and reduce, gather, values from a function"
 # # Lab 02 · What a strategy does
 #
 # Place a variable on every replica, run a function there and bring back one number, collect rows,

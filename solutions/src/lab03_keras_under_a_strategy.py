@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="MNIST input, compile in scope, callbacks, restore, save and reload"
 # # Lab 03 · Keras under a strategy
 #
 # Feed MNIST, compile a model in the scope, steer its learning rate, load the best epoch, and save

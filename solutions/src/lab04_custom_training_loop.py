@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="The step, the epoch, the metric, the checkpoint; equal to one device"
 # # Lab 04 · The custom training loop
 #
 # Write the four parts of a training loop for several replicas: the step, the epoch, the metric,

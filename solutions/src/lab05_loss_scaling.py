@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Five losses to fix, each measured on four real replicas"
 # # Lab 05 · Loss scaling
 #
 # Mend four losses that people really write, and a fifth, so that four replicas take exactly the

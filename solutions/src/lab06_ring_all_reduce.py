@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Reduce-scatter and all-gather; judged by sums, bytes and messages"
 # # Lab 06 · Ring all-reduce
 #
 # Write the two halves of a ring all-reduce, put them together, and predict what it costs.

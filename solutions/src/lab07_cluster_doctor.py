@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Write and repair TF_CONFIGs; read the logs of eight failed clusters"
 # # Lab 07 · Cluster doctor
 #
 # Write TF_CONFIG for every task of a cluster, repair a set that disagrees, and tell from a log why

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Shard the data, write the worker, save on the chief; real processes"
 # # Lab 08 · Training on several workers
 #
 # Give each worker its own examples, write the function that every worker runs, and save so that

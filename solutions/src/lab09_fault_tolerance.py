@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Make a killed run finish with the same weights; choose the interval"
 # # Lab 09 · Fault tolerance
 #
 # Make a run that is killed finish with the weights it would have had, find the newest checkpoint

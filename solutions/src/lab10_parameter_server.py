@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Schedule closures, cut a table, measure and bound staleness"
 # # Lab 10 · Parameter servers
 #
 # Schedule closures on real workers, cut a table over real servers, measure how stale updates are,

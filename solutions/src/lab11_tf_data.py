@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Make a slow pipeline fast; judged by the ratio to the naive one"
 # # Lab 11 · A pipeline that keeps up
 #
 # Make a slow input pipeline several times as fast, with the same examples, and say beforehand

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] shows="Split a layer; write a 1F1B schedule; judged by bubble and memory"
 # # Lab 12 · Pipelines and shards
 #
 # Split a layer by columns and by rows, with the gradients of the whole one; write the 1F1B
