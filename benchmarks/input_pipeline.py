@@ -14,9 +14,10 @@ from utils.environment import quiet_tensorflow
 
 with quiet_tensorflow():
     import tensorflow as tf
+    import tensorflow_datasets as tfds
 
 from utils.cluster import LocalCluster
-from utils.data import builder, load
+from utils.data import load, make_tfds_folder
 from utils.input_pipeline import LOCAL, SLOW, Shards, Store, write_shards
 from utils.input_pipeline.ladder import (
     BATCH,
@@ -54,7 +55,8 @@ def run_ladder(title: str, shards: Shards, store: Store, rounds: int) -> None:
 
 def run_tfds(rounds: int) -> None:
     """Read the bundled sample through TFDS's own builder, as it comes and cached."""
-    examples = builder("fashion_mnist").as_dataset(split="train", as_supervised=True)
+    builder = tfds.builder_from_directory(make_tfds_folder("fashion_mnist"))
+    examples = builder.as_dataset(split="train", as_supervised=True)
     plain = examples.batch(BATCH)
     datasets = {"TFDS as it comes": plain, "TFDS, cached, prefetched": plain.cache().prefetch(2)}
     print("\nReading through TensorFlow Datasets, images per second (decoded, not augmented)")

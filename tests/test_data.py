@@ -1,13 +1,13 @@
 """The data room: what is bundled, what is found, what is damaged, what is never done."""
 
 import gzip
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +15,17 @@ import pytest
 
 from distlab.cli import OneLineParser
 from distlab.cli import data as cli
-from utils.data import builder, bundled, catalogue, fetch, load, loading
+from utils.data import bundled, catalogue, fetch, load, loading, make_tfds_folder
 from utils.data.catalogue import FASHION_MNIST, FULL_EXAMPLES, MNIST, TFDS_VERSION
 from utils.data.idx import content_sha256, read_idx, read_idx_folder, write_idx
 from utils.data.images import ImageData, Split
-from utils.data.prepare import prepare, prepare_sample
-from utils.data.prepared import find_prepared, read_prepared
+from utils.data.tfds_folder import (
+    cache_folder,
+    find_prepared,
+    prepare,
+    read_prepared,
+    standard_folder,
+)
 from utils.data.verify import list_places
 from utils.errors import DistributedError
 
@@ -44,9 +49,33 @@ def samples() -> dict[str, ImageData]:
 
 @pytest.fixture
 def sample_copy(tmp_path: Path) -> Path:
-    """A copy of the bundled MNIST that may be damaged: the folder that holds `mnist/`."""
-    shutil.copytree(bundled.FOLDER / "mnist", tmp_path / "bundled" / "mnist")
+    """A copy of the bundled MNIST that may be damaged: the folder that holds `mnist.npz`."""
+    (tmp_path / "bundled").mkdir()
+    shutil.copy(bundled.FOLDER / "mnist.npz", tmp_path / "bundled")
     return tmp_path / "bundled"
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    """An empty cache folder, in the place of the user's."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return cache_folder()
+
+
+@pytest.fixture(scope="module")
+def small_folder(samples, tmp_path_factory) -> Path:
+    """A TFDS data folder with a prepared MNIST of 60 and 20 examples."""
+    data = samples["mnist"]
+    data = replace(data, train=data.train.take(60), test=data.test.take(20))
+    folder = tmp_path_factory.mktemp("prepared")
+    prepare(data, folder)
+    return folder
+
+
+@pytest.fixture
+def prepared_copy(small_folder, tmp_path) -> Path:
+    """A copy of `small_folder` that may be damaged."""
+    return shutil.copytree(small_folder, tmp_path / "prepared")
 
 
 @pytest.fixture
@@ -131,68 +160,21 @@ def test_bundled_pixels_are_the_first_of_the_originals_in_order(samples):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tfds_reads_the_same_from_the_bundled_folder(samples, name):
-    prepared = builder(name)
-    assert prepared.info.splits["train"].num_examples == 10_000
-    assert prepared.info.splits["test"].num_examples == 2_000
-    assert prepared.info.features["label"].names == list(samples[name].class_names)
-    assert prepared.info.supervised_keys == ("image", "label")
-    for split in ("train", "test"):
-        batch = prepared.as_dataset(split=split, batch_size=-1)  # images: [examples, 28, 28, 1]
-        mine = getattr(samples[name], split)
-        np.testing.assert_array_equal(batch["image"].numpy()[..., 0], mine.images)
-        np.testing.assert_array_equal(batch["label"].numpy(), mine.labels)
+def test_bundle_has_a_licence_and_is_small(name):
+    licence = (bundled.FOLDER / f"{name}.LICENSE").read_text(encoding="utf-8")
+    word = {"fashion_mnist": "Zalando SE", "mnist": "creativecommons.org/licenses/by-sa/3.0/"}
+    assert word[name] in licence and "first 10,000 training" in " ".join(licence.split())
+    assert (bundled.FOLDER / f"{name}.npz").stat().st_size < 5_300_000
+    assert sorted(p.suffix for p in bundled.FOLDER.iterdir()) == [".LICENSE"] * 2 + [".npz"] * 2
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_bundle_has_a_licence_and_no_path_of_a_machine(name):
-    licence = (bundled.FOLDER / name / "LICENSE").read_text(encoding="utf-8")
-    word = {"fashion_mnist": "Zalando SE", "mnist": "creativecommons.org/licenses/by-sa/3.0/"}
-    assert word[name] in licence and "first 10,000 training" in " ".join(licence.split())
-    for path in bundled.FOLDER.glob(f"{name}/**/*.json"):
-        text = path.read_text(encoding="utf-8")
-        for root in ('"/', "/home", "/usr", "/var", "\\\\"):
-            assert root not in text, f"{path} has {root}"
-    files = [p for p in (bundled.FOLDER / name).rglob("*") if "__pycache__" not in p.parts]
-    assert sum(path.stat().st_size for path in files) < 7_000_000
-
-
-def forbid_decoding(monkeypatch):
-    def decode(*arguments):
-        raise AssertionError("the PNGs were decoded")
-
-    monkeypatch.setattr(bundled, "read_prepared", decode)
-
-
-def test_arrays_are_kept_and_used_only_while_they_are_right(sample_copy, samples, monkeypatch):
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    folder = sample_copy / "mnist" / "__pycache__"
-    shutil.rmtree(folder, ignore_errors=True)
-    bundled.load_bundled("mnist", sample_copy)
-    (kept,) = folder.iterdir()
-    whole = kept.read_bytes()
-    for damaged in (whole[:5000], whole[:3000] + b"\xff" + whole[3001:], b"", b"nonsense"):
-        kept.write_bytes(damaged)
-        data = bundled.load_bundled("mnist", sample_copy)
-        np.testing.assert_array_equal(data.train.images, samples["mnist"].train.images)
-        assert kept.read_bytes() == whole, "what was damaged should be written anew"
-    forbid_decoding(monkeypatch)
-    data = bundled.load_bundled("mnist", sample_copy)
-    np.testing.assert_array_equal(data.test.images, samples["mnist"].test.images)
-    np.testing.assert_array_equal(data.train.labels, samples["mnist"].train.labels)
-    with pytest.raises(ValueError, match="read-only"):
-        data.train.images[0, 0, 0] = 1
-
-
-def test_nothing_is_kept_where_python_keeps_nothing_or_cannot_write(sample_copy, monkeypatch):
-    folder = sample_copy / "mnist" / "__pycache__"
-    shutil.rmtree(folder, ignore_errors=True)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    bundled.load_bundled("mnist", sample_copy)
-    assert not folder.exists()
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    folder.touch()  # a file in the folder's place: it cannot be written
-    assert len(bundled.load_bundled("mnist", sample_copy).test) == 2_000
+def test_np_load_reads_the_bundled_file_by_the_keys_of_keras(samples, name):
+    with np.load(bundled.FOLDER / f"{name}.npz") as arrays:
+        assert sorted(arrays) == ["x_test", "x_train", "y_test", "y_train"]
+        assert {array.dtype for array in arrays.values()} == {np.dtype(np.uint8)}
+        np.testing.assert_array_equal(arrays["x_train"], samples[name].train.images)
+        np.testing.assert_array_equal(arrays["y_test"], samples[name].test.labels)
 
 
 def test_data_is_read_only_and_take_shortens_only_the_training_examples(samples):
@@ -257,46 +239,102 @@ def overwrite_with_text(path: Path) -> None:
     path.write_text("<html>404</html>", encoding="utf-8")
 
 
-@pytest.mark.parametrize("damage", [cut_short, flip_one_bit, empty, Path.unlink])
-@pytest.mark.parametrize("file_name", [TRAIN_FILE, "dataset_info.json", "features.json"])
-def test_damaged_bundled_file_is_named_and_not_touched(sample_copy, file_name, damage):
-    path = sample_copy / "mnist" / TFDS_VERSION / file_name
+@pytest.mark.parametrize(
+    "damage", [cut_short, flip_one_bit, empty, overwrite_with_text, Path.unlink]
+)
+def test_damaged_bundled_file_is_named_with_its_cure_and_not_touched(sample_copy, damage):
+    path = sample_copy / "mnist.npz"
     damage(path)
     before = path.read_bytes() if path.exists() else None
-    for read in (bundled.load_bundled, bundled.builder):
+    for read in (bundled.load_bundled, bundled.verify_bundled):
         with pytest.raises(DistributedError) as error:
             read("mnist", sample_copy)
-        assert_one_line(error, str(path))
+        assert_one_line(error, str(path), "git checkout")
     assert (path.read_bytes() if path.exists() else None) == before
 
 
-@pytest.mark.parametrize("damage", [cut_short, empty, overwrite_with_text, Path.unlink])
-def test_damaged_checksums_are_named(sample_copy, damage):
-    path = sample_copy / "mnist" / "checksums.json"
-    damage(path)
+def change_arrays(path: Path, **changes: np.ndarray) -> None:
+    with np.load(path) as arrays:
+        np.savez_compressed(path, **{**arrays, **changes})
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"y_train": np.zeros(10_000, np.uint8)[:9]}, "damaged"),
+        ({"x_test": np.zeros((2_000, 28, 28))}, "damaged"),
+        ({"x_test": np.zeros((9, 28, 28), np.uint8), "y_test": np.zeros(9)}, "holds"),
+    ],
+)
+def test_arrays_that_are_not_the_sample_are_named(sample_copy, change, part):
+    change_arrays(sample_copy / "mnist.npz", **change)
     with pytest.raises(DistributedError) as error:
         bundled.load_bundled("mnist", sample_copy)
-    assert_one_line(error, str(path))
+    assert_one_line(error, str(sample_copy / "mnist.npz"), part, "git checkout")
 
 
-def test_content_is_checked_even_where_the_files_checksums_were_changed_too(sample_copy):
-    folder = sample_copy / "mnist" / TFDS_VERSION
-    path, checksums_path = folder / TRAIN_FILE, sample_copy / "mnist" / "checksums.json"
-    content = path.read_bytes()
-    label = b"label\x12\x05\x1a\x03\x0a\x01"  # key, then Feature, Int64List, one packed varint
-    position = content.index(label) + len(label)
-    assert content[position] == FIRST_LABELS["mnist"][0]
-    path.write_bytes(content[:position] + b"\x06" + content[position + 1 :])
-    checksums = json.loads(checksums_path.read_bytes())
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    checksums["files"][TRAIN_FILE]["sha256"] = digest
-    checksums_path.write_text(json.dumps(checksums), encoding="utf-8")
+def test_verify_notices_one_changed_label_in_a_file_that_loads(sample_copy, samples):
+    assert bundled.verify_bundled("mnist", sample_copy).full is False
+    labels = samples["mnist"].train.labels.astype(np.uint8)
+    change_arrays(sample_copy / "mnist.npz", y_train=np.where(np.arange(10_000) == 0, 6, labels))
+    assert bundled.load_bundled("mnist", sample_copy).train.labels[0] == 6
     with pytest.raises(DistributedError) as error:
-        bundled.load_bundled("mnist", sample_copy)
-    assert_one_line(error, str(folder), "content")
+        bundled.verify_bundled("mnist", sample_copy)
+    assert_one_line(error, str(sample_copy / "mnist.npz"), "SHA-256", "git checkout")
 
 
-# Prepared TFDS folders without checksums of their files
+# The TFDS folder of the sample
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tfds_reads_the_same_from_the_folder_made_of_the_sample(samples, name, cache):
+    import tensorflow_datasets as tfds
+
+    prepared = tfds.builder_from_directory(make_tfds_folder(name))
+    assert prepared.info.splits["train"].num_examples == 10_000
+    assert prepared.info.splits["test"].num_examples == 2_000
+    assert prepared.info.features["label"].names == list(samples[name].class_names)
+    assert prepared.info.supervised_keys == ("image", "label")
+    for split in ("train", "test"):
+        batch = prepared.as_dataset(split=split, batch_size=-1)  # images: [examples, 28, 28, 1]
+        mine = getattr(samples[name], split)
+        np.testing.assert_array_equal(batch["image"].numpy()[..., 0], mine.images)
+        np.testing.assert_array_equal(batch["label"].numpy(), mine.labels)
+
+
+def test_tfds_folder_is_made_once_by_two_processes_at_the_same_time_offline(cache):
+    program = (
+        "import socket\n"
+        "def refuse(*a, **k): raise AssertionError('network used')\n"
+        "socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse\n"
+        "from utils.data import make_tfds_folder\n"
+        "print(make_tfds_folder('mnist'))\n"
+    )
+    command = [sys.executable, "-c", program]
+    both = [subprocess.Popen(command, stdout=-1, stderr=-1, text=True) for _ in range(2)]
+    shown = [process.communicate(timeout=200) for process in both]
+    assert [process.returncode for process in both] == [0, 0], shown
+    (folder,) = {output.strip() for output, _ in shown}
+    assert shown[0][1] == shown[1][1] == "" and str(cache) in folder
+    assert [path.name for path in Path(folder).parent.iterdir()] == [TFDS_VERSION]
+    before = {path: path.stat().st_mtime_ns for path in Path(folder).iterdir()}
+    assert str(make_tfds_folder("mnist")) == folder  # found, not made again
+    assert {path: path.stat().st_mtime_ns for path in Path(folder).iterdir()} == before
+
+
+def test_tfds_folder_of_the_sample_is_never_taken_for_the_full_set(nothing_installed, tmp_path):
+    assert not cache_folder().is_relative_to(standard_folder())
+
+
+def test_cache_that_cannot_be_written_is_named(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(DistributedError) as error:
+        make_tfds_folder("mnist")
+    assert_one_line(error, str(tmp_path / "file"), "cannot be written")
+
+
+# Prepared TFDS folders
 
 
 def cut_at_a_record(path: Path) -> None:
@@ -324,12 +362,17 @@ def repeat_the_file(path: Path) -> None:
     [cut_short, cut_at_a_record, wreck_a_length, wreck_a_picture, repeat_the_file, empty]
     + [overwrite_with_text, Path.unlink],
 )
-def test_damaged_records_are_named_without_tensorflow(sample_copy, damage):
-    path = sample_copy / "mnist" / TFDS_VERSION / TRAIN_FILE
+def test_damaged_records_are_named(prepared_copy, damage):
+    path = prepared_copy / "mnist" / TFDS_VERSION / TRAIN_FILE
     damage(path)
     with pytest.raises(DistributedError) as error:
         read_prepared(path.parent, MNIST)
     assert_one_line(error, str(path))
+
+
+def describe_splits(train: str) -> dict:
+    names = {"train": train, "test": "20"}
+    return {"splits": [{"name": n, "shardLengths": [count]} for n, count in names.items()]}
 
 
 @pytest.mark.parametrize(
@@ -338,13 +381,14 @@ def test_damaged_records_are_named_without_tensorflow(sample_copy, damage):
         ({"name": "fashion_mnist"}, "holds fashion_mnist, not mnist"),
         ({"fileFormat": "array_record"}, "array_record"),
         ({"splits": []}, "split 'train'"),
-        ({"splits": [{"name": "train", "shardLengths": ["x"]}]}, "split 'train'"),
-        ({"splits": [{"name": "train", "shardLengths": ["999999999999"]}]}, "damaged"),
-        ({"splits": [{"name": "train", "shardLengths": ["-5"]}]}, "damaged"),
+        ({"splits": [{"name": "train", "shardLengths": ["60"]}]}, "split 'test'"),
+        (describe_splits("x"), "shardLengths"),
+        (describe_splits("999999999999"), "damaged"),
+        (describe_splits("-5"), "damaged"),
     ],
 )
-def test_wrong_description_of_a_prepared_folder_is_named(sample_copy, change, part):
-    path = sample_copy / "mnist" / TFDS_VERSION / "dataset_info.json"
+def test_wrong_description_of_a_prepared_folder_is_named(prepared_copy, change, part):
+    path = prepared_copy / "mnist" / TFDS_VERSION / "dataset_info.json"
     path.write_text(json.dumps({**json.loads(path.read_bytes()), **change}), encoding="utf-8")
     with pytest.raises(DistributedError) as error:
         read_prepared(path.parent, MNIST)
@@ -356,10 +400,10 @@ def test_wrong_description_of_a_prepared_folder_is_named(sample_copy, change, pa
         assert_one_line(error, str(path))
 
 
-def test_prepared_sample_is_not_taken_for_the_full_set(sample_copy):
+def test_prepared_sample_is_not_taken_for_the_full_set(prepared_copy):
     with pytest.raises(DistributedError) as error:
-        load("mnist", full=True, folder=sample_copy)
-    assert_one_line(error, "10,000 train", "60,000")
+        load("mnist", full=True, folder=prepared_copy)
+    assert_one_line(error, "60 train", "60,000")
 
 
 def test_newest_version_of_a_prepared_folder_is_found(tmp_path):
@@ -490,17 +534,22 @@ def test_prepared_folder_reads_back_and_is_not_overwritten(small, tmp_path):
     assert sorted(folder.parent.iterdir()) == [folder]  # nothing temporary is left
 
 
-def test_sample_is_prepared_with_checksums_that_load_accepts(samples, small, tmp_path, monkeypatch):
+def test_written_sample_loads_and_depends_on_the_arrays_alone(
+    samples, small, tmp_path, monkeypatch
+):
     monkeypatch.setitem(catalogue.SAMPLE_EXAMPLES, "train", 12)
     monkeypatch.setitem(catalogue.SAMPLE_EXAMPLES, "test", 5)
-    folder = prepare_sample(small["mnist"], tmp_path)
+    path = bundled.write_bundled(small["mnist"], tmp_path)
     data = bundled.load_bundled("mnist", tmp_path)
-    assert (folder, len(data.train), len(data.test)) == (tmp_path / "mnist", 12, 5)
+    assert (path, len(data.train), len(data.test)) == (tmp_path / "mnist.npz", 12, 5)
     np.testing.assert_array_equal(data.train.images, samples["mnist"].train.images[:12])
-    flip_one_bit(folder / TFDS_VERSION / TRAIN_FILE)
-    with pytest.raises(DistributedError):
-        bundled.load_bundled("mnist", tmp_path)
-    assert sorted(tmp_path.iterdir()) == [folder]
+    monkeypatch.setattr(time, "time", lambda: 2e9)
+    again = bundled.write_bundled(data, tmp_path / "later")
+    assert again.read_bytes() == path.read_bytes()
+    with pytest.raises(DistributedError) as error:
+        bundled.write_bundled(small["mnist"], tmp_path)
+    assert_one_line(error, str(path), "not overwritten")
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "later", path]
 
 
 def test_full_set_is_sought_in_order(small, tmp_path, nothing_installed, monkeypatch):
@@ -656,7 +705,8 @@ def test_places_say_what_is_verified_and_what_is_damaged(sample_copy, nothing_in
     (place,) = list_places("mnist", sample_root=sample_copy)
     assert (place.kind, place.state, place.problem) == ("bundled sample", "verified", None)
     assert (place.train_examples, place.test_examples) == (10_000, 2_000)
-    path = sample_copy / "mnist" / TFDS_VERSION / TRAIN_FILE
+    path = sample_copy / "mnist.npz"
+    assert place.folder == str(path)
     flip_one_bit(path)
     (place,) = list_places("mnist", sample_root=sample_copy)
     assert (place.state, place.train_examples) == ("damaged", None)
@@ -679,8 +729,10 @@ def small_sample(small, tmp_path, monkeypatch) -> Path:
     """Samples of 12 and 5 examples in the place of the bundled ones."""
     monkeypatch.setitem(catalogue.SAMPLE_EXAMPLES, "train", 12)
     monkeypatch.setitem(catalogue.SAMPLE_EXAMPLES, "test", 5)
-    for data in small.values():
-        prepare_sample(data, tmp_path / "samples")
+    for name, data in small.items():
+        path = bundled.write_bundled(data, tmp_path / "samples")
+        checksum = bundled.sample_sha256(bundled.load_bundled(name, path.parent))
+        monkeypatch.setitem(vars(catalogue.DATA_SETS[name]), "sample_sha256", checksum)
     monkeypatch.setattr(bundled, "FOLDER", tmp_path / "samples")
     return tmp_path / "samples"
 
@@ -703,7 +755,7 @@ def test_command_shows_and_verifies(small, small_sample, nothing_installed, caps
 def test_command_verify_ends_with_1_and_names_the_file(
     sample_copy, nothing_installed, monkeypatch, capsys
 ):
-    path = sample_copy / "mnist" / TFDS_VERSION / TRAIN_FILE
+    path = sample_copy / "mnist.npz"
     cut_short(path)
     monkeypatch.setattr(bundled, "FOLDER", sample_copy)
     assert distlab("verify", "mnist") == 1

@@ -3,13 +3,13 @@
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from distlab.widgets.input_explorer import explain_input, input_explorer
 from utils.data import load
-from utils.data.tfrecord import read_records
 from utils.errors import DistributedError
 from utils.input_pipeline import LOCAL, Store, write_shards
 from utils.input_pipeline.ladder import (
@@ -54,18 +54,13 @@ def wanted_elements(split):
     return Counter(keys)
 
 
-def test_shards_hold_every_example_once_in_order(split, shards):
+def test_shards_hold_every_example_once_in_order(split, shards, tf):
     assert len(shards.files) == 5 and shards.examples == EXAMPLES and shards.bytes > 10_000
-    assert [sum(1 for _ in read_records(name)) for name in map(path_of, shards.files)] == [40] * 5
+    records = [tf.data.TFRecordDataset(name) for name in shards.files]
+    assert [sum(1 for _ in file) for file in records] == [40] * 5
     assert sum(ids_of(naive(shards)), []) == list(range(EXAMPLES))
     twice = shards.repeat(2)
     assert twice.examples == 400 and sum(ids_of(naive(twice)), []) == [*range(EXAMPLES)] * 2
-
-
-def path_of(name):
-    from pathlib import Path
-
-    return Path(name)
 
 
 def test_shards_are_written_in_the_order_asked_for(split, tmp_path):
@@ -91,7 +86,7 @@ def test_shards_that_cannot_be_are_refused(split, tmp_path, settings, says):
 
 def test_shards_are_not_overwritten_and_a_file_is_no_folder(split, shards, tmp_path):
     with pytest.raises(DistributedError, match="exists already and is not overwritten"):
-        write_shards(split, path_of(shards.files[0]).parent, shards=5)
+        write_shards(split, Path(shards.files[0]).parent, shards=5)
     (tmp_path / "file").write_text("")
     with pytest.raises(DistributedError, match="cannot be written"):
         write_shards(split, tmp_path / "file", shards=5)

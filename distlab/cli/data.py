@@ -6,11 +6,11 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from utils.data.bundled import write_bundled
 from utils.data.catalogue import DATA_SETS, FULL_EXAMPLES, SAMPLE_EXAMPLES, find_facts
 from utils.data.fetch import DOWNLOAD_SECONDS, fetch
 from utils.data.idx import read_idx_folder
-from utils.data.prepare import prepare, prepare_sample
-from utils.data.prepared import standard_folder
+from utils.data.tfds_folder import prepare, standard_folder
 from utils.data.verify import Place, list_places
 
 NAMES = " or ".join(DATA_SETS)
@@ -42,7 +42,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "--from", dest="source", type=Path, required=True, help="folder with the four idx files"
     )
     preparing.add_argument(
-        "--sample", action="store_true", help="the course's sample with its checksums (needs --to)"
+        "--sample", action="store_true", help="the sample that is bundled, as <name>.npz"
     )
     for action in (fetching, preparing):
         action.add_argument("--to", type=Path, help="TFDS data folder (default: TFDS's own)")
@@ -90,14 +90,14 @@ def fetch_full(arguments: argparse.Namespace) -> int:
 
 
 def prepare_full(arguments: argparse.Namespace) -> int:
-    """Turn idx files into a prepared TFDS folder: the full set, or the sample."""
+    """Turn idx files into a prepared TFDS folder of the full set, or into the bundled sample."""
     facts = find_facts(arguments.name)
     data = read_idx_folder(arguments.source.expanduser(), facts)
     target = arguments.to or standard_folder()
     write, examples = prepare, FULL_EXAMPLES
     if arguments.sample:
         target = arguments.to or Path.cwd()
-        write, examples = prepare_sample, SAMPLE_EXAMPLES
+        write, examples = write_bundled, SAMPLE_EXAMPLES
     _say(f"preparing {examples['train']:,} and {examples['test']:,} examples of {facts.title} ...")
     return _report(facts.name, write(data, target), examples, arguments.json)
 

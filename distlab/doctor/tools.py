@@ -101,13 +101,13 @@ def list_nvidia_gpus(limit_seconds: float = 8.0) -> list[str]:
 
 
 def examine_bundled_data(root: Path = bundled.FOLDER) -> list[Finding]:
-    """Is the bundled sample of each data set whole, by its checksums?"""
+    """Is the bundled sample of each data set complete, by its checksum?"""
     return [_examine_sample(name, title, root) for name, title in _titles().items()]
 
 
 def _examine_sample(name: str, title: str, root: Path) -> Finding:
     try:
-        data = bundled.load_bundled(name, root)
+        data = bundled.verify_bundled(name, root)
     except DistributedError as error:
         return Finding(title, "problem", "the bundled sample is damaged", str(error))
     value = f"{len(data.train):,} + {len(data.test):,} bundled examples, verified"

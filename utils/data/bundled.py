@@ -1,58 +1,51 @@
-"""The bundled sample: real data that travels with the course, checked each time it is read.
+"""The bundled samples: real data that travels with the code, as plain NumPy arrays.
 
-`bundled/<name>/` holds the first 10,000 training and 2,000 test examples of the
-original, in order, as a prepared TFDS folder (`3.0.1/`), with the SHA-256 of
-every file and of the content (`checksums.json`) and the licence beside it.
-`utils.data.prepare` made them.
-
-To decode 12,000 PNGs takes half a second, so the arrays are kept in
-`bundled/<name>/__pycache__/`, as Python keeps what it compiles, and used while their
-checksums are those of the content.
+`bundled/<name>.npz` holds the first 10,000 training and 2,000 test examples of the
+original, in order, under the keys of Keras's own `mnist.npz`: `x_train`, `y_train`,
+`x_test`, `y_test`, all uint8. `np.load` reads it anywhere. The licence of the data is
+next to it, as `<name>.LICENSE`.
 """
 
-import contextlib
 import hashlib
-import json
-import sys
+import io
+import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..environment import quiet_tensorflow
 from ..errors import InputError
 from ..files import replace_atomically
-from .catalogue import FULL_EXAMPLES, TFDS_VERSION, find_facts
-from .idx import content_sha256
+from .catalogue import SAMPLE_EXAMPLES, TFDS_VERSION, find_facts
+from .idx import to_idx_bytes
 from .images import ImageData, Split
-from .prepared import read_prepared
-
-if TYPE_CHECKING:
-    import tensorflow_datasets as tfds
 
 FOLDER = Path(__file__).parent / "bundled"
-CHECKSUMS_FILE = "checksums.json"
-RESTORE = "restore it from the course (git checkout) or install the course again"
+KEYS = {"train": ("x_train", "y_train"), "test": ("x_test", "y_test")}
+ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # the same arrays give the same file, whenever it is written
+RESTORE = "restore it with git checkout, or install the package again"
 
 
 def load_bundled(name: str, root: Path = FOLDER) -> ImageData:
-    """Read the bundled sample of `name` from `root`, files and content checked.
+    """Read the bundled sample of `name` from `root`: no network, no TensorFlow.
 
-    Needs no network and no TensorFlow. Raises InputError that names the file
-    which is missing or damaged.
+    Raises InputError that names the file if it is missing, damaged or of another size.
+    `verify_bundled` also compares the content with the published checksum.
     """
     facts = find_facts(name)
-    folder = check_files(facts.name, root)
-    checksums = _read_checksums(facts.name, root)
-    kept = _name_kept(root / facts.name, checksums["files"])
-    splits = _read_kept(kept)
-    if splits is None or describe_content(splits) != checksums["content"]:
-        splits = read_prepared(folder, facts)
-        if describe_content(splits) != checksums["content"]:
-            raise InputError(
-                f"{folder}: the content has another checksum than it should: {RESTORE}"
-            )
-        _keep(kept, splits)
+    path = root / f"{facts.name}.npz"
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            splits = {
+                split: Split(arrays[images], arrays[labels].astype(np.int64))
+                for split, (images, labels) in KEYS.items()
+            }
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or error}): {RESTORE}") from None
+    except Exception:  # a damaged zip file fails in a dozen ways, and the cure is always the same
+        raise InputError(f"{path} is damaged: {RESTORE}") from None
+    found = {split: len(examples) for split, examples in splits.items()}
+    if found != SAMPLE_EXAMPLES:
+        raise InputError(f"{path} holds {found}, not the sample's {SAMPLE_EXAMPLES}: {RESTORE}")
     return ImageData(
         name=facts.name,
         source=f"bundled sample (TFDS {TFDS_VERSION})",
@@ -63,98 +56,49 @@ def load_bundled(name: str, root: Path = FOLDER) -> ImageData:
     )
 
 
-def _name_kept(folder: Path, files: Any) -> Path:
-    """Return where the arrays of exactly these files are kept."""
-    digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
-    return folder / "__pycache__" / f"{digest[:16]}.npz"
+def verify_bundled(name: str, root: Path = FOLDER) -> ImageData:
+    """Read the bundled sample as `load_bundled` does, and compare every byte with its checksum.
 
-
-def _read_kept(path: Path) -> dict[str, Split] | None:
-    """Return the splits kept at `path`; None if there are none, or not whole ones."""
-    try:
-        with np.load(path) as arrays:
-            return {
-                split: Split(arrays[f"{split}_images"], arrays[f"{split}_labels"])
-                for split in FULL_EXAMPLES
-            }
-    except Exception:  # a copy: whatever is wrong with it, the files are read instead
-        return None
-
-
-def _keep(path: Path, splits: dict[str, Split]) -> None:
-    """Keep the arrays, where Python would keep compiled code too and the folder can be written."""
-    if sys.dont_write_bytecode:
-        return
-    arrays = {f"{name}_images": split.images for name, split in splits.items()}
-    arrays |= {f"{name}_labels": split.labels for name, split in splits.items()}
-    with contextlib.suppress(OSError), replace_atomically(path, mode=0o644) as file:
-        np.savez(file, **arrays)
-
-
-def builder(name: str, root: Path = FOLDER) -> "tfds.core.DatasetBuilder":
-    """Return a TFDS builder of the bundled sample, with `.info` and `.as_dataset(split=...)`.
-
-    Follows `tfds.builder_from_directory`: reads what is prepared, downloads
-    nothing. Raises InputError that names the file which is missing or damaged.
+    Raises InputError that names the file if it is missing, damaged or not the sample.
     """
-    folder = check_files(find_facts(name).name, root)
-    with quiet_tensorflow():
-        import tensorflow_datasets as tfds
+    data = load_bundled(name, root)
+    if sample_sha256(data) != find_facts(name).sample_sha256:
+        path = root / f"{data.name}.npz"
+        raise InputError(f"{path} is damaged: its content has the wrong SHA-256: {RESTORE}")
+    return data
 
-        return tfds.builder_from_directory(folder)
+
+def sample_sha256(data: ImageData) -> str:
+    """Return the SHA-256 of the four arrays of `data`, each as an uncompressed idx file."""
+    digest = hashlib.sha256()
+    for split in (data.train, data.test):
+        digest.update(to_idx_bytes(split.images))
+        digest.update(to_idx_bytes(split.labels))
+    return digest.hexdigest()
 
 
-def check_files(name: str, root: Path = FOLDER) -> Path:
-    """Compare each bundled file of `name` with its checksum; return the prepared folder.
+def write_bundled(data: ImageData, folder: Path) -> Path:
+    """Write the sample of the full set `data` to `folder/<name>.npz` and return that path.
 
-    Raises InputError that names the first file which is missing or differs.
+    The file appears whole or not at all, and depends on the arrays alone. Raises
+    InputError if it exists or `folder` cannot be written.
     """
-    folder = root / name / TFDS_VERSION
-    for file_name, expected in _read_checksums(name, root)["files"].items():
-        path = folder / file_name
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            problem = error.strerror or error
-            raise InputError(f"{path} cannot be read ({problem}): {RESTORE}") from None
-        if len(content) != expected["bytes"]:
-            raise InputError(
-                f"{path} is damaged: {len(content):,} bytes, not {expected['bytes']:,}: {RESTORE}"
-            )
-        if hashlib.sha256(content).hexdigest() != expected["sha256"]:
-            raise InputError(f"{path} is damaged: its SHA-256 differs: {RESTORE}")
-    return folder
-
-
-def describe_content(splits: dict[str, Split]) -> dict[str, dict[str, Any]]:
-    """Return per split the number of examples and the SHA-256 of images and labels as idx files."""
-    return {
-        name: {
-            "examples": len(split),
-            "images_sha256": content_sha256(split.images),
-            "labels_sha256": content_sha256(split.labels),
-        }
-        for name, split in splits.items()
-    }
-
-
-def describe_files(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return bytes and SHA-256 of each file in `folder`, by name."""
-    contents = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-    return {
-        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        for name, content in contents.items()
-    }
-
-
-def _read_checksums(name: str, root: Path) -> dict[str, Any]:
-    path = root / name / CHECKSUMS_FILE
+    path = folder.expanduser().absolute() / f"{data.name}.npz"
+    if path.exists():
+        raise InputError(f"{path} exists already and is not overwritten: remove it first")
     try:
-        checksums = json.loads(path.read_bytes())
-        if not checksums["files"] or not checksums["content"]:
-            raise KeyError("files, content")
+        with replace_atomically(path, mode=0o644) as file, zipfile.ZipFile(file, "w") as archive:
+            for split, (images, labels) in KEYS.items():
+                sample = getattr(data, split).take(SAMPLE_EXAMPLES[split])
+                _add_array(archive, images, sample.images)
+                _add_array(archive, labels, sample.labels.astype(np.uint8))
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): {RESTORE}") from None
-    except (ValueError, KeyError, TypeError):
-        raise InputError(f"{path} is damaged: {RESTORE}") from None
-    return checksums
+        raise InputError(f"{folder} cannot be written: {error.strerror}") from None
+    return path
+
+
+def _add_array(archive: zipfile.ZipFile, key: str, array: np.ndarray) -> None:
+    content = io.BytesIO()
+    np.lib.format.write_array(content, array, allow_pickle=False)
+    entry = zipfile.ZipInfo(f"{key}.npy", ZIP_TIME)
+    archive.writestr(entry, content.getvalue(), zipfile.ZIP_DEFLATED, compresslevel=9)

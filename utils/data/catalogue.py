@@ -27,8 +27,9 @@ class DataSetFacts:
     """One data set's classes, origin and full content.
 
     `sha256[split]` holds two checksums, of the images and of the labels, each
-    of the uncompressed idx file. `idx_folder` is where a system package puts
-    the four files, None if there is no such package.
+    of the uncompressed idx file; `sample_sha256` is the bundled sample's
+    (`utils.data.bundled.sample_sha256`). `idx_folder` is where a system package
+    puts the four files, None if there is no such package.
     """
 
     name: str
@@ -38,6 +39,7 @@ class DataSetFacts:
     description: str
     citation: str
     sha256: dict[str, tuple[str, str]]
+    sample_sha256: str
     idx_folder: Path | None = None
     idx_package: str | None = None
 
@@ -73,6 +75,7 @@ FASHION_MNIST = DataSetFacts(
             "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
         ),
     },
+    sample_sha256="05abb8a75047c2246d827656a52e382ab19d4fad7ac80c529b12bfb09bfc3bc1",
     idx_folder=Path("/usr/share/datasets/fashion-mnist"),
     idx_package="dataset-fashion-mnist",
 )
@@ -97,6 +100,7 @@ MNIST = DataSetFacts(
             "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
         ),
     },
+    sample_sha256="eaf71cf55b51e1dd7f24a41425ce60ed055550699bec7fe9dfb302ec1d9a362a",
 )
 
 DATA_SETS = {facts.name: facts for facts in (FASHION_MNIST, MNIST)}

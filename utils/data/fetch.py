@@ -19,8 +19,13 @@ from urllib.parse import urlsplit
 from ..environment import quiet_tensorflow
 from ..errors import InputError
 from .catalogue import find_facts
-from .prepare import move_into_place, replace_nothing
-from .prepared import find_prepared, read_full_prepared, standard_folder
+from .tfds_folder import (
+    find_prepared,
+    move_into_place,
+    read_full_prepared,
+    replace_nothing,
+    standard_folder,
+)
 
 DOWNLOAD_SECONDS = 120.0
 RETRIES = 2

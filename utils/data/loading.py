@@ -10,7 +10,7 @@ from .catalogue import DataSetFacts, find_facts
 from .fetch import DOWNLOAD_SECONDS, fetch
 from .idx import has_idx_files, read_idx_folder
 from .images import ImageData
-from .prepared import find_prepared, read_full_prepared, standard_folder
+from .tfds_folder import find_prepared, read_full_prepared, standard_folder
 
 
 def load(
@@ -31,11 +31,11 @@ def load(
     4. a download through TFDS into the standard folder, only with `download=True`,
        ended after two minutes.
 
-    Images are uint8 [examples, 28, 28], labels int64 [examples]. Content is
-    compared with the original's checksum on every path. Raises InputError that
-    names a damaged file, or says what to do where there is no full set. Starts
-    no TensorFlow runtime, so it may come before devices are split or a strategy
-    is made.
+    Images are uint8 [examples, 28, 28], labels int64 [examples]. The content of a
+    full set is compared with the original's checksum, that of the sample by
+    `distlab data verify`. Raises InputError that names a damaged file, or says what
+    to do where there is no full set. Starts no TensorFlow runtime, so it may come
+    before devices are split or a strategy is made.
     """
     facts = find_facts(name)
     if not full:
@@ -56,7 +56,7 @@ def load(
 
 @functools.cache
 def _load_sample(name: str) -> ImageData:
-    """Read and check a bundled sample once per process: its arrays are read-only."""
+    """Read a bundled sample once per process: its arrays are read-only."""
     return load_bundled(name)
 
 

@@ -11,7 +11,7 @@ from .catalogue import DATA_SETS, DataSetFacts, find_facts
 from .idx import has_idx_files, read_idx_folder
 from .images import ImageData
 from .loading import read_folder
-from .prepared import find_prepared, read_full_prepared, standard_folder
+from .tfds_folder import find_prepared, read_full_prepared, standard_folder
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def _find_readers(
     facts: DataSetFacts, folder: Path | None, sample_root: Path
 ) -> Iterator[tuple[str, Path, Callable[[], ImageData]]]:
     """Yield (kind, folder, what reads it) for each place where the data set is found."""
-    sample = partial(bundled.load_bundled, facts.name, sample_root)
-    yield "bundled sample", sample_root / facts.name, sample
+    sample = partial(bundled.verify_bundled, facts.name, sample_root)
+    yield "bundled sample", sample_root / f"{facts.name}.npz", sample
     prepared = find_prepared(standard_folder(), facts.name)
     if prepared is not None:
         yield "TFDS folder", prepared, partial(read_full_prepared, prepared, facts)
