@@ -42,12 +42,12 @@ encoding.encode = runner.encode = lie
 runner.Runner.collect = lambda self: {"got_epochs": ["right", True], "got_words": 1}
 """,
     "the visible checks replaced": """
-from distlab.exercises import lab01, checking
-for name in dir(lab01):
-    if name.startswith("check_"):
-        setattr(lab01, name, lambda *a: None)
-checking.find_wrong = lambda *a, **k: None
-checking.same = lambda *a, **k: True
+from distlab.exercises import comparing, exercise, worked
+exercise.Exercise.check = lambda *a: None
+exercise.Exercise.find_fault = lambda *a: None
+comparing.find_wrong = exercise.find_wrong = lambda *a, **k: None
+comparing.same = exercise.same = lambda *a, **k: True
+worked.read_worked = exercise.read_worked = lambda lab: {}
 """,
     "SEED made constant": """
 class Fixed(dict):
@@ -85,12 +85,12 @@ for folder, _, files in os.walk("/course"):
     for name in files:
         if name.endswith((".py", ".pyc")):
             text = open(os.path.join(folder, name), "rb").read()
-            if b"def judge_" + b"epoch" in text or b"judge_" + b"scaling" in text:
+            if b"def expect_" + b"epoch" in text or b"expect_" + b"scaling" in text:
                 print("FOUND-A-JUDGE", folder, name)
 """,
     "hidden tests looked for in memory": """
 import gc, sys
-wanted = "judge_" + "epoch"
+wanted = "expect_" + "epoch"
 for thing in gc.get_objects():
     if type(thing) is dict:
         for value in list(thing.values()):

@@ -3,6 +3,7 @@
 import importlib.util
 import linecache
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,62 +26,78 @@ class Outcome:
 
 
 class Lab:
-    """The cells of one lab's source: `answers` of tests/answers are tried in it."""
+    """The cells of one lab's source: `answers` of tests/answers are tried in it.
+
+    What is no graded cell runs once for each seed, and no answer is tried twice.
+    """
 
     def __init__(self, name: str) -> None:
         (target,) = sources.choose_targets(LABS, [name])
         self.name = name
         self.cells = [c for c in sources.read_source(target).cells if c.cell_type == "code"]
-        self.graded = {self._id(c).removesuffix("-test"): c for c in self.cells
-                       if c.metadata.get("nbgrader", {}).get("grade")}  # fmt: skip
-        self.exercises = [self._id(c) for c in self.cells
-                          if c.metadata.get("nbgrader", {}).get("solution")]  # fmt: skip
+        self.graded = {_read_id(c).removesuffix("-test"): c for c in self.cells
+                       if _has_role(c, "grade")}  # fmt: skip
+        self.exercises = [_read_id(c) for c in self.cells if _has_role(c, "solution")]
+        self._spaces: dict[int, dict[str, Any]] = {}
+        self._outcomes: dict[tuple[str, str, int], Outcome] = {}
 
-    def _id(self, cell: Any) -> str:
-        return cell.metadata.get("nbgrader", {}).get("grade_id", "")
+    def try_answer(self, exercise: str, answer: str, seed: int) -> Outcome:
+        """Run the graded cell of `exercise` with `answer` for its solution, and judge it."""
+        key = (exercise, answer, seed)
+        if key not in self._outcomes:
+            space = dict(self._get_space(seed))
+            self._run(answer, space)
+            cell = self.graded[exercise].source
+            got, visible = self._observe(cell, space)
+            self._outcomes[key] = Outcome(visible, self._judge(cell, got, seed))
+        return self._outcomes[key]
 
-    def try_answer(self, exercise: str, answer: str | None, seed: int) -> Outcome:
-        """Run the cells in order with `answer` in the solution cell of `exercise`, and judge it."""
-        space: dict[str, Any] = {"__name__": "__main__"}
-        visible = judged = None
-        for k, cell in enumerate(self.cells):
-            name = self._id(cell)
-            if not cell.metadata.get("nbgrader", {}).get("grade"):
-                text = answer if name == exercise and answer is not None else cell.source
-                self._run(text, space, k)
-                space.update({"SEED": seed} if "SEED" in space else {})
-            elif name.removesuffix("-test") == exercise or name.startswith(exercise + "-test"):
-                got, error = self._observe(cell.source, space, k, seed)
-                visible = visible or error
-                judged = judged or self._judge(cell.source, got, k, seed)
-        return Outcome(visible, judged)
+    def _get_space(self, seed: int) -> dict[str, Any]:
+        """Return what the lab's own cells define, solutions included, where SEED is `seed`."""
+        if seed not in self._spaces:
+            space = self._spaces[seed] = {"__name__": "__main__"}
+            for cell in (c for c in self.cells if not _has_role(c, "grade")):
+                self._run(cell.source, space)
+            space["SEED"] = seed
+        return self._spaces[seed]
 
-    def _run(self, text: str, space: dict[str, Any], k: int) -> None:
-        file = f"<{self.name}-{k}-{hash(text)}>"  # AutoGraph wants to read the source again
+    def _run(self, text: str, space: dict[str, Any]) -> None:
+        file = f"<{self.name}-{hash(text)}>"  # AutoGraph wants to read the source again
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
         exec(compile(text, file, "exec"), space)  # noqa: S102 - the course's own source
 
-    def _observe(self, source: str, space: dict[str, Any], k: int, seed: int) -> tuple[Any, Any]:
-        visible = regions.replace_regions(source, "HIDDEN TESTS", "")
-        for name in [n for n in space if n.startswith("got_")]:
-            del space[name]
+    def _observe(self, source: str, space: dict[str, Any]) -> tuple[dict[str, Any], Any]:
         error = None
         try:
-            self._run(visible, space, k)
+            self._run(regions.replace_regions(source, "HIDDEN TESTS", ""), space)
         except Exception as mistake:
-            error = mistake
+            error = mistake.with_traceback(None)  # which holds on to all that the answer made
         got = {n: encode(v) for n, v in space.items() if n.startswith("got_")}
         return {n: decode(data) for n, data in got.items()}, error
 
-    def _judge(self, source: str, got: dict[str, Any], k: int, seed: int) -> BaseException | None:
+    def _judge(self, source: str, got: dict[str, Any], seed: int) -> BaseException | None:
         space: dict[str, Any] = {"np": np, "SEED": seed}
         try:
-            self._run(regions.region_text(source, "INPUTS"), space, k)
+            self._run(regions.region_text(source, "INPUTS"), space)
             space.update(got)
-            self._run(regions.region_text(source, "HIDDEN TESTS"), space, k)
+            self._run(regions.region_text(source, "HIDDEN TESTS"), space)
         except Exception as mistake:
-            return mistake
+            return mistake.with_traceback(None)
         return None
+
+
+def _read_id(cell: Any) -> str:
+    return cell.metadata.get("nbgrader", {}).get("grade_id", "")
+
+
+def _has_role(cell: Any, role: str) -> bool:
+    return bool(cell.metadata.get("nbgrader", {}).get(role))
+
+
+@cache
+def get_lab(name: str) -> Lab:
+    """Return the lab called `name`, with what was tried in it by any test of this process."""
+    return Lab(name)
 
 
 def load_answers(name: str) -> ModuleType:

@@ -35,6 +35,19 @@ def hand_in(course: Path, lab: str) -> None:
         shutil.copy(course / source / lab / f"{lab}.ipynb", folder)
 
 
+def read_errors(course: Path, lab: str, student: str) -> dict[str, list[str]]:
+    """Return the names of the errors that each graded cell raised when nbgrader ran it."""
+    path = course / "autograded" / student / lab / f"{lab}.ipynb"
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return {
+        cell["metadata"]["nbgrader"]["grade_id"]: [
+            output["ename"] for output in cell["outputs"] if output["output_type"] == "error"
+        ]
+        for cell in cells
+        if cell["metadata"].get("nbgrader", {}).get("grade")
+    }
+
+
 def grade(course: Path, lab: str) -> dict[str, Any]:
     """Return what nbgrader did: success and log of each step, scores of each student's cells."""
     api = open_course(course)
@@ -53,10 +66,11 @@ def grade(course: Path, lab: str) -> dict[str, Any]:
             }
             for submission in assignment.submissions
         }
+    raised = {student: read_errors(course, lab, student) for student in STUDENTS}
     listed = [row["name"] for row in api.get_assignments()]
     logs = {name: step.get("log", "") + step.get("error", "") for name, step in steps.items()}
     done = {name: step["success"] for name, step in steps.items()}
-    return {"done": done, "logs": logs, "scores": scores, "listed": listed}
+    return {"done": done, "logs": logs, "scores": scores, "raised": raised, "listed": listed}
 
 
 if __name__ == "__main__":

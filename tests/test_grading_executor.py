@@ -230,11 +230,11 @@ def test_all_descriptors_but_those_named_are_closed(kept, tmp_path):
 
 def test_graded_cells_run_their_checks_only_where_the_rules_say_so():
     (graded,) = (g for g in LAB.graded.values() if g.exercise == "epoch")
-    assert graded.visible.startswith(graded.asking) and "check_epoch" in graded.visible
-    assert "got_epochs" in graded.asking and "check_epoch" not in graded.asking
+    assert graded.visible.startswith(graded.asking) and "EPOCH.check" in graded.visible
+    assert "got_epochs" in graded.asking and "EPOCH.check" not in graded.asking
     book = read_notebook(json.dumps(fill(RIGHT)).encode())
     for checks in (True, False):
         rules = dataclasses.replace(LAB.rules, visible_checks=checks)
         plan = Aligner(dataclasses.replace(LAB, rules=rules), book).align()
         sources = [cell.source for cell in plan.cells if cell.id == graded.id]
-        assert ["check_epoch" in source for source in sources] == [checks]
+        assert ["EPOCH.check" in source for source in sources] == [checks]

@@ -1,20 +1,14 @@
 """Every lab's checks and judges, against the right and wrong answers of tests/answers."""
 
 import os
-from functools import lru_cache
 
 import pytest
-from lab_runner import LABS, Lab, load_answers
+from lab_runner import LABS, get_lab, load_answers
 
 from distlab.grading.judging import WrongAnswer
 
 NAMES = [target.slug.split("-")[0] for target in LABS]
 SEED = int(os.environ.get("DISTLAB_SEED", "2027"))  # any number will do
-
-
-@lru_cache
-def get_lab(name: str) -> Lab:
-    return Lab(name)
 
 
 def list_answers(kind: str) -> list[tuple[str, str, str, str]]:

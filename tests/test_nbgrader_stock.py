@@ -21,7 +21,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from lab_runner import LABS, Lab
+from lab_runner import LABS, get_lab
 
 from distlab.authoring import sources
 from distlab.grading.release import make_release
@@ -67,10 +67,12 @@ def test_autograde_gives_the_solution_full_marks_and_the_stub_none(graded: dict)
     assert graded["done"] == {"generate": True, "solution": True, "stub": True}, graded["logs"]
     points = {
         f"{cell.metadata['nbgrader']['grade_id']}": float(cell.metadata["nbgrader"]["points"])
-        for cell in Lab(graded["lab"].split("-")[0]).graded.values()
+        for cell in get_lab(graded["lab"].split("-")[0]).graded.values()
     }
     assert graded["scores"]["solution"] == {name: [most, most] for name, most in points.items()}
     assert graded["scores"]["stub"] == {name: [0.0, most] for name, most in points.items()}
+    assert graded["raised"]["solution"] == {name: [] for name in points}
+    assert graded["raised"]["stub"] == {name: ["NotImplementedError"] for name in points}
     assert graded["listed"] == [graded["lab"]]
     assert "arning" not in graded["logs"]["generate"], graded["logs"]["generate"]
 

@@ -1,4 +1,4 @@
-"""Lab 02, strategy API: how answers are tried on real replicas, and the worked examples."""
+"""Lab 02, strategy API: answers are run on real replicas."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -6,14 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from distlab.exercises.checking import (
-    Check,
-    Mistake,
-    read_array,
-    read_number,
-    refuse,
-    require_value,
-)
+from distlab.exercises.exercise import Exercise, each
+from distlab.exercises.refusing import read_array, read_number, refuse, require_value
 
 Parts = Sequence[Sequence[float]]
 
@@ -65,16 +59,70 @@ def try_variable(make_variable: Callable[..., Any], start: float, numbers: Seque
     return [copy[0] for copy in read_copies(strategy, variable)]
 
 
+VARIABLE = Exercise(
+    lab="lab02",
+    name="variable",
+    function="make_variable",
+    examples=((10.0, (1.0, 2.0, 6.0)), (0.0, (4.0, 8.0))),
+    mistakes={
+        "outside-scope": "one plain variable, made outside strategy.scope(): there is one copy for "
+        "all replicas",
+        "summed": "aggregation SUM adds up what the replicas add: their mean is wanted",
+        "first-only": "aggregation ONLY_FIRST_REPLICA ignores what the other replicas add",
+        "copies-differ": "each copy took its own replica's number, so that the copies differ: "
+        "without an aggregation nothing brings them together",
+    },
+    hint="one copy for each replica, made in the scope, with an aggregation",
+    tolerance=1e-6,
+    run=each(try_variable),
+)
+
+
 def try_mean(global_mean: Callable[..., Any], parts: Parts) -> float:
     """Return `global_mean` of per-replica values `parts` as a number."""
     strategy = make_mirrored(len(parts))
     return read_number(global_mean(strategy, spread(strategy, parts)), "global_mean")
 
 
+MEAN = Exercise(
+    lab="lab02",
+    name="mean",
+    function="global_mean",
+    examples=((((1.0, 2.0, 3.0), (10.0,)),), (((2.0, 4.0), (6.0, 8.0, 10.0), (0.0,)),)),
+    mistakes={
+        "mean-of-means": "a mean of the replicas' means: the replica with one example counts as "
+        "much as the one with three",
+        "sum-of-means": "the replicas' means are added up: reduce sums and counts, and divide once",
+        "first-only": "this is replica 0's own mean: nothing was reduced",
+        "divided-by-replicas": "the sum is divided by the number of replicas, not of examples",
+    },
+    hint="reduce two things, the sum and the count",
+    tolerance=1e-6,
+    run=each(try_mean),
+)
+
+
 def try_collect(collect: Callable[..., Any], parts: Sequence[Parts]) -> np.ndarray:
     """Return `collect` of per-replica rows as an array; part k is [rows of replica k, 2]."""
     strategy = make_mirrored(len(parts))
     return read_array(collect(strategy, spread(strategy, parts)), "collect", "one tensor or array")
+
+
+COLLECT = Exercise(
+    lab="lab02",
+    name="collect",
+    function="collect",
+    examples=(((((1.0, 2.0), (3.0, 4.0)), ((5.0, 6.0), (7.0, 8.0))),),),
+    mistakes={
+        "summed": "reduce adds the replicas' rows up: gather puts them one after the other",
+        "first-only": "only replica 0's rows are here",
+        "wrong-axis": "rows are put side by side: examples lie along axis 0",
+        "stacked": "a new axis was made, one entry a replica: the rows belong one after the other",
+    },
+    hint="all rows of replica 0, then all of replica 1, and so on: [rows, 2]",
+    tolerance=1e-6,
+    run=each(try_collect),
+)
 
 
 def try_deal(deal_out: Callable[..., Any], replicas: int, examples: int) -> list[list[float]]:
@@ -92,142 +140,19 @@ def try_deal(deal_out: Callable[..., Any], replicas: int, examples: int) -> list
     return read_copies(strategy, seen)
 
 
-VARIABLE = Check(
+DEAL = Exercise(
     lab="lab02",
-    exercise="variable",
-    function="make_variable",
-    examples=((10.0, (1.0, 2.0, 6.0)), (0.0, (4.0, 8.0))),
-    right=([13.0] * 3, [6.0] * 2),
-    mistakes=(
-        Mistake(
-            "outside-scope",
-            "one plain variable, made outside strategy.scope(): there is one copy for all replicas",
-            ([19.0], [12.0]),
-        ),
-        Mistake(
-            "summed",
-            "aggregation SUM adds up what the replicas add: their mean is wanted",
-            ([19.0] * 3, [12.0] * 2),
-        ),
-        Mistake(
-            "first-only",
-            "aggregation ONLY_FIRST_REPLICA ignores what the other replicas add",
-            ([11.0] * 3, [4.0] * 2),
-        ),
-        Mistake(
-            "copies-differ",
-            "each copy took its own replica's number, so that the copies differ: without an "
-            "aggregation nothing brings them together",
-            ([11.0, 12.0, 16.0], [4.0, 8.0]),
-        ),
-    ),
-    hint="one copy for each replica, made in the scope, with an aggregation",
-    tolerance=1e-6,
-)
-MEAN = Check(
-    lab="lab02",
-    exercise="mean",
-    function="global_mean",
-    examples=((((1.0, 2.0, 3.0), (10.0,)),), (((2.0, 4.0), (6.0, 8.0, 10.0), (0.0,)),)),
-    right=(4.0, 5.0),
-    mistakes=(
-        Mistake(
-            "mean-of-means",
-            "a mean of the replicas' means: the replica with one example counts as much as the "
-            "one with three",
-            (6.0, 11 / 3),
-        ),
-        Mistake(
-            "sum-of-means",
-            "the replicas' means are added up: reduce sums and counts, and divide once",
-            (12.0, 11.0),
-        ),
-        Mistake("first-only", "this is replica 0's own mean: nothing was reduced", (2.0, 3.0)),
-        Mistake(
-            "divided-by-replicas",
-            "the sum is divided by the number of replicas, not of examples",
-            (8.0, 10.0),
-        ),
-    ),
-    hint="reduce two things, the sum and the count",
-    tolerance=1e-6,
-)
-_ROWS = (((1.0, 2.0), (3.0, 4.0)), ((5.0, 6.0), (7.0, 8.0)))
-COLLECT = Check(
-    lab="lab02",
-    exercise="collect",
-    function="collect",
-    examples=((_ROWS,),),
-    right=([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]],),
-    mistakes=(
-        Mistake(
-            "summed",
-            "reduce adds the replicas' rows up: gather puts them one after the other",
-            ([[6.0, 8.0], [10.0, 12.0]],),
-        ),
-        Mistake("first-only", "only replica 0's rows are here", ([[1.0, 2.0], [3.0, 4.0]],)),
-        Mistake(
-            "wrong-axis",
-            "rows are put side by side: examples lie along axis 0",
-            ([[1.0, 2.0, 5.0, 6.0], [3.0, 4.0, 7.0, 8.0]],),
-        ),
-        Mistake(
-            "stacked",
-            "a new axis was made, one entry a replica: the rows belong one after the other",
-            ([[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]],),
-        ),
-    ),
-    hint="all rows of replica 0, then all of replica 1, and so on: [rows, 2]",
-    tolerance=1e-6,
-)
-DEAL = Check(
-    lab="lab02",
-    exercise="deal",
+    name="deal",
     function="deal_out",
     examples=((3, 8), (2, 4)),
-    right=([[0, 3, 6], [1, 4, 7], [2, 5]], [[0, 2], [1, 3]]),
-    mistakes=(
-        Mistake(
-            "in-blocks",
-            "each replica got a block of neighbours: deal them out one by one, like cards",
-            ([[0, 1, 2], [3, 4, 5], [6, 7]], [[0, 1], [2, 3]]),
-        ),
-        Mistake(
-            "all-to-all",
-            "every replica got all the ids: use the replica's own number",
-            ([list(range(8))] * 3, [list(range(4))] * 2),
-        ),
-        Mistake(
-            "counted-from-one",
-            "replica numbers begin at 0, and so do ids",
-            ([[1, 4, 7], [2, 5], [3, 6]], [[1, 3], [2]]),
-        ),
-        Mistake(
-            "all-the-first",
-            "every replica got replica 0's ids: the function's context tells which one it is",
-            ([[0, 3, 6]] * 3, [[0, 2]] * 2),
-        ),
-    ),
+    mistakes={
+        "in-blocks": "each replica got a block of neighbours: deal them out one by one, like cards",
+        "all-to-all": "every replica got all the ids: use the replica's own number",
+        "counted-from-one": "replica numbers begin at 0, and so do ids",
+        "all-the-first": "every replica got replica 0's ids: the function's context tells which "
+        "one it is",
+    },
     hint="replica k of R gets k, k + R, k + 2 R, …, below the number of examples",
     tolerance=1e-6,
+    run=each(try_deal),
 )
-
-
-def check_variable(make_variable: Callable[..., Any]) -> None:
-    """Try `make_variable` on the worked examples; AssertionError names the mistake."""
-    VARIABLE.verify([try_variable(make_variable, *example) for example in VARIABLE.examples])
-
-
-def check_mean(global_mean: Callable[..., Any]) -> None:
-    """Try `global_mean` in the same way."""
-    MEAN.verify([try_mean(global_mean, *example) for example in MEAN.examples])
-
-
-def check_collect(collect: Callable[..., Any]) -> None:
-    """Try `collect` in the same way."""
-    COLLECT.verify([try_collect(collect, *example) for example in COLLECT.examples])
-
-
-def check_deal(deal_out: Callable[..., Any]) -> None:
-    """Try `deal_out` in the same way."""
-    DEAL.verify([try_deal(deal_out, *example) for example in DEAL.examples])

@@ -1,19 +1,81 @@
-"""Lab 04, custom training loop: the worked examples that its visible checks use."""
+"""Lab 04, custom training loop: its parts are run on real replicas."""
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from distlab.exercises import loop_trials as trials
-from distlab.exercises.checking import make_check
-from distlab.exercises.loop_trials import try_accuracy, try_epoch, try_resume, try_step
+import numpy as np
 
-__all__ = ["try_accuracy", "try_epoch", "try_resume", "try_step"]
+from distlab.exercises import softmax
+from distlab.exercises.exercise import Exercise, each
+from distlab.exercises.lab02 import make_mirrored
+from distlab.exercises.refusing import own_frames, read_number
 
-STEP = make_check(
-    ("lab04", "step", "train_step"),
-    ((1, 32), (2, 30)),
-    trials.expect_step,
-    {
+REPLICAS = 4  # of exercise 1
+RATE = 0.5  # learning rate of every trial
+MOMENTUM = 0.875  # exact in float32, in which Keras keeps it
+
+
+def _make_model(strategy: Any, kernel: np.ndarray) -> Any:
+    import keras
+
+    with strategy.scope():
+        model = keras.Sequential(
+            [
+                keras.Input((kernel.shape[0],), dtype="float64"),
+                keras.layers.Dense(kernel.shape[1], use_bias=False, dtype="float64"),
+            ]
+        )
+    model.set_weights([kernel])
+    return model
+
+
+def _make_optimizer(strategy: Any, model: Any, momentum: float = 0.0) -> Any:
+    import keras
+
+    with strategy.scope():
+        optimizer = keras.optimizers.SGD(RATE, momentum=momentum)
+        optimizer.build(model.trainable_variables)
+    return optimizer
+
+
+# ---- exercise 1: one step
+
+
+def try_step(train_step: Callable[..., Any], seed: int, examples: int) -> dict[str, Any]:
+    """Run one step on four replicas; return the weights after it and the sum of the losses."""
+    import tensorflow as tf
+
+    images, labels, kernel = draw_batch(seed, examples)
+    strategy = make_mirrored(REPLICAS)
+    model = _make_model(strategy, kernel)
+    optimizer = _make_optimizer(strategy, model)
+
+    def split(column: np.ndarray) -> Any:
+        parts = np.array_split(column, REPLICAS)
+        return strategy.experimental_distribute_values_from_function(
+            lambda context: tf.constant(parts[context.replica_id_in_sync_group])
+        )
+
+    arguments = (model, optimizer, split(images), split(labels), examples)
+    with own_frames():
+        found = strategy.run(train_step, args=arguments)
+    parts = [read_number(x, "train_step") for x in strategy.experimental_local_results(found)]
+    return {"weights": np.asarray(model.get_weights()[0]), "sum of losses": sum(parts)}
+
+
+def draw_batch(seed: int, examples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return images [examples, 784], labels [examples] and first weights [784, 10]."""
+    picks = np.random.default_rng(seed).choice(10_000, size=examples, replace=False)
+    return *softmax.read_examples(picks), softmax.draw_weights(seed)
+
+
+STEP = Exercise(
+    lab="lab04",
+    name="step",
+    function="train_step",
+    examples=((1, 32), (2, 30)),
+    mistakes={
         "own-mean": "each replica averaged over its own examples: divide by the global batch",
         "not-applied": "the weights did not change: the gradients were never applied",
         "uphill": "the weights went up the gradient: apply_gradients subtracts by itself",
@@ -24,36 +86,166 @@ STEP = make_check(
     hint="the weights after the step are those of one device, and the replicas' losses add up to "
     "its mean loss",
     tolerance=1e-5,
+    shows_case=False,
+    run=each(try_step),
 )
-EPOCH = make_check(
-    ("lab04", "epoch", "run_epoch"),
-    (((1.0, 2.0, 3.0, 4.0, 10.0), 4), ((5.0, 1.0, 0.0, 2.0, 8.0, 6.0, 7.0), 3)),
-    trials.expect_epoch,
-    {
+
+
+# ---- exercise 2: one epoch
+
+
+def try_epoch(run_epoch: Callable[..., Any], losses: Sequence[float], batch: int) -> float:
+    """Return the epoch's mean loss that `run_epoch` finds, where example k has `losses[k]`."""
+    import tensorflow as tf
+
+    strategy = make_mirrored(2)
+    data = tf.data.Dataset.from_tensor_slices(np.asarray(losses)).batch(batch)
+
+    def step(share: Any) -> Any:
+        return tf.reduce_sum(share), tf.size(share, out_type=tf.int64)
+
+    found = run_epoch(strategy, _distribute(strategy, data), step)
+    return read_number(found, "run_epoch")
+
+
+def _distribute(strategy: Any, data: Any) -> Any:
+    from utils.data.batches import without_autotune
+
+    return strategy.experimental_distribute_dataset(without_autotune(data))
+
+
+EPOCH = Exercise(
+    lab="lab04",
+    name="epoch",
+    function="run_epoch",
+    examples=(((1.0, 2.0, 3.0, 4.0, 10.0), 4), ((5.0, 1.0, 0.0, 2.0, 8.0, 6.0, 7.0), 3)),
+    mistakes={
         "mean-of-batches": "a mean of the batches' means: the last, smaller batch counts too much",
         "last-batch": "this is the mean of the last batch alone",
         "first-replica": "only replica 0's examples were counted: reduce over the replicas",
         "full-batches": "the last batch was counted as a full one",
     },
     hint="the sum of all losses of the epoch, divided by the number of its examples",
+    shows_case=False,
+    run=each(try_epoch),
 )
-ACCURACY = make_check(
-    ("lab04", "accuracy", "evaluate"),
-    ((3, 40, 16), (4, 21, 8)),
-    trials.expect_accuracy,
-    {
+
+
+# ---- exercise 3: accuracy
+
+
+def try_accuracy(evaluate: Callable[..., Any], seed: int, examples: int, batch: int) -> float:
+    """Return the accuracy that `evaluate` finds for a known model on so many test images."""
+    import tensorflow as tf
+
+    images, labels, kernel = draw_test(seed, examples)
+    strategy = make_mirrored(2)
+    model = _make_model(strategy, kernel)
+    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch)
+    found = evaluate(strategy, model, _distribute(strategy, data))
+    return read_number(found, "evaluate")
+
+
+def draw_test(seed: int, examples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return test images and labels, and weights that get about half of them right.
+
+    The last, smaller batch is all right, so that it weighs differently from the rest.
+    """
+    rng = np.random.default_rng(seed)
+    images, labels = softmax.read_examples(rng.choice(2000, examples, replace=False), test=True)
+    wanted = np.where(rng.random(examples) < 0.5, labels, (labels + 1) % 10)
+    wanted[-examples // 4 :] = labels[-examples // 4 :]
+    kernel, *_ = np.linalg.lstsq(images, np.eye(10)[wanted], rcond=None)
+    return images, labels, kernel
+
+
+ACCURACY = Exercise(
+    lab="lab04",
+    name="accuracy",
+    function="evaluate",
+    examples=((3, 40, 16), (4, 21, 8)),
+    mistakes={
         "mean-of-batches": "a mean of the batches' accuracies: the last one is smaller",
         "last-batch": "this is the accuracy of the last batch alone",
         "first-replica": "only replica 0's images were counted: reduce over the replicas",
         "full-batches": "the last batch was counted as a full one",
     },
     hint="the number of right answers, divided by the number of images",
+    shows_case=False,
+    run=each(try_accuracy),
 )
-RESUME = make_check(
-    ("lab04", "resume", "save_state and load_state"),
-    ((5, 3, 5), (6, 2, 6)),
-    trials.expect_resume,
-    {
+
+
+# ---- exercise 4: save and resume
+
+
+def try_resume(
+    functions: tuple[Callable[..., Any], Callable[..., Any]], seed: int, saved: int, total: int
+) -> dict[str, Any]:
+    """Train `saved` epochs on two replicas, save after each, resume without a strategy.
+
+    `functions` are `save_state` and `load_state`. Returns the weights [4, 3] after
+    `total` epochs, and the epochs done that `load_state` said: of this run, and of an
+    empty folder.
+    """
+    import tensorflow as tf
+
+    save_state, load_state = functions
+    gradients, kernel = draw_gradients(seed, total)
+    with tempfile.TemporaryDirectory() as folder:
+        strategy = make_mirrored(2)
+        model = _make_model(strategy, kernel)
+        optimizer = _make_optimizer(strategy, model, MOMENTUM)
+        for epoch in range(saved):
+            _apply(strategy, optimizer, model, gradients[epoch])
+            save_state(folder, model, optimizer, epoch + 1)
+        alone = tf.distribute.get_strategy()
+        model = _make_model(alone, np.zeros_like(kernel))
+        optimizer = _make_optimizer(alone, model, MOMENTUM)
+        done = int(read_number(load_state(folder, model, optimizer), "load_state"))
+    nothing = _load_nothing(load_state, kernel)
+    for epoch in range(min(max(done, 0), total), total):
+        _apply(alone, optimizer, model, gradients[epoch])
+    weights = np.asarray(model.get_weights()[0])
+    return {"epochs done": done, "epochs in an empty folder": nothing, "weights": weights}
+
+
+def _load_nothing(load_state: Callable[..., Any], kernel: np.ndarray) -> Any:
+    """Return what `load_state` says of an empty folder; "an error" if it stops with one."""
+    import tensorflow as tf
+
+    alone = tf.distribute.get_strategy()
+    model = _make_model(alone, kernel)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            found = load_state(folder, model, _make_optimizer(alone, model, MOMENTUM))
+        except Exception:  # whatever a learner's code raises where there is nothing to read
+            return "an error"
+    return int(read_number(found, "load_state"))
+
+
+def _apply(strategy: Any, optimizer: Any, model: Any, gradient: np.ndarray) -> None:
+    import tensorflow as tf
+
+    shares = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(gradient / context.num_replicas_in_sync)
+    )  # a tensor of its own for each replica: one that all share would not be added up
+    (variable,) = model.trainable_variables
+    strategy.run(lambda share: optimizer.apply_gradients([(share, variable)]), args=(shares,))
+
+
+def draw_gradients(seed: int, epochs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a gradient for each epoch, [epochs, 4, 3], and the first weights [4, 3]."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(epochs, 4, 3)), rng.normal(size=(4, 3))
+
+
+RESUME = Exercise(
+    lab="lab04",
+    name="resume",
+    function="save_state and load_state",
+    examples=((5, 3, 5), (6, 2, 6)),
+    mistakes={
         "no-optimizer": "the optimizer's state was not restored: its momentum begins at 0 again",
         "epoch-forgotten": "the number of epochs done was lost, so all of them were trained again",
         "oldest": "the oldest state was loaded, not the latest",
@@ -62,25 +254,6 @@ RESUME = make_check(
     },
     hint="weights, the optimizer's state and the epoch go into one checkpoint",
     tolerance=1e-5,
+    shows_case=False,
+    run=each(try_resume),
 )
-
-
-def check_step(train_step: Callable[..., Any]) -> None:
-    """Try `train_step` on the worked examples; AssertionError names the mistake."""
-    STEP.verify([try_step(train_step, *example) for example in STEP.examples])
-
-
-def check_epoch(run_epoch: Callable[..., Any]) -> None:
-    """Try `run_epoch` in the same way."""
-    EPOCH.verify([try_epoch(run_epoch, *example) for example in EPOCH.examples])
-
-
-def check_accuracy(evaluate: Callable[..., Any]) -> None:
-    """Try `evaluate` in the same way."""
-    ACCURACY.verify([try_accuracy(evaluate, *example) for example in ACCURACY.examples])
-
-
-def check_resume(save_state: Callable[..., Any], load_state: Callable[..., Any]) -> None:
-    """Try `save_state` and `load_state` in the same way, with real files."""
-    functions = (save_state, load_state)
-    RESUME.verify([try_resume(functions, *example) for example in RESUME.examples])

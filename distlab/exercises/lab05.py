@@ -1,180 +1,259 @@
-"""Lab 05, loss scaling: the exercises, and what each known mistake does to the update."""
+"""Lab 05, loss scaling: one step on four real replicas, and what each loss makes of it.
 
-from collections.abc import Callable
+Each exercise is a loss function. `run` takes one step of plain gradient descent at
+learning rate 1 with it and returns weights before - after: the update that was applied.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from distlab.exercises.checking import read_number, refuse
-from distlab.exercises.loss_scaling import (
-    PIXELS,
-    REPLICAS,
-    Case,
-    Scaling,
-    UpdateCheck,
-    by_share,
-    make_case,
-    measure_steps,
-    measure_updates,
-)
+from distlab.errors import CourseError
+from distlab.exercises import softmax
+from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
+from distlab.exercises.exercise import Answer, Cases, Exercise, contrast
+from distlab.exercises.refusing import own_frames, read_number, refuse
 
-__all__ = ["EXERCISES", "make_case", "measure_updates"]
-MEAN_OF_NOTHING = (
-    "a replica without examples took the mean of nothing, which is nan: the sum of nothing is 0"
-)
+REPLICAS = 4
+PIXELS = 49  # of the small images that exercise 5 rebuilds, 7 x 7
+Step = Mapping[str, Any]
+Batch = tuple[np.ndarray, np.ndarray]  # images [examples, inputs], labels [examples]
 
 
-def _per_batch(own: int, case: Case) -> float:
-    return 1 / case["global_batch_size"]
+def make_step(
+    seed: int, examples: int = 64, global_batch_size: int | None = None, strength: float = 0.0
+) -> dict[str, Any]:
+    """Return one step's inputs as plain data, drawn from `seed`.
+
+    `picks` are the places of `examples` training images of Fashion-MNIST, `weights`
+    one sample weight for each, `model` the seed of the model's first weights,
+    `strength` the factor of its penalty.
+    """
+    rng = np.random.default_rng(seed)
+    return {
+        "picks": rng.integers(0, 10_000, size=examples).tolist(),
+        "weights": rng.uniform(0.25, 4.0, size=examples).tolist(),
+        "model": int(rng.integers(2**31)),
+        "global_batch_size": examples if global_batch_size is None else global_batch_size,
+        "strength": strength,
+    }
 
 
-def _per_share(own: int, case: Case) -> float:
-    return 1 / own if own else np.nan
+def read_batch(step: Step, kind: str) -> Batch:
+    """Return the step's images, scaled to [0, 1], and labels.
+
+    For "pixels" an image is the means of its 4 x 4 squares, [examples, 49].
+    """
+    images, labels = softmax.read_examples(step["picks"])
+    if kind == "pixels":
+        images = images.reshape(-1, 7, 4, 7, 4).mean(axis=(2, 4)).reshape(-1, PIXELS)
+    return images, labels
 
 
-def _nowhere(own: int, case: Case) -> float:
-    return 0.0
+def draw_start(step: Step, kind: str) -> np.ndarray:
+    """Return the model's weights before the step, [inputs, outputs]."""
+    shape = (PIXELS, PIXELS) if kind == "pixels" else (softmax.INPUTS, softmax.CLASSES)
+    return softmax.draw_weights(step["model"], shape)
 
 
-_RIGHT = Scaling(_per_batch)
-PLAIN = UpdateCheck(
-    exercise="plain",
-    function="replica_loss",
-    kind="plain",
-    right=_RIGHT,
-    mistakes={
-        "own-mean": (
-            "each replica averaged over its own examples: divide by the global batch",
-            Scaling(_per_share),
-        ),
-        "only-summed": (
-            "the losses are added up and never divided",
-            Scaling(lambda own, case: 1.0),
-        ),
-        "divided-twice": (
-            "divided by the number of replicas once more: the global batch counts them already",
-            Scaling(lambda own, case: 1 / case["global_batch_size"] / REPLICAS),
-        ),
-        "only-replicas": (
-            "divided by the number of replicas, not of examples",
-            Scaling(lambda own, case: 1 / REPLICAS),
-        ),
+# ---- the step that is measured, on real replicas
+
+
+def measure(kind: str) -> Callable[[Answer, Cases], list[Any]]:
+    """Return the way to run a loss of this kind: cases are arguments of `make_step`.
+
+    `kind` says what the loss is called with: "plain" (losses, global_batch_size),
+    "weighted" (losses, weights, global_batch_size), "penalised" (losses, penalty,
+    global_batch_size, replicas), "uneven" (losses, batch_examples,
+    global_batch_size), "pixels" (losses [examples, 7, 7], global_batch_size).
+    """
+    return lambda loss, cases: measure_updates(loss, [make_step(*case) for case in cases], kind)
+
+
+def measure_updates(loss: Callable[..., Any], steps: Sequence[Step], kind: str) -> list[np.ndarray]:
+    """Take each step on four replicas; return the updates, [inputs, outputs] each.
+
+    Each step has a model of its own; all are taken in one call of the replicas.
+    Raises AssertionError if the loss returns anything but one number.
+    """
+    import tensorflow as tf
+
+    batches = [read_batch(step, kind) for step in steps]
+    starts = [draw_start(step, kind) for step in steps]
+    strategy = _get_strategy()
+    with strategy.scope():
+        models = [tf.Variable(w, aggregation=tf.VariableAggregation.SUM) for w in starts]
+
+    def cut_shares(context: Any) -> list[tuple[Any, ...]]:
+        replica = context.replica_id_in_sync_group
+        return [_cut_share(step, batch, replica) for step, batch in zip(steps, batches)]
+
+    def take_steps(shares: Sequence[tuple[Any, ...]]) -> None:
+        found = [_differentiate(loss, *each, kind) for each in zip(shares, models, steps)]
+        tf.distribute.get_replica_context().merge_call(_subtract, args=(models, found))
+
+    shares = strategy.experimental_distribute_values_from_function(cut_shares)
+    with own_frames():
+        strategy.run(take_steps, args=(shares,))
+    return [start - weights.numpy() for start, weights in zip(starts, models)]
+
+
+@cache
+def _get_strategy() -> Any:
+    from utils.devices import use_logical_devices
+    from utils.strategies import make_strategy
+
+    use_logical_devices(REPLICAS)
+    return make_strategy("mirrored", REPLICAS)
+
+
+def _cut_share(step: Step, batch: Batch, replica: int) -> tuple[Any, ...]:
+    import tensorflow as tf
+
+    columns = (*batch, np.asarray(step["weights"]))
+    return tuple(tf.constant(np.array_split(column, REPLICAS)[replica]) for column in columns)
+
+
+def _differentiate(loss: Any, share: tuple[Any, ...], weights: Any, step: Step, kind: str) -> Any:
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        value = _call_loss(loss, share, weights, step, kind)
+    gradient = tape.gradient(value, weights)
+    if gradient is None and not len(share[1]):
+        return tf.zeros_like(weights)  # nothing of it depends on the weights
+    if gradient is None:
+        raise refuse(f"{_name(loss)} returned a number that the losses do not reach")
+    return gradient
+
+
+def _subtract(strategy: Any, models: Sequence[Any], found: Sequence[Any]) -> None:
+    """Sum the replicas' gradients and subtract them: one all-reduce for all models."""
+    totals = strategy.extended.batch_reduce_to("SUM", list(zip(found, models)))
+    for weights, total in zip(models, totals):
+        strategy.extended.update(weights, lambda w, g: w.assign_sub(g), (total,), group=False)
+
+
+def _call_loss(loss: Any, share: tuple[Any, ...], weights: Any, step: Step, kind: str) -> Any:
+    import tensorflow as tf
+
+    images, labels, sample_weights = share
+    outputs = tf.matmul(images, weights)
+    batch = step["global_batch_size"]
+    if kind == "pixels":
+        losses = tf.reshape(tf.square(outputs - images), [-1, 7, 7])
+        arguments = (losses, batch)
+    else:
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, outputs)  # [share]
+        penalty = step["strength"] * tf.reduce_sum(tf.square(weights))
+        arguments = {
+            "plain": (losses, batch),
+            "weighted": (losses, sample_weights, batch),
+            "penalised": (losses, penalty, batch, REPLICAS),
+            "uneven": (losses, len(step["picks"]), batch),
+        }[kind]
+    value = loss(*arguments)
+    if isinstance(value, int | float) and value == 0 and not len(images):
+        value = tf.zeros([], losses.dtype)
+    if not tf.is_tensor(value) or value.shape.rank != 0:
+        shown = f"shape {list(value.shape)}" if tf.is_tensor(value) else repr(value)[:60]
+        raise refuse(f"{_name(loss)} returned {shown}: a scalar tensor is wanted")
+    return value
+
+
+def _name(loss: Any) -> str:
+    return getattr(loss, "__name__", "the loss")
+
+
+# ---- what is said of an update
+
+
+def contrast_updates(got: Any, right: Any) -> str:
+    """Return how an update compares with the right one: its ratio, and its direction."""
+    shape = right.shape if isinstance(right, Digest) else np.shape(right)
+    given = as_numbers(got)
+    if given is None or given.shape != shape:
+        return f"gave no update of shape {list(shape)}"
+    if not np.isfinite(given).all():
+        return "gave an update of nan"
+    wanted = np.array(right.sums) if isinstance(right, Digest) else np.asarray(right)
+    given = add_up(given) if isinstance(right, Digest) else given
+    square = float(np.sum(wanted * wanted))
+    if square == 0:
+        raise CourseError("the right update is zero: choose another case")
+    ratio = float(np.sum(given * wanted)) / square
+    off = float(np.linalg.norm(given - ratio * wanted)) / square**0.5
+    turned = f" and turned, residual {off:.2g}," if off > 1e-4 else ""
+    return f"gave an update of ×{ratio:.4g} the single-device gradient{turned}, should give ×1"
+
+
+def make_exercise(
+    name: str, function: str, examples: Cases, mistakes: Mapping[str, str], hint: str, **more: Any
+) -> Exercise:
+    """Return one exercise of this lab, whose loss is called as `measure(name)` says."""
+    sizes = " and ".join(str(case[1]) for case in examples)
+    fields = {
+        "run": measure(name),
+        "tolerance": 1e-4,
+        "shows_case": False,
+        "contrast": contrast_updates,
+        "success": f"{function}: ×1 the single-device gradient, for batches of {sizes} examples",
+    }
+    return Exercise("lab05", name, function, examples, mistakes, hint, **(fields | more))
+
+
+OWN_MEAN = "each replica averaged over its own examples: divide by the global batch"
+PLAIN = make_exercise(
+    "plain",
+    "replica_loss",
+    ((1, 64), (2, 32)),
+    {
+        "own-mean": OWN_MEAN,
+        "only-summed": "the losses are added up and never divided",
+        "divided-twice": "divided by the number of replicas once more: the global batch counts "
+        "them already",
+        "only-replicas": "divided by the number of replicas, not of examples",
     },
-    cases=(make_case(1), make_case(2, examples=32)),
-    hint="a replica's loss is its part of one mean over all examples of the batch",
+    "a replica's loss is its part of one mean over all examples of the batch",
 )
-WEIGHTED = UpdateCheck(
-    exercise="weighted",
-    function="weighted_loss",
-    kind="weighted",
-    right=Scaling(_per_batch),
-    mistakes={
-        "own-mean": (
-            "each replica averaged over its own examples: divide by the global batch",
-            Scaling(_per_share),
-        ),
-        "weights-ignored": (
-            "every example counts the same: multiply each loss by its weight",
-            Scaling(_per_batch, weigh=lambda case: np.ones(len(case["picks"]))),
-        ),
-        "own-weights": (
-            "divided by the weights of the replica's own examples, which differ between replicas",
-            Scaling(
-                lambda own, case: 1.0,
-                weigh=lambda case: (
-                    np.asarray(case["weights"]) / by_share(case, lambda w: np.sum(w))
-                ),
-            ),
-        ),
-        "mean-weight": (
-            "a mean loss times a mean weight is not the mean of weighted losses",
-            Scaling(_per_batch, weigh=lambda case: by_share(case, np.mean)),
-        ),
+WEIGHTED = make_exercise(
+    "weighted",
+    "weighted_loss",
+    ((3, 64), (4, 34)),
+    {
+        "own-mean": OWN_MEAN,
+        "weights-ignored": "every example counts the same: multiply each loss by its weight",
+        "own-weights": "divided by the weights of the replica's own examples, which differ between "
+        "replicas",
+        "mean-weight": "a mean loss times a mean weight is not the mean of weighted losses",
     },
-    cases=(make_case(3), make_case(4, examples=34)),
-    hint="weigh each loss first, then add up, then divide once by the global batch",
+    "weigh each loss first, then add up, then divide once by the global batch",
 )
-PENALISED = UpdateCheck(
-    exercise="penalised",
-    function="penalised_loss",
-    kind="penalised",
-    right=_RIGHT,
-    mistakes={
-        "on-every-replica": (
-            "the penalty was added in full on every replica, so it counts four times",
-            Scaling(_per_batch, penalty=lambda own, case: 1.0),
-        ),
-        "penalty-by-batch": (
-            "the penalty belongs to the weights, not to examples: not divided by the batch",
-            Scaling(_per_batch, penalty=_per_batch),
-        ),
-        "all-by-replicas": (
-            "only the penalty is divided by the replicas: the data part has its divisor already",
-            Scaling(lambda own, case: 1 / case["global_batch_size"] / REPLICAS),
-        ),
-        "penalty-forgotten": (
-            "the penalty is missing",
-            Scaling(_per_batch, penalty=_nowhere),
-        ),
-        "own-mean": (
-            "each replica averaged over its own examples: divide by the global batch",
-            Scaling(_per_share),
-        ),
+PENALISED = make_exercise(
+    "penalised",
+    "penalised_loss",
+    ((5, 64, 64, 0.05), (6, 32, 32, 0.1)),
+    {
+        "on-every-replica": "the penalty was added in full on every replica, so it counts four "
+        "times",
+        "penalty-by-batch": "the penalty belongs to the weights, not to examples: not divided by "
+        "the batch",
+        "all-by-replicas": "only the penalty is divided by the replicas: the data part has its "
+        "divisor already",
+        "penalty-forgotten": "the penalty is missing",
+        "own-mean": OWN_MEAN,
     },
-    cases=(make_case(5, strength=0.05), make_case(6, examples=32, strength=0.1)),
-    hint="two parts with two divisors: the batch for the data, the replicas for the penalty",
+    "two parts with two divisors: the batch for the data, the replicas for the penalty",
 )
-UNEVEN = UpdateCheck(
-    exercise="uneven",
-    function="uneven_loss",
-    kind="uneven",
-    right=Scaling(lambda own, case: 1 / len(case["picks"])),
-    mistakes={
-        "own-mean": (
-            "each replica averaged over its own count, which differs: examples on a smaller share "
-            "count for more",
-            Scaling(_per_share),
-        ),
-        "full-batch": (
-            "divided by the size of a full batch, though this one is smaller",
-            Scaling(_per_batch),
-        ),
-        "own-times-replicas": (
-            "own count times replicas, as compute_average_loss() has it without a batch size: "
-            "wrong when shares differ",
-            Scaling(lambda own, case: 1 / (own * REPLICAS) if own else np.nan),
-        ),
-    },
-    cases=(make_case(7, 6, 32), make_case(8, 2, 32)),
-    hint="divide by the number of examples that this batch really holds",
-)
-PIXELWISE = UpdateCheck(
-    exercise="pixels",
-    function="pixel_loss",
-    kind="pixels",
-    right=Scaling(lambda own, case: 1 / case["global_batch_size"] / PIXELS),
-    mistakes={
-        "pixels-summed": (
-            "the 49 pixels of an image were added up: each image's loss is the mean over them",
-            Scaling(_per_batch),
-        ),
-        "own-mean": (
-            "a mean over the replica's own images: divide by the global batch",
-            Scaling(lambda own, case: 1 / own / PIXELS),
-        ),
-        "one-axis": (
-            "averaged over one axis of 7 only: an image has two",
-            Scaling(lambda own, case: 1 / case["global_batch_size"] / 7),
-        ),
-        "only-pixels": (
-            "averaged over pixels, and never divided by the batch",
-            Scaling(lambda own, case: 1 / PIXELS),
-        ),
-    },
-    cases=(make_case(9), make_case(10, examples=32)),
-    hint="first one number for each image, then the mean over all images of the batch",
-)
-EXERCISES = {check.exercise: check for check in (PLAIN, WEIGHTED, PENALISED, UNEVEN, PIXELWISE)}
+
+
+def measure_uneven(uneven_loss: Answer, cases: Cases) -> list[Any]:
+    """Return each case's update, and the loss of a replica without examples."""
+    nothing = [try_empty(uneven_loss, examples) for _, examples, _ in cases]
+    updates = measure("uneven")(uneven_loss, cases)
+    return [{"update": u, "loss of nothing": n} for u, n in zip(updates, nothing)]
 
 
 def try_empty(uneven_loss: Callable[..., Any], batch_examples: int) -> float:
@@ -184,17 +263,42 @@ def try_empty(uneven_loss: Callable[..., Any], batch_examples: int) -> float:
     return read_number(uneven_loss(tf.zeros([0], tf.float64), batch_examples, 32), "uneven_loss")
 
 
-def find_fault_of_empty(value: Any) -> str:
-    """Return what is wrong with the loss of a replica without examples, "" if nothing is."""
-    if isinstance(value, float | int) and value == 0:
-        return ""
-    return f"uneven_loss gave {value} for no losses at all, should give 0: {MEAN_OF_NOTHING}"
+def contrast_uneven(got: Any, right: Any) -> str:
+    """Return how the update compares with the right one, or else the loss of no examples."""
+    if not isinstance(got, dict) or set(got) != set(right):
+        return contrast(got, right)
+    if not same(got["update"], right["update"], 1e-4):
+        return contrast_updates(got["update"], right["update"])
+    return f"gave {show(got['loss of nothing'])} for no losses at all, should give 0"
 
 
-def check_uneven(uneven_loss: Callable[..., Any]) -> None:
-    """Try `uneven_loss` on no losses and on the worked cases; AssertionError names the mistake."""
-    fault = find_fault_of_empty(try_empty(uneven_loss, 2))
-    updates = measure_steps(uneven_loss, UNEVEN.cases, "uneven")
-    if fault and UNEVEN.find_fault(UNEVEN.cases, updates) is None:
-        raise refuse(fault)
-    UNEVEN.verify_updates(updates)
+UNEVEN = make_exercise(
+    "uneven",
+    "uneven_loss",
+    ((7, 6, 32), (8, 2, 32)),
+    {
+        "own-mean": "each replica averaged over its own count, which differs: examples on a "
+        "smaller share count for more",
+        "full-batch": "divided by the size of a full batch, though this one is smaller",
+        "own-times-replicas": "own count times replicas, as compute_average_loss() has it without "
+        "a batch size: wrong when shares differ",
+        "mean-of-nothing": "a replica without examples took the mean of nothing, which is nan: the "
+        "sum of nothing is 0",
+    },
+    "divide by the number of examples that this batch really holds",
+    run=measure_uneven,
+    contrast=contrast_uneven,
+)
+PIXELWISE = make_exercise(
+    "pixels",
+    "pixel_loss",
+    ((9, 64), (10, 32)),
+    {
+        "pixels-summed": "the 49 pixels of an image were added up: each image's loss is the mean "
+        "over them",
+        "own-mean": "a mean over the replica's own images: divide by the global batch",
+        "one-axis": "averaged over one axis of 7 only: an image has two",
+        "only-pixels": "averaged over pixels, and never divided by the batch",
+    },
+    "first one number for each image, then the mean over all images of the batch",
+)

@@ -1,18 +1,17 @@
-"""Lab 06, ring all-reduce: a network that counts, what each part should send, worked examples."""
+"""Lab 06, ring all-reduce: answers send their messages through a network that counts them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from distlab.exercises.checking import make_check, refuse, require_value
+from distlab.exercises.exercise import Exercise, each
+from distlab.exercises.refusing import refuse, require_value
 from utils.collectives import (
     Network,
     Send,
     count_bytes,
     count_messages,
-    naive_all_reduce,
-    ring_all_gather,
     ring_reduce_scatter,
     split_into_chunks,
 )
@@ -20,6 +19,10 @@ from utils.errors import DistributedError
 
 __all__ = ["Network", "Send"]
 Chunks = list[list[np.ndarray]]
+ONE_BY_ONE = (
+    "the messages went one after the other, a step each: hand all P of a step to one exchange"
+)
+_SIZES = ((1, 3, 7), (2, 4, 8))
 
 
 def draw_vectors(seed: int, ranks: int, length: int) -> list[np.ndarray]:
@@ -60,6 +63,26 @@ def try_scatter(reduce_scatter: Callable[..., Any], seed: int, ranks: int, lengt
     return {"finished chunks": finished} | describe_traffic(network)
 
 
+SCATTER = Exercise(
+    lab="lab06",
+    name="scatter",
+    function="reduce_scatter",
+    examples=_SIZES,
+    mistakes={
+        "replaced": "the receiver threw its own values away: it adds what arrives",
+        "one-step-short": "one step too few: P ranks need P - 1",
+        "one-step-too-many": "one step too many: after P - 1 the sums are whole, and then counted "
+        "twice",
+        "always-the-same": "every step sent the same chunk: send on what has just been added to",
+        "one-by-one": ONE_BY_ONE,
+    },
+    hint="in step s, rank r sends chunk r - s (mod P) to rank r + 1, which adds it",
+    tolerance=1e-6,
+    shows_case=False,
+    run=each(try_scatter),
+)
+
+
 def try_gather(all_gather: Callable[..., Any], seed: int, ranks: int, length: int) -> Any:
     """Begin where a right reduce-scatter ends; return every rank's vector, and the traffic."""
     chunks = _make_chunks(seed, ranks, length)
@@ -68,6 +91,25 @@ def try_gather(all_gather: Callable[..., Any], seed: int, ranks: int, length: in
     chunks = _run(all_gather, chunks, network)
     vectors = np.stack([np.concatenate([np.ravel(c) for c in row]) for row in chunks])
     return {"vectors": vectors} | describe_traffic(network)
+
+
+GATHER = Exercise(
+    lab="lab06",
+    name="gather",
+    function="all_gather",
+    examples=_SIZES,
+    mistakes={
+        "added": "finished chunks were added once more: the receiver replaces its own",
+        "one-step-short": "one step too few: the last rank still lacks a chunk",
+        "unfinished-sent": "unfinished chunks were sent round: rank r begins with chunk r + 1",
+        "always-the-same": "every step sent the same chunk: hand on what has just arrived",
+        "one-by-one": ONE_BY_ONE,
+    },
+    hint="in step s, rank r sends chunk r + 1 - s (mod P) to rank r + 1, which takes it over",
+    tolerance=1e-6,
+    shows_case=False,
+    run=each(try_gather),
+)
 
 
 def try_all_reduce(all_reduce: Callable[..., Any], seed: int, ranks: int, length: int) -> Any:
@@ -82,118 +124,12 @@ def try_all_reduce(all_reduce: Callable[..., Any], seed: int, ranks: int, length
     return {"vectors": [np.asarray(r, dtype=float) for r in results]} | describe_traffic(network)
 
 
-# ---- what should be found, and what the known mistakes give
-
-
-def go_round(
-    chunks: Chunks, network: Network, first: int, steps: int, add: bool, way: str = "right"
-) -> None:
-    """Send chunks round the ring `steps` times, from chunk rank + `first` on."""
-    ranks = len(chunks)
-    for step in range(steps):
-        turn = 0 if way == "always-the-same" else step
-        picked = [(rank + first - turn) % ranks for rank in range(ranks)]
-        sends = [
-            Send(rank, (rank + 1) % ranks, chunks[rank][chunk], chunk)
-            for rank, chunk in enumerate(picked)
-        ]
-        groups = [[send] for send in sends] if way == "one-by-one" else [sends]
-        for sent in (message for group in groups for message in network.exchange(group)):
-            mine = chunks[sent.destination]
-            mine[sent.chunk] = mine[sent.chunk] + sent.values if add else sent.values
-
-
-def expect_scatter(seed: int, ranks: int, length: int, way: str = "right") -> dict[str, Any]:
-    """Return what `try_scatter` should find, or finds for the mistake `way`."""
-    steps = ranks - 1 + {"one-step-short": -1, "one-step-too-many": 1}.get(way, 0)
-
-    def part(chunks: Chunks, network: Network) -> None:
-        go_round(chunks, network, 0, steps, way != "replaced", way)
-
-    return try_scatter(part, seed, ranks, length)
-
-
-def expect_gather(seed: int, ranks: int, length: int, way: str = "right") -> dict[str, Any]:
-    """Return what `try_gather` should find, or finds for the mistake `way`."""
-    steps = ranks - 1 - (way == "one-step-short")
-    first = 0 if way == "unfinished-sent" else 1
-
-    def part(chunks: Chunks, network: Network) -> None:
-        go_round(chunks, network, first, steps, way == "added", way)
-
-    return try_gather(part, seed, ranks, length)
-
-
-def expect_all_reduce(seed: int, ranks: int, length: int, way: str = "right") -> dict[str, Any]:
-    """Return what `try_all_reduce` should find, or finds for the mistake `way`."""
-
-    def whole(vectors: list[np.ndarray], network: Network) -> list[np.ndarray]:
-        if way == "through-rank-0":
-            return naive_all_reduce(vectors, network).vectors
-        if way == "not-sent":
-            return [np.sum(vectors, axis=0)] * ranks
-        cut = length - length % ranks if way == "rest-lost" else length
-        chunks = [split_into_chunks(vector[:cut], ranks) for vector in vectors]
-        ring_reduce_scatter(chunks, network)
-        if way != "not-gathered":
-            ring_all_gather(chunks, network)
-        joined = [np.concatenate(row) for row in chunks]
-        return [row / ranks for row in joined] if way == "averaged" else joined
-
-    return try_all_reduce(whole, seed, ranks, length)
-
-
-def expect_seconds(
-    ranks: int, payload_bytes: float, latency: float, bandwidth: float, way: str = "right"
-) -> float:
-    """Return the seconds of a ring all-reduce in the alpha-beta model, or of a mistaken one."""
-    steps = 2 * (ranks - 1)
-    if way == "one-half":
-        steps = ranks - 1
-    moved = steps * payload_bytes / ranks
-    if way == "whole-vectors":
-        moved = steps * payload_bytes
-    return (1 if way == "one-latency" else steps) * latency + moved / bandwidth
-
-
-ONE_BY_ONE = (
-    "the messages went one after the other, a step each: hand all P of a step to one exchange"
-)
-_SIZES = ((1, 3, 7), (2, 4, 8))
-SCATTER = make_check(
-    ("lab06", "scatter", "reduce_scatter"),
-    _SIZES,
-    expect_scatter,
-    {
-        "replaced": "the receiver threw its own values away: it adds what arrives",
-        "one-step-short": "one step too few: P ranks need P - 1",
-        "one-step-too-many": "one step too many: after P - 1 the sums are whole, and then counted "
-        "twice",
-        "always-the-same": "every step sent the same chunk: send on what has just been added to",
-        "one-by-one": ONE_BY_ONE,
-    },
-    hint="in step s, rank r sends chunk r - s (mod P) to rank r + 1, which adds it",
-    tolerance=1e-6,
-)
-GATHER = make_check(
-    ("lab06", "gather", "all_gather"),
-    _SIZES,
-    expect_gather,
-    {
-        "added": "finished chunks were added once more: the receiver replaces its own",
-        "one-step-short": "one step too few: the last rank still lacks a chunk",
-        "unfinished-sent": "unfinished chunks were sent round: rank r begins with chunk r + 1",
-        "always-the-same": "every step sent the same chunk: hand on what has just arrived",
-        "one-by-one": ONE_BY_ONE,
-    },
-    hint="in step s, rank r sends chunk r + 1 - s (mod P) to rank r + 1, which takes it over",
-    tolerance=1e-6,
-)
-ALL_REDUCE = make_check(
-    ("lab06", "all-reduce", "all_reduce"),
-    ((3, 3, 8), (4, 4, 10)),
-    expect_all_reduce,
-    {
+ALL_REDUCE = Exercise(
+    lab="lab06",
+    name="all-reduce",
+    function="all_reduce",
+    examples=((3, 3, 8), (4, 4, 10)),
+    mistakes={
         "through-rank-0": "right sums, but through rank 0, which sends and receives far more than "
         "the others",
         "not-sent": "right sums, but nothing was sent: a rank learns of the others' values only "
@@ -204,12 +140,15 @@ ALL_REDUCE = make_check(
     },
     hint="cut into P chunks, reduce-scatter, all-gather, join",
     tolerance=1e-6,
+    shows_case=False,
+    run=each(try_all_reduce),
 )
-SECONDS = make_check(
-    ("lab06", "seconds", "ring_seconds"),
-    ((4, 1e6, 1e-5, 1e9), (8, 4e8, 2e-6, 5e10)),
-    expect_seconds,
-    {
+SECONDS = Exercise(
+    lab="lab06",
+    name="seconds",
+    function="ring_seconds",
+    examples=((4, 1e6, 1e-5, 1e9), (8, 4e8, 2e-6, 5e10)),
+    mistakes={
         "one-half": "this is one of the two halves: the chunks go round twice",
         "whole-vectors": "a message is one chunk, 1/P of the vector, not the whole of it",
         "one-latency": "the latency is paid once for each step, not once in all",
@@ -217,23 +156,3 @@ SECONDS = make_check(
     hint="2(P - 1) steps, each a latency and a chunk of N / P bytes over the bandwidth",
     tolerance=1e-3,
 )
-
-
-def check_scatter(reduce_scatter: Callable[..., Any]) -> None:
-    """Try `reduce_scatter` on the worked examples; AssertionError names the mistake."""
-    SCATTER.verify([try_scatter(reduce_scatter, *example) for example in SCATTER.examples])
-
-
-def check_gather(all_gather: Callable[..., Any]) -> None:
-    """Try `all_gather` in the same way."""
-    GATHER.verify([try_gather(all_gather, *example) for example in GATHER.examples])
-
-
-def check_all_reduce(all_reduce: Callable[..., Any]) -> None:
-    """Try `all_reduce` in the same way."""
-    ALL_REDUCE.verify([try_all_reduce(all_reduce, *example) for example in ALL_REDUCE.examples])
-
-
-def check_seconds(answers: Sequence[Any]) -> None:
-    """Compare `ring_seconds` of each of `SECONDS.examples`."""
-    SECONDS.verify(answers)

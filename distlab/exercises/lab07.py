@@ -1,18 +1,23 @@
-"""Lab 07, cluster doctor: what the configurations and causes should be, and the worked examples."""
+"""Lab 07, cluster doctor: configurations are read as TensorFlow reads them, logs were real."""
 
 import json
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
-from distlab.exercises.checking import make_check
+from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.failing_logs import LOGS, fill_in
 
 CAUSES = tuple(LOGS)
-Machines = dict[str, list[str]]
+HOSTS = ("10.0.0.4:2222", "10.0.0.9:2222", "10.0.0.5:3333")
+MACHINES = {"chief": ["a:1"], "worker": ["b:2", "c:2"], "ps": ["d:3"], "evaluator": ["e:4"]}
 
 
-def describe_config(given: Any) -> dict[str, Any]:
+def _call_with_copies(answer: Callable[..., Any], *case: Any) -> Any:
+    return answer(*deepcopy(list(case)))
+
+
+def describe_config(given: Any, *case: Any) -> dict[str, Any]:
     """Return what a learner's TF_CONFIG says: cluster and task, or why it cannot be read."""
     if not isinstance(given, str):
         return {"kind": f"not a string but {type(given).__name__}"}
@@ -28,51 +33,39 @@ def describe_config(given: Any) -> dict[str, Any]:
     )
 
 
-def _config(cluster: Machines, job: str, index: Any) -> dict[str, Any]:
-    return {"kind": "JSON", "cluster": cluster, "task": {"type": job, "index": index}}
-
-
-def expect_worker(hosts: Sequence[str], index: int, way: str = "right") -> dict[str, Any]:
-    """Return the description of worker `index`'s TF_CONFIG, or of a mistaken one."""
-    if way == "dictionary":
-        return {"kind": "not a string but dict"}
-    if way == "python-repr":
-        return {"kind": "not JSON"}
-    cluster = {"worker": [hosts[index]] if way == "only-itself" else list(hosts)}
-    number: Any = {"counted-from-one": index + 1, "index-as-text": str(index)}.get(way, index)
-    return _config(cluster, "worker", number)
-
-
-def expect_role(machines: Machines, job: str, index: int, way: str = "right") -> dict[str, Any]:
-    """Return the description of one task's TF_CONFIG in a parameter-server cluster."""
-    cluster = {name: list(machines[name]) for name in ("chief", "worker", "ps")}
-    if way == "evaluator-listed":
-        cluster["evaluator"] = list(machines["evaluator"])
-    if way == "servers-forgotten":
-        del cluster["ps"]
-    if way == "called-master":
-        cluster = {"master" if name == "chief" else name: cluster[name] for name in cluster}
-        job = "master" if job == "chief" else job
-    if way == "numbered-through":
-        order = [name for name in ("chief", "worker", "ps", "evaluator")]
-        index += sum(len(machines[name]) for name in order[: order.index(job)])
-    return _config(cluster, job, index)
-
-
-def expect_repair(configs: Sequence[str], way: str = "right") -> list[dict[str, Any]]:
-    """Return the descriptions of the repaired configurations, or of badly repaired ones."""
-    read = [json.loads(text) for text in configs]
-    hosts = read[0]["cluster"]["worker"]
-    repaired = []
-    for place, found in enumerate(read):
-        cluster = found["cluster"] if way == "only-indexes" else {"worker": list(hosts)}
-        if way == "sorted":
-            cluster = {"worker": sorted(hosts)}
-        index = found["task"]["index"] if way == "only-clusters" else place
-        if way == "all-the-first":
-            index = 0
-        repaired.append(_config(cluster, "worker", index))
-    return repaired
+WORKER = Exercise(
+    lab="lab07",
+    name="worker",
+    function="write_config",
+    examples=((HOSTS, 0), (HOSTS, 2)),
+    mistakes={
+        "dictionary": "TF_CONFIG is an environment variable, a string: json.dumps makes one",
+        "python-repr": "str() writes Python, with single quotes: json.dumps writes JSON",
+        "counted-from-one": "indexes count from 0",
+        "only-itself": "every task lists all machines of the cluster, not only its own",
+        "index-as-text": "the index is a number, without quotes",
+    },
+    hint='{"cluster": {"worker": [all hosts]}, "task": {"type": "worker", "index": its place}}',
+    run=each(_call_with_copies),
+    read=describe_config,
+)
+ROLE = Exercise(
+    lab="lab07",
+    name="role",
+    function="write_role",
+    examples=((MACHINES, "chief", 0), (MACHINES, "ps", 0), (MACHINES, "evaluator", 0)),
+    mistakes={
+        "evaluator-listed": "the evaluator is not part of the training cluster: leave its machine "
+        "out of the list",
+        "servers-forgotten": "the parameter servers are missing from the cluster",
+        "called-master": "the coordinator's job is called chief; master was its name in "
+        "TensorFlow 1",
+        "numbered-through": "each job counts its own tasks from 0",
+    },
+    hint="the same cluster for all: chief, worker and ps; only the task differs",
+    run=each(_call_with_copies),
+    read=describe_config,
+)
 
 
 def break_configs(hosts: Sequence[str], twice: int, lost: int, shift: int) -> list[str]:
@@ -92,71 +85,50 @@ def break_configs(hosts: Sequence[str], twice: int, lost: int, shift: int) -> li
     return configs
 
 
-def make_log(name: str, seed: int) -> str:
-    """Return the log of the failing cluster `name` of CAUSES, with addresses drawn from `seed`."""
-    return fill_in(LOGS[name], seed)
+def try_repair(repair: Callable[..., Any], *case: Any) -> Any:
+    """Return what `repair` makes of the configurations that `break_configs(*case)` gives."""
+    return repair(break_configs(*case))
 
 
-_CONFUSIONS = {
-    "waits-or-died": {"missing-peer": "dead-peer"},
-    "alone-unseen": {"alone": "late-strategy"},
-    "port-for-all": dict.fromkeys(("missing-peer", "dead-peer", "mismatched-sizes"), "taken-port"),
-    "size-is-death": {"mismatched-sizes": "dead-peer"},
-}
+def describe_configs(given: Any, *case: Any) -> Any:
+    """Return the description of each of a list of TF_CONFIGs."""
+    return [describe_config(x) for x in given] if isinstance(given, list | tuple) else given
 
 
-def expect_cause(name: str, seed: int, way: str = "right") -> str:
-    """Return the word for the cause of the log of `name`, or a confused one."""
-    return _CONFUSIONS.get(way, {}).get(name, name)
-
-
-HOSTS = ("10.0.0.4:2222", "10.0.0.9:2222", "10.0.0.5:3333")
-MACHINES = {"chief": ["a:1"], "worker": ["b:2", "c:2"], "ps": ["d:3"], "evaluator": ["e:4"]}
-WORKER = make_check(
-    ("lab07", "worker", "write_config"),
-    ((HOSTS, 0), (HOSTS, 2)),
-    expect_worker,
-    {
-        "dictionary": "TF_CONFIG is an environment variable, a string: json.dumps makes one",
-        "python-repr": "str() writes Python, with single quotes: json.dumps writes JSON",
-        "counted-from-one": "indexes count from 0",
-        "only-itself": "every task lists all machines of the cluster, not only its own",
-        "index-as-text": "the index is a number, without quotes",
-    },
-    hint='{"cluster": {"worker": [all hosts]}, "task": {"type": "worker", "index": its place}}',
-)
-ROLE = make_check(
-    ("lab07", "role", "write_role"),
-    ((MACHINES, "chief", 0), (MACHINES, "ps", 0), (MACHINES, "evaluator", 0)),
-    expect_role,
-    {
-        "evaluator-listed": "the evaluator is not part of the training cluster: leave its machine "
-        "out of the list",
-        "servers-forgotten": "the parameter servers are missing from the cluster",
-        "called-master": "the coordinator's job is called chief; master was its name in "
-        "TensorFlow 1",
-        "numbered-through": "each job counts its own tasks from 0",
-    },
-    hint="the same cluster for all: chief, worker and ps; only the task differs",
-)
-_BROKEN = tuple(break_configs(("b:1", "a:1", "c:1", "d:1"), 2, 3, 1))
-REPAIR = make_check(
-    ("lab07", "repair", "repair"),
-    ((_BROKEN,),),
-    expect_repair,
-    {
+REPAIR = Exercise(
+    lab="lab07",
+    name="repair",
+    function="repair",
+    examples=((("b:1", "a:1", "c:1", "d:1"), 2, 3, 1),),
+    mistakes={
         "only-indexes": "the indexes are right, but the tasks still disagree about the machines",
         "only-clusters": "the machines agree, but an index is still used twice",
         "sorted": "the machines were put into another order: worker 0's list is the right one",
         "all-the-first": "every task says that it is worker 0",
     },
     hint="everyone gets worker 0's cluster, and the index of its own place",
+    shows_case=False,
+    run=each(try_repair),
+    read=describe_configs,
 )
-CAUSE = make_check(
-    ("lab07", "cause", "name_cause"),
-    tuple((name, 100 + k) for k, name in enumerate(CAUSES)),
-    expect_cause,
-    {
+
+
+def make_log(name: str, seed: int) -> str:
+    """Return the log of the failing cluster `name` of CAUSES, with addresses drawn from `seed`."""
+    return fill_in(LOGS[name], seed)
+
+
+def try_cause(name_cause: Callable[..., Any], name: str, seed: int) -> Any:
+    """Return the cause that `name_cause` gives for a log of the failing cluster `name`."""
+    return name_cause(make_log(name, seed))
+
+
+CAUSE = Exercise(
+    lab="lab07",
+    name="cause",
+    function="name_cause",
+    examples=tuple((name, 100 + k) for k, name in enumerate(CAUSES)),
+    mistakes={
         "waits-or-died": "a peer that has not come yet is waited for (missing-peer); one that was "
         "there and stopped answering is dead-peer",
         "alone-unseen": "no error at all, and 1 replica: it trains alone. A strategy that is made "
@@ -167,31 +139,6 @@ CAUSE = make_check(
         "that one died",
     },
     hint="look at the last line of each log, and at what it does not say",
+    shows_case=False,
+    run=each(try_cause),
 )
-
-
-def check_worker(write_config: Callable[..., Any]) -> None:
-    """Try `write_config` on the worked examples; AssertionError names the mistake."""
-    WORKER.verify(
-        [describe_config(write_config(list(hosts), index)) for hosts, index in WORKER.examples]
-    )
-
-
-def check_role(write_role: Callable[..., Any]) -> None:
-    """Try `write_role` in the same way."""
-    ROLE.verify([describe_config(write_role(*deepcopy(example))) for example in ROLE.examples])
-
-
-def check_repair(repair: Callable[..., Any]) -> None:
-    """Try `repair` in the same way."""
-    REPAIR.verify([describe_configs(repair(*map(list, example))) for example in REPAIR.examples])
-
-
-def describe_configs(given: Any) -> Any:
-    """Return the description of each of a list of TF_CONFIGs."""
-    return [describe_config(x) for x in given] if isinstance(given, list | tuple) else given
-
-
-def check_cause(name_cause: Callable[..., Any]) -> None:
-    """Try `name_cause` on one log of each failing cluster."""
-    CAUSE.verify([name_cause(make_log(*example)) for example in CAUSE.examples])

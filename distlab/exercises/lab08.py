@@ -1,4 +1,4 @@
-"""Lab 08, multi-worker training: answers are tried on real worker processes."""
+"""Lab 08, multi-worker training: answers are run by real worker processes."""
 
 import shutil
 import tempfile
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises import softmax
-from distlab.exercises.checking import make_check, read_array, refuse_task, require_value
+from distlab.exercises.exercise import Exercise, each
+from distlab.exercises.refusing import read_array, refuse_task, require_value
 
 RATE = 0.5
 RUN_SECONDS = 60.0
@@ -73,22 +74,23 @@ def _read_shard(make_worker_dataset: Any, examples: int, batch: int) -> list[lis
     return [np.ravel(part.numpy()).astype(int).tolist() for part in parts if len(part)]
 
 
-def expect_shards(
-    workers: int, examples: int, batch: int, way: str = "right"
-) -> list[list[list[int]]]:
-    """Return what `try_shards` should find, or finds for the mistake `way`."""
-    found = []
-    for worker in range(workers):
-        ids = np.arange(worker, examples, workers)
-        if way == "not-sharded":
-            ids = np.arange(examples)
-        if way == "always-the-first":
-            ids = np.arange(0, examples, workers)
-        if way == "in-blocks":
-            ids = np.array_split(np.arange(examples), workers)[worker]
-        size = batch if way == "global-batch" else batch // workers
-        found.append([ids[k : k + size].tolist() for k in range(0, len(ids), size)])
-    return found
+SHARDS = Exercise(
+    lab="lab08",
+    name="shards",
+    function="make_worker_dataset",
+    examples=((2, 12, 4),),
+    mistakes={
+        "not-sharded": "every worker read all the examples: take a shard",
+        "global-batch": "every worker read whole global batches: together they make steps that are "
+        "too large",
+        "always-the-first": "every worker took the same shard: the context knows which pipeline "
+        "this is",
+        "in-blocks": "each worker got a block of neighbours: shard deals out one by one",
+    },
+    hint="shard by input pipeline first, then batch by the context's per-replica size",
+    shows_case=False,
+    run=each(try_shards),
+)
 
 
 # ---- exercise 2: the worker function
@@ -111,27 +113,23 @@ def _train_here(train_worker: Any, seed: int, steps: int, batch: int) -> np.ndar
     return read_array(train_worker(seed, steps, batch), "train_worker", "an array of weights")
 
 
-def expect_training(
-    workers: int, seed: int, steps: int, batch: int, way: str = "right"
-) -> list[np.ndarray]:
-    """Return what `try_training` should find, or finds for the mistake `way`."""
-    return [_train(workers, rank, seed, steps, batch, way) for rank in range(workers)]
-
-
-def _train(workers: int, rank: int, seed: int, steps: int, batch: int, way: str) -> np.ndarray:
-    weights = softmax.draw_weights(seed)
-    for step in range(steps):
-        images, labels = read_step(seed, step, batch)
-        gradient = softmax.mean_gradient(images, labels, weights)
-        if way in ("own-mean", "whole-batch"):
-            gradient = gradient * workers
-        if way == "not-reduced":
-            own = slice(rank, None, workers)
-            gradient = softmax.mean_gradient(images[own], labels[own], weights)
-        if way == "one-batch-only":
-            gradient = softmax.mean_gradient(*read_step(seed, 0, batch), weights)
-        weights = weights - RATE * gradient
-    return weights
+TRAINING = Exercise(
+    lab="lab08",
+    name="training",
+    function="train_worker",
+    examples=((2, 11, 2, 16),),
+    mistakes={
+        "own-mean": "each worker took the mean over its own examples, and the sum of means is too "
+        "large: divide by the global batch",
+        "whole-batch": "each worker took the whole batch, so everything counted twice",
+        "not-reduced": "the workers end with different weights: the gradients were not summed",
+        "one-batch-only": "every step used the batch of step 0",
+    },
+    hint="own examples, loss over the global batch, gradients summed, every step",
+    tolerance=1e-5,
+    shows_case=False,
+    run=each(try_training),
+)
 
 
 # ---- exercise 3: saving
@@ -193,54 +191,12 @@ def _describe_saving(root: Path, chosen: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def expect_saving(workers: int, value: float, way: str = "right") -> dict[str, Any]:
-    """Return what `try_saving` should find, or finds for the mistake `way`."""
-    everyone, nobody = way == "all-in-one-place", way == "chief-elsewhere"
-    lost = nobody or way == "shared-removed"
-    one = way == "others-share"
-    return {
-        "worker 0 wrote into the shared folder": not nobody,
-        "workers that wrote there": workers if everyone else int(not nobody),
-        "folders of the others": 1 if everyone or one else workers - 1,
-        "folders inside the shared one": (workers - 1) * (way == "inside-shared"),
-        "folders left over": {"left-behind": workers - 1}.get(way, 0),
-        "value in the shared checkpoint": None if lost else value + everyone * (workers - 1),
-    }
-
-
-SHARDS = make_check(
-    ("lab08", "shards", "make_worker_dataset"),
-    ((2, 12, 4),),
-    expect_shards,
-    {
-        "not-sharded": "every worker read all the examples: take a shard",
-        "global-batch": "every worker read whole global batches: together they make steps that are "
-        "too large",
-        "always-the-first": "every worker took the same shard: the context knows which pipeline "
-        "this is",
-        "in-blocks": "each worker got a block of neighbours: shard deals out one by one",
-    },
-    hint="shard by input pipeline first, then batch by the context's per-replica size",
-)
-TRAINING = make_check(
-    ("lab08", "training", "train_worker"),
-    ((2, 11, 2, 16),),
-    expect_training,
-    {
-        "own-mean": "each worker took the mean over its own examples, and the sum of means is too "
-        "large: divide by the global batch",
-        "whole-batch": "each worker took the whole batch, so everything counted twice",
-        "not-reduced": "the workers end with different weights: the gradients were not summed",
-        "one-batch-only": "every step used the batch of step 0",
-    },
-    hint="own examples, loss over the global batch, gradients summed, every step",
-    tolerance=1e-5,
-)
-SAVING = make_check(
-    ("lab08", "saving", "choose_folder and clean_up"),
-    ((3, 7.0),),
-    expect_saving,
-    {
+SAVING = Exercise(
+    lab="lab08",
+    name="saving",
+    function="choose_folder and clean_up",
+    examples=((3, 7.0),),
+    mistakes={
         "all-in-one-place": "all workers wrote to the same files: one overwrites the other",
         "chief-elsewhere": "worker 0 is the chief: its checkpoint belongs into the shared folder",
         "others-share": "the other workers wrote to the same files: each needs a folder of its own",
@@ -249,20 +205,6 @@ SAVING = make_check(
         "left-behind": "the others' folders are still there: remove them when all have written",
     },
     hint="worker 0 into the shared folder, each other one into its own beside it, then removed",
+    shows_case=False,
+    run=each(try_saving),
 )
-
-
-def check_shards(make_worker_dataset: Callable[..., Any]) -> None:
-    """Try `make_worker_dataset` on two real workers; AssertionError names the mistake."""
-    SHARDS.verify([try_shards(make_worker_dataset, *example) for example in SHARDS.examples])
-
-
-def check_training(train_worker: Callable[..., Any]) -> None:
-    """Try `train_worker` in the same way."""
-    TRAINING.verify([try_training(train_worker, *example) for example in TRAINING.examples])
-
-
-def check_saving(choose_folder: Callable[..., Any], clean_up: Callable[..., Any]) -> None:
-    """Try `choose_folder` and `clean_up` on three real workers."""
-    functions = (choose_folder, clean_up)
-    SAVING.verify([try_saving(functions, *example) for example in SAVING.examples])

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises import softmax
-from distlab.exercises.checking import make_check, refuse_task
-from distlab.exercises.lab08 import RATE, read_step
+from distlab.exercises.exercise import Exercise, each
+from distlab.exercises.lab08 import RATE, RUN_SECONDS, get_cluster, read_step
+from distlab.exercises.refusing import refuse_task
 
 BATCH = 16
 WORKERS = 2
@@ -79,7 +80,6 @@ def try_killed_run(
 
 
 def _run_killed(train: Callable[..., Any], root: Path, case: tuple[int, ...]) -> list[Any]:
-    from distlab.exercises.lab08 import RUN_SECONDS, get_cluster
     from utils.cluster.failures import ClusterError
 
     try:
@@ -103,17 +103,25 @@ def _train_worker(
     return weights.numpy()
 
 
-def expect_killed_run(
-    seed: int, total: int, every: int, die_at: int, way: str = "right"
-) -> dict[str, Any]:
-    """Return what `try_killed_run` should find, or finds for the mistake `way`."""
-    saved = {"began-anew": 0, "saved-every-step": die_at}.get(way, die_at - die_at % every)
-    last = saved + total if way == "counted-anew" else total
-    steps = [*range(die_at + 1), *range(saved, last)]
-    weights = softmax.draw_weights(seed)
-    for step in range(last):
-        weights = weights - RATE * softmax.mean_gradient(*read_step(seed, step, BATCH), weights)
-    return {"steps taken": steps, "worker 1 saved too": way != "chief-only", "weights": weights}
+KILLED = Exercise(
+    lab="lab09",
+    name="killed",
+    function="train",
+    examples=((21, 7, 3, 5),),
+    mistakes={
+        "began-anew": "after the kill the run began at step 0 again: restore before the loop, and "
+        "save within it",
+        "counted-anew": "after the kill it took all steps once more on top of the restored ones: "
+        "go on until state.step reaches the total",
+        "chief-only": "worker 1 saved nothing into its own write_folder: every worker saves, each "
+        "into its own",
+        "saved-every-step": "it saved after every step: only every so many were asked for",
+    },
+    hint="restore the latest checkpoint if there is one; then steps, saving every so many",
+    tolerance=1e-5,
+    shows_case=False,
+    run=each(try_killed_run),
+)
 
 
 # ---- exercise 2: a checkpoint that was cut off
@@ -136,105 +144,47 @@ def try_newest(newest_whole: Callable[..., Any], seed: int, steps: Sequence[int]
         return Path(str(newest_whole(folder))).name
 
 
-def expect_newest(seed: int, steps: Sequence[int], cut: str, way: str = "right") -> str:
-    """Return the name that `try_newest` should find, or finds for the mistake `way`."""
-    whole = sorted(steps)[: -1 if cut else None]
-    if way == "newest-by-name":
-        whole = sorted(steps)
-    if way == "index-only":
-        whole = sorted(steps)[: -1 if cut == "index" else None]
-    if way == "sorted-as-text":
-        whole = sorted(whole, key=str)
-    return f"ckpt-{whole[0] if way == 'oldest' else whole[-1]}"
-
-
-# ---- exercises 3 and 4: the interval
-
-
-def expect_interval(checkpoint_seconds: float, mtbf_seconds: float, way: str = "right") -> float:
-    """Return Young's interval in seconds, or a mistaken one."""
-    factor = {"two-forgotten": 1.0, "halved": 0.5}.get(way, 2.0)
-    product = factor * checkpoint_seconds * mtbf_seconds
-    return product if way == "no-root" else product**0.5
-
-
-def expect_loss(
-    interval: float, checkpoint_seconds: float, mtbf_seconds: float, way: str = "right"
-) -> float:
-    """Return the share of the time that is lost, to first order, or a mistaken one."""
-    written, redone = checkpoint_seconds / interval, interval / 2 / mtbf_seconds
-    if way == "whole-interval":
-        redone *= 2
-    return {"failures-ignored": written, "checkpoints-ignored": redone}.get(way, written + redone)
-
-
-KILLED = make_check(
-    ("lab09", "killed", "train"),
-    ((21, 7, 3, 5),),
-    expect_killed_run,
-    {
-        "began-anew": "after the kill the run began at step 0 again: restore before the loop, and "
-        "save within it",
-        "counted-anew": "after the kill it took all steps once more on top of the restored ones: "
-        "go on until state.step reaches the total",
-        "chief-only": "worker 1 saved nothing into its own write_folder: every worker saves, each "
-        "into its own",
-        "saved-every-step": "it saved after every step: only every so many were asked for",
-    },
-    hint="restore the latest checkpoint if there is one; then steps, saving every so many",
-    tolerance=1e-5,
-)
-NEWEST = make_check(
-    ("lab09", "newest", "newest_whole"),
-    ((1, (2, 4, 6), "data"), (2, (3, 5, 7), "index"), (3, (8, 9, 10, 11), "data")),
-    expect_newest,
-    {
+NEWEST = Exercise(
+    lab="lab09",
+    name="newest",
+    function="newest_whole",
+    examples=((1, (2, 4, 6), "data"), (2, (3, 5, 7), "index"), (3, (8, 9, 10, 11), "data")),
+    mistakes={
         "newest-by-name": "the newest is cut off: it has to be read before it is believed",
         "index-only": "an index file says nothing about the data file: read the values",
         "oldest": "that one is whole, but a newer one is whole too",
         "sorted-as-text": "sorted as text, 9 comes after 10: compare the numbers",
     },
     hint="from the newest step down, take the first whose values can all be read",
+    shows_case=False,
+    run=each(try_newest),
 )
-INTERVAL = make_check(
-    ("lab09", "interval", "best_interval"),
-    ((10.0, 7200.0), (60.0, 86400.0)),
-    expect_interval,
-    {
+
+
+# ---- exercises 3 and 4: the interval
+
+
+INTERVAL = Exercise(
+    lab="lab09",
+    name="interval",
+    function="best_interval",
+    examples=((10.0, 7200.0), (60.0, 86400.0)),
+    mistakes={
         "two-forgotten": "the 2 is missing: on average half an interval is lost, not a whole one",
         "halved": "the 2 belongs into the numerator",
         "no-root": "the square root is missing: this is in seconds squared",
     },
     hint="Young: the square root of 2 × checkpoint seconds × mean time between failures",
 )
-LOSS = make_check(
-    ("lab09", "loss", "lost_share"),
-    ((300.0, 10.0, 7200.0), (3600.0, 60.0, 86400.0)),
-    expect_loss,
-    {
+LOSS = Exercise(
+    lab="lab09",
+    name="loss",
+    function="lost_share",
+    examples=((300.0, 10.0, 7200.0), (3600.0, 60.0, 86400.0)),
+    mistakes={
         "whole-interval": "a failure comes anywhere in the interval: half of it is lost on average",
         "failures-ignored": "only the writing was counted, not the work done twice",
         "checkpoints-ignored": "only the work done twice was counted, not the writing",
     },
     hint="seconds of writing per interval, and half an interval per failure",
 )
-
-
-def check_killed(train: Callable[..., Any]) -> None:
-    """Kill a worker under `train` for real; AssertionError names the mistake."""
-    KILLED.verify([try_killed_run(train, *example) for example in KILLED.examples])
-
-
-def check_newest(newest_whole: Callable[..., Any]) -> None:
-    """Try `newest_whole` on damaged checkpoints."""
-    NEWEST.verify([try_newest(newest_whole, *example) for example in NEWEST.examples])
-
-
-def check_interval(answers: Sequence[Any]) -> None:
-    """Compare `best_interval` of each of `INTERVAL.examples`."""
-    INTERVAL.verify(answers)
-
-
-def check_loss(answers: Sequence[Any]) -> None:
-    """Compare `lost_share` of each of `LOSS.examples`."""
-    LOSS.verify(answers)

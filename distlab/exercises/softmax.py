@@ -1,4 +1,4 @@
-"""Softmax regression in NumPy: the one-device truth that labs compare real training with.
+"""Softmax regression in NumPy: the data, first weights and slopes that labs train with.
 
 Images are rows [examples, inputs], labels int [examples], weights [inputs, classes];
 the loss of an example is its cross-entropy.
@@ -30,21 +30,6 @@ def probabilities(logits: np.ndarray) -> np.ndarray:
     return odds / odds.sum(axis=1, keepdims=True)
 
 
-def losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the cross-entropy of each example, [examples]."""
-    return -np.log(probabilities(logits)[np.arange(len(labels)), labels])
-
-
 def slopes(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return d loss / d logits of each example, [examples, classes]."""
     return probabilities(logits) - np.eye(logits.shape[1])[labels]
-
-
-def mean_gradient(images: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the gradient of the mean loss, [inputs, classes]."""
-    return images.T @ slopes(images @ weights, labels) / len(labels)
-
-
-def accuracy(images: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> float:
-    """Return the share of examples whose largest logit is their label's."""
-    return float(np.mean((images @ weights).argmax(axis=1) == labels))

@@ -8,7 +8,7 @@ stands in their place is only a place. Runs in a process of its own
 from dataclasses import dataclass
 
 from distlab.grading import cell_text
-from distlab.grading.labs import Exercise, GivenCell, GradedCell, LabSpec
+from distlab.grading.labs import ExerciseSpec, GivenCell, GradedCell, LabSpec
 from distlab.grading.notebook_file import Cell, Notebook
 
 
@@ -138,7 +138,7 @@ class Aligner:
                 self.notes.append(f"the answer cell of {exercise.id!r} is there more than once")
         return [p for p in pieces if not any(p is d for d in dropped)]
 
-    def _get_stub(self, exercise: Exercise) -> str:
+    def _get_stub(self, exercise: ExerciseSpec) -> str:
         return next(g.text for g in self.lab.given if g.id == exercise.id)
 
     def _add_given(self, pieces: list[Piece]) -> list[Piece]:
@@ -158,7 +158,7 @@ class Aligner:
             found.insert(at, Piece("a cell of the lab", given.text))
         return found
 
-    def _find_place(self, exercise: Exercise, graded: GradedCell, pieces: list[Piece]) -> int:
+    def _find_place(self, exercise: ExerciseSpec, graded: GradedCell, pieces: list[Piece]) -> int:
         """Return after which piece the graded cell runs (-1 for before all)."""
         answers = [k for k, p in enumerate(pieces) if is_answer(p, exercise)]
         own = [k for k, p in enumerate(pieces) if p.check == graded.id]
@@ -202,7 +202,7 @@ class Aligner:
         return PlannedCell("graded", label, source, graded.id, graded.got, places, bool(answers))
 
 
-def is_answer(piece: Piece, exercise: Exercise) -> bool:
+def is_answer(piece: Piece, exercise: ExerciseSpec) -> bool:
     """Return whether `piece` holds the answer to `exercise`: by its id, or by what it defines."""
     if piece.check:
         return False

@@ -18,7 +18,7 @@ from typing import Any
 from distlab.errors import CourseError
 from distlab.grading.gradebook_rows import Rows
 from distlab.grading.journal import hold_lock
-from distlab.grading.labs import Exercise, LabSpec
+from distlab.grading.labs import ExerciseSpec, LabSpec
 from distlab.grading.verdict import ExerciseVerdict, Verdict
 
 WAIT_SECONDS = 60.0
@@ -151,7 +151,9 @@ class Book:
             if verdict := said.get(exercise.id):
                 self._write_exercise(submitted, exercise, verdict)
 
-    def _write_exercise(self, submitted: Any, exercise: Exercise, verdict: ExerciseVerdict) -> None:
+    def _write_exercise(
+        self, submitted: Any, exercise: ExerciseSpec, verdict: ExerciseVerdict
+    ) -> None:
         left = verdict.points
         for cell in exercise.cells:
             grade, share = self._rows.ensure_grade(submitted, cell.id), min(left, cell.points)
@@ -165,7 +167,7 @@ class Book:
                 grade.needs_manual_grade = True  # formgrader asks whether it still holds
         self._rows.ensure_comment(submitted, exercise.id).auto_comment = to_comment(verdict.message)
 
-    def _find_exercise(self, name: str) -> Exercise:
+    def _find_exercise(self, name: str) -> ExerciseSpec:
         for exercise in self.lab.exercises:
             if name in (exercise.id, str(exercise.number)):
                 return exercise

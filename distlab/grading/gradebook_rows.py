@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from distlab.errors import CourseError
-from distlab.grading.labs import Exercise, LabSpec
+from distlab.grading.labs import ExerciseSpec, LabSpec
 
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
@@ -19,7 +19,7 @@ class Rows:
     def __init__(self, db: Any, lab: LabSpec, weights: Mapping[str, float]) -> None:
         self._db, self.lab, self.weights = db, lab, weights
 
-    def weigh(self, points: float, exercise: Exercise) -> float:
+    def weigh(self, points: float, exercise: ExerciseSpec) -> float:
         """Return what `points` of `exercise` count in this course."""
         return points * self.weights.get(exercise.id, 1.0)
 

@@ -1,15 +1,16 @@
-"""What the judge of an exercise is: a right way, the known wrong ways, and words for each.
+"""What the judge of an exercise is: the exercise, and the reference that only grading has.
 
 A judge runs outside the learner's process. It sees the inputs, which it has drawn
-itself from the seed, and the plain data that the learner's functions returned.
+itself from the seed, and the plain data that came out of the learner's process.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from distlab.exercises.checking import Check, find_wrong
+from distlab.exercises.exercise import RIGHT, Cases, Exercise
+from distlab.exercises.worked import Worked
 
 
 class WrongAnswer(AssertionError):
@@ -45,39 +46,38 @@ class LabRules:
 
 @dataclass(frozen=True)
 class Judge:
-    """Judges one exercise: `right(*case)` gives the answer, each of `mistakes` a wrong one.
+    """Judges one exercise by its reference: `expect(*case, way)` computes what is right.
 
-    The keys of `mistakes` are names of `check.mistakes`, whose words are used.
-    `tolerance` is relative, the check's if None.
+    `way` is "right" or the name of one of the exercise's mistakes, and what is computed
+    is what the exercise's `read` gives.
     """
 
-    check: Check
-    right: Callable[..., Any]
-    mistakes: Mapping[str, Callable[..., Any]]
-    tolerance: float | None = None
+    exercise: Exercise
+    expect: Callable[..., Any]
 
-    def verify(self, cases: Sequence[Sequence[Any]], got: Any) -> None:
-        """Return if `got` holds the right answer for each of `cases`, else raise WrongAnswer."""
-        check = self.check
-        if not isinstance(got, list | tuple) or len(got) != len(cases):
-            raise WrongAnswer(f"{check.function} did not answer each of {len(cases)} calls")
-        tolerance = check.tolerance if self.tolerance is None else self.tolerance
-        right = [self.right(*case) for case in cases]
-        k = find_wrong(got, right, tolerance)
-        if k is None:
-            return
-        name = self._find_mistake(cases, got, tolerance)
-        why = check.get_mistake(name).text if name else check.hint
-        raise WrongAnswer(check.describe(cases[k], got[k], right[k], why), name, why)
+    def judge(self, cases: Cases, got: Any) -> None:
+        """Return if `got` is right for each of `cases`, else raise WrongAnswer."""
+        fault = self.exercise.find_fault(cases, got, lambda way: self.work_out(cases, way))
+        if fault is not None:
+            raise WrongAnswer(fault.message, fault.mistake, fault.why)
 
-    def _find_mistake(self, cases: Sequence[Sequence[Any]], got: Any, tolerance: float) -> str:
-        for name, wrong in self.mistakes.items():
-            if find_wrong(got, [wrong(*case) for case in cases], tolerance) is None:
-                return name
-        return ""
+    def work_out(self, cases: Cases, way: str = RIGHT) -> list[Any]:
+        """Return the right answer to each case, or what the mistake `way` gives."""
+        return [self.expect(*case, way=way) for case in cases]
 
 
-def make_judge(check: Check, expect: Callable[..., Any]) -> Judge:
-    """Return the judge of a check that `make_check` made with the same `expect`."""
-    ways = {m.name: partial(expect, way=m.name) for m in check.mistakes}
-    return Judge(check, right=expect, mistakes=ways)
+def list_judges(lab: str) -> dict[str, Judge]:
+    """Return the judges of a lab by the name of their exercise."""
+    module = importlib.import_module(f"distlab.grading.judges.{lab}")
+    return {j.exercise.name: j for j in vars(module).values() if isinstance(j, Judge)}
+
+
+def work_out_examples(lab: str) -> Worked:
+    """Return what is right, and what each mistake gives, for the examples of visible checks."""
+    return {
+        name: {
+            way: judge.work_out(judge.exercise.examples, way)
+            for way in (RIGHT, *judge.exercise.mistakes)
+        }
+        for name, judge in list_judges(lab).items()
+    }

@@ -60,7 +60,7 @@ class GivenCell:
 
 
 @dataclass(frozen=True)
-class Exercise:
+class ExerciseSpec:
     """One exercise: the id is the grade_id of its solution cell."""
 
     id: str
@@ -81,7 +81,7 @@ class LabSpec:
     name: str
     slug: str
     title: str
-    exercises: tuple[Exercise, ...]
+    exercises: tuple[ExerciseSpec, ...]
     given: tuple[GivenCell, ...]
     rules: LabRules
     source: Path
@@ -123,7 +123,7 @@ def _read_target(target: sources.Target) -> LabSpec:
     pairs = list(zip(notebook.cells, shown.cells, strict=True))
     given = tuple(_read_given(cell) for cell in shown.cells if cell.cell_type == "code")
     imports = [cell.text for cell in given if cell.kind == "given"]
-    exercises: list[Exercise] = []
+    exercises: list[ExerciseSpec] = []
     heading = ("", 0)
     for cell, seen in pairs:
         heading = _read_heading(cell, heading)
@@ -131,7 +131,7 @@ def _read_target(target: sources.Target) -> LabSpec:
         if role.get("solution"):
             title, number = heading
             names = find_names(seen.source)
-            exercises.append(Exercise(role["grade_id"], number, title, (), names))
+            exercises.append(ExerciseSpec(role["grade_id"], number, title, (), names))
         elif role.get("grade"):
             exercises[-1] = _add_graded(exercises[-1], cell, seen, imports)
     title = notebook.cells[0].source.split("\n")[0].lstrip("# ")
@@ -147,7 +147,7 @@ def _read_heading(cell: Any, last: tuple[str, int]) -> tuple[str, int]:
     return title.strip(), int(number)
 
 
-def _add_graded(exercise: Exercise, cell: Any, seen: Any, imports: list[str]) -> Exercise:
+def _add_graded(exercise: ExerciseSpec, cell: Any, seen: Any, imports: list[str]) -> ExerciseSpec:
     role, source = cell.metadata["nbgrader"], cell.source
     visible = regions.replace_regions(source, "INPUTS", "")
     visible = regions.replace_regions(visible, "HIDDEN TESTS", "").strip("\n")
@@ -162,7 +162,7 @@ def _add_graded(exercise: Exercise, cell: Any, seen: Any, imports: list[str]) ->
         text=seen.source,
     )
     cells = (*exercise.cells, graded)
-    return Exercise(exercise.id, exercise.number, exercise.title, cells, exercise.functions)
+    return ExerciseSpec(exercise.id, exercise.number, exercise.title, cells, exercise.functions)
 
 
 def _find_imports(texts: list[str], user: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from distlab.grading.clean_process import CleanProcess, Refused
 from distlab.grading.evidence import CellVerdict
 from distlab.grading.frames import clean_text
-from distlab.grading.labs import Exercise, LabSpec
+from distlab.grading.labs import ExerciseSpec, LabSpec
 from distlab.grading.observe import CellObservation, Observation
 
 
@@ -116,7 +116,7 @@ class Bench:
 
 
 def judge_exercise(
-    exercise: Exercise, cells: Mapping[str, CellVerdict], problem: str
+    exercise: ExerciseSpec, cells: Mapping[str, CellVerdict], problem: str
 ) -> ExerciseVerdict:
     """Return what one exercise earned, from the verdicts of its graded cells."""
     if problem:

@@ -77,11 +77,11 @@ for left_over in (0, 1, 5, 0):
     epoch_cases.append((batch * int(rng.integers(3, 40)) + left_over, batch))
 ### END INPUTS
 got_epochs = [plan_epoch(*case) for case in epoch_cases]
-lab01.check_epoch([plan_epoch(*example) for example in lab01.EPOCH.examples])
+lab01.EPOCH.check(plan_epoch)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab01 as judges
 
-judges.judge_epoch(epoch_cases, got_epochs)
+judges.EPOCH.judge(epoch_cases, got_epochs)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -141,11 +141,11 @@ for left_over in (0, 2, 3):
     batch_cases.append((batch_size, workers, replicas_per_worker))
 ### END INPUTS
 got_batches = [replica_batch_sizes(*case) for case in batch_cases]
-lab01.check_batches([replica_batch_sizes(*example) for example in lab01.BATCHES.examples])
+lab01.BATCHES.check(replica_batch_sizes)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab01 as judges
 
-judges.judge_batches(batch_cases, got_batches)
+judges.BATCHES.judge(batch_cases, got_batches)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -219,11 +219,11 @@ for state, activations in ((0.3, 0.2), (0.3, 0.2), (1.5, 0.2), (0.7, 0.5), (8.0,
 model_cases = [model_cases[i] for i in rng.permutation(6)]
 ### END INPUTS
 got_words = [choose_parallelism(*case) for case in model_cases]
-lab01.check_parallelism([choose_parallelism(*example) for example in lab01.PARALLELISM.examples])
+lab01.PARALLELISM.check(choose_parallelism)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab01 as judges
 
-judges.judge_parallelism(model_cases, got_words)
+judges.PARALLELISM.judge(model_cases, got_words)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -283,11 +283,11 @@ for counts in ((1, 2, 4, 8), (8, 4, 1)):
     timing_cases.append((list(counts), seconds))
 ### END INPUTS
 got_scaling = [measure_scaling(*case) for case in timing_cases]
-lab01.check_scaling([measure_scaling(*example) for example in lab01.SCALING.examples])
+lab01.SCALING.check(measure_scaling)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab01 as judges
 
-judges.judge_scaling(timing_cases, got_scaling)
+judges.SCALING.judge(timing_cases, got_scaling)
 ### END HIDDEN TESTS
 
 # %% [markdown]

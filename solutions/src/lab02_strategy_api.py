@@ -71,12 +71,12 @@ variable_cases = [
     (float(rng.uniform(-50, 50)), rng.uniform(1, 30, size=replicas).tolist()) for replicas in (2, 4)
 ]
 ### END INPUTS
-got_copies = [lab02.try_variable(make_variable, *case) for case in variable_cases]
-lab02.check_variable(make_variable)
+got_copies = lab02.VARIABLE.observe(make_variable, variable_cases)
+lab02.VARIABLE.check(make_variable)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab02 as judges
 
-judges.judge_variable(variable_cases, got_copies)
+judges.VARIABLE.judge(variable_cases, got_copies)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -132,12 +132,12 @@ mean_cases = [
     for shares in ((5, 1), (2, 7, 3), (1, 2, 3, 9))
 ]
 ### END INPUTS
-got_means = [lab02.try_mean(global_mean, *case) for case in mean_cases]
-lab02.check_mean(global_mean)
+got_means = lab02.MEAN.observe(global_mean, mean_cases)
+lab02.MEAN.check(global_mean)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab02 as judges
 
-judges.judge_mean(mean_cases, got_means)
+judges.MEAN.judge(mean_cases, got_means)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -186,12 +186,12 @@ collect_cases = [
     for replicas, share in ((2, 3), (4, 2))
 ]
 ### END INPUTS
-got_rows = [lab02.try_collect(collect, *case) for case in collect_cases]
-lab02.check_collect(collect)
+got_rows = lab02.COLLECT.observe(collect, collect_cases)
+lab02.COLLECT.check(collect)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab02 as judges
 
-judges.judge_collect(collect_cases, got_rows)
+judges.COLLECT.judge(collect_cases, got_rows)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -240,12 +240,12 @@ def deal_out(strategy, examples):
 rng = np.random.default_rng([SEED, 4])
 deal_cases = [(replicas, int(rng.integers(9, 40))) for replicas in (2, 3, 4)]
 ### END INPUTS
-got_ids = [lab02.try_deal(deal_out, *case) for case in deal_cases]
-lab02.check_deal(deal_out)
+got_ids = lab02.DEAL.observe(deal_out, deal_cases)
+lab02.DEAL.check(deal_out)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab02 as judges
 
-judges.judge_deal(deal_cases, got_ids)
+judges.DEAL.judge(deal_cases, got_ids)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -72,12 +72,12 @@ input_cases = [
     for batch, rest in ((32, 5), (24, 0), (16, 11))
 ]
 ### END INPUTS
-got_inputs = [lab03.try_input(make_input, *case) for case in input_cases]
-lab03.check_input(make_input)
+got_inputs = lab03.INPUT.observe(make_input, input_cases)
+lab03.INPUT.check(make_input)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab03 as judges
 
-judges.judge_input(input_cases, got_inputs)
+judges.INPUT.judge(input_cases, got_inputs)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -130,12 +130,12 @@ def make_model(strategy):
 rng = np.random.default_rng([SEED, 2])
 model_cases = [(int(rng.integers(2, 5)), int(rng.integers(2**31)))]
 ### END INPUTS
-got_models = [lab03.try_model(make_model, *case) for case in model_cases]
-lab03.check_model(make_model)
+got_models = lab03.MODEL.observe(make_model, model_cases)
+lab03.MODEL.check(make_model)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab03 as judges
 
-judges.judge_model(model_cases, got_models)
+judges.MODEL.judge(model_cases, got_models)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -192,12 +192,12 @@ for count in (1, 2):
     edges = np.cumsum(rng.integers(1, 4, size=count)).tolist()
     callback_cases.append((edges, rng.permutation(rng.uniform(0.1, 0.9, count + 1)).tolist()))
 ### END INPUTS
-got_rates = [lab03.try_callbacks(make_callbacks, *case) for case in callback_cases]
-lab03.check_callbacks(make_callbacks)
+got_rates = lab03.CALLBACKS.observe(make_callbacks, callback_cases)
+lab03.CALLBACKS.check(make_callbacks)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab03 as judges
 
-judges.judge_callbacks(callback_cases, got_rates)
+judges.CALLBACKS.judge(callback_cases, got_rates)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -248,12 +248,12 @@ for epochs in (4, 11):
     losses[best - 1 : best + 1] = 0.25, 0.2
     restore_cases.append((int(rng.integers(2**31)), losses.tolist()))
 ### END INPUTS
-got_weights = [lab03.try_restore(restore_best, *case) for case in restore_cases]
-lab03.check_restore(restore_best)
+got_weights = lab03.RESTORE.observe(restore_best, restore_cases)
+lab03.RESTORE.check(restore_best)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab03 as judges
 
-judges.judge_restore(restore_cases, got_weights)
+judges.RESTORE.judge(restore_cases, got_weights)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -300,12 +300,12 @@ def save_and_reload(model, path, strategy):
 rng = np.random.default_rng([SEED, 5])
 reload_cases = [(replicas, int(rng.integers(2**31))) for replicas in (2, 3)]
 ### END INPUTS
-got_reloaded = [lab03.try_reload(save_and_reload, *case) for case in reload_cases]
-lab03.check_reload(save_and_reload)
+got_reloaded = lab03.RELOAD.observe(save_and_reload, reload_cases)
+lab03.RELOAD.check(save_and_reload)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab03 as judges
 
-judges.judge_reload(reload_cases, got_reloaded)
+judges.RELOAD.judge(reload_cases, got_reloaded)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -76,12 +76,12 @@ def train_step(model, optimizer, images, labels, global_batch_size):
 rng = np.random.default_rng([SEED, 1])
 step_cases = [(int(rng.integers(2**31)), examples) for examples in (40, 27)]
 ### END INPUTS
-got_steps = [lab04.try_step(train_step, *case) for case in step_cases]
-lab04.check_step(train_step)
+got_steps = lab04.STEP.observe(train_step, step_cases)
+lab04.STEP.check(train_step)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab04 as judges
 
-judges.judge_step(step_cases, got_steps)
+judges.STEP.judge(step_cases, got_steps)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -135,12 +135,12 @@ epoch_cases = [
     for batch, rest in ((8, 3), (6, 1))
 ]
 ### END INPUTS
-got_epochs = [lab04.try_epoch(run_epoch, *case) for case in epoch_cases]
-lab04.check_epoch(run_epoch)
+got_epochs = lab04.EPOCH.observe(run_epoch, epoch_cases)
+lab04.EPOCH.check(run_epoch)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab04 as judges
 
-judges.judge_epoch(epoch_cases, got_epochs)
+judges.EPOCH.judge(epoch_cases, got_epochs)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -193,12 +193,12 @@ accuracy_cases = [
     for batch, rest in ((16, 7), (20, 3))
 ]
 ### END INPUTS
-got_accuracies = [lab04.try_accuracy(evaluate, *case) for case in accuracy_cases]
-lab04.check_accuracy(evaluate)
+got_accuracies = lab04.ACCURACY.observe(evaluate, accuracy_cases)
+lab04.ACCURACY.check(evaluate)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab04 as judges
 
-judges.judge_accuracy(accuracy_cases, got_accuracies)
+judges.ACCURACY.judge(accuracy_cases, got_accuracies)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -262,12 +262,12 @@ resume_cases = [
     (int(rng.integers(2**31)), saved, saved + int(rng.integers(1, 4))) for saved in (2, 4)
 ]
 ### END INPUTS
-got_resumed = [lab04.try_resume((save_state, load_state), *case) for case in resume_cases]
-lab04.check_resume(save_state, load_state)
+got_resumed = lab04.RESUME.observe((save_state, load_state), resume_cases)
+lab04.RESUME.check((save_state, load_state))
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab04 as judges
 
-judges.judge_resume(resume_cases, got_resumed)
+judges.RESUME.judge(resume_cases, got_resumed)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -74,12 +74,12 @@ def replica_loss(losses, global_batch_size):
 rng = np.random.default_rng([SEED, 1])
 plain_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 48)]
 ### END INPUTS
-got_plain = lab05.measure_updates(replica_loss, plain_cases)
-lab05.PLAIN.verify(replica_loss)
+got_plain = lab05.PLAIN.observe(replica_loss, plain_cases)
+lab05.PLAIN.check(replica_loss)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab05 as judges
 
-judges.judge_updates("plain", plain_cases, got_plain)
+judges.PLAIN.judge(plain_cases, got_plain)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -130,12 +130,12 @@ def weighted_loss(losses, weights, global_batch_size):
 rng = np.random.default_rng([SEED, 2])
 weighted_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 50)]
 ### END INPUTS
-got_weighted = lab05.measure_updates(weighted_loss, weighted_cases, "weighted")
-lab05.WEIGHTED.verify(weighted_loss)
+got_weighted = lab05.WEIGHTED.observe(weighted_loss, weighted_cases)
+lab05.WEIGHTED.check(weighted_loss)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab05 as judges
 
-judges.judge_updates("weighted", weighted_cases, got_weighted)
+judges.WEIGHTED.judge(weighted_cases, got_weighted)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -187,12 +187,12 @@ penalised_cases = [
     for examples in (64, 48)
 ]
 ### END INPUTS
-got_penalised = lab05.measure_updates(penalised_loss, penalised_cases, "penalised")
-lab05.PENALISED.verify(penalised_loss)
+got_penalised = lab05.PENALISED.observe(penalised_loss, penalised_cases)
+lab05.PENALISED.check(penalised_loss)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab05 as judges
 
-judges.judge_updates("penalised", penalised_cases, got_penalised)
+judges.PENALISED.judge(penalised_cases, got_penalised)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -242,13 +242,12 @@ def uneven_loss(losses, batch_examples, global_batch_size):
 rng = np.random.default_rng([SEED, 4])
 uneven_cases = [(int(rng.integers(2**31)), examples, 64) for examples in (3, 21, 64)]
 ### END INPUTS
-got_uneven = lab05.measure_updates(uneven_loss, uneven_cases, "uneven")
-got_empty = lab05.try_empty(uneven_loss, uneven_cases[0][1])
-lab05.check_uneven(uneven_loss)
+got_uneven = lab05.UNEVEN.observe(uneven_loss, uneven_cases)
+lab05.UNEVEN.check(uneven_loss)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab05 as judges
 
-judges.judge_uneven(uneven_cases, got_uneven, got_empty)
+judges.UNEVEN.judge(uneven_cases, got_uneven)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -296,12 +295,12 @@ def pixel_loss(losses, global_batch_size):
 rng = np.random.default_rng([SEED, 5])
 pixel_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 48)]
 ### END INPUTS
-got_pixels = lab05.measure_updates(pixel_loss, pixel_cases, "pixels")
-lab05.PIXELWISE.verify(pixel_loss)
+got_pixels = lab05.PIXELWISE.observe(pixel_loss, pixel_cases)
+lab05.PIXELWISE.check(pixel_loss)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab05 as judges
 
-judges.judge_updates("pixels", pixel_cases, got_pixels)
+judges.PIXELWISE.judge(pixel_cases, got_pixels)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -82,12 +82,12 @@ scatter_cases = [
     (int(rng.integers(2**31)), ranks, int(rng.integers(ranks, 40))) for ranks in (2, 3, 5, 8)
 ]
 ### END INPUTS
-got_scattered = [lab06.try_scatter(reduce_scatter, *case) for case in scatter_cases]
-lab06.check_scatter(reduce_scatter)
+got_scattered = lab06.SCATTER.observe(reduce_scatter, scatter_cases)
+lab06.SCATTER.check(reduce_scatter)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab06 as judges
 
-judges.judge_scatter(scatter_cases, got_scattered)
+judges.SCATTER.judge(scatter_cases, got_scattered)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -142,12 +142,12 @@ gather_cases = [
     (int(rng.integers(2**31)), ranks, int(rng.integers(ranks, 40))) for ranks in (2, 3, 5, 8)
 ]
 ### END INPUTS
-got_gathered = [lab06.try_gather(all_gather, *case) for case in gather_cases]
-lab06.check_gather(all_gather)
+got_gathered = lab06.GATHER.observe(all_gather, gather_cases)
+lab06.GATHER.check(all_gather)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab06 as judges
 
-judges.judge_gather(gather_cases, got_gathered)
+judges.GATHER.judge(gather_cases, got_gathered)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -200,12 +200,12 @@ all_reduce_cases = [
 ]
 all_reduce_cases += [(int(rng.integers(2**31)), 1, 5), (int(rng.integers(2**31)), 5, 3)]
 ### END INPUTS
-got_reduced = [lab06.try_all_reduce(all_reduce, *case) for case in all_reduce_cases]
-lab06.check_all_reduce(all_reduce)
+got_reduced = lab06.ALL_REDUCE.observe(all_reduce, all_reduce_cases)
+lab06.ALL_REDUCE.check(all_reduce)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab06 as judges
 
-judges.judge_all_reduce(all_reduce_cases, got_reduced)
+judges.ALL_REDUCE.judge(all_reduce_cases, got_reduced)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -257,11 +257,11 @@ seconds_cases = [
 ]
 ### END INPUTS
 got_seconds = [ring_seconds(*case) for case in seconds_cases]
-lab06.check_seconds([ring_seconds(*example) for example in lab06.SECONDS.examples])
+lab06.SECONDS.check(ring_seconds)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab06 as judges
 
-judges.judge_seconds(seconds_cases, got_seconds)
+judges.SECONDS.judge(seconds_cases, got_seconds)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -66,11 +66,11 @@ for workers in (2, 5):
     worker_cases.append((hosts, int(rng.integers(1, workers))))
 ### END INPUTS
 got_configs = [write_config(*case) for case in worker_cases]
-lab07.check_worker(write_config)
+lab07.WORKER.check(write_config)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab07 as judges
 
-judges.judge_worker(worker_cases, got_configs)
+judges.WORKER.judge(worker_cases, got_configs)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -126,11 +126,11 @@ machines = {
 role_cases = [(dict(machines), name, count - 1) for name, count in counts.items()]
 ### END INPUTS
 got_roles = [write_role(*case) for case in role_cases]
-lab07.check_role(write_role)
+lab07.ROLE.check(write_role)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab07 as judges
 
-judges.judge_role(role_cases, got_roles)
+judges.ROLE.judge(role_cases, got_roles)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -185,12 +185,12 @@ for workers in (4, 6):
     hosts.sort(reverse=True)
     repair_cases.append((hosts, *(int(n) for n in 1 + rng.permutation(workers - 1)[:3])))
 ### END INPUTS
-got_repaired = [repair(lab07.break_configs(*case)) for case in repair_cases]
-lab07.check_repair(repair)
+got_repaired = lab07.REPAIR.observe(repair, repair_cases)
+lab07.REPAIR.check(repair)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab07 as judges
 
-judges.judge_repair(repair_cases, got_repaired)
+judges.REPAIR.judge(repair_cases, got_repaired)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -265,12 +265,12 @@ words += ["dead-peer", "mismatched-sizes"]
 cause_cases = [(words[k], int(rng.integers(2**31))) for k in rng.integers(0, 8, 8).tolist()]
 cause_cases += [(words[k], int(rng.integers(2**31))) for k in rng.permutation(8).tolist()]
 ### END INPUTS
-got_causes = [name_cause(lab07.make_log(*case)) for case in cause_cases]
-lab07.check_cause(name_cause)
+got_causes = lab07.CAUSE.observe(name_cause, cause_cases)
+lab07.CAUSE.check(name_cause)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab07 as judges
 
-judges.judge_cause(cause_cases, got_causes)
+judges.CAUSE.judge(cause_cases, got_causes)
 ### END HIDDEN TESTS
 
 # %% [markdown]

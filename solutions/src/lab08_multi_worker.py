@@ -74,12 +74,12 @@ def make_worker_dataset(ids, global_batch_size, context):
 rng = np.random.default_rng([SEED, 1])
 shard_cases = [(2, int(rng.integers(9, 30)), 2 * int(rng.integers(2, 5)))]
 ### END INPUTS
-got_shards = [lab08.try_shards(make_worker_dataset, *case) for case in shard_cases]
-lab08.check_shards(make_worker_dataset)
+got_shards = lab08.SHARDS.observe(make_worker_dataset, shard_cases)
+lab08.SHARDS.check(make_worker_dataset)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab08 as judges
 
-judges.judge_shards(shard_cases, got_shards)
+judges.SHARDS.judge(shard_cases, got_shards)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -150,12 +150,12 @@ def train_worker(seed, steps, batch):
 rng = np.random.default_rng([SEED, 2])
 training_cases = [(2, int(rng.integers(2**31)), 3, 2 * int(rng.integers(8, 20)))]
 ### END INPUTS
-got_trained = [lab08.try_training(train_worker, *case) for case in training_cases]
-lab08.check_training(train_worker)
+got_trained = lab08.TRAINING.observe(train_worker, training_cases)
+lab08.TRAINING.check(train_worker)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab08 as judges
 
-judges.judge_training(training_cases, got_trained)
+judges.TRAINING.judge(training_cases, got_trained)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -213,12 +213,12 @@ def clean_up(shared, folder, index):
 rng = np.random.default_rng([SEED, 3])
 saving_cases = [(3, float(rng.integers(2, 1000)))]
 ### END INPUTS
-got_saved = [lab08.try_saving((choose_folder, clean_up), *case) for case in saving_cases]
-lab08.check_saving(choose_folder, clean_up)
+got_saved = lab08.SAVING.observe((choose_folder, clean_up), saving_cases)
+lab08.SAVING.check((choose_folder, clean_up))
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab08 as judges
 
-judges.judge_saving(saving_cases, got_saved)
+judges.SAVING.judge(saving_cases, got_saved)
 ### END HIDDEN TESTS
 
 # %% [markdown]

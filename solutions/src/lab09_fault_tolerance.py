@@ -86,12 +86,12 @@ every = int(rng.integers(2, 4))
 die_at = 2 * every + int(rng.integers(0, every - 1)) + 1
 killed_cases = [(int(rng.integers(2**31)), die_at + int(rng.integers(1, 4)), every, die_at)]
 ### END INPUTS
-got_runs = [lab09.try_killed_run(train, *case) for case in killed_cases]
-lab09.check_killed(train)
+got_runs = lab09.KILLED.observe(train, killed_cases)
+lab09.KILLED.check(train)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab09 as judges
 
-judges.judge_killed(killed_cases, got_runs)
+judges.KILLED.judge(killed_cases, got_runs)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -153,12 +153,12 @@ for cut in ("data", "index", "", "data"):
     newest_cases.append((int(rng.integers(2**31)), steps, cut))
 newest_cases.append((int(rng.integers(2**31)), [97, 98, 99, 100, 101], "data"))
 ### END INPUTS
-got_newest = [lab09.try_newest(newest_whole, *case) for case in newest_cases]
-lab09.check_newest(newest_whole)
+got_newest = lab09.NEWEST.observe(newest_whole, newest_cases)
+lab09.NEWEST.check(newest_whole)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab09 as judges
 
-judges.judge_newest(newest_cases, got_newest)
+judges.NEWEST.judge(newest_cases, got_newest)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -205,11 +205,11 @@ rng = np.random.default_rng([SEED, 3])
 interval_cases = [(float(rng.uniform(1, 90)), float(rng.uniform(2e3, 3e5))) for _ in range(4)]
 ### END INPUTS
 got_intervals = [best_interval(*case) for case in interval_cases]
-lab09.check_interval([best_interval(*example) for example in lab09.INTERVAL.examples])
+lab09.INTERVAL.check(best_interval)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab09 as judges
 
-judges.judge_interval(interval_cases, got_intervals)
+judges.INTERVAL.judge(interval_cases, got_intervals)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -258,11 +258,11 @@ loss_cases = [
 ]
 ### END INPUTS
 got_losses = [lost_share(*case) for case in loss_cases]
-lab09.check_loss([lost_share(*example) for example in lab09.LOSS.examples])
+lab09.LOSS.check(lost_share)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab09 as judges
 
-judges.judge_loss(loss_cases, got_losses)
+judges.LOSS.judge(loss_cases, got_losses)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -68,12 +68,12 @@ def run_closures(coordinator, closure, count):
 rng = np.random.default_rng([SEED, 1])
 closure_cases = [(int(rng.integers(2**31)), int(rng.integers(5, 30)))]
 ### END INPUTS
-got_closures = [lab10.try_closures(run_closures, *case) for case in closure_cases]
-lab10.check_closures(run_closures)
+got_closures = lab10.CLOSURES.observe(run_closures, closure_cases)
+lab10.CLOSURES.check(run_closures)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab10 as judges
 
-judges.judge_closures(closure_cases, got_closures)
+judges.CLOSURES.judge(closure_cases, got_closures)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -118,12 +118,12 @@ def make_partitioner(servers):
 rng = np.random.default_rng([SEED, 2])
 table_cases = [(3 * int(rng.integers(20, 400)) + int(rng.integers(1, 3)),)]
 ### END INPUTS
-got_pieces = [lab10.try_partitioner(make_partitioner, *case) for case in table_cases]
-lab10.check_partitioner(make_partitioner)
+got_pieces = lab10.PARTITIONER.observe(make_partitioner, table_cases)
+lab10.PARTITIONER.check(make_partitioner)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab10 as judges
 
-judges.judge_partitioner(table_cases, got_pieces)
+judges.PARTITIONER.judge(table_cases, got_pieces)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -181,12 +181,12 @@ event_cases = [
     (int(rng.integers(2**31)), workers, int(rng.integers(10, 40))) for workers in (2, 3, 5)
 ]
 ### END INPUTS
-got_staleness = [measure_staleness(lab10.draw_events(*case)) for case in event_cases]
-lab10.check_staleness([measure_staleness(*example) for example in lab10.STALENESS.examples])
+got_staleness = lab10.STALENESS.observe(measure_staleness, event_cases)
+lab10.STALENESS.check(measure_staleness)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab10 as judges
 
-judges.judge_staleness(event_cases, got_staleness)
+judges.STALENESS.judge(event_cases, got_staleness)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -240,11 +240,11 @@ for _ in range(24):
 start_cases += [(5, [5, 3, 9, 4], 2), (6, [6, 3, 6, 6], 2), (2, [2, 9, 8, 7], 0)]
 ### END INPUTS
 got_starts = [may_start(*case) for case in start_cases]
-lab10.check_start([may_start(*example) for example in lab10.START.examples])
+lab10.START.check(may_start)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab10 as judges
 
-judges.judge_start(start_cases, got_starts)
+judges.START.judge(start_cases, got_starts)
 ### END HIDDEN TESTS
 
 # %% [markdown]

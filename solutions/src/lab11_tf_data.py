@@ -85,12 +85,12 @@ def make_fast(files, batch_size):
 rng = np.random.default_rng([SEED, 1])
 pipeline_cases = [(int(rng.integers(2**31)), int(rng.integers(48, 97)))]
 ### END INPUTS
-got_pipelines = [lab11.try_pipeline(make_fast, *case) for case in pipeline_cases]
-lab11.check_pipeline(make_fast)
+got_pipelines = lab11.PIPELINE.observe(make_fast, pipeline_cases)
+lab11.PIPELINE.check(make_fast)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab11 as judges
 
-judges.judge_pipeline(pipeline_cases, got_pipelines)
+judges.PIPELINE.judge(pipeline_cases, got_pipelines)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -144,11 +144,11 @@ rate_cases = [
 ]
 ### END INPUTS
 got_rates = [predict_rate(*case) for case in rate_cases]
-lab11.check_rate([predict_rate(*example) for example in lab11.RATE.examples])
+lab11.RATE.check(predict_rate)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab11 as judges
 
-judges.judge_rate(rate_cases, got_rates)
+judges.RATE.judge(rate_cases, got_rates)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -199,11 +199,11 @@ call_cases = [
 ]
 ### END INPUTS
 got_calls = [count_calls(*case) for case in call_cases]
-lab11.check_calls([count_calls(*example) for example in lab11.CALLS.examples])
+lab11.CALLS.check(count_calls)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab11 as judges
 
-judges.judge_calls(call_cases, got_calls)
+judges.CALLS.judge(call_cases, got_calls)
 ### END HIDDEN TESTS
 
 # %% [markdown]

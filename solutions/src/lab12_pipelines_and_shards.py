@@ -72,12 +72,12 @@ column_cases = [
     for parts in (2, 3, 4)
 ]
 ### END INPUTS
-got_columns = [lab12.try_columns(column_layer, *case) for case in column_cases]
-lab12.check_columns(column_layer)
+got_columns = lab12.COLUMNS.observe(column_layer, column_cases)
+lab12.COLUMNS.check(column_layer)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab12 as judges
 
-judges.judge_columns(column_cases, got_columns)
+judges.COLUMNS.judge(column_cases, got_columns)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -129,12 +129,12 @@ row_cases = [
     for parts in (2, 3, 4)
 ]
 ### END INPUTS
-got_rows = [lab12.try_rows(row_layer, *case) for case in row_cases]
-lab12.check_rows(row_layer)
+got_rows = lab12.ROWS.observe(row_layer, row_cases)
+lab12.ROWS.check(row_layer)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab12 as judges
 
-judges.judge_rows(row_cases, got_rows)
+judges.ROWS.judge(row_cases, got_rows)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -196,11 +196,11 @@ schedule_cases = [(stages, stages + int(rng.integers(2, 12))) for stages in (3, 
 schedule_cases.append((5, 3))
 ### END INPUTS
 got_schedules = [make_1f1b(*case) for case in schedule_cases]
-lab12.check_schedule_of(make_1f1b)
+lab12.SCHEDULE.check(make_1f1b)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab12 as judges
 
-judges.judge_schedule(schedule_cases, got_schedules)
+judges.SCHEDULE.judge(schedule_cases, got_schedules)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -251,11 +251,11 @@ count_cases = [(int(rng.integers(3, 17)), float(rng.uniform(0.03, 0.4))) for _ i
 count_cases.append((5, 0.25))
 ### END INPUTS
 got_counts = [fewest_micro_batches(*case) for case in count_cases]
-lab12.check_count([fewest_micro_batches(*example) for example in lab12.COUNT.examples])
+lab12.COUNT.check(fewest_micro_batches)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab12 as judges
 
-judges.judge_count(count_cases, got_counts)
+judges.COUNT.judge(count_cases, got_counts)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -1,4 +1,4 @@
-"""Lab 01, batches and words: references and misconceptions."""
+"""Lab 01, batches and words: references."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,114 +9,67 @@ from distlab.exercises import lab01
 from distlab.grading.judging import Judge, LabRules
 
 RULES = LabRules(cell_seconds=10, submission_seconds=30)
-Shares = list[int]
 
 
-def _split(count: int, parts: int) -> Shares:
+def expect_epoch(examples: int, batch: int, way: str = "right") -> tuple[int, int]:
+    whole, rest = divmod(examples, batch)
+    return {
+        "right": (whole + (rest > 0), rest or batch),
+        "rest-dropped": (whole, batch),
+        "rounded-down": (whole, rest or batch),
+        "zero-left-over": (whole + (rest > 0), rest),
+        "one-too-many": (whole + 1, rest),
+        "last-is-full": (whole + (rest > 0), batch),
+    }[way]
+
+
+def expect_batches(batch: int, workers: int, each: int, way: str = "right") -> list[int]:
+    replicas = workers * each
+    share, rest = divmod(batch, replicas)
+    return {
+        "right": _split(batch, replicas),
+        "one-worker": _split(batch, each),
+        "per-worker": _split(batch, workers),
+        "rounded-down": [share] * replicas,
+        "rounded-up": [share + (rest > 0)] * replicas,
+        "rest-to-last": [share] * (replicas - 1) + [share + rest],
+        "worker-by-worker": [s for part in _split(batch, workers) for s in _split(part, each)],
+    }[way]
+
+
+def _split(count: int, parts: int) -> list[int]:
     return [count // parts + (i < count % parts) for i in range(parts)]
 
 
-def _give_rest_to_last(count: int, parts: int) -> Shares:
-    return [count // parts] * (parts - 1) + [count // parts + count % parts]
-
-
-def _choose(
+def expect_parallelism(
     parameters: int,
     activation_gib: float,
     device_gib: float,
     copy_hours: float,
     allowed_hours: float,
-    *,
-    bytes_each: int = 16,
-    activations: bool = True,
-    memory: bool = True,
-    late: tuple[str, str] = ("data", "both"),
+    way: str = "right",
 ) -> str:
-    need = bytes_each * parameters / 2**30 + activation_gib * activations
-    in_time = copy_hours <= allowed_hours
-    if need <= device_gib or not memory:
-        return "one device" if in_time else late[0]
-    return "model" if in_time else late[1]
+    state_gib = (4 if way == "weights-only" else 16) * parameters / 2**30
+    need_gib = state_gib + (0 if way == "no-activations" else activation_gib)
+    fits = need_gib <= device_gib or way == "memory-ignored"
+    if copy_hours <= allowed_hours:
+        return "one device" if fits else "model"
+    late = {"time-ignored": ("one device", "model"), "split-needlessly": ("model", "model")}
+    return late.get(way, ("data", "both"))[0 if fits else 1]
 
 
-def _scale(
-    replicas: Sequence[int],
-    step_seconds: Sequence[float],
-    *,
-    power: int = 1,
-    flip: int = 1,
-    first: bool = False,
-    divide: bool = True,
-    factor: float = 1.0,
-) -> np.ndarray:
-    n, t = np.asarray(replicas, float), np.asarray(step_seconds, float)
-    one = 0 if first else list(replicas).index(1)
-    speed_up = (n / n[one]) ** power * (t[one] / t) ** flip
-    return np.array([speed_up, factor * speed_up / n if divide else speed_up])  # [2, run]
+def expect_scaling(
+    replicas: Sequence[int], step_seconds: Sequence[float], way: str = "right"
+) -> list[Any]:
+    n, t = np.asarray(replicas, float), np.asarray(step_seconds, float)  # [run]
+    one = 0 if way == "first-is-reference" else list(replicas).index(1)
+    shorter = t / t[one] if way == "upside-down" else t[one] / t
+    speed_ups = shorter if way == "times-not-images" else n / n[one] * shorter
+    scale = {"not-divided": n, "percentage": 100.0}.get(way, 1.0)
+    return [speed_ups, scale * speed_ups / n]
 
 
-EPOCH = Judge(
-    lab01.EPOCH,
-    right=lambda n, b: (-(-n // b), n % b or b),
-    mistakes={
-        "rest-dropped": lambda n, b: (n // b, b),
-        "rounded-down": lambda n, b: (n // b, n % b or b),
-        "zero-left-over": lambda n, b: (-(-n // b), n % b),
-        "one-too-many": lambda n, b: (n // b + 1, n % b),
-        "last-is-full": lambda n, b: (-(-n // b), b),
-    },
-)
-BATCHES = Judge(
-    lab01.BATCHES,
-    right=lambda n, w, r: _split(n, w * r),
-    mistakes={
-        "one-worker": lambda n, w, r: _split(n, r),
-        "per-worker": lambda n, w, r: _split(n, w),
-        "rounded-down": lambda n, w, r: [n // (w * r)] * (w * r),
-        "rounded-up": lambda n, w, r: [-(-n // (w * r))] * (w * r),
-        "rest-to-last": lambda n, w, r: _give_rest_to_last(n, w * r),
-        "worker-by-worker": lambda n, w, r: [s for part in _split(n, w) for s in _split(part, r)],
-    },
-)
-PARALLELISM = Judge(
-    lab01.PARALLELISM,
-    right=_choose,
-    mistakes={
-        "weights-only": lambda *case: _choose(*case, bytes_each=4),
-        "no-activations": lambda *case: _choose(*case, activations=False),
-        "memory-ignored": lambda *case: _choose(*case, memory=False),
-        "time-ignored": lambda *case: _choose(*case, late=("one device", "model")),
-        "split-needlessly": lambda *case: _choose(*case, late=("model", "model")),
-    },
-)
-SCALING = Judge(
-    lab01.SCALING,
-    right=_scale,
-    mistakes={
-        "times-not-images": lambda *case: _scale(*case, power=0),
-        "upside-down": lambda *case: _scale(*case, flip=-1),
-        "first-is-reference": lambda *case: _scale(*case, first=True),
-        "not-divided": lambda *case: _scale(*case, divide=False),
-        "percentage": lambda *case: _scale(*case, factor=100),
-    },
-)
-
-
-def judge_epoch(cases: Sequence[Any], got: Any) -> None:
-    """Judge `plan_epoch` of each (examples, global batch); raise WrongAnswer."""
-    EPOCH.verify(cases, got)
-
-
-def judge_batches(cases: Sequence[Any], got: Any) -> None:
-    """Judge `replica_batch_sizes` of each (batch, workers, replicas per worker)."""
-    BATCHES.verify(cases, got)
-
-
-def judge_parallelism(cases: Sequence[Any], got: Any) -> None:
-    """Judge `choose_parallelism` of each case."""
-    PARALLELISM.verify(cases, got)
-
-
-def judge_scaling(cases: Sequence[Any], got: Any) -> None:
-    """Judge `measure_scaling` of each (replicas, step seconds)."""
-    SCALING.verify(cases, got)
+EPOCH = Judge(lab01.EPOCH, expect_epoch)
+BATCHES = Judge(lab01.BATCHES, expect_batches)
+PARALLELISM = Judge(lab01.PARALLELISM, expect_parallelism)
+SCALING = Judge(lab01.SCALING, expect_scaling)

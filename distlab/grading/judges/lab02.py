@@ -1,4 +1,4 @@
-"""Lab 02, strategy API: references and misconceptions."""
+"""Lab 02, strategy API: references."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,85 +6,56 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises import lab02
+from distlab.exercises.lab02 import Parts
 from distlab.grading.judging import Judge, LabRules
 
 RULES = LabRules(cell_seconds=30, submission_seconds=90)
-Parts = Sequence[Sequence[float]]
 
 
-def _all_ids(replicas: int, examples: int) -> list[list[int]]:
-    return [list(range(k, examples, replicas)) for k in range(replicas)]
+def expect_variable(start: float, numbers: Sequence[float], way: str = "right") -> list[float]:
+    copies = len(numbers)
+    return {
+        "right": [start + float(np.mean(numbers))] * copies,
+        "outside-scope": [start + sum(numbers)],
+        "summed": [start + sum(numbers)] * copies,
+        "first-only": [start + numbers[0]] * copies,
+        "copies-differ": [start + number for number in numbers],
+    }[way]
 
 
-def _in_blocks(replicas: int, examples: int) -> list[list[int]]:
-    return [part.tolist() for part in np.array_split(np.arange(examples), replicas)]
+def expect_mean(parts: Parts, way: str = "right") -> float:
+    numbers, means = np.concatenate(parts), [np.mean(part) for part in parts]
+    return {
+        "right": np.mean(numbers),
+        "mean-of-means": np.mean(means),
+        "sum-of-means": np.sum(means),
+        "first-only": means[0],
+        "divided-by-replicas": np.sum(numbers) / len(parts),
+    }[way]
 
 
-def _from_one(replicas: int, examples: int) -> list[list[int]]:
-    return [list(range(k + 1, examples, replicas)) for k in range(replicas)]
+def expect_collect(parts: Sequence[Parts], way: str = "right") -> Any:
+    return {
+        "right": np.concatenate(parts),
+        "summed": np.sum(parts, axis=0),
+        "first-only": np.asarray(parts[0]),
+        "wrong-axis": np.concatenate(parts, axis=1),
+        "stacked": np.stack(parts),
+    }[way]
 
 
-def _means(parts: Parts) -> list[float]:
-    return [float(np.mean(part)) for part in parts]
+def expect_deal(replicas: int, examples: int, way: str = "right") -> list[list[int]]:
+    dealt = [list(range(k, examples, replicas)) for k in range(replicas)]
+    return {
+        "right": dealt,
+        "in-blocks": [part.tolist() for part in np.array_split(np.arange(examples), replicas)],
+        "all-to-all": [list(range(examples))] * replicas,
+        "counted-from-one": [list(range(k + 1, examples, replicas)) for k in range(replicas)],
+        "all-the-first": dealt[:1] * replicas,
+    }[way]
 
 
-VARIABLE = Judge(
-    lab02.VARIABLE,
-    right=lambda start, numbers: [start + float(np.mean(numbers))] * len(numbers),
-    mistakes={
-        "outside-scope": lambda start, numbers: [start + sum(numbers)],
-        "summed": lambda start, numbers: [start + sum(numbers)] * len(numbers),
-        "first-only": lambda start, numbers: [start + numbers[0]] * len(numbers),
-        "copies-differ": lambda start, numbers: [start + number for number in numbers],
-    },
-)
-MEAN = Judge(
-    lab02.MEAN,
-    right=lambda parts: float(np.mean(np.concatenate(parts))),
-    mistakes={
-        "mean-of-means": lambda parts: float(np.mean(_means(parts))),
-        "sum-of-means": lambda parts: sum(_means(parts)),
-        "first-only": lambda parts: _means(parts)[0],
-        "divided-by-replicas": lambda parts: float(np.sum(np.concatenate(parts))) / len(parts),
-    },
-)
-COLLECT = Judge(
-    lab02.COLLECT,
-    right=lambda parts: np.concatenate(parts),
-    mistakes={
-        "summed": lambda parts: np.sum(parts, axis=0),
-        "first-only": lambda parts: np.asarray(parts[0]),
-        "wrong-axis": lambda parts: np.concatenate(parts, axis=1),
-        "stacked": lambda parts: np.stack(parts),
-    },
-)
-DEAL = Judge(
-    lab02.DEAL,
-    right=_all_ids,
-    mistakes={
-        "in-blocks": _in_blocks,
-        "all-to-all": lambda replicas, examples: [list(range(examples))] * replicas,
-        "counted-from-one": _from_one,
-        "all-the-first": lambda replicas, examples: _all_ids(replicas, examples)[:1] * replicas,
-    },
-)
-
-
-def judge_variable(cases: Sequence[Any], got: Any) -> None:
-    """Judge what each copy holds, for each (start, what each replica adds)."""
-    VARIABLE.verify(cases, got)
-
-
-def judge_mean(cases: Sequence[Any], got: Any) -> None:
-    """Judge the mean of each (parts,), where parts[k] are replica k's numbers."""
-    MEAN.verify(cases, got)
-
-
-def judge_collect(cases: Sequence[Any], got: Any) -> None:
-    """Judge the rows of each (parts,), where parts[k] are replica k's rows [rows, 2]."""
-    COLLECT.verify(cases, got)
-
-
-def judge_deal(cases: Sequence[Any], got: Any) -> None:
-    """Judge the ids of each replica, for each (replicas, examples)."""
-    DEAL.verify(cases, got)
+VARIABLE = Judge(lab02.VARIABLE, expect_variable)
+MEAN = Judge(lab02.MEAN, expect_mean)
+COLLECT = Judge(lab02.COLLECT, expect_collect)
+DEAL = Judge(lab02.DEAL, expect_deal)

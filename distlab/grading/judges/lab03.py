@@ -1,40 +1,80 @@
-"""Lab 03, Keras under a strategy: what each function was seen to do, for fresh cases."""
+"""Lab 03, Keras under a strategy: what each function should be seen to do."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from distlab.exercises import keras_trials as trials
-from distlab.exercises import lab03
-from distlab.grading.judging import LabRules, make_judge
+import numpy as np
+
+from distlab.exercises import lab03, softmax
+from distlab.exercises.lab03 import describe_pairs, draw_digits, draw_layer, weights_of_epoch
+from distlab.grading.judges import regression
+from distlab.grading.judging import Judge, LabRules
 
 RULES = LabRules(cell_seconds=60, submission_seconds=180, data=("mnist",))
-INPUT = make_judge(lab03.INPUT, trials.expect_input)
-MODEL = make_judge(lab03.MODEL, trials.expect_model)
-CALLBACKS = make_judge(lab03.CALLBACKS, trials.expect_callbacks)
-RESTORE = make_judge(lab03.RESTORE, trials.expect_restore)
-RELOAD = make_judge(lab03.RELOAD, trials.expect_reload)
+EPSILON = 1e-7  # Keras keeps probabilities this far from 0 and 1
 
 
-def judge_input(cases: Sequence[Any], got: Any) -> None:
-    """Judge the data set of each (seed, examples, batch size)."""
-    INPUT.verify(cases, got)
+def expect_input(seed: int, examples: int, batch: int, way: str = "right") -> dict[str, Any]:
+    images, labels = draw_digits(seed, examples)
+    kind = "float64" if way == "double-precision" else "float32"
+    pixels = images.astype(kind) / np.dtype(kind).type(1 if way == "not-scaled" else 255)
+    pixels = pixels[..., None] if way != "no-channel" else pixels
+    stops = list(range(batch, examples, batch)) + [examples]
+    if way == "rest-dropped":
+        stops = [stop for stop in stops if stop % batch == 0]
+    if way == "one-batch":
+        stops = stops[:1]
+    starts = [0, *stops[:-1]]
+    return describe_pairs([(pixels[a:b], labels[a:b]) for a, b in zip(starts, stops, strict=True)])
 
 
-def judge_model(cases: Sequence[Any], got: Any) -> None:
-    """Judge the compiled model of each (replicas, seed)."""
-    MODEL.verify(cases, got)
+def expect_model(replicas: int, seed: int, way: str = "right") -> dict[str, Any]:
+    images, labels = draw_digits(seed, 24)
+    logits = images.reshape(24, -1) / 255 @ softmax.draw_weights(seed)
+    seen = logits
+    outputs = softmax.probabilities(logits) if way == "softmax-layer" else logits
+    if way == "not-from-logits":
+        seen = np.log(np.clip(logits, EPSILON, 1 - EPSILON))
+    return {
+        "copies of each weight": 1 if way == "outside-scope" else replicas,
+        "optimizer": "Adam" if way == "adam" else "SGD",
+        "learning rate": 0.01 if way == "other-rate" else 0.1,
+        "largest output": float(np.max(outputs)),
+        "loss": float(regression.losses(seen, labels).mean()),
+        "accuracy": None if way == "no-accuracy" else float(np.mean(logits.argmax(1) == labels)),
+    }
 
 
-def judge_callbacks(cases: Sequence[Any], got: Any) -> None:
-    """Judge the rates used and noted of each (boundaries, rates)."""
-    CALLBACKS.verify(cases, got)
+def expect_callbacks(boundaries: Any, rates: Any, way: str = "right") -> dict[str, Any]:
+    shift = {"late-by-one": -1, "early-by-one": 1}.get(way, 0)
+    epochs = range(boundaries[-1] + 2)
+    used = [rates[sum(edge <= epoch + shift for edge in boundaries)] for epoch in epochs]
+    if way == "never-changed":
+        used = [0.5] * len(used)
+    noted = [0.5, *used[:-1]] if way == "noted-before" else used
+    noted = used[-1:] * len(used) if way == "variable-noted" else noted
+    return {"used": used, "noted": [] if way == "not-noted" else noted}
 
 
-def judge_restore(cases: Sequence[Any], got: Any) -> None:
-    """Judge the weights loaded for each (seed, losses)."""
-    RESTORE.verify(cases, got)
+def expect_restore(seed: int, losses: Sequence[float], way: str = "right") -> np.ndarray:
+    best = int(np.argmin(losses)) + 1
+    epoch = {"last-epoch": len(losses), "highest-loss": int(np.argmax(losses)) + 1,
+             "counted-from-zero": best - 1, "not-loaded": 0}.get(way, best)  # fmt: skip
+    return weights_of_epoch(seed, epoch)
 
 
-def judge_reload(cases: Sequence[Any], got: Any) -> None:
-    """Judge the reloaded model of each (replicas, seed)."""
-    RELOAD.verify(cases, got)
+def expect_reload(replicas: int, seed: int, way: str = "right") -> dict[str, Any]:
+    inputs, kernel = draw_layer(seed)
+    copies = {"outside-scope": 1, "not-saved": 1, "another-strategy": 4}.get(way, replicas)
+    return {
+        "file written": way != "not-saved",
+        "copies of each weight": copies,
+        "outputs": inputs @ (kernel * (way != "fresh-weights")),
+    }
+
+
+INPUT = Judge(lab03.INPUT, expect_input)
+MODEL = Judge(lab03.MODEL, expect_model)
+CALLBACKS = Judge(lab03.CALLBACKS, expect_callbacks)
+RESTORE = Judge(lab03.RESTORE, expect_restore)
+RELOAD = Judge(lab03.RELOAD, expect_reload)

@@ -1,33 +1,93 @@
-"""Lab 06, ring all-reduce: sums, messages and bytes of each rank, and what each message held."""
+"""Lab 06, ring all-reduce: what each part should send, and hold at the end."""
 
-from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from distlab.exercises import lab06
-from distlab.grading.judging import LabRules, make_judge
+from distlab.exercises.lab06 import Chunks, try_all_reduce, try_gather, try_scatter
+from distlab.grading.judging import Judge, LabRules
+from utils.collectives import (
+    Network,
+    Send,
+    naive_all_reduce,
+    ring_all_gather,
+    ring_reduce_scatter,
+    split_into_chunks,
+)
 
 RULES = LabRules(cell_seconds=10, submission_seconds=30)
-SCATTER = make_judge(lab06.SCATTER, lab06.expect_scatter)
-GATHER = make_judge(lab06.GATHER, lab06.expect_gather)
-ALL_REDUCE = make_judge(lab06.ALL_REDUCE, lab06.expect_all_reduce)
-SECONDS = make_judge(lab06.SECONDS, lab06.expect_seconds)
 
 
-def judge_scatter(cases: Sequence[Any], got: Any) -> None:
-    """Judge the first half for each (seed, ranks, length)."""
-    SCATTER.verify(cases, got)
+def _go_round(
+    chunks: Chunks, network: Network, first: int, steps: int, add: bool, way: str = "right"
+) -> None:
+    """Send chunks round the ring `steps` times, from chunk rank + `first` on."""
+    ranks = len(chunks)
+    for step in range(steps):
+        turn = 0 if way == "always-the-same" else step
+        picked = [(rank + first - turn) % ranks for rank in range(ranks)]
+        sends = [
+            Send(rank, (rank + 1) % ranks, chunks[rank][chunk], chunk)
+            for rank, chunk in enumerate(picked)
+        ]
+        groups = [[send] for send in sends] if way == "one-by-one" else [sends]
+        for sent in (message for group in groups for message in network.exchange(group)):
+            mine = chunks[sent.destination]
+            mine[sent.chunk] = mine[sent.chunk] + sent.values if add else sent.values
 
 
-def judge_gather(cases: Sequence[Any], got: Any) -> None:
-    """Judge the second half for each (seed, ranks, length)."""
-    GATHER.verify(cases, got)
+def expect_scatter(seed: int, ranks: int, length: int, way: str = "right") -> dict[str, Any]:
+    steps = ranks - 1 + {"one-step-short": -1, "one-step-too-many": 1}.get(way, 0)
+
+    def part(chunks: Chunks, network: Network) -> None:
+        _go_round(chunks, network, 0, steps, way != "replaced", way)
+
+    return try_scatter(part, seed, ranks, length)
 
 
-def judge_all_reduce(cases: Sequence[Any], got: Any) -> None:
-    """Judge the whole for each (seed, ranks, length)."""
-    ALL_REDUCE.verify(cases, got)
+def expect_gather(seed: int, ranks: int, length: int, way: str = "right") -> dict[str, Any]:
+    steps = ranks - 1 - (way == "one-step-short")
+    first = 0 if way == "unfinished-sent" else 1
+
+    def part(chunks: Chunks, network: Network) -> None:
+        _go_round(chunks, network, first, steps, way == "added", way)
+
+    return try_gather(part, seed, ranks, length)
 
 
-def judge_seconds(cases: Sequence[Any], got: Any) -> None:
-    """Judge the prediction for each (ranks, payload bytes, latency, bandwidth)."""
-    SECONDS.verify(cases, got)
+def expect_all_reduce(seed: int, ranks: int, length: int, way: str = "right") -> dict[str, Any]:
+
+    def whole(vectors: list[np.ndarray], network: Network) -> list[np.ndarray]:
+        if way == "through-rank-0":
+            return naive_all_reduce(vectors, network).vectors
+        if way == "not-sent":
+            return [np.sum(vectors, axis=0)] * ranks
+        cut = length - length % ranks if way == "rest-lost" else length
+        chunks = [split_into_chunks(vector[:cut], ranks) for vector in vectors]
+        ring_reduce_scatter(chunks, network)
+        if way != "not-gathered":
+            ring_all_gather(chunks, network)
+        joined = [np.concatenate(row) for row in chunks]
+        return [row / ranks for row in joined] if way == "averaged" else joined
+
+    return try_all_reduce(whole, seed, ranks, length)
+
+
+def expect_seconds(
+    ranks: int, payload_bytes: float, latency: float, bandwidth: float, way: str = "right"
+) -> float:
+    """Return the seconds of a ring all-reduce in the alpha-beta model, or of a mistaken one."""
+    steps = 2 * (ranks - 1)
+    if way == "one-half":
+        steps = ranks - 1
+    moved = steps * payload_bytes / ranks
+    if way == "whole-vectors":
+        moved = steps * payload_bytes
+    return (1 if way == "one-latency" else steps) * latency + moved / bandwidth
+
+
+SCATTER = Judge(lab06.SCATTER, expect_scatter)
+GATHER = Judge(lab06.GATHER, expect_gather)
+ALL_REDUCE = Judge(lab06.ALL_REDUCE, expect_all_reduce)
+SECONDS = Judge(lab06.SECONDS, expect_seconds)

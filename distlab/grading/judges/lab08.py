@@ -1,27 +1,70 @@
-"""Lab 08, multi-worker training: what real workers read, ended with, and left behind."""
+"""Lab 08, multi-worker training: what real workers should read, end with, and leave behind."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from distlab.exercises import lab08
-from distlab.grading.judging import LabRules, make_judge
+import numpy as np
+
+from distlab.exercises import lab08, softmax
+from distlab.exercises.lab08 import RATE, read_step
+from distlab.grading.judges.regression import mean_gradient
+from distlab.grading.judging import Judge, LabRules
 
 RULES = LabRules(cell_seconds=90, submission_seconds=240, processes=True, visible_checks=False)
-SHARDS = make_judge(lab08.SHARDS, lab08.expect_shards)
-TRAINING = make_judge(lab08.TRAINING, lab08.expect_training)
-SAVING = make_judge(lab08.SAVING, lab08.expect_saving)
 
 
-def judge_shards(cases: Sequence[Any], got: Any) -> None:
-    """Judge what each worker read, for each (workers, examples, global batch)."""
-    SHARDS.verify(cases, got)
+def expect_shards(
+    workers: int, examples: int, batch: int, way: str = "right"
+) -> list[list[list[int]]]:
+    found = []
+    for worker in range(workers):
+        ids = np.arange(worker, examples, workers)
+        if way == "not-sharded":
+            ids = np.arange(examples)
+        if way == "always-the-first":
+            ids = np.arange(0, examples, workers)
+        if way == "in-blocks":
+            ids = np.array_split(np.arange(examples), workers)[worker]
+        size = batch if way == "global-batch" else batch // workers
+        found.append([ids[k : k + size].tolist() for k in range(0, len(ids), size)])
+    return found
 
 
-def judge_training(cases: Sequence[Any], got: Any) -> None:
-    """Judge each worker's weights, for each (workers, seed, steps, global batch)."""
-    TRAINING.verify(cases, got)
+def expect_training(
+    workers: int, seed: int, steps: int, batch: int, way: str = "right"
+) -> list[np.ndarray]:
+    return [_train(workers, rank, seed, steps, batch, way) for rank in range(workers)]
 
 
-def judge_saving(cases: Sequence[Any], got: Any) -> None:
-    """Judge where workers wrote, for each (workers, value)."""
-    SAVING.verify(cases, got)
+def _train(workers: int, rank: int, seed: int, steps: int, batch: int, way: str) -> np.ndarray:
+    weights = softmax.draw_weights(seed)
+    for step in range(steps):
+        images, labels = read_step(seed, step, batch)
+        gradient = mean_gradient(images, labels, weights)
+        if way in ("own-mean", "whole-batch"):
+            gradient = gradient * workers
+        if way == "not-reduced":
+            own = slice(rank, None, workers)
+            gradient = mean_gradient(images[own], labels[own], weights)
+        if way == "one-batch-only":
+            gradient = mean_gradient(*read_step(seed, 0, batch), weights)
+        weights = weights - RATE * gradient
+    return weights
+
+
+def expect_saving(workers: int, value: float, way: str = "right") -> dict[str, Any]:
+    everyone, nobody = way == "all-in-one-place", way == "chief-elsewhere"
+    lost = nobody or way == "shared-removed"
+    one = way == "others-share"
+    return {
+        "worker 0 wrote into the shared folder": not nobody,
+        "workers that wrote there": workers if everyone else int(not nobody),
+        "folders of the others": 1 if everyone or one else workers - 1,
+        "folders inside the shared one": (workers - 1) * (way == "inside-shared"),
+        "folders left over": {"left-behind": workers - 1}.get(way, 0),
+        "value in the shared checkpoint": None if lost else value + everyone * (workers - 1),
+    }
+
+
+SHARDS = Judge(lab08.SHARDS, expect_shards)
+TRAINING = Judge(lab08.TRAINING, expect_training)
+SAVING = Judge(lab08.SAVING, expect_saving)

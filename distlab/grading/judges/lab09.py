@@ -1,33 +1,59 @@
-"""Lab 09, fault tolerance: the steps and weights of killed runs, the checkpoint that was chosen."""
+"""Lab 09, fault tolerance: the steps and weights of killed runs, and which checkpoint is whole."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from distlab.exercises import lab09
-from distlab.grading.judging import LabRules, make_judge
+from distlab.exercises import lab09, softmax
+from distlab.exercises.lab08 import RATE, read_step
+from distlab.exercises.lab09 import BATCH
+from distlab.grading.judges.regression import mean_gradient
+from distlab.grading.judging import Judge, LabRules
 
 RULES = LabRules(cell_seconds=120, submission_seconds=300, processes=True, visible_checks=False)
-KILLED = make_judge(lab09.KILLED, lab09.expect_killed_run)
-NEWEST = make_judge(lab09.NEWEST, lab09.expect_newest)
-INTERVAL = make_judge(lab09.INTERVAL, lab09.expect_interval)
-LOSS = make_judge(lab09.LOSS, lab09.expect_loss)
 
 
-def judge_killed(cases: Sequence[Any], got: Any) -> None:
-    """Judge steps and weights of each (seed, steps, steps between saves, step of the kill)."""
-    KILLED.verify(cases, got)
+def expect_killed_run(
+    seed: int, total: int, every: int, die_at: int, way: str = "right"
+) -> dict[str, Any]:
+    saved = {"began-anew": 0, "saved-every-step": die_at}.get(way, die_at - die_at % every)
+    last = saved + total if way == "counted-anew" else total
+    steps = [*range(die_at + 1), *range(saved, last)]
+    weights = softmax.draw_weights(seed)
+    for step in range(last):
+        weights = weights - RATE * mean_gradient(*read_step(seed, step, BATCH), weights)
+    return {"steps taken": steps, "worker 1 saved too": way != "chief-only", "weights": weights}
 
 
-def judge_newest(cases: Sequence[Any], got: Any) -> None:
-    """Judge the checkpoint chosen for each (seed, steps, damage)."""
-    NEWEST.verify(cases, got)
+def expect_newest(seed: int, steps: Sequence[int], cut: str, way: str = "right") -> str:
+    """Return the name that `try_newest` should find, or finds for the mistake `way`."""
+    whole = sorted(steps)[: -1 if cut else None]
+    if way == "newest-by-name":
+        whole = sorted(steps)
+    if way == "index-only":
+        whole = sorted(steps)[: -1 if cut == "index" else None]
+    if way == "sorted-as-text":
+        whole = sorted(whole, key=str)
+    return f"ckpt-{whole[0] if way == 'oldest' else whole[-1]}"
 
 
-def judge_interval(cases: Sequence[Any], got: Any) -> None:
-    """Judge the interval of each (checkpoint seconds, mean seconds between failures)."""
-    INTERVAL.verify(cases, got)
+def expect_interval(checkpoint_seconds: float, mtbf_seconds: float, way: str = "right") -> float:
+    """Return Young's interval in seconds, or a mistaken one."""
+    factor = {"two-forgotten": 1.0, "halved": 0.5}.get(way, 2.0)
+    product = factor * checkpoint_seconds * mtbf_seconds
+    return product if way == "no-root" else product**0.5
 
 
-def judge_loss(cases: Sequence[Any], got: Any) -> None:
-    """Judge the share lost for each (interval, checkpoint seconds, seconds between failures)."""
-    LOSS.verify(cases, got)
+def expect_loss(
+    interval: float, checkpoint_seconds: float, mtbf_seconds: float, way: str = "right"
+) -> float:
+    """Return the share of the time that is lost, to first order, or a mistaken one."""
+    written, redone = checkpoint_seconds / interval, interval / 2 / mtbf_seconds
+    if way == "whole-interval":
+        redone *= 2
+    return {"failures-ignored": written, "checkpoints-ignored": redone}.get(way, written + redone)
+
+
+KILLED = Judge(lab09.KILLED, expect_killed_run)
+NEWEST = Judge(lab09.NEWEST, expect_newest)
+INTERVAL = Judge(lab09.INTERVAL, expect_interval)
+LOSS = Judge(lab09.LOSS, expect_loss)

@@ -1,33 +1,59 @@
-"""Lab 10, parameter servers: what a real coordinator was asked, where tables lay, staleness."""
+"""Lab 10, parameter servers: what a coordinator should be asked, where tables lie, staleness."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from distlab.exercises import lab10
-from distlab.grading.judging import LabRules, make_judge
+from distlab.exercises.lab10 import SERVERS, draw_events, draw_values
+from distlab.grading.judging import Judge, LabRules
 
 RULES = LabRules(cell_seconds=120, submission_seconds=300, processes=True, visible_checks=False)
-CLOSURES = make_judge(lab10.CLOSURES, lab10.expect_closures)
-PARTITIONER = make_judge(lab10.PARTITIONER, lab10.expect_partitioner)
-STALENESS = make_judge(lab10.STALENESS, lab10.expect_staleness)
-START = make_judge(lab10.START, lab10.expect_start)
 
 
-def judge_closures(cases: Sequence[Any], got: Any) -> None:
-    """Judge what was scheduled and joined, and the sum, for each (seed, closures)."""
-    CLOSURES.verify(cases, got)
+def expect_closures(seed: int, count: int, way: str = "right") -> dict[str, Any]:
+    values = draw_values(seed, 4 * count + 4)
+    scheduled = {"ran-here": 0, "one-too-few": count - 1}.get(way, count)
+    ran = count - 1 if way == "one-too-few" else count
+    joined = {"joined-each-time": count, "never-joined": 0, "ran-here": 0}.get(way, 1)
+    total = values[:ran].sum() / (ran if way == "averaged" else 1)
+    return {"scheduled": scheduled, "joined": joined, "sum": float(total)}
 
 
-def judge_partitioner(cases: Sequence[Any], got: Any) -> None:
-    """Judge the pieces of a table for each (rows,)."""
-    PARTITIONER.verify(cases, got)
+def expect_partitioner(rows: int, way: str = "right") -> list[list[int]]:
+    pieces = {"not-cut": 1, "twice-as-many": 2 * SERVERS, "one-too-few": SERVERS - 1}
+    count = pieces.get(way, SERVERS)
+    sizes = [rows // count + (k < rows % count) for k in range(count)]
+    return [[size, k % SERVERS] for k, size in enumerate(sizes)]
 
 
-def judge_staleness(cases: Sequence[Any], got: Any) -> None:
-    """Judge the staleness of each (seed, workers, updates)."""
-    STALENESS.verify([(lab10.draw_events(*case),) for case in cases], got)
+def expect_staleness(*case: int, way: str = "right") -> list[int]:
+    """Return the staleness of each update, by closure, or what a mistake gives."""
+    events = draw_events(*case)
+    position = {event: k for k, event in enumerate(events)}
+    closures = sorted(number for kind, number in events if kind == "apply")
+    kind = "read" if way == "reads-counted" else "apply"
+    found = []
+    for number in closures:
+        first, last = position["read", number], position["apply", number]
+        between = [what for what, _ in events[first + 1 : last] if what == kind]
+        before = [what for what, _ in events[:last] if what == "apply"]
+        count = len(before) if way == "since-the-start" else len(between)
+        found.append(count + (way == "itself-counted"))
+    return found
 
 
-def judge_start(cases: Sequence[Any], got: Any) -> None:
-    """Judge the decision for each (own clock, clocks, bound)."""
-    START.verify(cases, got)
+def expect_start(own: int, clocks: Sequence[int], bound: int, way: str = "right") -> bool:
+    """Return whether a worker may begin its next step, or what a mistake says."""
+    if way == "behind-the-fastest":
+        return max(clocks) - own <= bound
+    if way == "never-equal":
+        return own - min(clocks) < bound
+    if way == "mean":
+        return own - sum(clocks) / len(clocks) <= bound
+    return own - min(clocks) <= bound
+
+
+CLOSURES = Judge(lab10.CLOSURES, expect_closures)
+PARTITIONER = Judge(lab10.PARTITIONER, expect_partitioner)
+STALENESS = Judge(lab10.STALENESS, expect_staleness)
+START = Judge(lab10.START, expect_start)

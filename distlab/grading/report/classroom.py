@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from distlab.exercises.checking import Check
-from distlab.grading.labs import Exercise
+from distlab.exercises.exercise import list_exercises
+from distlab.grading.labs import ExerciseSpec
 from distlab.grading.report.pages import find_kind, page_name, show_points
 from distlab.grading.report.similar import find_pairs
 from distlab.grading.report.text import clean_line
@@ -96,11 +96,11 @@ def read_mistakes(lab: str) -> dict[tuple[str, str], str]:
         module = importlib.import_module(f"distlab.exercises.{lab}")
     except ImportError:
         return {}
-    checks = [value for value in vars(module).values() if isinstance(value, Check)]
-    return {(check.exercise, m.name): m.text for check in checks for m in check.mistakes}
+    exercises = list_exercises(module).values()
+    return {(e.name, name): text for e in exercises for name, text in e.mistakes.items()}
 
 
-def _name(exercise: Exercise) -> str:
+def _name(exercise: ExerciseSpec) -> str:
     return f"{exercise.number}: {exercise.title}"
 
 

@@ -1,0 +1,123 @@
+"""One exercise of a lab: how an answer is run, what is known of it, and its visible check.
+
+What is right for other numbers than the worked examples is not here: it is worked out
+by `distlab.grading.judges`, which learners do not have.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from distlab import progress
+from distlab.exercises.comparing import find_wrong, same, show
+from distlab.exercises.refusing import refuse
+from distlab.exercises.worked import read_worked
+
+Answer = Any  # a learner's function, or a tuple of functions
+Cases = Sequence[Sequence[Any]]
+RIGHT = "right"
+
+
+def call(answer: Answer, cases: Cases) -> list[Any]:
+    """Return what a learner's function returns for each of `cases`."""
+    return [answer(*case) for case in cases]
+
+
+def each(run: Callable[..., Any]) -> Callable[[Answer, Cases], list[Any]]:
+    """Return the way to run an answer that is `run(answer, *case)` for each case by itself."""
+    return lambda answer, cases: [run(answer, *case) for case in cases]
+
+
+def _as_it_came(observed: Any, *case: Any) -> Any:
+    return observed
+
+
+def contrast(got: Any, right: Any) -> str:
+    """Return what was given and what should be; of dictionaries only what differs."""
+    if isinstance(got, dict) and isinstance(right, dict) and set(got) == set(right):
+        keys = [key for key in right if not same(got[key], right[key])] or list(right)
+        got, right = ({key: answer[key] for key in keys} for answer in (got, right))
+    return f"gave {show(got)}, should give {show(right)}"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with an answer: the whole message, the mistake's name or "", its words."""
+
+    message: str
+    mistake: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Exercise:
+    """One exercise: `lab01`'s `epoch` asks for the function `plan_epoch`.
+
+    A case is the arguments of one trial, `examples` are those of the visible check.
+    `run(answer, cases)` runs a learner's answer in their own process and returns plain
+    data for each case: by default what their function returns. `read(observed, *case)`
+    makes of that what is compared, in the judge's process when it is graded.
+    `mistakes` maps the name of each known misconception to what is said of it, `hint`
+    is said of any other wrong answer, `success` of a right one. `tolerance` is relative.
+    `shows_case` says whether the message shows the case; `contrast(got, right)` words
+    the difference.
+    """
+
+    lab: str
+    name: str
+    function: str
+    examples: Cases
+    mistakes: Mapping[str, str]
+    hint: str
+    run: Callable[[Answer, Cases], list[Any]] = call
+    read: Callable[..., Any] = _as_it_came
+    tolerance: float = 1e-3
+    shows_case: bool = True
+    contrast: Callable[[Any, Any], str] = contrast
+    success: str = ""
+
+    def observe(self, answer: Answer, cases: Cases) -> list[Any]:
+        """Run a learner's answer and return what was seen of it for each case."""
+        return self.run(answer, cases)
+
+    def check(self, answer: Answer) -> None:
+        """Try `answer` on the examples: print one line if it is right, else AssertionError.
+
+        The error names what was given, what should be, and the misconception behind it.
+        """
+        worked = read_worked(self.lab)[self.name]
+        observed = self.observe(answer, self.examples)
+        fault = self.find_fault(self.examples, observed, worked.__getitem__)
+        if fault is not None:
+            raise refuse(fault.message)
+        print(self.success or f"{self.function}: {len(self.examples)} worked examples are right")
+        progress.record(self.lab, self.name)
+
+    def find_fault(
+        self, cases: Cases, observed: Any, expect: Callable[[str], Sequence[Any]]
+    ) -> Fault | None:
+        """Return what is wrong with what was observed for `cases`, None if nothing is.
+
+        `expect("right")` gives the right answer to each case, `expect(name)` what that
+        mistake gives. Numbers may be ints, floats, NumPy's or tensors, sequences lists,
+        tuples or arrays; words may be in any case.
+        """
+        if not isinstance(observed, list | tuple) or len(observed) != len(cases):
+            return Fault(
+                f"{self.function} did not answer each of {len(cases)} cases", "", self.hint
+            )
+        got = [self.read(one, *case) for one, case in zip(observed, cases, strict=True)]
+        right = expect(RIGHT)
+        k = find_wrong(got, right, self.tolerance)
+        if k is None:
+            return None
+        names = (n for n in self.mistakes if find_wrong(got, expect(n), self.tolerance) is None)
+        name = next(names, "")
+        why = self.mistakes.get(name, self.hint)
+        shown = f"({', '.join(show(a) for a in cases[k])})" if self.shows_case else ""
+        return Fault(f"{self.function}{shown} {self.contrast(got[k], right[k])}: {why}", name, why)
+
+
+def list_exercises(module: Any) -> dict[str, Exercise]:
+    """Return the exercises of a lab's module by name."""
+    return {e.name: e for e in vars(module).values() if isinstance(e, Exercise)}

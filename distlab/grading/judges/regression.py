@@ -1,0 +1,15 @@
+"""Losses and gradients of softmax regression in NumPy: the one-device truth of labs 03 to 09."""
+
+import numpy as np
+
+from distlab.exercises.softmax import probabilities, slopes
+
+
+def losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the cross-entropy of each example, [examples]."""
+    return -np.log(probabilities(logits)[np.arange(len(labels)), labels])
+
+
+def mean_gradient(images: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the gradient of the mean loss, [inputs, classes]."""
+    return images.T @ slopes(images @ weights, labels) / len(labels)

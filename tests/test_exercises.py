@@ -1,0 +1,114 @@
+"""The exercises' own parts: what visible checks compare with, what is said, what is released."""
+
+import importlib
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lab_runner import LABS, get_lab
+
+from distlab.errors import CourseError
+from distlab.exercises import worked
+from distlab.exercises.comparing import Anything, find_wrong, make_digest, same, show
+from distlab.exercises.exercise import RIGHT, Exercise, each, list_exercises
+from distlab.grading.judging import list_judges, work_out_examples
+
+ROOT = Path(__file__).parents[1]
+NAMES = [target.slug.split("-")[0] for target in LABS]
+
+
+@pytest.mark.parametrize("lab", NAMES)
+def test_every_exercise_has_its_judge_and_its_graded_cell(lab: str) -> None:
+    exercises = list_exercises(importlib.import_module(f"distlab.exercises.{lab}"))
+    judges = list_judges(lab)
+    assert list(exercises) == list(judges) == get_lab(lab).exercises
+    for name, exercise in exercises.items():
+        assert judges[name].exercise is exercise and exercise.lab == lab
+        assert f"{lab}.{_find_variable(lab, exercise)}.check(" in get_lab(lab).graded[name].source
+
+
+def _find_variable(lab: str, exercise: Exercise) -> str:
+    module = importlib.import_module(f"distlab.exercises.{lab}")
+    return next(name for name, value in vars(module).items() if value is exercise)
+
+
+@pytest.mark.parametrize("lab", NAMES)
+def test_worked_answers_are_what_the_reference_computes(lab: str, tmp_path, monkeypatch) -> None:
+    kept = worked.read_worked(lab)
+    computed = work_out_examples(lab)
+    assert {e: list(ways) for e, ways in kept.items()} == {
+        e: list(ways) for e, ways in computed.items()
+    }
+    for exercise, ways in computed.items():
+        for way, answers in ways.items():
+            assert find_wrong(list(answers), kept[exercise][way], 1e-8) is None, (exercise, way)
+    monkeypatch.setattr(worked, "FOLDER", tmp_path)
+    written = json.loads(worked.write_worked(lab, computed).read_text())
+    assert written.keys() == kept.keys()
+    worked.read_worked.cache_clear()
+
+
+@pytest.mark.parametrize("lab", NAMES)
+def test_examples_tell_the_mistakes_from_the_right_answer(lab: str) -> None:
+    for name, judge in list_judges(lab).items():
+        kept = worked.read_worked(lab)[name]
+        right = judge.work_out(judge.exercise.examples)
+        assert find_wrong(right, kept[RIGHT], judge.exercise.tolerance) is None
+        for mistake in judge.exercise.mistakes:
+            wrong = judge.work_out(judge.exercise.examples, mistake)
+            assert find_wrong(wrong, kept[RIGHT], judge.exercise.tolerance) is not None, mistake
+
+
+def test_no_reference_is_among_the_exercises() -> None:
+    for path in (ROOT / "distlab" / "exercises").glob("*.py"):
+        text = path.read_text()
+        assert not re.search(r"\bexpect_\w+\(|\bway: str|^from distlab.grading", text, re.M), path
+
+
+def test_an_exercise_without_worked_answers_says_how_to_get_them() -> None:
+    made = Exercise("lab90", "share", "read_share", ((1,),), {}, "count")
+    with pytest.raises(CourseError, match="python -m distlab.grading.judges lab90"):
+        made.check(lambda k: k)
+
+
+def test_runs_go_over_the_cases_one_by_one() -> None:
+    twice = Exercise("l", "e", "f", (), {}, "", run=each(lambda answer, a, b: [answer(a), b]))
+    assert twice.observe(abs, [(-1, 2), (3, 4)]) == [[1, 2], [3, 4]]
+    assert Exercise("l", "e", "f", (), {}, "").observe(max, [(1, 2), (4, 3)]) == [2, 4]
+
+
+def test_a_fault_names_case_answer_and_mistake() -> None:
+    exercise = Exercise("l", "e", "double", (), {"same": "unchanged"}, "add it to itself")
+    ways = {"right": [2, 8], "same": [1, 4]}
+    assert exercise.find_fault([(1,), (4,)], [2, np.int64(8)], ways.__getitem__) is None
+    fault = exercise.find_fault([(1,), (4,)], [1, 4], ways.__getitem__)
+    assert (fault.message, fault.mistake) == ("double(1) gave 1, should give 2: unchanged", "same")
+    fault = exercise.find_fault([(1,), (4,)], [2, None], ways.__getitem__)
+    assert fault.message == "double(4) gave None, should give 8: add it to itself"
+    assert (fault.mistake, fault.why) == ("", "add it to itself")
+    for few in ([2], None, "ab", 7):
+        fault = exercise.find_fault([(1,), (4,)], few, ways.__getitem__)
+        assert fault.message.startswith("double did not answer each of 2 cases")
+
+
+def test_a_digest_stands_for_its_array() -> None:
+    array = np.random.default_rng(1).normal(size=(784, 10))
+    digest = make_digest(array)
+    assert same(array, digest, 1e-9) and same(array.tolist(), digest, 1e-9)
+    assert same(array * (1 + 1e-7), digest, 1e-5)
+    one = array.copy()
+    one[300, 4] += 0.05
+    noise = np.random.default_rng(2).normal(size=array.shape) * 1e-3
+    others = (one, array + noise, array.T, array[:-1], array * 2, -array, None, "x", 0 * array)
+    assert not any(same(other, digest, 1e-5) for other in others)
+    assert show(digest) == show(array)
+    empty = make_digest(np.full((9, 9), np.nan))
+    assert same(np.full((9, 9), np.nan), empty) and not same(np.zeros((9, 9)), empty)
+
+
+def test_anything_agrees_and_nan_only_with_nan() -> None:
+    assert same({"a": 1, "b": object()}, {"a": 1, "b": Anything()})
+    assert not same({"a": 2, "b": 1}, {"a": 1, "b": Anything()})
+    assert same(float("nan"), np.nan) and not same(float("nan"), 0.0) and not same(0.0, np.nan)
