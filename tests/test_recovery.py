@@ -178,33 +178,35 @@ def test_a_newest_checkpoint_cut_short_is_passed_over_with_a_reason(
 
 
 def test_one_changed_byte_is_found(tf, tmp_path):
-    from utils.training.recovery.whole import find_damage, find_newest_whole
+    from utils.training.checkpoints import Restored, find_damage, find_newest_whole
 
     saved = tf.train.Checkpoint(values=tf.Variable(tf.range(5000.0)))
     for step in (4, 8):
         saved.write(str(tmp_path / f"ckpt-{step}"))
-    assert find_newest_whole(tmp_path) == (8, [])
+    assert find_newest_whole(tmp_path, "ckpt") == Restored(8, f"{tmp_path}/ckpt-8")
     [data] = tmp_path.glob("ckpt-8.data*")
     body = bytearray(data.read_bytes())
     body[len(body) // 2] ^= 1
     data.write_bytes(body)
     assert "checksum" in find_damage(str(tmp_path / "ckpt-8")).lower()
-    step, [reason] = find_newest_whole(tmp_path)
-    assert step == 4 and reason.startswith("ckpt-8: ")
+    found = find_newest_whole(tmp_path, "ckpt")
+    assert found.step == 4 and found.path == f"{tmp_path}/ckpt-4"
+    [reason] = found.passed_over
+    assert reason.startswith("ckpt-8: ")
     for path in tmp_path.glob("ckpt-*.index"):
         path.write_bytes(b"")
-    step, reasons = find_newest_whole(tmp_path)
-    assert step == 0 and len(reasons) == 2
+    found = find_newest_whole(tmp_path, "ckpt")
+    assert (found.step, found.path) == (0, None) and len(found.passed_over) == 2
 
 
 def test_the_list_never_names_what_was_passed_over(tf, tmp_path):
-    from utils.training.recovery.whole import list_whole
+    from utils.training.checkpoints import write_list
 
     saved = tf.train.Checkpoint(value=tf.Variable(1.0))
     manager = tf.train.CheckpointManager(saved, str(tmp_path), max_to_keep=2)
     for step in (4, 8):
         manager.save(checkpoint_number=step)
-    list_whole(tmp_path, 4)
+    write_list(tmp_path, "ckpt", 4)
     again = tf.train.CheckpointManager(saved, str(tmp_path), max_to_keep=2)
     assert Path(again.latest_checkpoint).name == "ckpt-4"
     for step in (8, 12):
@@ -212,9 +214,9 @@ def test_the_list_never_names_what_was_passed_over(tf, tmp_path):
     assert [Path(p).name for p in again.checkpoints] == ["ckpt-8", "ckpt-12"]
     assert not list(tmp_path.glob("ckpt-4.*")), "the manager goes on tidying up"
     (tmp_path / "checkpoint").write_text("model_checkp")
-    list_whole(tmp_path, 8)
+    write_list(tmp_path, "ckpt", 8)
     assert Path(tf.train.latest_checkpoint(tmp_path)).name == "ckpt-8"
-    list_whole(tmp_path, 0)
+    write_list(tmp_path, "ckpt", 0)
     assert tf.train.latest_checkpoint(tmp_path) is None
 
 
@@ -224,7 +226,8 @@ def save_for_ever(folder, method):
     import tensorflow as tf
 
     from utils.events import report
-    from utils.training.recovery import fit, whole
+    from utils.training.checkpoints import find_newest_whole
+    from utils.training.recovery import fit
 
     model = keras.Sequential([keras.Input((700,)), keras.layers.Dense(700, use_bias=False)])
     model.compile(keras.optimizers.SGD(momentum=0.9))
@@ -234,7 +237,8 @@ def save_for_ever(folder, method):
     value = tf.Variable(tf.zeros((1400, 700)))
     saved = tf.train.Checkpoint(value=value)
     manager = tf.train.CheckpointManager(saved, folder, max_to_keep=3)
-    start = backup.restore(model)[0] if method == "backup" else whole.find_newest_whole(folder)[0]
+    is_backup = method == "backup"
+    start = backup.restore(model)[0] if is_backup else find_newest_whole(folder, "ckpt").step
     for number in range(start + 1, 10**6):
         if method == "backup":
             model.set_weights([np.full((700, 700), number)])
@@ -252,14 +256,15 @@ def read_back(folder, method):
     import keras
     import tensorflow as tf
 
-    from utils.training.recovery import fit, whole
+    from utils.training.checkpoints import find_newest_whole
+    from utils.training.recovery import fit
 
     if method != "backup":
-        step, _ = whole.find_newest_whole(folder)
-        if step == 0:
+        found = find_newest_whole(folder, "ckpt")
+        if found.path is None:
             return 0, None
-        reader = tf.train.load_checkpoint(f"{folder}/ckpt-{step}")
-        return step, reader.get_tensor("value/.ATTRIBUTES/VARIABLE_VALUE")
+        reader = tf.train.load_checkpoint(found.path)
+        return found.step, reader.get_tensor("value/.ATTRIBUTES/VARIABLE_VALUE")
     model = keras.Sequential([keras.Input((700,)), keras.layers.Dense(700, use_bias=False)])
     model.compile(keras.optimizers.SGD(momentum=0.9))
     model.optimizer.build(model.trainable_variables)

@@ -51,9 +51,9 @@ from utils.simulate.failures import (
     simulate_run_seconds,
     young_interval_seconds,
 )
+from utils.training.checkpoints import find_damage, find_newest_whole
 from utils.training.recovery import METHODS, RecoverySettings, train_resumably
 from utils.training.recovery.trainer import Trainer
-from utils.training.recovery.whole import find_damage, find_newest_whole
 from distlab.widgets import cockpit
 from distlab.widgets.checkpoint_interval import interval_explorer, say_seconds
 
@@ -134,7 +134,7 @@ assert died["task"] == "worker 1" and "SIGKILL" in died["cause"] and begins == 0
 # %%
 def open_manager(trainer):
     """Return a manager that keeps three checkpoints; the chief's are in the shared folder."""
-    place = trainer.settings.folder if trainer.is_chief else tempfile.mkdtemp()
+    place = trainer.settings.folder if trainer.group.is_chief else tempfile.mkdtemp()
     return tf.train.CheckpointManager(trainer.checkpoint, place, max_to_keep=3)
 
 
@@ -255,10 +255,10 @@ except ClusterError as error:
 for path in sorted(path for path in cut.rglob("*") if path.is_file()):
     print(f"{format_bytes(path.stat().st_size):>9}  {path.relative_to(cut)}")
 print("newest, says the file `checkpoint`:", Path(tf.train.latest_checkpoint(cut)).name)
-step, passed_over = find_newest_whole(cut)
+newest = find_newest_whole(cut, "ckpt")
 name = "values/.ATTRIBUTES/VARIABLE_VALUE"  # so TensorFlow calls it in the file
-values = tf.train.load_checkpoint(f"{cut}/ckpt-{step}").get_tensor(name)
-assert np.all(values == step), "whole: every value is of one step"
+values = tf.train.load_checkpoint(newest.path).get_tensor(name)
+assert np.all(values == newest.step), "whole: every value is of one step"
 
 # %% [markdown]
 # What the killed save left behind is not named in the file `checkpoint`, and nobody reads it.
@@ -271,9 +271,10 @@ data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
 newest = tf.train.latest_checkpoint(kept_folder)
 print("the file `checkpoint` still says:", Path(newest).name)
 print("but:", find_damage(newest).split(":")[0])
-step, passed_over = find_newest_whole(kept_folder)
-print("newest whole checkpoint:", step, "· passed over:", passed_over[0].split(":")[0])
-assert step == 4 and find_damage(f"{kept_folder}/ckpt-4") is None
+whole_one = find_newest_whole(kept_folder, "ckpt")
+damaged = whole_one.passed_over[0].split(":")[0]
+print("newest whole checkpoint:", whole_one.step, "· passed over:", damaged)
+assert whole_one.step == 4 and find_damage(whole_one.path) is None
 
 # %% [markdown]
 # A program that restores `latest_checkpoint` would now fail at every restart, until somebody comes. `find_newest_whole` reads checkpoints to their last byte, from the newest on (every block has a checksum), and takes the first that is sound. That is why one keeps more than one.
@@ -488,8 +489,8 @@ interval_explorer(timing.median_seconds, workers=1000)
 # checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)  # all three
 # folder = shared if is_chief else tempfile.mkdtemp()  # every worker saves, one writes
 # manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=3)
-# step_read, passed_over = find_newest_whole(shared)  # utils.training.recovery.whole
-# checkpoint.restore(f"{shared}/ckpt-{step_read}").assert_existing_objects_matched()
+# newest = find_newest_whole(shared, "ckpt")  # utils.training.checkpoints
+# checkpoint.restore(newest.path).assert_existing_objects_matched()
 # handler = tf.distribute.experimental.PreemptionCheckpointHandler(resolver, manager)
 # manager.save(checkpoint_number=int(step))  # every sqrt(2 * save_seconds * mtbf_seconds)
 # handler.save_checkpoint_if_preempted(checkpoint_number=int(step))  # after every step

@@ -1,35 +1,29 @@
-"""The custom loop that survives: CheckpointManager, and the handler that saves on notice.
+"""The custom loop that survives: checkpoints at intervals, and the handler that saves on notice.
 
 Follows TensorFlow's guides "Multi-worker training with a custom loop" and "Fault
-tolerance" (tensorflow.org/guide/migrate/fault_tolerance); the differences are the
-check that a checkpoint is whole, and that the chief chooses where all go on.
+tolerance" (https://www.tensorflow.org/guide/migrate/fault_tolerance); the differences are
+those of `training.checkpoints`: a checkpoint is read whole before it is trusted, and the
+chief chooses where all workers resume.
 """
 
 import os
 import signal
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import tensorflow as tf
 
 from ...events import report
-from .settings import RESTART_CODE, RecoveryReport
+from ..checkpoints import CheckpointFolder
+from .settings import CHECKPOINT_NAME, RESTART_CODE, RecoveryReport
 from .trainer import Trainer
-from .whole import PREFIX, find_newest_whole, list_whole
-
-KEPT = 3  # checkpoints in the folder: one to fall back on, and one more
 
 
 def train_with_manager(trainer: Trainer) -> RecoveryReport:
     """Save every `save_every` steps; a death loses the steps since."""
-    restore(trainer)
-    with open_manager(trainer) as manager:
+    with open_checkpoints(trainer) as store:
+        restore(trainer, store)
         for epoch, batch in trainer.batches_from(trainer.restored_step):
-            step = trainer.take(epoch, batch)
-            if trainer.settings.is_due(step):
-                save(manager, step)
+            save_if_due(trainer, store, trainer.take(epoch, batch))
     return trainer.finish()
 
 
@@ -38,56 +32,43 @@ def train_with_handler(trainer: Trainer) -> RecoveryReport:
 
     A kill without notice is what the checkpoints every `save_every` steps are for.
     """
-    restore(trainer)
-    with open_manager(trainer) as manager:
-        handler = listen(trainer, manager)
+    with open_checkpoints(trainer) as store:
+        restore(trainer, store)
+        handler = listen(trainer, store)
         for epoch, batch in trainer.batches_from(trainer.restored_step):
             step = trainer.take(epoch, batch)
-            if trainer.settings.is_due(step):
-                save(manager, step)
+            save_if_due(trainer, store, step)
             handler.save_checkpoint_if_preempted(checkpoint_number=step)  # does not return then
     return trainer.finish()
 
 
-def restore(trainer: Trainer) -> None:
-    """Restore the newest whole checkpoint of the shared folder: the chief chooses, all follow."""
-    folder, step, passed_over = trainer.settings.folder, 0, []
-    if trainer.is_chief:
-        step, passed_over = find_newest_whole(folder)
-        list_whole(folder, step)
-    trainer.restored_step = trainer.agree(step)
-    if trainer.restored_step:
-        saved = trainer.checkpoint.restore(f"{folder}/{PREFIX}-{trainer.restored_step}")
-        saved.assert_existing_objects_matched()
-    report("restore", step=trainer.restored_step, passed_over=passed_over)
+def open_checkpoints(trainer: Trainer) -> CheckpointFolder:
+    """Return the shared folder's checkpoints of all that `trainer` must get back."""
+    folder = trainer.settings.folder
+    return CheckpointFolder(folder, trainer.checkpoint, trainer.group, name=CHECKPOINT_NAME)
 
 
-@contextmanager
-def open_manager(trainer: Trainer) -> Iterator[tf.train.CheckpointManager]:
-    """Hand on a manager: the chief's writes into the shared folder, the others' away.
-
-    Every worker must save, because reading a variable that has one copy for each
-    replica takes all of them; but only one may write each file.
-    """
-    with tempfile.TemporaryDirectory() as own:
-        folder = trainer.settings.folder if trainer.is_chief else own
-        os.makedirs(folder, exist_ok=True)
-        yield tf.train.CheckpointManager(
-            trainer.checkpoint, folder, max_to_keep=KEPT, checkpoint_name=PREFIX
-        )
+def restore(trainer: Trainer, store: CheckpointFolder) -> None:
+    """Restore the newest whole checkpoint, the same on every worker, and report which."""
+    found = store.restore_newest()
+    trainer.restored_step = found.step
+    report("restore", step=found.step, passed_over=list(found.passed_over))
 
 
-def save(manager: tf.train.CheckpointManager, step: int) -> None:
-    """Save, named after the steps taken, and report it; on every worker."""
-    report("saving", step=step)
-    manager.save(checkpoint_number=step)
-    report("checkpoint", step=step)
+def save_if_due(trainer: Trainer, store: CheckpointFolder, step: int) -> None:
+    """Save after `step` steps if the settings say so, and report it; on every worker."""
+    if trainer.settings.is_due(step):
+        report("saving", step=step)
+        store.save(step)
+        report("checkpoint", step=step)
 
 
-def listen(trainer: Trainer, manager: tf.train.CheckpointManager):
+def listen(
+    trainer: Trainer, store: CheckpointFolder
+) -> tf.distribute.experimental.PreemptionCheckpointHandler:
     """Return TensorFlow's PreemptionCheckpointHandler, with SIGTERM as the notice.
 
-    After saving, each worker leaves by `sys.exit(RESTART_CODE)`, which asks whoever
+    After saving, each worker leaves by `sys.exit(RESTART_CODE)`, which asks whatever
     started the group to start it again. A SIGTERM that came earlier was held back
     (`hold_notice`) and is delivered now.
     """
@@ -101,7 +82,7 @@ def listen(trainer: Trainer, manager: tf.train.CheckpointManager):
     os.environ.setdefault("GCE_METADATA_IP", "127.0.0.1:9")
     handler = tf.distribute.experimental.PreemptionCheckpointHandler(
         trainer.strategy.cluster_resolver,
-        manager,
+        store.manager,
         termination_config=tf.distribute.experimental.TerminationConfig(exit_fn=leave),
     )
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})

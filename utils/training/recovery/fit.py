@@ -17,6 +17,7 @@ from pathlib import Path
 
 import keras
 
+from ...errors import RunError
 from ...events import report
 from ...keras_multi_worker import patch_keras_fit
 from ..parts import make_loss
@@ -100,10 +101,14 @@ def train_with_backup(trainer: Trainer) -> RecoveryReport:
     settings, model = trainer.settings, trainer.model
     with trainer.strategy.scope():
         model.compile(trainer.optimizer, make_loss("float64", "sum"), jit_compile=False)
-    backup = WholeBackup(settings.folder, settings.save_every or "epoch", trainer.is_chief)
+    backup = WholeBackup(settings.folder, settings.save_every or "epoch", trainer.group.is_chief)
     step, passed_over = backup.restore(model)
-    if trainer.agree(step) != step:
-        raise RuntimeError(f"backup {settings.folder}: workers read different steps from it")
+    chiefs = trainer.group.broadcast(step)
+    if chiefs != step:
+        raise RunError(
+            f"backup {settings.folder}: step {chiefs} on the chief and {step} on "
+            f"{trainer.group.name}; name a folder that all workers share"
+        )
     trainer.restored_step = step
     report("restore", step=step, passed_over=passed_over)
     for epoch in range(step // trainer.plan.steps_per_epoch, settings.epochs):

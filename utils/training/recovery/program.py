@@ -7,7 +7,7 @@ def train_resumably(settings: RecoverySettings) -> RecoveryReport:
     """Train as `settings` say, from the newest whole checkpoint on: one worker's program.
 
     Run it on every task of a cluster (`LocalCluster.start(train_resumably, settings,
-    restarts=3)`), or alone. It reports the events `restore` (step, passed_over),
+    restarts=3)`). It reports the events `restore` (step, passed_over),
     `step` (step, epoch, loss), `saving` and `checkpoint` (step), `left` (step) where all
     leave on notice, and `end`. Only "preemption" heeds a SIGTERM, from its first line on.
     """

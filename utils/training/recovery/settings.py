@@ -11,6 +11,7 @@ METHODS = {
     "preemption": "PreemptionCheckpointHandler",
     "backup": "BackupAndRestore",
 }
+CHECKPOINT_NAME = "ckpt"  # files are ckpt-<steps>.index and ckpt-<steps>.data-*
 RESTART_CODE = 42  # the exit status that asks the platform to start the group again
 
 

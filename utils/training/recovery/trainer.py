@@ -10,7 +10,9 @@ from ...data import load
 from ...data.batches import BatchPlan, epoch_order, make_batches
 from ...events import report
 from ...models import build_mlp
+from ...strategies import make_strategy
 from ..parts import make_optimizer
+from ..worker_group import WorkerGroup
 from .settings import RecoveryReport, RecoverySettings
 
 
@@ -24,7 +26,8 @@ class Trainer:
 
     def __init__(self, settings: RecoverySettings) -> None:
         self.settings = settings
-        self.strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before any other op
+        self.strategy = make_strategy("multi-worker")  # before any other op
+        self.group = WorkerGroup(self.strategy)
         self.data = load("fashion_mnist").take(settings.examples).train
         replicas = self.strategy.num_replicas_in_sync
         self.plan = BatchPlan(len(self.data), settings.global_batch_size, replicas)
@@ -39,14 +42,6 @@ class Trainer:
         self.restored_step, self.losses = 0, []
         self.train_step = self._compile_step()
 
-    @property
-    def is_chief(self) -> bool:
-        """Whether this worker is the one whose files count: worker 0 where no chief is listed."""
-        resolver = self.strategy.cluster_resolver
-        return resolver is None or resolver.task_type in (None, "chief") or (
-            resolver.task_id == 0 and "chief" not in resolver.cluster_spec().jobs
-        )  # fmt: skip
-
     def batches_from(self, step: int) -> Iterator[tuple[int, tuple]]:
         """Yield (epoch, batch) for every step after the first `step`, to the end of the run."""
         per_epoch = self.plan.steps_per_epoch
@@ -60,16 +55,6 @@ class Trainer:
         """Return the global batches of an epoch without its first `first_step`."""
         order = epoch_order(self.plan.examples, self.settings.seed, epoch)
         return make_batches(self.data, self.plan, order, "float64", first_step)
-
-    def agree(self, step: int) -> int:
-        """Return the chief's `step` on every worker: an all-reduce of one number."""
-
-        def mine() -> tf.Tensor:
-            first = tf.distribute.get_replica_context().replica_id_in_sync_group == 0
-            return tf.where(first, tf.constant(step, tf.int64), tf.constant(0, tf.int64))
-
-        agreed = tf.function(lambda: self.strategy.reduce("SUM", self.strategy.run(mine), None))
-        return int(agreed())
 
     def take(self, epoch: int, batch: tuple) -> int:
         """Train on one global batch and return the steps taken from the very start."""
