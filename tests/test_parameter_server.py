@@ -550,7 +550,7 @@ def test_a_killed_parameter_server_ends_the_run_and_the_checkpoint_resumes_it(
     with pytest.raises(ClusterError, match="ps 1: was ended by SIGKILL") as failed:
         job.wait(60)
     assert failed.value.task == "ps 1" and "checkpoint" in failed.value.cure
-    saved = max(int(p.stem.partition("-")[2]) for p in tmp_path.glob("step-*.index"))
+    saved = max(int(p.stem.partition("-")[2]) for p in tmp_path.glob("train-*.index"))
     done = cluster.run(on_long_run, sample, str(tmp_path), saved + 20, timeout=90)
     begun, updates, written, iterations = done
     assert begun == saved and len(updates) == 20

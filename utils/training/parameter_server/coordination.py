@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import InputError
+from ...strategies import make_strategy
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -40,13 +41,11 @@ def connect(min_shard_bytes: int = MIN_SHARD_BYTES) -> Coordination:
     _check_configuration()
     import tensorflow as tf
 
-    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    servers = len(resolver.cluster_spec().as_dict().get("ps", []))
-    strategy = tf.distribute.ParameterServerStrategy(
-        resolver, variable_partitioner=make_partitioner(servers, min_shard_bytes)
-    )
+    jobs = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec().as_dict()
+    servers, workers = len(jobs["ps"]), len(jobs["worker"])
+    partitioner = make_partitioner(servers, min_shard_bytes)
+    strategy = make_strategy("parameter-server", partitioner=partitioner)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    workers = len(resolver.cluster_spec().as_dict()["worker"])
     return Coordination(strategy, coordinator, workers, servers)
 
 

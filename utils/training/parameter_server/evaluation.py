@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
 from ...events import report
-from .checkpoints import NAME, list_weights
+from ..checkpoints import NAME, list_steps
 from .coordination import Coordination
+from .variables import list_weights
 
 if TYPE_CHECKING:
     import keras
@@ -98,15 +99,12 @@ def _wait_for_checkpoints(
     folder: Path, last_step: int, timeout_seconds: float
 ) -> Iterator[tuple[int, str]]:
     """Yield (step, path) of the newest checkpoint whenever there is a newer one."""
-    import tensorflow as tf
-
     deadline, seen = time.monotonic() + timeout_seconds, -1
     while seen < last_step:
-        path = tf.train.latest_checkpoint(str(folder))
-        step = int(path.rpartition(f"{NAME}-")[2]) if path else -1
-        if step > seen:
-            seen = step
-            yield step, path
+        newest = max(list_steps(folder) if folder.is_dir() else [], default=-1)
+        if newest > seen:
+            seen = newest
+            yield newest, str(folder / f"{NAME}-{newest}")
         elif time.monotonic() > deadline:
             last = f"the last was {seen}" if seen >= 0 else "there was none"
             raise InputError(

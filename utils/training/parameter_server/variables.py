@@ -36,6 +36,16 @@ def unwrap(variable: Any) -> Any:
     return variable.value if hasattr(variable, "path") else variable
 
 
+def list_weights(model: Any) -> list[Any]:
+    """Return the TensorFlow variables of a Keras model, as a checkpoint names them: by place.
+
+    Keras counts up the names of layers within a process, so names differ between
+    runs. A variable that was cut is saved whole: a run on another number of servers, or
+    a plain model in one process, can read it.
+    """
+    return [unwrap(variable) for variable in model.variables]
+
+
 def list_pieces(variables: Iterable[Any]) -> list[tf.Variable]:
     """Return the plain variables that hold `variables`: all pieces of each, in order."""
     pieces: list[tf.Variable] = []
