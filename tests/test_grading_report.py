@@ -17,7 +17,7 @@ from distlab.grading.report.answers import read_answers
 from distlab.grading.report.classroom import make_bins
 from distlab.grading.report.course import find_percent, write_course
 from distlab.grading.report.pages import make_csv, page_name, write_report
-from distlab.grading.report.similar import find_pairs, normalise
+from distlab.grading.report.similar import find_pairs, list_tokens
 from distlab.grading.report.tasks import read_tasks
 from distlab.grading.report.text import clean, clean_line, to_cell
 from distlab.grading.results import ClassResult, finish
@@ -346,7 +346,9 @@ def test_answers_that_do_not_parse_are_compared_too():
     answers = {"ana": {"b": broken}, "bo": {"b": broken + "# mine"}}
     assert len(find_pairs(answers, {"b": ()})) == 1
     assert (
-        normalise("x = '" + "(" * 10) and normalise("-" * 100_000) and normalise("\x00") is not None
+        list_tokens("x = '" + "(" * 10)
+        and list_tokens("-" * 100_000)
+        and list_tokens("\x00") is not None
     )
 
 

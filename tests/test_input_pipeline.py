@@ -24,13 +24,14 @@ from utils.input_pipeline.ladder import (
 )
 from utils.input_pipeline.measuring import (
     Rates,
+    classes_per_batch,
     count_elements,
     ids_of,
     make_limit,
     measure_rates,
+    shuffle_quality,
 )
 from utils.input_pipeline.parsing import augment, augment_batch, fingerprint, parse_batch
-from utils.input_pipeline.shuffling import classes_per_batch, shuffle_quality
 from utils.input_pipeline.store import read_shard
 from utils.input_pipeline.trace import timeline_rows, trace
 from utils.simulate.input import InputChoice, InputCosts, predict_input

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from distlab.doctor.software import normalise_package
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("utils", "distlab")
 NO_TENSORFLOW = """
@@ -57,11 +59,7 @@ def read_rows(text: str) -> list[list[str]]:
 def read_pins() -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
-    return {normalise(name): version for name, version in pins.items()}
-
-
-def normalise(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return {normalise_package(name): version for name, version in pins.items()}
 
 
 def read_requirements() -> list[str]:
@@ -73,8 +71,8 @@ def test_constraints_pin_every_requirement_as_pyproject_says():
     pins = read_pins()
     for requirement in read_requirements():
         name, _, version = requirement.partition("==")
-        assert normalise(name) in pins, f"{name} is not pinned in constraints.txt"
-        assert not version or pins[normalise(name)] == version
+        assert normalise_package(name) in pins, f"{name} is not pinned in constraints.txt"
+        assert not version or pins[normalise_package(name)] == version
 
 
 def test_constraints_are_names_and_versions_only():
@@ -99,7 +97,7 @@ def test_installed_versions_are_the_pinned_ones():
     pins = read_pins()
     for requirement in read_requirements():
         name = requirement.partition("==")[0]
-        assert metadata.version(name) == pins[normalise(name)]
+        assert metadata.version(name) == pins[normalise_package(name)]
 
 
 def find_modules() -> dict[str, Path]:

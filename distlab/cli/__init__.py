@@ -13,34 +13,52 @@ import importlib
 import importlib.util
 import os
 import sys
+from importlib import metadata
 from typing import NoReturn
 
-from utils.environment import skip_uri_grammar
+from distlab.cli.parser import OneLineParser, shorten_words
+from utils.environment import skip_uri_grammar, versions
 from utils.errors import DistributedError
 
 COMMANDS = (
     "lab", "doctor", "data", "train", "tf_config", "cluster",
     "simulate", "tune", "tpu_ready", "check", "submit", "reset", "grade", "release", "build",
+    "help", "completion",
 )  # fmt: skip
 
 
-class OneLineParser(argparse.ArgumentParser):
-    """A parser whose errors are one line (what was wrong, what is allowed) and exit status 2."""
+class _ShowVersions(argparse.Action):
+    """`--version`: ours, TensorFlow's, Keras's and Python's, without importing them."""
 
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
+    def __call__(self, parser: argparse.ArgumentParser, *values: object) -> NoReturn:
+        print(describe_versions())
+        parser.exit()
 
 
-def make_parser() -> argparse.ArgumentParser:
+def describe_versions() -> str:
+    """Return the versions that a question or a bug report needs, on one line."""
+    try:
+        own = metadata.version("distributed-training-lab")
+    except metadata.PackageNotFoundError:
+        own = "(not installed)"
+    found = versions()
+    names = {"tensorflow": "TensorFlow", "keras": "Keras", "python": "Python"}
+    others = ", ".join(f"{shown} {found[name]}" for name, shown in names.items())
+    return f"distlab {own}, {others}"
+
+
+def make_parser() -> OneLineParser:
+    """Return the parser of `distlab` with every command that is there."""
     parser = OneLineParser(
         prog="distlab", description="Distributed training with TensorFlow: the course's command."
     )
+    text = "print the versions of distlab, TensorFlow, Keras and Python"
+    parser.add_argument("--version", action=_ShowVersions, nargs=0, help=text)
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS:
-        if importlib.util.find_spec(
-            f"distlab.cli.{name}"
-        ):  # students have no grade, release, build
-            importlib.import_module(f"distlab.cli.{name}").add_parser(subparsers)
+        module = f"distlab.cli.{name}"
+        if importlib.util.find_spec(module):  # students have no grade, release, build
+            importlib.import_module(module).add_parser(subparsers)
     return parser
 
 
@@ -61,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except DistributedError as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        print(f"{program}: {shorten_words(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
@@ -70,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
         _drop_output()
         return 0
     except OSError as error:
-        print(f"{program}: {_describe(error)}", file=sys.stderr)
+        print(f"{program}: {shorten_words(_describe(error))}", file=sys.stderr)
         _drop_output()
         return 2
 

@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from distlab import progress
+from distlab.cli.parser import suggest
 from distlab.errors import CourseError
 
 CELL_SECONDS, LAB_SECONDS = 120.0, 600.0
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
-    parser = subparsers.add_parser("check", help="try your answers of a lab", allow_abbrev=False)
+    parser = subparsers.add_parser("check", help="try your answers of a lab")
     parser.add_argument("lab", help="lab05, 05, or a notebook's path")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_json()
     parser.set_defaults(run=run)
 
 
@@ -32,7 +33,8 @@ def find_lab(name: str) -> Path:
     fitting = [p for p in found if p.stem == name or p.stem.split("-")[0][3:] == number]
     if len(fitting) != 1:
         known = ", ".join(p.stem.split("-")[0] for p in found) or "none"
-        raise CourseError(f"no lab is called {name!r}: choose from {known}")
+        near = suggest(name, [p.stem.split("-")[0] for p in found])
+        raise CourseError(f"no lab is called {name!r}: choose from {known}{near}")
     return fitting[0]
 
 

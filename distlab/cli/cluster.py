@@ -26,7 +26,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="show the clusters on this machine",
         description="Show each cluster's id, who made it, and its processes with their ports.",
     )
-    shown.add_argument("--json", action="store_true", help="print one JSON object")
+    shown.add_json()
     shown.set_defaults(run=run_list)
     stop = actions.add_parser(
         "stop",
@@ -37,7 +37,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     chosen = stop.add_mutually_exclusive_group()
     chosen.add_argument("id", nargs="?", metavar="ID", help="this one, even if its owner lives")
     chosen.add_argument("--all", action="store_true", help="every cluster, in use or not")
-    stop.add_argument("--json", action="store_true", help="print one JSON object")
+    stop.add_json()
     stop.set_defaults(run=run_stop)
 
 

@@ -17,7 +17,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "Exit status 1 when something that the course needs is broken.",
     )
     parser.add_argument("--quick", action="store_true", help="do not start TensorFlow")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_json()
     parser.set_defaults(run=run)
 
 

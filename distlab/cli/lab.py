@@ -47,26 +47,13 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser = subparsers.add_parser(
         "lab",
         help="open the course in JupyterLab",
-        allow_abbrev=False,
         description="Open JupyterLab at the course home. Other options go to `jupyter lab`.",
     )
     parser.add_argument("--port", type=int, help="port to listen on (the first free one from 8888)")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     parser.add_argument("--notebook", metavar="NAME", help="open this notebook: 03, or 03-mirrored")
+    parser.unknown_options_to = "unknown_options"
     parser.set_defaults(run=run)
-    _keep_unknown_options(parser)
-
-
-def _keep_unknown_options(parser: argparse.ArgumentParser) -> None:
-    """Let `parser` put options that it does not know into `unknown_options`."""
-    parse = parser.parse_known_args
-
-    def parse_known_args(args=None, namespace=None):
-        parsed, parsed_not = parse(args, namespace)
-        parsed.unknown_options = parsed_not
-        return parsed, []
-
-    parser.parse_known_args = parse_known_args
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -15,7 +15,6 @@ def add_parser(subparsers: Any) -> None:
         help="make what students get, and an nbgrader course",
         description="Write DIR/students (the course without solutions, hidden tests and judges; "
         "it works by itself) and DIR/nbgrader (a course that nbgrader and formgrader open).",
-        allow_abbrev=False,
     )
     text = "a folder that is empty or not there yet"
     parser.add_argument("folder", metavar="DIR", type=Path, help=text)

@@ -11,7 +11,7 @@ from distlab.errors import CourseError
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser = subparsers.add_parser(
-        "reset", help="begin a lab anew; what was there is kept as a copy", allow_abbrev=False
+        "reset", help="begin a lab anew; what was there is kept as a copy"
     )
     parser.add_argument("lab", help="lab05, or 05")
     parser.set_defaults(run=run)

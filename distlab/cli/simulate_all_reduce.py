@@ -39,7 +39,7 @@ def add_parser(models: argparse._SubParsersAction) -> None:
     )
     nodes.add_argument("--node-latency-us", type=float, metavar="A", help="inside a node")
     nodes.add_argument("--node-bandwidth-gbps", type=float, metavar="B", help="inside a node")
-    add("--json", action="store_true", help="print one JSON object")
+    parser.add_json()
     add("--picture", type=Path, metavar="FILE.svg", help="draw time against bytes")
     parser.set_defaults(run=run)
 

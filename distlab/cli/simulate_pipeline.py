@@ -46,7 +46,7 @@ def add_parser(subparsers: Any) -> None:
     add("--chunks", type=int, metavar="V",
         help="parts of the model on each stage (interleaved-1f1b, default 2; else 1)")  # fmt: skip
     add("--picture", type=Path, metavar="FILE.svg", help="draw the timeline into FILE.svg")
-    add("--json", action="store_true", help="print one JSON object")
+    parser.add_json()
     parser.set_defaults(run=run)
 
 

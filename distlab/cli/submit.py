@@ -14,9 +14,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
-    parser = subparsers.add_parser(
-        "submit", help="check a lab and pack what is to be handed in", allow_abbrev=False
-    )
+    parser = subparsers.add_parser("submit", help="check a lab and pack what is to be handed in")
     parser.add_argument("lab", help="lab05, 05, or a notebook's path")
     parser.add_argument("--name", help="what your teacher knows you by (your login name)")
     parser.add_argument("--out", type=Path, default=Path("handed-in"), help="where to put the zip")

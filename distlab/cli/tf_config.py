@@ -57,7 +57,7 @@ def _add_lint(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
                        "(the variable TF_CONFIG when left out)")  # fmt: skip
     check.add_argument("--strategy", choices=("multi-worker", "parameter-server"),
                        help="check what this strategy needs as well")  # fmt: skip
-    check.add_argument("--json", action="store_true", help="print one JSON object")
+    check.add_json()
     check.set_defaults(run=run_lint)
 
 
@@ -120,7 +120,7 @@ def read_sources(sources: list[str]) -> dict[str, str]:
         if "TF_CONFIG" not in os.environ:
             raise CourseError("TF_CONFIG is not set: set it, or name a file, or - for input")
         return {"TF_CONFIG": os.environ["TF_CONFIG"]}
-    if sources[0].lstrip().startswith("{") and not any(_is_whole(s) for s in sources[1:]):
+    if sources[0].lstrip().startswith("{") and not any(_is_configuration(s) for s in sources[1:]):
         sources = [" ".join(sources)]
     texts: dict[str, str] = {}
     for number, source in enumerate(sources):
@@ -129,7 +129,7 @@ def read_sources(sources: list[str]) -> dict[str, str]:
     return texts
 
 
-def _is_whole(source: str) -> bool:
+def _is_configuration(source: str) -> bool:
     return source == "-" or (source.startswith("{") and '"cluster"' in source)
 
 

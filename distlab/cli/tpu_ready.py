@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from distlab.cli.tune import load_function
+from distlab.cli.user_function import run_on_user_function
 
 DESCRIPTION = (
     "Compile a model's training step with XLA on the CPU, and say what would stop it on a TPU: "
@@ -13,7 +13,7 @@ DESCRIPTION = (
 )
 EPILOG = (
     "XLA for the CPU takes some ops that a TPU does not; the graph is read for the usual ones. "
-    "A module is looked for in the current folder first."
+    "A module is looked for in the current folder first; it is loaded in a process of its own."
 )
 
 
@@ -28,15 +28,15 @@ def add_parser(subparsers: Any) -> None:
     add = parser.add_argument
     add("target", metavar="MODULE:FUNCTION", help="for example my_model:make_model")
     add("--batch", type=int, default=32, metavar="N", help="examples on one core (%(default)s)")
-    add("--json", action="store_true", help="print one JSON object")
+    parser.add_json()
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, examine and print; return 0 if nothing would stop it, else 1."""
-    make_model = load_function(arguments.target, "my_model:make_model")
-    from utils.training.tpu_ready import examine_function
-
-    report = examine_function(make_model, arguments.batch)
-    print(json.dumps(report.to_dict()) if arguments.json else report)
-    return 0 if report.ready else 1
+    found = run_on_user_function(
+        arguments.target, "my_model:make_model", "training.tpu_ready:examine_function",
+        {"batch_size": arguments.batch},
+    )  # fmt: skip
+    print(json.dumps(found["record"]) if arguments.json else found["text"])
+    return 0 if found["record"]["ready"] else 1

@@ -12,7 +12,7 @@ import psutil
 from distlab.doctor.findings import Finding
 
 LAB_PORT = 8888
-OUR_MODULES = ("utils.cluster",)
+OUR_MODULES = ("utils.",)  # `python -m utils.…`: each starts or is a worker
 ADOPTERS = ("systemd", "init", "launchd", "tini", "dumb-init")
 
 

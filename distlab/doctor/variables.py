@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from distlab.doctor.findings import Finding
+from utils.errors import shorten
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def examine_variables(environment: Mapping[str, str] = os.environ) -> list[Findi
     for rule in RULES:
         value = environment.get(rule.name, "")
         if rule.matters(value):
-            found.append(Finding(rule.name, rule.status, _shorten(value), rule.advice))
+            found.append(Finding(rule.name, rule.status, shorten(value), rule.advice))
     found += _examine_visible_gpus(environment) + _examine_proxy(environment)
     return found or [Finding("variables", "ok", "none in the way")]
 
@@ -105,7 +106,3 @@ def _examine_proxy(environment: Mapping[str, str]) -> list[Finding]:
     advice = "workers on this machine may look for each other through it: "
     advice += "`export no_proxy=localhost,127.0.0.1`"
     return [Finding(used, "warning", "set, without this machine in no_proxy", advice)]
-
-
-def _shorten(value: str, most: int = 60) -> str:
-    return value if len(value) <= most else value[: most - 1] + "…"

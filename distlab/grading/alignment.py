@@ -125,11 +125,11 @@ class Aligner:
 
     def _drop_stubs(self, pieces: list[Piece]) -> list[Piece]:
         """Leave out copies of an empty answer cell beside an answer."""
-        stubs = {e.id: cell_text.normalise(self._get_stub(e)) for e in self.lab.exercises}
+        stubs = {e.id: cell_text.drop_comments(self._get_stub(e)) for e in self.lab.exercises}
         dropped = []
         for exercise in self.lab.exercises:
             answers = [p for p in pieces if is_answer(p, exercise)]
-            empty = [p for p in answers if cell_text.normalise(p.text) == stubs[exercise.id]]
+            empty = [p for p in answers if cell_text.drop_comments(p.text) == stubs[exercise.id]]
             if empty and len(empty) < len(answers):
                 dropped += empty
                 self.notes += [f"{p.label} is the empty answer cell of {exercise.id!r}, "
@@ -144,10 +144,10 @@ class Aligner:
     def _add_given(self, pieces: list[Piece]) -> list[Piece]:
         """Put the lab's own cells back that are not there: imports and the like."""
         defined = {n for p in pieces for n in cell_text.find_defined(p.text)}
-        texts = {cell_text.normalise(p.text) for p in pieces}
+        texts = {cell_text.drop_comments(p.text) for p in pieces}
         found = list(pieces)
         for k, given in enumerate(self.lab.given):
-            there = cell_text.normalise(given.text) in texts
+            there = cell_text.drop_comments(given.text) in texts
             if given.kind != "given" or there or (given.names and set(given.names) <= defined):
                 continue
             followers = self.lab.given[k + 1 :]

@@ -79,7 +79,7 @@ def _is_indented(text: str) -> bool:
     return line[:1] in (" ", "\t")
 
 
-def normalise(text: str) -> str:
+def drop_comments(text: str) -> str:
     """Return `text` without blank lines, ends of lines, comments that stand alone."""
     lines = (line.rstrip() for line in text.split("\n"))
     return "\n".join(line for line in lines if line and not line.lstrip().startswith("# "))

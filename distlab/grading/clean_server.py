@@ -34,7 +34,7 @@ def align(lab: LabSpec, request: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"sha256": "", "problem": "", "cells": [], "notes": []}
     try:
         data = notebook_file.read_bytes(Path(request["path"]))
-        found["sha256"] = notebook_file.hash_file(data)
+        found["sha256"] = notebook_file.hash_bytes(data)
         plan = alignment.Aligner(lab, notebook_file.read_notebook(data)).align()
     except notebook_file.Unreadable as error:
         return {**found, "problem": str(error)}

@@ -79,7 +79,7 @@ def read_notebook(data: bytes) -> Notebook:
     return Notebook(cells, tuple(notes))
 
 
-def hash_file(data: bytes) -> str:
+def hash_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 

@@ -35,7 +35,7 @@ import psutil
 from distlab import figures
 from utils.data import load
 from distlab.exercises.predict import show_guess
-from utils.input_pipeline import LOCAL, SLOW, Settings, tune, write_shards
+from utils.input_pipeline import LOCAL, SLOW, TuneSettings, tune, write_shards
 from utils.input_pipeline.chain import take_apart
 from utils.input_pipeline.ladder import (
     LADDER,
@@ -47,7 +47,7 @@ from utils.input_pipeline.ladder import (
 from utils.input_pipeline.measuring import count_elements, ids_of, make_limit, measure_rates
 from utils.input_pipeline.parsing import augment, augment_batch, parse, parse_batch
 from utils.input_pipeline.rebuild import rebuild
-from utils.input_pipeline.shuffling import classes_per_batch, shuffle_quality
+from utils.input_pipeline.measuring import classes_per_batch, shuffle_quality
 from utils.input_pipeline.store import read_shard
 from utils.input_pipeline.trace import timeline_rows, trace
 from utils.measure import Stopwatch, format_bytes
@@ -152,7 +152,7 @@ def processor_seconds(dataset):
 def costs_of_stages(dataset):
     """Return what each stage after the source adds to one image, in processor seconds."""
     stages = take_apart(dataset)
-    chains = [as_written(rebuild(stages[:end], Settings())) for end in range(2, len(stages) + 1)]
+    chains = [as_written(rebuild(stages[:end], TuneSettings())) for end in range(2, len(stages) + 1)]
     added = np.diff([processor_seconds(chain) for chain in chains], prepend=0) / len(split)
     return {s.name.split()[-1]: max(0.0, c) for s, c in zip(stages[1:], added)}
 

@@ -4,8 +4,8 @@ TensorFlow is imported when something is done, not here.
 """
 
 from .parsing import batch_form
+from .rebuild import TuneSettings
 from .report import TuneReport
-from .settings import Settings
 from .shards import Shards, write_shards
 from .store import LOCAL, SLOW, Store
 from .tuning import tune
@@ -13,7 +13,7 @@ from .tuning import tune
 __all__ = [
     "LOCAL",
     "SLOW",
-    "Settings",
+    "TuneSettings",
     "Shards",
     "Store",
     "TuneReport",

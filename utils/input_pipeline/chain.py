@@ -39,7 +39,7 @@ CONTROL |= {"LookupTableFindV2", "ReduceDataset"}
 
 
 @dataclass(frozen=True)
-class Stage:
+class ChainStage:
     """One stage of a chain: what it is, what it is called, and everything up to it."""
 
     kind: str
@@ -53,19 +53,19 @@ class Stage:
         return getattr(self.function, "batch_form", None)
 
 
-def take_apart(dataset: Any) -> list[Stage]:
+def take_apart(dataset: Any) -> list[ChainStage]:
     """Return the stages of `dataset` from its source on; the source is the first."""
-    stages: list[Stage] = []
+    stages: list[ChainStage] = []
     while True:
         kind = KINDS.get(type(dataset).__name__, "")
         inputs = dataset._inputs() if hasattr(dataset, "_inputs") else []
         whole = type(dataset).__name__ == "TFRecordDatasetV2"  # names of files and their reader
         if not kind or not _is_known(kind, dataset) or (len(inputs) != 1 and not whole):
-            stages.append(Stage("source", _short(type(dataset).__name__), dataset))
+            stages.append(ChainStage("source", _short(type(dataset).__name__), dataset))
             break
         stages.append(_describe(kind, dataset))
         if whole:
-            stages.append(Stage("source", "file names", None))
+            stages.append(ChainStage("source", "file names", None))
             break
         dataset = inputs[0]
     stages.reverse()
@@ -86,16 +86,18 @@ def _is_known(kind: str, dataset: Any) -> bool:
     return all(hasattr(dataset, name) for name in needed)
 
 
-def _describe(kind: str, dataset: Any) -> Stage:
+def _describe(kind: str, dataset: Any) -> ChainStage:
     wrapper = getattr(dataset, "_map_func", getattr(dataset, "_predicate", None))
     if wrapper is not None:
         function = getattr(wrapper, "_func", None)
         name = f"{kind} {name_of(function)}"
-        return Stage(kind, name, dataset, function, kind == "map" and is_random(wrapper.function))
+        return ChainStage(
+            kind, name, dataset, function, kind == "map" and is_random(wrapper.function)
+        )
     if kind in ("batch", "shuffle"):
         size = dataset._batch_size if kind == "batch" else dataset._buffer_size
-        return Stage(kind, f"{kind} {int(size)}", dataset)
-    return Stage(kind, "read TFRecordDataset" if kind == "read" else kind, dataset)
+        return ChainStage(kind, f"{kind} {int(size)}", dataset)
+    return ChainStage(kind, "read TFRecordDataset" if kind == "read" else kind, dataset)
 
 
 def name_of(function: Any) -> str:
@@ -108,7 +110,7 @@ def _short(class_name: str) -> str:
     return class_name.strip("_").removesuffix("V2")
 
 
-def _number(stages: list[Stage]) -> list[Stage]:
+def _number(stages: list[ChainStage]) -> list[ChainStage]:
     """Return the stages with names that differ: "map lambda", "map lambda 2"."""
     seen: dict[str, int] = {}
     named = []
@@ -116,7 +118,7 @@ def _number(stages: list[Stage]) -> list[Stage]:
         seen[stage.name] = seen.get(stage.name, 0) + 1
         more = f" ({seen[stage.name]})" if seen[stage.name] > 1 else ""
         fields = (stage.dataset, stage.function, stage.random)
-        named.append(Stage(stage.kind, stage.name + more, *fields))
+        named.append(ChainStage(stage.kind, stage.name + more, *fields))
     return named
 
 

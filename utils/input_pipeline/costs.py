@@ -1,15 +1,18 @@
 """What each stage of a chain costs by itself, measured on longer and longer beginnings of it."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, first_line
 from ..measure import Stopwatch
-from .chain import Stage, take_apart
+from .chain import ChainStage, take_apart
 from .ladder import as_written
-from .rebuild import rebuild
-from .settings import Settings
+from .rebuild import TuneSettings, rebuild
+
+ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -21,82 +24,109 @@ class StageCost:
     seconds_per_image: float
 
 
-def measure_costs(stages: list[Stage], seconds: float = 4.0) -> list[StageCost]:
+def measure_costs(stages: list[ChainStage], seconds: float = 4.0) -> list[StageCost]:
     """Return what each stage adds to the time of one image, nothing at the same time.
 
     A stage's cost is the time of the chain up to it less the time of the chain up
-    to the stage before. `seconds` is for all of them. Caches, prefetches, repeats
-    and options are left out: they do no work of their own.
+    to the stage before. The beginnings of the chain take turns, so that a moment in
+    which the machine is busy hits all of them, and the shortest of three rounds counts.
+    `seconds` is for all of them. Caches, prefetches, repeats and options are left out:
+    they do no work of their own.
     """
     working = [s for s in stages if s.kind not in ("cache", "prefetch", "repeat", "options")]
     reads = [number for number, stage in enumerate(working) if stage.kind == "read"]
     first = max(reads, default=0)  # what comes before it has files for elements, not images
-    costs, before = [], 0.0
-    for end in range(first + 1, len(working) + 1):
-        part = working[:end]
-        chain = as_written(rebuild(part, Settings()))
-        per_image = time_elements(chain, seconds / len(working), part[-1].name)
-        costs.append(StageCost(part[-1].name, part[-1].kind, max(0.0, per_image - before)))
-        before = max(before, per_image)
-    return costs
+    ends = range(first + 1, len(working) + 1)
+    timers = [
+        make_timer(as_written(rebuild(working[:end], TuneSettings())), seconds / len(working) / 2,
+                   working[end - 1].name)
+        for end in ends
+    ]  # fmt: skip
+    rounds = [[timer() for timer in timers] for _ in range(ROUNDS)]
+    added = split_times([min(times) for times in zip(*rounds, strict=True)])
+    stages = [working[end - 1] for end in ends]
+    return [StageCost(s.name, s.kind, cost) for s, cost in zip(stages, added, strict=True)]
+
+
+def split_times(seconds: list[float]) -> list[float]:
+    """Return what each stage adds, from the seconds of longer and longer beginnings of a chain.
+
+    A beginning takes no longer than the whole: where it was measured so, the longer
+    one's time counts for both. So no stage costs more than the chain, and they add up to it.
+    """
+    bounded = list(accumulate(reversed(seconds), min))[::-1]
+    return [after - before for before, after in pairwise([0.0, *bounded])]
 
 
 def time_elements(dataset: Any, seconds: float, name: str = "the dataset") -> float:
-    """Return the seconds that `dataset` takes for each image, inside TensorFlow, on one thread.
+    """Return the seconds that `dataset` takes for each image, the shortest of two runs."""
+    timer = make_timer(dataset, seconds, name)
+    return min(timer(), timer())
 
-    Elements are counted by `Dataset.reduce`, in C++, since Python's loop would cost
-    more than most stages; the cost of counting itself is measured and taken off.
-    The number of elements is doubled until they fill half of `seconds` or the dataset
-    ends; the shortest of two runs counts. Raises InputError for an empty dataset,
-    and for one that fails.
+
+def make_timer(dataset: Any, seconds: float, name: str) -> Callable[[], float]:
+    """Return a function that measures the seconds of `dataset` for each image, on one thread.
+
+    Elements are made and thrown away by `Dataset.skip`, in C++: to hand each one to
+    Python, or to a function of TensorFlow, costs more than most stages. Their number is
+    doubled until they fill a quarter of `seconds` or the dataset ends. Raises InputError
+    for an empty dataset, and for one that fails.
     """
-    counter = _make_counter(dataset)
-    if not _count(counter, 1, name)[0]:  # starts it once, unmeasured
+    import tensorflow as tf
+
+    walk = tf.function(lambda most: _count(dataset.take(most).skip(most - 1)))
+    wanted = 1
+    with _explained(name):
+        while _time(walk, wanted)[1] and _time(walk, wanted)[0] < seconds / 4:
+            wanted *= 2
+        images = int(_count_images(dataset.take(wanted)))
+    if not images:
         raise InputError(f"{name} gives no element: there is nothing to measure")
-    wanted = 16
-    while True:
-        passed, elements, images = _time_count(counter, wanted, name)
-        if elements < wanted or passed > seconds / 4:
-            break
-        wanted *= 2
-    again, _, _ = _time_count(counter, wanted, name)
-    numbers = _make_counter(as_written(_range(elements)))
-    _count(numbers, 1, "numbers")
-    counting, _, _ = _time_count(numbers, elements, "numbers")
-    return max(0.0, min(passed, again) - counting) / images
+
+    def measure() -> float:
+        with _explained(name):
+            return _time(walk, wanted)[0] / images
+
+    return measure
 
 
-def _range(elements: int) -> Any:
-    import tensorflow as tf
-
-    return tf.data.Dataset.range(elements)
-
-
-def _make_counter(dataset: Any) -> Callable[[Any], Any]:
-    """Return a compiled function: most elements to take -> [elements, images] that came."""
-    import tensorflow as tf
-
-    batched = any(stage.kind == "batch" for stage in take_apart(dataset))
-
-    def add(totals: Any, *element: Any) -> Any:
-        size = tf.shape(tf.nest.flatten(element)[0], tf.int64)[0] if batched else 1
-        return totals + tf.stack([tf.constant(1, tf.int64), tf.cast(size, tf.int64)])
-
-    return tf.function(lambda most: dataset.take(most).reduce(tf.zeros([2], tf.int64), add))
-
-
-def _count(counter: Callable[[Any], Any], most: int, name: str) -> tuple[int, int]:
+@contextlib.contextmanager
+def _explained(name: str) -> Iterator[None]:
     import tensorflow as tf
 
     try:
-        elements, images = counter(tf.constant(most, tf.int64)).numpy().tolist()
+        yield
     except (tf.errors.OpError, ValueError, TypeError) as error:
-        first = str(error).strip().split("\n")[0][:200]
-        raise InputError(f"{name} failed: {type(error).__name__}: {first}") from None
-    return elements, images
+        said = f"{type(error).__name__}: {first_line(error)}"
+        raise InputError(f"{name} failed: {said}") from None
 
 
-def _time_count(counter: Callable[[Any], Any], most: int, name: str) -> tuple[float, int, int]:
+def _time(walk: Callable[[Any], Any], most: int) -> tuple[float, int]:
+    """Return the seconds to the element in place `most`, and whether it is there (1 or 0)."""
+    import tensorflow as tf
+
     with Stopwatch() as watch:
-        elements, images = _count(counter, most, name)
-    return watch.seconds, elements, images
+        there = int(walk(tf.constant(most, tf.int64)))
+    return watch.seconds, there
+
+
+def _count(dataset: Any) -> Any:
+    import tensorflow as tf
+
+    def add(total: Any, *element: Any) -> Any:
+        return total + 1
+
+    return dataset.reduce(tf.constant(0, tf.int64), add)
+
+
+def _count_images(dataset: Any) -> Any:
+    """Return how many images `dataset` has: its elements, or the rows of its batches."""
+    import tensorflow as tf
+
+    if not any(stage.kind == "batch" for stage in take_apart(dataset)):
+        return _count(dataset)
+
+    def add(total: Any, *element: Any) -> Any:
+        return total + tf.shape(tf.nest.flatten(element)[0], tf.int64)[0]
+
+    return dataset.reduce(tf.constant(0, tf.int64), add)

@@ -5,8 +5,37 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError
-from .chain import Stage, name_of
-from .settings import AUTOTUNE, Settings
+from .chain import ChainStage, name_of
+
+AUTOTUNE = -1  # tf.data.AUTOTUNE
+
+
+@dataclass(frozen=True)
+class TuneSettings:
+    """Changes to a chain of stages; the default leaves it as it is written.
+
+    `read_calls`: shards read at the same time. `map_calls`: calls of each map at
+    the same time (-1: AUTOTUNE). `batch_first`: maps with a batch form run on whole
+    batches. `cache_after`: the name of the stage whose results are kept in memory.
+    `prefetch`: batches made ahead of the step (-1: AUTOTUNE).
+    """
+
+    read_calls: int = 0
+    map_calls: int = 0
+    batch_first: bool = False
+    cache_after: str = ""
+    prefetch: int = 0
+
+    def changes(self) -> list[str]:
+        """Return the settings that differ from the default, in words."""
+        words = {
+            "read_calls": f"{_number(self.read_calls)} shards read at once",
+            "map_calls": f"{_number(self.map_calls)} calls of each map at once",
+            "batch_first": "whole batches in the maps",
+            "cache_after": f"cache after {self.cache_after}",
+            "prefetch": f"prefetch {_number(self.prefetch)}",
+        }
+        return [text for name, text in words.items() if getattr(self, name)]
 
 
 @dataclass(frozen=True)
@@ -18,7 +47,7 @@ class Step:
     apply: Callable[[Any], Any]
 
 
-def rebuild(stages: list[Stage], settings: Settings, repeated: bool = True) -> Any:
+def rebuild(stages: list[ChainStage], settings: TuneSettings, repeated: bool = True) -> Any:
     """Return the dataset of `stages` with `settings`; without its `repeat` if not `repeated`.
 
     Raises InputError for a cache after a stage that is not there.
@@ -29,7 +58,7 @@ def rebuild(stages: list[Stage], settings: Settings, repeated: bool = True) -> A
     return dataset
 
 
-def write_code(stages: list[Stage], settings: Settings) -> str:
+def write_code(stages: list[ChainStage], settings: TuneSettings) -> str:
     """Return the rebuilt chain as lines of Python, with the names of the reader's own functions."""
     source = stages[0]
     lines = ["AUTOTUNE = tf.data.AUTOTUNE"] if _uses_autotune(settings) else []
@@ -39,11 +68,11 @@ def write_code(stages: list[Stage], settings: Settings) -> str:
     return "\n".join(lines)
 
 
-def _uses_autotune(settings: Settings) -> bool:
+def _uses_autotune(settings: TuneSettings) -> bool:
     return AUTOTUNE in (settings.read_calls, settings.map_calls, settings.prefetch)
 
 
-def plan(stages: list[Stage], settings: Settings, repeated: bool) -> list[Step]:
+def plan(stages: list[ChainStage], settings: TuneSettings, repeated: bool) -> list[Step]:
     """Return what to do after the source, in order."""
     steps: list[Step] = []
     cached = False
@@ -65,7 +94,7 @@ def plan(stages: list[Stage], settings: Settings, repeated: bool) -> list[Step]:
     return steps
 
 
-def order_stages(stages: list[Stage], batch_first: bool) -> list[tuple[Stage, bool]]:
+def order_stages(stages: list[ChainStage], batch_first: bool) -> list[tuple[ChainStage, bool]]:
     """Return the stages in the order to run them, each with whether it works on whole batches.
 
     With `batch_first`, the batch moves before the maps that stand directly before
@@ -80,7 +109,7 @@ def order_stages(stages: list[Stage], batch_first: bool) -> list[tuple[Stage, bo
     return ordered + [(stage, True) for stage in maps] + [(stage, False) for stage in after]
 
 
-def find_vectorisable(stages: list[Stage]) -> tuple[int, int] | None:
+def find_vectorisable(stages: list[ChainStage]) -> tuple[int, int] | None:
     """Return (first map, batch) of the run of maps with batch forms before the batch, or None."""
     kinds = [stage.kind for stage in stages]
     if kinds.count("batch") != 1:
@@ -91,7 +120,7 @@ def find_vectorisable(stages: list[Stage]) -> tuple[int, int] | None:
     return (first, batch) if first < batch else None
 
 
-def _make_step(stage: Stage, settings: Settings, in_batches: bool) -> Step:
+def _make_step(stage: ChainStage, settings: TuneSettings, in_batches: bool) -> Step:
     if stage.kind == "map":
         return _make_map(stage, settings.map_calls, in_batches)
     if stage.kind == "read":
@@ -111,7 +140,7 @@ def _make_step(stage: Stage, settings: Settings, in_batches: bool) -> Step:
     return _make_plain(stage)
 
 
-def _make_plain(stage: Stage) -> Step:
+def _make_plain(stage: ChainStage) -> Step:
     """Return the step of a stage that takes at most a number."""
     old = stage.dataset
     if stage.kind == "shuffle":
@@ -132,7 +161,7 @@ def _make_plain(stage: Stage) -> Step:
     return Step(stage.name, code, lambda d: getattr(d, stage.kind)(count))
 
 
-def _make_map(stage: Stage, calls: int, in_batches: bool) -> Step:
+def _make_map(stage: ChainStage, calls: int, in_batches: bool) -> Step:
     function = stage.batch_form if in_batches else stage.function
     own = getattr(stage.dataset, "_num_parallel_calls", None)
     number = calls or (None if own is None else int(own))
@@ -140,7 +169,7 @@ def _make_map(stage: Stage, calls: int, in_batches: bool) -> Step:
     return Step(stage.name, code, lambda dataset: dataset.map(function, number))
 
 
-def _make_read(stage: Stage, calls: int) -> Step:
+def _make_read(stage: ChainStage, calls: int) -> Step:
     old = stage.dataset
     if stage.function is None:  # TFRecordDataset(file names)
         return _make_file_reader(stage, calls)
@@ -158,7 +187,7 @@ def _make_read(stage: Stage, calls: int) -> Step:
     )  # fmt: skip
 
 
-def _make_file_reader(stage: Stage, calls: int) -> Step:
+def _make_file_reader(stage: ChainStage, calls: int) -> Step:
     import tensorflow as tf
 
     old = stage.dataset

@@ -4,7 +4,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .costs import StageCost
-from .settings import Settings
+from .rebuild import TuneSettings
+
+NOTHING_BETTER = "nothing better found: the pipeline stays as it is written"
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class TuneReport:
     limit: float
     costs: tuple[StageCost, ...]
     trials: tuple[Trial, ...]
-    settings: Settings
+    settings: TuneSettings
     code: str
     notes: tuple[str, ...] = ()
 
@@ -39,6 +41,11 @@ class TuneReport:
         if self.step_seconds > input_seconds:
             return "the step"
         return max(self.costs, key=lambda cost: cost.seconds_per_image).name
+
+    @property
+    def improved(self) -> bool:
+        """Whether anything faster than the pipeline as written was found."""
+        return self.settings != TuneSettings()
 
     @property
     def share_of_limit(self) -> float:
@@ -53,9 +60,10 @@ class TuneReport:
     def __str__(self) -> str:
         step = f"a step of {self.step_seconds * 1e3:g} ms" if self.step_seconds else "no step"
         lines = [f"images per second, {step}", f"  as written      {self.as_written:>12,.0f}"]
-        faster = f"×{self.tuned / self.as_written:.1f}"
-        lines.append(f"  tuned           {self.tuned:>12,.0f}   {faster}")
-        share = f"tuned is {self.share_of_limit:.0%} of it"
+        which = "tuned" if self.improved else "as written"
+        faster = f"{self.tuned:>12,.0f}   ×{self.tuned / self.as_written:.1f}"
+        lines.append(f"  tuned           {faster if self.improved else NOTHING_BETTER}")
+        share = f"{which} is {self.share_of_limit:.0%} of it"
         lines.append(f"  ready tensors   {self.limit:>12,.0f}   {share}")
         lines += ["", "microseconds per image, each stage alone on one thread"]
         for cost in self.costs:
@@ -68,4 +76,4 @@ class TuneReport:
             stays = "stays" if trial.kept else "goes"
             lines.append(f"  {trial.change:<36}×{trial.ratio:<6.2f} {stays}")
         lines += [f"  {note}" for note in self.notes]
-        return "\n".join([*lines, "", self.code])
+        return "\n".join([*lines, "", self.code] if self.improved else lines)

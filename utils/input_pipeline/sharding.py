@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, first_line
 
 Views = dict[str, list[list[int]]]  # who -> the ids of each step
 POLICIES = ("FILE", "DATA", "OFF", "AUTO", "HINT")
@@ -88,15 +88,14 @@ def auto_shard(dataset: Any, workers: int, policy: str) -> Views:
             shard = distribute._AutoShardDataset(dataset, workers, worker)
             parts = [last_part(batch).numpy() for batch in shard]
         except (tf.errors.OpError, ValueError) as error:
-            raise InputError(f"policy {policy}: {_shorten(error)}") from None
+            raise InputError(f"policy {policy}: {_first_sentence(error)}") from None
         views[f"worker {worker}"] = [np.atleast_1d(part).tolist() for part in parts]
     return views
 
 
-def _shorten(error: Exception) -> str:
+def _first_sentence(error: Exception) -> str:
     """Return the first sentence of TensorFlow's error, without the operation's name."""
-    first = str(error).strip().split("\n")[0]
-    return re.sub(r"^\{\{.*?\}\} ", "", first).split(". ")[0]
+    return re.sub(r"^\{\{.*?\}\} ", "", first_line(error)).split(". ")[0]
 
 
 def sharding_options(policy: str) -> Any:

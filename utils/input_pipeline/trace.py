@@ -15,16 +15,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from .chain import Stage, take_apart
+from .chain import ChainStage, take_apart
 from .ladder import as_written
-from .rebuild import rebuild
-from .settings import Settings
+from .rebuild import TuneSettings, rebuild
 
 Row = tuple[str, float, float, str, str]  # lane, start, end, label, kind: as figures.timeline takes
 
 
 @dataclass(frozen=True)
-class Span:
+class WorkSpan:
     """One piece of work: the stage, and its begin and end in seconds since the first of all."""
 
     stage: str
@@ -36,7 +35,7 @@ class Span:
         return self.end - self.start
 
 
-def trace(dataset: Any, steps: int, step_seconds: float = 0.0) -> list[Span]:
+def trace(dataset: Any, steps: int, step_seconds: float = 0.0) -> list[WorkSpan]:
     """Run `steps` batches of `dataset`, a sleep as the step after each, and return all spans.
 
     Stages are "read", the names of the maps' functions, "wait" (the loop waits for a
@@ -47,7 +46,7 @@ def trace(dataset: Any, steps: int, step_seconds: float = 0.0) -> list[Span]:
     stages = take_apart(dataset)
     if not any(stage.kind in ("read", "map") and stage.function for stage in stages):
         raise InputError("trace: no reading and no map was recognised in this dataset")
-    stamped = as_written(rebuild(_stamp_stages(stages), Settings()))
+    stamped = as_written(rebuild(_stamp_stages(stages), TuneSettings()))
     begun, spans = time.time(), []
     elements = iter(stamped)
     for step in range(steps):
@@ -57,27 +56,27 @@ def trace(dataset: Any, steps: int, step_seconds: float = 0.0) -> list[Span]:
             raise InputError(f"trace: the dataset ended after {step} batches of {steps}")
         got = time.time()
         time.sleep(step_seconds)
-        spans += [Span("wait", asked, got), Span("step", got, time.time())]
+        spans += [WorkSpan("wait", asked, got), WorkSpan("step", got, time.time())]
         spans += _read_stamps(batch[1])
     spans = [span for span in spans if span.start >= begun]
     spans.sort(key=_by_start)
     first = spans[0].start
-    return [Span(span.stage, span.start - first, span.end - first) for span in spans]
+    return [WorkSpan(span.stage, span.start - first, span.end - first) for span in spans]
 
 
-def _by_start(span: Span) -> float:
+def _by_start(span: WorkSpan) -> float:
     return span.start
 
 
-def _read_stamps(stamps: dict[str, Any]) -> list[Span]:
+def _read_stamps(stamps: dict[str, Any]) -> list[WorkSpan]:
     spans = []
     for name, times in stamps.items():
         pairs = np.unique(times.numpy().reshape(-1, 2), axis=0)  # a batch of records: one answer
-        spans += [Span(name, float(start), float(end)) for start, end in pairs if end > 0]
+        spans += [WorkSpan(name, float(start), float(end)) for start, end in pairs if end > 0]
     return spans
 
 
-def _stamp_stages(stages: list[Stage]) -> list[Stage]:
+def _stamp_stages(stages: list[ChainStage]) -> list[ChainStage]:
     """Return the stages with functions that hand on (element, stamps)."""
     stamped, started = [], False
     for stage in stages:
@@ -88,7 +87,7 @@ def _stamp_stages(stages: list[Stage]) -> list[Stage]:
             function, started = _stamp_map(stage, started), True
         elif stage.kind == "filter":
             function = _pass_element(stage.function)
-        stamped.append(Stage(stage.kind, stage.name, stage.dataset, function, stage.random))
+        stamped.append(ChainStage(stage.kind, stage.name, stage.dataset, function, stage.random))
     return stamped
 
 
@@ -113,7 +112,7 @@ def _finish(begun: Any, results: list[Any]) -> Any:
         return tf.stack([begun, tf.timestamp()])
 
 
-def _stamp_map(stage: Stage, started: bool) -> Callable[..., Any]:
+def _stamp_map(stage: ChainStage, started: bool) -> Callable[..., Any]:
     function, name = stage.function, stage.name.removeprefix("map ")
 
     def run_with_clock(*arguments: Any) -> Any:
@@ -137,7 +136,7 @@ def _pass_element(predicate: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def timeline_rows(
-    spans: list[Span], stages: list[str], lanes: int = 8, gap_seconds: float = 5e-4
+    spans: list[WorkSpan], stages: list[str], lanes: int = 8, gap_seconds: float = 5e-4
 ) -> list[Row]:
     """Return spans as rows of `figures.timeline`, in milliseconds, stages in the order given.
 

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, first_line
 from .measuring import count_images
 
 
@@ -62,9 +62,9 @@ def _guarded(dataset: Any) -> Any:
             number += 1
             yield element
     except tf.errors.OpError as error:
-        first = str(error).strip().split("\n")[0][:200]
         raise InputError(
-            f"the dataset failed at element {number + 1}: {type(error).__name__}: {first}"
+            f"the dataset failed at element {number + 1}: "
+            f"{type(error).__name__}: {first_line(error)}"
         ) from None
 
 
@@ -75,10 +75,11 @@ def fill_cache(dataset: Any, seconds: float) -> bool:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How many times as fast the second dataset is, and seconds per batch of either."""
+    """How many times as fast the second dataset is, and of either: seconds, images per second."""
 
     ratio: float
     seconds_per_batch: tuple[float, float]
+    images_per_second: tuple[float, float]
 
 
 def compare(best: Any, other: Any, seconds: float, step_seconds: float) -> Comparison:
@@ -92,5 +93,8 @@ def compare(best: Any, other: Any, seconds: float, step_seconds: float) -> Compa
     ratio = statistics.median(
         b.images_per_second / a.images_per_second for a, b in zip(*paces, strict=True)
     )
-    medians = [statistics.median(pace.seconds_per_batch for pace in each) for each in paces]
-    return Comparison(ratio, (medians[0], medians[1]))
+    of_batch, rates = (
+        tuple(statistics.median(getattr(pace, name) for pace in each) for each in paces)
+        for name in ("seconds_per_batch", "images_per_second")
+    )
+    return Comparison(ratio, of_batch, rates)

@@ -14,12 +14,18 @@ from dataclasses import replace
 from typing import Any
 
 from ..environment import quiet_tensorflow
-from ..errors import InputError
-from .chain import Stage, take_apart
+from ..errors import InputError, first_line
+from .chain import ChainStage, take_apart
 from .costs import measure_costs
-from .rebuild import find_vectorisable, order_stages, rebuild, write_code
+from .rebuild import (
+    AUTOTUNE,
+    TuneSettings,
+    find_vectorisable,
+    order_stages,
+    rebuild,
+    write_code,
+)
 from .report import Trial, TuneReport
-from .settings import AUTOTUNE, Settings
 from .trials import Pace, compare, fill_cache, run_for
 
 BETTER = 1.05
@@ -30,7 +36,8 @@ def tune(
     make_dataset: Callable[[], Any],
     step_seconds: float = 0.0,
     seconds: float = 20.0,
-    most_cache_bytes: float = 1e9,
+    max_cache_bytes: float = 1e9,
+    say: Callable[[str], None] = lambda text: None,
 ) -> TuneReport:
     """Find settings for the dataset that `make_dataset()` returns, in about `seconds`.
 
@@ -40,25 +47,28 @@ def tune(
     (`batch_form`), which is then tried. `step_seconds` is what the training step
     takes; it is emulated by a sleep, which leaves the processor to the pipeline, as
     an accelerator does. A repeat is left out of the measurements and comes back in
-    the code. Raises InputError if the function raises or returns something else,
-    and if the dataset is empty or fails.
+    the code. `say` gets a line after each measurement. Raises InputError if the function
+    raises or returns something else, and if the dataset is empty or fails.
     """
     _check(step_seconds, seconds)
     dataset = call(make_dataset)
     stages = take_apart(dataset)
-    search = _Search(stages, step_seconds, seconds, most_cache_bytes)
-    as_written = search.measure(search.best)
+    search = _Search(stages, step_seconds, seconds, max_cache_bytes, say)
+    written = search.best
+    pace = search.measure(written)
+    say(f"as written: {pace.images_per_second:,.0f} images per second")
     ready = search.measure(_repeat_first(dataset))
     costs = measure_costs(stages, seconds / 6)
+    say("the costs of the stages are measured")
     search.ready_seconds = ready.seconds_per_batch
-    search.batch_seconds = as_written.seconds_per_batch
+    search.batch_seconds = pace.seconds_per_batch
     search.run()
-    tuned = search.measure(search.best)
+    before, after = search.confirm(written, pace.images_per_second)
     return TuneReport(
         step_seconds=step_seconds,
-        images_per_batch=tuned.images / tuned.batches,
-        as_written=as_written.images_per_second,
-        tuned=tuned.images_per_second,
+        images_per_batch=pace.images / pace.batches,
+        as_written=before,
+        tuned=after,
         limit=ready.images_per_second,
         costs=tuple(costs),
         trials=tuple(search.trials),
@@ -76,8 +86,8 @@ def call(make_dataset: Callable[[], Any]) -> Any:
     try:
         dataset = make_dataset()
     except Exception as error:
-        first = (str(error).strip().split("\n") or [""])[0][:200]
-        raise InputError(f"{name}() raised {type(error).__name__}: {first}") from error
+        said = f"{type(error).__name__}: {first_line(error)}"
+        raise InputError(f"{name}() raised {said}") from error
     if not isinstance(dataset, tf.data.Dataset):
         raise InputError(f"{name}() returned {type(dataset).__name__}, not a tf.data.Dataset")
     return dataset
@@ -100,18 +110,19 @@ class _Search:
     """The best settings so far, and the trials that led there."""
 
     def __init__(
-        self, stages: list[Stage], step_seconds: float, seconds: float, most_cache_bytes: float
-    ) -> None:
+        self, stages: list[ChainStage], step_seconds: float, seconds: float, max_cache_bytes: float,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:  # fmt: skip
         self.stages, self.step_seconds = stages, step_seconds
-        self.most_cache_bytes = most_cache_bytes
+        self.max_cache_bytes, self.say = max_cache_bytes, say
         self.seconds = 0.5 * seconds  # for all trials but the cache's
         self.each = seconds / 14  # the seconds of one trial
-        self.settings, self.trials, self.notes = Settings(), [], []
+        self.settings, self.trials, self.notes = TuneSettings(), [], []
         self.best = self.build(self.settings)
         self.batch_seconds = 0.0  # of the best, step included
         self.ready_seconds = 0.0  # of the same loop with ready tensors
 
-    def build(self, settings: Settings) -> Any:
+    def build(self, settings: TuneSettings) -> Any:
         return rebuild(self.stages, settings, repeated=False)
 
     def measure(self, dataset: Any) -> Pace:
@@ -150,19 +161,37 @@ class _Search:
             changes.append([{"map_calls": os.cpu_count() or 2}, {"map_calls": AUTOTUNE}])
         return [*changes, [{"prefetch": 2}]]
 
-    def try_change(self, settings: Settings) -> bool:
+    def try_change(self, settings: TuneSettings) -> bool:
         return self.decide(settings, self.build(settings))
 
-    def decide(self, settings: Settings, other: Any) -> bool:
+    def decide(self, settings: TuneSettings, other: Any) -> bool:
         """Compare `other` with the best, keep it if it is better, and return whether it was."""
         seen = compare(self.best, other, self.each, self.step_seconds)
         new = [c for c in settings.changes() if c not in self.settings.changes()]
         kept = seen.ratio >= BETTER
         self.trials.append(Trial(", ".join(new), seen.ratio, kept))
+        self.say(f"tried {self.trials[-1].change}: ×{seen.ratio:.2f}")
         self.batch_seconds = seen.seconds_per_batch[kept]
         if kept:
             self.settings, self.best = settings, other
         return kept
+
+    def confirm(self, written: Any, rate: float) -> tuple[float, float]:
+        """Return images per second as `written` (`rate`, measured before) and of the best.
+
+        They are compared once more, in turns. Where all changes together are no faster,
+        the pipeline stays as it was written.
+        """
+        if self.settings == TuneSettings():
+            return rate, rate
+        before, after = compare(
+            written, self.best, 2 * self.each, self.step_seconds
+        ).images_per_second
+        if after >= BETTER * before:
+            return before, after
+        self.settings, self.best = TuneSettings(), written
+        self.notes.append("all changes together are no faster than the pipeline as written")
+        return before, before
 
     def try_cache(self) -> None:
         """Try a cache at the last place where what is cached is the same each time."""
@@ -173,8 +202,8 @@ class _Search:
             return self.notes.append(f"no cache: {reason}")
         settings = replace(self.settings, cache_after=place)
         size, other = self.estimate_bytes(place), self.build(settings)
-        if size is not None and size > self.most_cache_bytes:
-            most = f"{self.most_cache_bytes / 1e6:,.0f} MB"
+        if size is not None and size > self.max_cache_bytes:
+            most = f"{self.max_cache_bytes / 1e6:,.0f} MB"
             return self.notes.append(
                 f"no cache: an epoch of {size / 1e6:,.0f} MB after {place} is more than {most}"
             )
@@ -214,7 +243,7 @@ def _size(tensor: Any) -> int:
     return int(tf.size(tensor)) * tensor.dtype.size
 
 
-def find_cache_place(stages: list[Stage], batch_first: bool) -> tuple[str, str]:
+def find_cache_place(stages: list[ChainStage], batch_first: bool) -> tuple[str, str]:
     """Return (the stage after which to cache, "") or ("", why there is none).
 
     The last stage, in the order to run, before the first that draws at random,

@@ -37,6 +37,8 @@ from ..collectives import (
 )
 from ..errors import InputError
 
+MAX_RANKS, MAX_BYTES = 1_000_000, 1e21
+
 
 @dataclass(frozen=True)
 class Link:
@@ -162,10 +164,10 @@ def fit_link(
 def _check(algorithm: str, ranks: int, payload_bytes: float, nodes: Nodes | None) -> None:
     if algorithm not in ALGORITHMS:
         raise InputError(f"no algorithm {algorithm!r}: there are {', '.join(ALGORITHMS)}")
-    if ranks < 1:
-        raise InputError(f"{ranks} ranks: give 1 or more")
-    if not (math.isfinite(payload_bytes) and payload_bytes >= 0):
-        raise InputError(f"{payload_bytes:g} bytes: give 0 or more")
+    if not 1 <= ranks <= MAX_RANKS:
+        raise InputError(f"{ranks:,} ranks: give 1 to {MAX_RANKS:,}")
+    if not 0 <= payload_bytes <= MAX_BYTES:
+        raise InputError(f"{payload_bytes} bytes: give 0 to {MAX_BYTES:g}")
     if nodes is not None:
         check_ranks_per_node(ranks, nodes.ranks_per_node)
     elif algorithm == "hierarchical":

@@ -26,7 +26,7 @@ from .lint import lint as lint
 from .lint import lint_together as lint_together
 from .lint import parse_tf_config as parse_tf_config
 from .lint import split_texts as split_texts
-from .rules import Finding as Finding
+from .rules import LintFinding as LintFinding
 from .rules import is_right as is_right
 from .spec import ClusterSpec as ClusterSpec
 from .spec import TaskConfig as TaskConfig

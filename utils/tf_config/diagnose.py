@@ -10,11 +10,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..errors import shorten
 from .lint import examine
 from .spec import TaskConfig
 from .symptoms import COLLATERAL, CONFIGURATION, PROGRAM, TASK, Symptom
 
-LONGEST_EVIDENCE = 300
+MAX_EVIDENCE = 300
 TAIL_CHARACTERS = 200_000
 SINGLE = "Single-worker MultiWorkerMirroredStrategy"
 REPLICAS = re.compile(r"num_replicas_in_sync\D{0,4}1\b|\bof 1 replicas?\b|\breplicas: 1\b")
@@ -107,7 +108,7 @@ def _recognise(symptom: Symptom, text: str, own: str | None) -> Diagnosis | None
         if task is None:
             cause = cause.replace("{job}:{index}", "another task")
     for name, value in groups.items():
-        cause = cause.replace("{" + name + "}", _shorten(value or "", 120))
+        cause = cause.replace("{" + name + "}", _put_on_one_line(value or "", 120))
     cure = symptom.cure.replace("{kind}", groups.get("kind") or "")
     return Diagnosis(cause, cure, task, _find_line(text, match.start()), symptom.name)
 
@@ -117,14 +118,13 @@ def _find_line(text: str, position: int) -> str:
     begin = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)
     line = text[begin : end if end >= 0 else len(text)]
-    if len(line) > LONGEST_EVIDENCE and position - begin > LONGEST_EVIDENCE // 2:
+    if len(line) > MAX_EVIDENCE and position - begin > MAX_EVIDENCE // 2:
         line = line[position - begin :]
-    return _shorten(line, LONGEST_EVIDENCE)
+    return _put_on_one_line(line, MAX_EVIDENCE)
 
 
-def _shorten(text: str, most: int) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _put_on_one_line(text: str, most: int) -> str:
+    return shorten(" ".join(text.split()), most)
 
 
 def _count_trainers(config: TaskConfig) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import InputError
 from .rules import (
-    Finding,
+    LintFinding,
     check_addresses,
     check_cluster,
     check_keys,
@@ -29,7 +29,7 @@ DUMPS = "write json.dumps(config), not str(config)"
 Named = Mapping[str, TaskConfig]
 
 
-def lint(text: str, strategy: str | None = None) -> list[Finding]:
+def lint(text: str, strategy: str | None = None) -> list[LintFinding]:
     """Return the findings on one TF_CONFIG, errors first; a right one has notes at most.
 
     `strategy`, "multi-worker" or "parameter-server", adds what that strategy needs.
@@ -38,7 +38,7 @@ def lint(text: str, strategy: str | None = None) -> list[Finding]:
     return examine(text, strategy)[1]
 
 
-def examine(text: str, strategy: str | None = None) -> tuple[TaskConfig | None, list[Finding]]:
+def examine(text: str, strategy: str | None = None) -> tuple[TaskConfig | None, list[LintFinding]]:
     """Return the configuration, None unless it could be read as one, and the findings."""
     if strategy not in (None, *STRATEGIES):
         raise InputError(f"strategy {strategy!r}: choose from {', '.join(STRATEGIES)}")
@@ -56,7 +56,7 @@ def examine(text: str, strategy: str | None = None) -> tuple[TaskConfig | None, 
     found += check_roles(jobs, task, strategy)
     config = _make_config(value, jobs, task)
     if config and is_right(found):
-        found.append(Finding("note", "task", f"{config.name}: {describe_role(config)}"))
+        found.append(LintFinding("note", "task", f"{config.name}: {describe_role(config)}"))
     order = {"error": 0, "warning": 1, "note": 2}
     return config, sorted(found, key=lambda finding: order[finding.severity])
 
@@ -82,14 +82,14 @@ def parse_tf_config(text: str, strategy: str | None = None) -> TaskConfig:
 
 def lint_together(
     texts: Mapping[str, str], strategy: str | None = None
-) -> list[tuple[str, Finding]]:
+) -> list[tuple[str, LintFinding]]:
     """Return (name, finding) for every text, then what is wrong between them.
 
     `texts` is name -> TF_CONFIG, the name being a file or a task. Between them: the
     cluster is the same everywhere, each task is claimed once, and none is missing.
     Findings that concern all of them have the name "together".
     """
-    found: list[tuple[str, Finding]] = []
+    found: list[tuple[str, LintFinding]] = []
     configs: dict[str, TaskConfig] = {}
     for name, text in texts.items():
         config, findings = examine(text, strategy)
@@ -104,7 +104,7 @@ def lint_together(
     return found
 
 
-def _compare_clusters(configs: Named) -> list[Finding]:
+def _compare_clusters(configs: Named) -> list[LintFinding]:
     """Every member must list the same addresses in the same order."""
     found = []
     names = list(configs)
@@ -112,7 +112,7 @@ def _compare_clusters(configs: Named) -> list[Finding]:
         difference = _find_difference(configs[names[0]], configs[name], names[0], name)
         if difference:
             cure = "give every task the same cluster, in the same order"
-            found.append(Finding("error", difference[0], difference[1], cure))
+            found.append(LintFinding("error", difference[0], difference[1], cure))
     return found
 
 
@@ -132,19 +132,19 @@ def _find_difference(
     return None
 
 
-def _find_doubled(configs: Named) -> list[Finding]:
+def _find_doubled(configs: Named) -> list[LintFinding]:
     claims: dict[str, list[str]] = {}
     for name, config in configs.items():
         claims.setdefault(config.name, []).append(name)
     cure = "give each process an index of its own"
     return [
-        Finding("error", "task", f"{' and '.join(names)} are all {task}"
+        LintFinding("error", "task", f"{' and '.join(names)} are all {task}"
                 if len(names) > 2 else f"{' and '.join(names)} are both {task}", cure)
         for task, names in claims.items() if len(names) > 1
     ]  # fmt: skip
 
 
-def _find_missing(members: Named) -> list[Finding]:
+def _find_missing(members: Named) -> list[LintFinding]:
     """Name the tasks that the clusters list and nobody is."""
     if not members:
         return []
@@ -154,18 +154,19 @@ def _find_missing(members: Named) -> list[Finding]:
         if task[0] != "evaluator"
     )  # fmt: skip
     found = [
-        Finding("error", f"{job}:{index}", "is in the cluster and nobody is it: the others wait",
-                f"start a process with task type {job}, index {index}")
+        LintFinding("error", f"{job}:{index}",
+                    "is in the cluster and nobody is it: the others wait",
+                    f"start a process with task type {job}, index {index}")
         for job, index in listed if (job, index) not in present
     ]  # fmt: skip
     cluster = next(iter(members.values())).cluster
     if cluster.ps and not cluster.chief:
         what = "no chief among them: the servers wait until a coordinator connects"
-        found.append(Finding("warning", "chief:0", what, 'list a "chief", or start one beside'))
+        found.append(LintFinding("warning", "chief:0", what, 'list a "chief", or start one beside'))
     return found
 
 
-def read_object(text: str) -> tuple[dict[str, Any] | None, list[Finding]]:
+def read_object(text: str) -> tuple[dict[str, Any] | None, list[LintFinding]]:
     """Return the JSON object in `text`, or None, and what is wrong with the text.
 
     A key that stands twice is an error: JSON keeps the last one without a word.
@@ -192,7 +193,7 @@ def read_object(text: str) -> tuple[dict[str, Any] | None, list[Finding]]:
         what = f"is a JSON {type(value).__name__}, not an object"
         return None, [_fault(what, 'write {"cluster": …, "task": …}')]
     cure = "keep one: of two, JSON reads the last"
-    return value, [Finding("error", key, f"the key {show(key)} stands twice", cure)
+    return value, [LintFinding("error", key, f"the key {show(key)} stands twice", cure)
                    for key in dict.fromkeys(doubled)]  # fmt: skip
 
 
@@ -224,7 +225,7 @@ def _unwrap(line: str) -> str | None:
     return next(word for word in words if "=" in word).partition("=")[2]
 
 
-def _explain(text: str, error: ValueError) -> Finding:
+def _explain(text: str, error: ValueError) -> LintFinding:
     """Say which of the usual mistakes made the text no JSON."""
     stripped = text.strip()
     if any(quote in text for quote in CURLY_QUOTES):
@@ -240,7 +241,7 @@ def _explain(text: str, error: ValueError) -> Finding:
     return _explain_place(stripped, error)
 
 
-def _explain_place(text: str, error: ValueError) -> Finding:
+def _explain_place(text: str, error: ValueError) -> LintFinding:
     if not isinstance(error, json.JSONDecodeError):
         return _fault(f"is not JSON: {error}", DUMPS)
     place = f"line {error.lineno}, column {error.colno}"
@@ -262,5 +263,5 @@ def _is_python_dict(text: str) -> bool:
         return False
 
 
-def _fault(what: str, cure: str) -> Finding:
-    return Finding("error", "TF_CONFIG", what, cure)
+def _fault(what: str, cure: str) -> LintFinding:
+    return LintFinding("error", "TF_CONFIG", what, cure)

@@ -1,4 +1,4 @@
-"""The rules that one TF_CONFIG must keep, and what breaking one gives: a `Finding`.
+"""The rules that one TF_CONFIG must keep, and what breaking one gives: a `LintFinding`.
 
 They are those of `TFConfigClusterResolver`, `MultiWorkerMirroredStrategy` and
 `ParameterServerStrategy` in TensorFlow 2.21, and of what a machine can dial. Each
@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from ..errors import shorten
 from .spec import JOBS, LOOPBACK_HOSTS, MAX_PORT, TRAINING_JOBS, split_address
 
 SEVERITIES = ("error", "warning", "note")
@@ -27,7 +28,7 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Finding:
+class LintFinding:
     """One thing about a configuration.
 
     `severity`: "error" (the cluster will not start, or not do what it says),
@@ -53,18 +54,17 @@ class Finding:
         return asdict(self)
 
 
-def is_right(findings: Iterable[Finding]) -> bool:
+def is_right(findings: Iterable[LintFinding]) -> bool:
     """Return whether no finding is an error."""
     return all(finding.severity != "error" for finding in findings)
 
 
 def show(value: object, most: int = 60) -> str:
     """Return `value` as it would be written in Python, cut to `most` characters, on one line."""
-    text = repr(value)
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return shorten(repr(value), most)
 
 
-def check_keys(value: dict[str, Any]) -> list[Finding]:
+def check_keys(value: dict[str, Any]) -> list[LintFinding]:
     found = []
     for key, example in (("cluster", CLUSTER_EXAMPLE), ("task", TASK_EXAMPLE)):
         if key not in value:
@@ -72,32 +72,32 @@ def check_keys(value: dict[str, Any]) -> list[Finding]:
             what = f"is missing: TensorFlow {meaning[key]}"
             near = _find_near(key, [k for k in value if k not in ACCEPTED_KEYS])
             cure = f"rename {show(near)} to {show(key)}" if near else f"add {example}"
-            found.append(Finding("error", key, what, cure))
+            found.append(LintFinding("error", key, what, cure))
     for key in value:
         if key not in ACCEPTED_KEYS:
             what = "TensorFlow does not read this key"
-            found.append(Finding("warning", key, what, 'it reads "cluster" and "task"'))
+            found.append(LintFinding("warning", key, what, 'it reads "cluster" and "task"'))
     layer = value.get("rpc_layer", "grpc")
     if layer != "grpc":
-        found.append(Finding("warning", "rpc_layer", f"{show(layer)} is not what TensorFlow is "
+        found.append(LintFinding("warning", "rpc_layer", f"{show(layer)} is not what TensorFlow is "
                              "built with", 'write "grpc", or leave it out'))  # fmt: skip
     return found
 
 
-def check_cluster(cluster: Any) -> tuple[dict[str, list[str]], list[Finding]]:
+def check_cluster(cluster: Any) -> tuple[dict[str, list[str]], list[LintFinding]]:
     """Return the jobs whose addresses are texts, and the faults of the specification."""
     if not isinstance(cluster, dict):
         what = f"is {show(cluster)}, not an object of jobs"
-        return {}, [Finding("error", "cluster", what, f"write {CLUSTER_EXAMPLE}")]
+        return {}, [LintFinding("error", "cluster", what, f"write {CLUSTER_EXAMPLE}")]
     if not cluster:
-        return {}, [Finding("error", "cluster", "lists no task: TensorFlow trains alone",
+        return {}, [LintFinding("error", "cluster", "lists no task: TensorFlow trains alone",
                             f"write {CLUSTER_EXAMPLE}")]  # fmt: skip
     jobs: dict[str, list[str]] = {}
-    found: list[Finding] = []
+    found: list[LintFinding] = []
     for job, addresses in cluster.items():
         if job not in JOBS:
             what = f"{show(job)} is no job that TensorFlow knows"
-            found.append(Finding("error", f"cluster.{job}", what, _suggest_job(job)))
+            found.append(LintFinding("error", f"cluster.{job}", what, _suggest_job(job)))
         faults, listed = _check_list(f"cluster.{job}", addresses)
         found += faults
         if listed:
@@ -105,7 +105,7 @@ def check_cluster(cluster: Any) -> tuple[dict[str, list[str]], list[Finding]]:
     return jobs, found
 
 
-def _check_list(where: str, addresses: Any) -> tuple[list[Finding], list[str]]:
+def _check_list(where: str, addresses: Any) -> tuple[list[LintFinding], list[str]]:
     """Return the faults of one job's list, and its addresses if all are texts."""
     if isinstance(addresses, dict):  # TensorFlow also takes index -> address
         try:
@@ -115,37 +115,41 @@ def _check_list(where: str, addresses: Any) -> tuple[list[Finding], list[str]]:
         if addresses and sorted(by_index) == list(range(len(addresses))):
             return _check_list(where, [by_index[index] for index in sorted(by_index)])
         what = "does not list every task from 0 on"
-        return [Finding("error", where, what, 'write a list: ["host:2222", …]')], []
+        return [LintFinding("error", where, what, 'write a list: ["host:2222", …]')], []
     if isinstance(addresses, str):
         what = f"is one text, {show(addresses)}, not a list"
-        return [Finding("error", where, what, f"write [{show(addresses)}]")], []
+        return [LintFinding("error", where, what, f"write [{show(addresses)}]")], []
     if not isinstance(addresses, list):
         what = f"is {show(addresses)}, not a list of addresses"
-        return [Finding("error", where, what, 'write ["host:2222", …]')], []
+        return [LintFinding("error", where, what, 'write ["host:2222", …]')], []
     if not addresses:
-        return [Finding("error", where, "lists no task", "add its addresses or drop the job")], []
+        return [
+            LintFinding("error", where, "lists no task", "add its addresses or drop the job")
+        ], []
     faults = [
-        Finding("error", f"{where}[{i}]", f"{show(a)} is no text", 'write "host:port" in quotes')
+        LintFinding(
+            "error", f"{where}[{i}]", f"{show(a)} is no text", 'write "host:port" in quotes'
+        )
         for i, a in enumerate(addresses)
         if not isinstance(a, str)
     ]
     return faults, [] if faults else list(addresses)
 
 
-def check_task(task: Any) -> tuple[tuple[str, int] | None, list[Finding]]:
+def check_task(task: Any) -> tuple[tuple[str, int] | None, list[LintFinding]]:
     """Return (job, index) of the task where both could be read, and the faults."""
     if not isinstance(task, dict):
         what = f"is {show(task)}, not an object"
-        return None, [Finding("error", "task", what, f"write {TASK_EXAMPLE}")]
+        return None, [LintFinding("error", "task", what, f"write {TASK_EXAMPLE}")]
     found = [
-        Finding("error", f"task.{key}", "is missing", _suggest_key(key, task))
+        LintFinding("error", f"task.{key}", "is missing", _suggest_key(key, task))
         for key in ("type", "index")
         if key not in task
     ]
     job, index = task.get("type"), task.get("index")
     if "type" in task and job not in JOBS:
         what = f"{show(job)} is no job that TensorFlow knows"
-        found.append(Finding("error", "task.type", what, _suggest_job(job)))
+        found.append(LintFinding("error", "task.type", what, _suggest_job(job)))
     if "index" in task:
         found += _check_index(index)
     number = _read_index(index)
@@ -162,21 +166,21 @@ def _read_index(index: Any) -> int | None:
         return None
 
 
-def _check_index(index: Any) -> list[Finding]:
+def _check_index(index: Any) -> list[LintFinding]:
     number = _read_index(index)
     if number is None:
         what = f"{show(index)} is not a whole number"
-        return [Finding("error", "task.index", what, "write 0, 1, … without quotes")]
+        return [LintFinding("error", "task.index", what, "write 0, 1, … without quotes")]
     if number < 0:
-        return [Finding("error", "task.index", f"{number} is negative", "the first task is 0")]
+        return [LintFinding("error", "task.index", f"{number} is negative", "the first task is 0")]
     if not isinstance(index, int):
         what = f"is {show(index)}, which TensorFlow converts and your `index == {number}` does not"
-        return [Finding("error" if isinstance(index, str) else "warning", "task.index", what,
+        return [LintFinding("error" if isinstance(index, str) else "warning", "task.index", what,
                         f"write {number} without quotes")]  # fmt: skip
     return []
 
 
-def check_membership(jobs: dict[str, list[str]], job: str, index: int) -> list[Finding]:
+def check_membership(jobs: dict[str, list[str]], job: str, index: int) -> list[LintFinding]:
     """Is the task one of the cluster's? An evaluator need not be."""
     if job not in JOBS:
         return []
@@ -186,53 +190,55 @@ def check_membership(jobs: dict[str, list[str]], job: str, index: int) -> list[F
         listed = ", ".join(jobs)
         what = f"{show(job)} is not in the cluster, which has {listed}"
         return [
-            Finding("error", "task.type", what, f"list its address, or be a {next(iter(jobs))}")
+            LintFinding("error", "task.type", what, f"list its address, or be a {next(iter(jobs))}")
         ]
     return [_too_high(job, index, len(jobs[job]))] if index >= len(jobs[job]) else []
 
 
-def _too_high(job: str, index: int, count: int) -> Finding:
+def _too_high(job: str, index: int, count: int) -> LintFinding:
     what = f"{index} is out of range: the cluster has {count} {job} task{'s' * (count != 1)}"
     cure = "the only index is 0" if count == 1 else f"indexes count from 0: 0 to {count - 1}"
-    return Finding("error", "task.index", what, cure)
+    return LintFinding("error", "task.index", what, cure)
 
 
 def check_roles(
     jobs: dict[str, list[str]], task: tuple[str, int] | None, strategy: str | None
-) -> list[Finding]:
+) -> list[LintFinding]:
     found = []
     for job in ("chief", "evaluator"):
         if len(jobs.get(job, [])) > 1:
             what = f"lists {len(jobs[job])} tasks: there is one {job} at most"
-            found.append(Finding("error", f"cluster.{job}", what, "keep one, the rest are workers"))
+            found.append(
+                LintFinding("error", f"cluster.{job}", what, "keep one, the rest are workers")
+            )
     found += _check_evaluator(jobs, strategy)
     alone = task is not None and task[0] == "evaluator" or set(jobs) == {"evaluator"}
     if not jobs or alone:
         return found
     if "ps" in jobs and "worker" not in jobs:
         what = "there is ps and no worker: nobody would compute"
-        found.append(Finding("error", "cluster", what, 'add "worker" addresses'))
+        found.append(LintFinding("error", "cluster", what, 'add "worker" addresses'))
     elif "ps" in jobs and "chief" not in jobs and strategy != "multi-worker":
         what = "ps without chief: the coordinator must run as a process that is not listed"
-        found.append(Finding("note", "cluster", what, 'or list it as "chief"'))
+        found.append(LintFinding("note", "cluster", what, 'or list it as "chief"'))
     return found + _check_strategy(jobs, strategy)
 
 
-def _check_strategy(jobs: dict[str, list[str]], strategy: str | None) -> list[Finding]:
+def _check_strategy(jobs: dict[str, list[str]], strategy: str | None) -> list[LintFinding]:
     if strategy == "multi-worker" and "ps" in jobs:
         what = "has ps tasks, which MultiWorkerMirroredStrategy does not know"
         cure = "take ps out, or use ParameterServerStrategy"
-        return [Finding("error", "cluster", what, cure)]
+        return [LintFinding("error", "cluster", what, cure)]
     if strategy == "parameter-server" and "ps" not in jobs:
         what = "has no ps task, and ParameterServerStrategy keeps its variables there"
         cure = 'add "ps" addresses, or use MultiWorkerMirroredStrategy'
-        return [Finding("error", "cluster", what, cure)]
+        return [LintFinding("error", "cluster", what, cure)]
     if sum(len(jobs.get(job, [])) for job in TRAINING_JOBS) == 1:
-        return [Finding("note", "cluster", "has one task: it trains alone")]
+        return [LintFinding("note", "cluster", "has one task: it trains alone")]
     return []
 
 
-def _check_evaluator(jobs: dict[str, list[str]], strategy: str | None) -> list[Finding]:
+def _check_evaluator(jobs: dict[str, list[str]], strategy: str | None) -> list[LintFinding]:
     """The evaluator belongs beside the training cluster, alone in its own or in none."""
     if "evaluator" not in jobs or len(jobs) == 1:
         return []
@@ -241,7 +247,7 @@ def _check_evaluator(jobs: dict[str, list[str]], strategy: str | None) -> list[F
         ": the coordinator waits for every task that is listed" if waits else ""
     )
     cure = "leave it out: its own task is type evaluator, index 0"
-    return [Finding("error" if waits else "warning", "cluster.evaluator", what, cure)]
+    return [LintFinding("error" if waits else "warning", "cluster.evaluator", what, cure)]
 
 
 def _suggest_job(job: Any) -> str:
@@ -261,70 +267,70 @@ def _find_near(name: str, choices: Any) -> str | None:
     return by_lower[near[0]] if near else None
 
 
-def check_addresses(jobs: dict[str, list[str]], own: Place | None) -> list[Finding]:
+def check_addresses(jobs: dict[str, list[str]], own: Place | None) -> list[LintFinding]:
     """Return the faults of all addresses, one by one and beside each other.
 
     `own` is the (job, index) of the task whose configuration this is: a loopback
     address among remote ones may be meant for it alone.
     """
     places = [(job, i, address) for job, all_ in jobs.items() for i, address in enumerate(all_)]
-    found: list[Finding] = []
+    found: list[LintFinding] = []
     for job, index, address in places:
         found += _check_address(f"cluster.{job}[{index}]", address)
     return found + list(_find_duplicates(places)) + list(_find_mixed_loopback(places, own))
 
 
-def _check_address(where: str, address: str) -> list[Finding]:
+def _check_address(where: str, address: str) -> list[LintFinding]:
     if "://" in address:
         scheme, _, rest = address.partition("://")
         rest = rest.strip("/") or "host:port"
-        return [Finding("error", where, f"{show(address)} has a scheme, {scheme}://",
+        return [LintFinding("error", where, f"{show(address)} has a scheme, {scheme}://",
                         f"write {show(rest)}")]  # fmt: skip
     if address != address.strip() or any(c.isspace() for c in address):
         cure = f"write {show(''.join(address.split()))}"
-        return [Finding("error", where, f"{show(address)} has a space in it", cure)]
+        return [LintFinding("error", where, f"{show(address)} has a space in it", cure)]
     if "," in address:
         what = f"{show(address)} is several addresses in one text"
-        return [Finding("error", where, what, 'write a list: ["a:2222", "b:2222"]')]
+        return [LintFinding("error", where, what, 'write a list: ["a:2222", "b:2222"]')]
     if address.count(":") > 1 and not address.startswith("["):
-        return [Finding("error", where, f"{show(address)} has several colons",
+        return [LintFinding("error", where, f"{show(address)} has several colons",
                         "write host:port, an IPv6 host in brackets: [::1]:2222")]  # fmt: skip
     host, port = split_address(address)
     return _check_host(where, host, address) + _check_port(where, port, address)
 
 
-def _check_host(where: str, host: str, address: str) -> list[Finding]:
+def _check_host(where: str, host: str, address: str) -> list[LintFinding]:
     if not host:
-        return [Finding("error", where, f"{show(address)} names no host",
+        return [LintFinding("error", where, f"{show(address)} names no host",
                         "write the name under which the other tasks reach it")]  # fmt: skip
     if host in ANY_HOSTS:
         what = f"{host} is where a server listens, not an address that others can reach"
-        return [Finding("error", where, what, "write this task's own host name or address")]
+        return [LintFinding("error", where, what, "write this task's own host name or address")]
     if not HOST.fullmatch(host):
         what = f"{show(host)} is no host name"
-        return [Finding("error", where, what, "letters, digits, dots and hyphens only")]
+        return [LintFinding("error", where, what, "letters, digits, dots and hyphens only")]
     return []
 
 
-def _check_port(where: str, port: str | None, address: str) -> list[Finding]:
+def _check_port(where: str, port: str | None, address: str) -> list[LintFinding]:
     if port is None or port == "":
-        return [Finding("error", where, f"{show(address)} has no port", "write host:port")]
+        return [LintFinding("error", where, f"{show(address)} has no port", "write host:port")]
     if port in PORT_WORDS:
         what = f"{show(address)} still has the documents' word for the port"
-        return [Finding("warning", where, what, "put a number in before you start")]
+        return [LintFinding("warning", where, what, "put a number in before you start")]
     if not (port.isascii() and port.isdigit()):
-        return [Finding("error", where, f"the port {show(port)} is not a number",
+        return [LintFinding("error", where, f"the port {show(port)} is not a number",
                         f"write a number from 1 to {MAX_PORT}")]  # fmt: skip
     if not 1 <= int(port[:9]) <= MAX_PORT or len(port) > 9:
         what = f"there is no port {port[:12]} for peers to call"
-        return [Finding("error", where, what, f"choose from 1 to {MAX_PORT}")]
+        return [LintFinding("error", where, what, f"choose from 1 to {MAX_PORT}")]
     if int(port) <= LAST_PRIVILEGED_PORT:
         what = f"port {port} is privileged: only root may listen there"
-        return [Finding("warning", where, what, f"choose one above {LAST_PRIVILEGED_PORT}")]
+        return [LintFinding("warning", where, what, f"choose one above {LAST_PRIVILEGED_PORT}")]
     return []
 
 
-def _find_duplicates(places: list[tuple[str, int, str]]) -> Iterator[Finding]:
+def _find_duplicates(places: list[tuple[str, int, str]]) -> Iterator[LintFinding]:
     first: dict[tuple[str, str | None], str] = {}
     for job, index, address in places:
         host, port = split_address(address)
@@ -334,13 +340,13 @@ def _find_duplicates(places: list[tuple[str, int, str]]) -> Iterator[Finding]:
         if key in first:
             what = f"{show(address)} is the address of {first[key]} too"
             cure = "give each task its own port, or its own host"
-            yield Finding("error", f"cluster.{job}[{index}]", what, cure)
+            yield LintFinding("error", f"cluster.{job}[{index}]", what, cure)
         first.setdefault(key, f"{job}:{index}")
 
 
 def _find_mixed_loopback(
     places: list[tuple[str, int, str]], own: Place | None
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     local = [p for p in places if split_address(p[2])[0].lower() in LOOPBACK_HOSTS]
     if not local or len(local) == len(places):
         return
@@ -349,4 +355,4 @@ def _find_mixed_loopback(
         what = f"{show(address)} is each machine's own, but {remote[0]}:{remote[1]} is elsewhere"
         severity = "warning" if (job, index) == own else "error"
         cure = "write the host name that the other machines know"
-        yield Finding(severity, f"cluster.{job}[{index}]", what, cure)
+        yield LintFinding(severity, f"cluster.{job}[{index}]", what, cure)

@@ -78,13 +78,13 @@ def _alike(first: Grams, second: Grams) -> float:
 
 def make_grams(text: str) -> Grams:
     """Return the 5-grams of an answer's tokens; none if it is too short to say anything."""
-    tokens = normalise(text)
+    tokens = list_tokens(text)
     if len(tokens) < FEWEST_TOKENS:
         return frozenset()
     return frozenset(zip(*(tokens[k:] for k in range(GRAM))))
 
 
-def normalise(text: str) -> list[str]:
+def list_tokens(text: str) -> list[str]:
     """Return the tokens of an answer without names of its own, comments, docstrings, spacing."""
     tree = parse(text)
     try:

@@ -1,0 +1,96 @@
+"""The parser of every `distlab` command: errors in one line, with what was probably meant.
+
+Options are written in full everywhere: an abbreviation that works today may mean
+another option tomorrow.
+"""
+
+import argparse
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+from distlab.errors import CourseError
+
+MAX_WHOLE = 10**10  # nothing that is counted here is more
+LONGEST_WORD = 160  # of an error: a number of 400 digits needs no repeating
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """A parser whose errors are one line (what was wrong, what is allowed) and exit status 2.
+
+    Takes no abbreviated options and no absurd whole numbers. `unknown_options_to` names
+    the attribute that gets options it does not know; "" refuses them.
+    """
+
+    unknown_options_to = ""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **{**settings, "allow_abbrev": False})
+        self.register("type", int, read_whole)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {shorten_words(message)}\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if self.unknown_options_to:
+            setattr(parsed, self.unknown_options_to, unknown)
+        elif unknown:
+            near = suggest(unknown[0].partition("=")[0], self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+        return parsed, []
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = ", ".join(map(str, action.choices))
+            near = suggest(str(value), action.choices)
+            said = f"invalid choice: {value!r} (choose from {choices}){near}"
+            raise argparse.ArgumentError(action, said)
+
+    def add_json(self) -> None:
+        """Add `--json`, which every command that prints results has."""
+        self.add_argument("--json", action="store_true", help="print one JSON object")
+
+    def list_commands(self) -> dict[str, "OneLineParser"]:
+        """Return the parsers of the commands below this one, by name."""
+        found = [a for a in self._actions if isinstance(a, argparse._SubParsersAction)]
+        return dict(found[0].choices) if found else {}
+
+    def find(self, words: Iterable[str]) -> "OneLineParser":
+        """Return the parser of the command that `words` name, such as ("tf-config", "lint")."""
+        parser = self
+        for word in words:
+            commands = parser.list_commands()
+            if word not in commands:
+                known = f"choose from {', '.join(commands)}" if commands else "it has none below it"
+                near = suggest(word, commands)
+                raise CourseError(f"{parser.prog} has no command {word!r}: {known}{near}")
+            parser = commands[word]
+        return parser
+
+
+def suggest(word: str, choices: Iterable[Any]) -> str:
+    """Return "; did you mean 'x'?" where one of `choices` is near `word`, else ""."""
+    names = [str(choice) for choice in choices]
+    near = [name for name in names if len(word) > 3 and name.startswith(word)]
+    near = near or get_close_matches(word[:LONGEST_WORD], names, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def read_whole(text: str) -> int:
+    """Return the whole number that `text` is; raise ArgumentTypeError for any other text."""
+    try:
+        number = int(text[:LONGEST_WORD])
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"invalid int value: {text!r}") from None
+    if len(text) > LONGEST_WORD or abs(number) > MAX_WHOLE:
+        limits = f"give a whole number from {-MAX_WHOLE:,} to {MAX_WHOLE:,}"
+        raise argparse.ArgumentTypeError(f"{text} is out of range: {limits}")
+    return number
+
+
+def shorten_words(text: str) -> str:
+    """Return `text` on one line, with words of more than 160 characters cut."""
+    line = " ".join(text.split("\n"))
+    return re.sub(rf"\S{{{LONGEST_WORD},}}", lambda found: found[0][:40] + "…", line)

@@ -1,0 +1,164 @@
+"""The conventions of a command line, and a few hundred bad ones: one line each, no traceback."""
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from distlab.cli import COMMANDS, describe_versions, main, make_parser
+
+ROOT = Path(__file__).resolve().parents[1]
+HUGE = "9" * 400
+ALL_REDUCE = "simulate all-reduce --algorithm ring --ranks 4 --bytes 8 --latency-us 1".split()
+ALL_REDUCE += ["--bandwidth-gbps", "1"]
+PIPELINE = "simulate pipeline --schedule 1f1b --stages 2 --micro-batches 4 --forward 1".split()
+PIPELINE += "--backward-input 1 --backward-weight 1".split()
+BAD_WORDS = ["", "-1", "0", HUGE, "-" + HUGE, "1e400", "nan", "inf", "1.5", "x", "é", "\udce9",
+             "a\nb", "--", "-", "../..", "/dev/null", "/no/such/place", "x" * 500, "{}", "[1",
+             "'", '"', "%s", "%(prog)s", "{0}", ":", "a:b", "NaN:nan", "\x1b[31m"]  # fmt: skip
+
+
+def run_all(lines, folder):
+    """Return [status, output, errors] of each command line, run in `folder`."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "command_lines.py")], input=json.dumps(lines),
+        cwd=folder, capture_output=True, text=True, timeout=280,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def list_leaves(parser, path=()):
+    commands = parser.list_commands()
+    return sum((list_leaves(below, (*path, name)) for name, below in commands.items()),
+               [] if commands else [(path, parser)])  # fmt: skip
+
+
+def make_bad_lines():
+    """Return command lines that are wrong somewhere; the same ones every time.
+
+    None of them trains, opens JupyterLab, or ends a cluster.
+    """
+    lines = [[], ["tarin"], ["--verson"], ["train", "extra"], ["help", "trian"], ["-x"], ["--"]]
+    lines += [["train", "--epoch", "1"], ["completion", "fish"], ["cluster", "stop", "no-such"]]
+    for path, parser in list_leaves(make_parser()):
+        lines += [[*path, "--no-such-option"], [*path, "--jso"], [*path, *["x"] * 9]]
+        for name in parser._option_string_actions:
+            if name.startswith("--") and name != "--help":
+                wrong = [*path, "--no-such-option"]  # so that none of them does anything
+                lines += [[*wrong, name[:-1]], [*wrong, f"{name}={HUGE}"]]
+    dice = random.Random(0)
+    bases = [ALL_REDUCE, PIPELINE, ["tf-config", "build", "--workers", "2"],
+             ["data", "verify", "mnist"], ["tf-config", "lint", "{}"], ["check", "lab01"],
+             ["grade", "lab01", "in"], ["tune", "a:b"], ["tpu-ready", "a:b"],
+             ["submit", "lab01"], ["reset", "lab01"], ["cluster", "list"]]  # fmt: skip
+    for base in bases:
+        for _ in range(12):
+            line = list(base)
+            line[dice.randrange(1, len(line))] = dice.choice(BAD_WORDS)
+            lines.append(line)
+    lines += [[*line, dice.choice(BAD_WORDS)] for line in bases for _ in range(3)]
+    return [line for line in lines if line[:1] != ["lab"]]
+
+
+def test_bad_command_lines_end_in_one_line_without_a_traceback(tmp_path):
+    lines = make_bad_lines()
+    assert len(lines) > 300
+    refused = 0
+    for line, (status, output, errors) in zip(lines, run_all(lines, tmp_path), strict=True):
+        assert status in (0, 1, 2), (line, status, errors)
+        assert "Traceback" not in errors + output, (line, errors)
+        assert "\x1b" not in errors, (line, errors)
+        if status == 2:
+            refused += 1
+            assert errors.count("\n") == 1 and errors.startswith("distlab"), (line, errors)
+            assert output == "" and len(errors) < 2000, (line, output, errors)
+        else:
+            assert errors == "" or line[0] in ("simulate", "data"), (line, errors)
+    assert refused > 250
+
+
+@pytest.mark.parametrize("line, words", [
+    (["trian"], ["invalid choice: 'trian'", "did you mean 'train'?"]),
+    (["train", "--epoch", "3"], ["unrecognized arguments: --epoch", "did you mean '--epochs'?"]),
+    (["train", "--learning", "3"], ["--learning", "did you mean '--learning-rate'?"]),
+    (["tf-config", "lnt"], ["invalid choice: 'lnt'", "did you mean 'lint'?"]),
+    ([*ALL_REDUCE, "--algorithm", "rings"], ["choose from naive, ring", "did you mean 'ring'?"]),
+    (["help", "simulate", "pipelines"], ["no command 'pipelines'", "did you mean 'pipeline'?"]),
+    (["check", "lab1"], ["'lab1'", "did you mean 'lab01'?"]),
+    ([*ALL_REDUCE, "--ranks", "99999999999"], ["99999999999 is out of range", "10,000,000,000"]),
+    ([*ALL_REDUCE, "--ranks", "9999999999"], ["9,999,999,999 ranks: give 1 to 1,000,000"]),
+    ([*ALL_REDUCE, "--bytes", HUGE], ["bytes: give 0 to 1e+21"]),
+    (["train", "--epochs", HUGE], ["999… is out of range: give a whole number from"]),
+    (["train", "--global-batch-size", "99999999999"], ["is out of range"]),
+])  # fmt: skip
+def test_a_mistake_gets_what_was_probably_meant_and_a_range(tmp_path, line, words):
+    folder = ROOT if line[0] == "check" else tmp_path
+    ((status, output, errors),) = run_all([line], folder)
+    assert status == 2 and output == "" and errors.count("\n") == 1
+    for word in words:
+        assert word in errors
+
+
+def test_no_option_may_be_abbreviated():
+    for path, parser in list_leaves(make_parser()):
+        assert not parser.allow_abbrev, path
+
+
+def test_version_names_ours_and_theirs(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    pattern = (
+        r"distlab \d+\.\d+\.\d+, TensorFlow 2\.\d+\.\d+, Keras 3\.\d+\.\d+, Python 3\.\d+\.\d+\n"
+    )
+    shown = capsys.readouterr().out
+    assert re.fullmatch(pattern, shown) and shown == describe_versions() + "\n"
+
+
+@pytest.mark.parametrize("words", [[], ["train"], ["tf-config", "lint"], ["completion"]])
+def test_help_is_that_of_the_command(capsys, words):
+    assert main(["help", *words]) == 0
+    shown = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([*words, "--help"])
+    assert shown == capsys.readouterr().out
+    assert shown.startswith(" ".join(["usage: distlab", *words]))
+
+
+def complete(shell, words, folder):
+    """Return what bash offers after `words`, the last of them being typed."""
+    script = f"""eval "$({shell})"
+COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}
+_distlab; printf '%s\\n' "${{COMPREPLY[@]}}" """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_bash_completes_commands_options_and_choices(tmp_path):
+    (tmp_path / "script").write_text(run_all([["completion", "bash"]], tmp_path)[0][1])
+    shell = f"cat {tmp_path / 'script'}"
+    commands = complete(shell, ["distlab", "''"], tmp_path)
+    assert {name.replace("_", "-") for name in COMMANDS} <= set(commands)
+    assert complete(shell, ["distlab", "tr"], tmp_path) == ["train"]
+    assert complete(shell, ["distlab", "train", "--ep"], tmp_path) == ["--epochs"]
+    assert complete(shell, ["distlab", "tf-config", "l"], tmp_path) == ["lint"]
+    assert complete(shell, ["distlab", "tf-config", "lint", "--str"], tmp_path) == ["--strategy"]
+    words = ["distlab", "simulate", "pipeline", "--schedule", "zb"]
+    assert complete(shell, words, tmp_path) == ["zb-h1", "zb-h2"]
+    assert "--schedule" not in complete(shell, ["distlab", "train", "--"], tmp_path)
+
+
+def test_zsh_runs_the_same_script_through_its_own_bashcompinit(tmp_path):
+    lines = [["completion", "bash"], ["completion", "zsh"]]
+    bash, zsh = (output for _, output, _ in run_all(lines, tmp_path))
+    assert zsh.endswith(bash) and "bashcompinit" in zsh.removesuffix(bash)

@@ -1,0 +1,116 @@
+"""Users' modules: loaded in a process of their own, beside a `utils` that is not ours."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from distlab.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
+PIPELINE = """
+import sys
+import tensorflow as tf
+from utils.io import COUNT, __file__ as own_file
+
+def double_all(numbers):
+    return 2 * numbers
+
+def double(number):
+    return 2 * number
+
+double.batch_form = double_all
+
+def make_dataset():
+    import utils
+    assert utils.__file__ is not None and own_file.startswith(utils.__path__[0])
+    assert not hasattr(utils, "input_pipeline") and "distlab" not in sys.modules
+    print("a word of the user's own")
+    return tf.data.Dataset.range(COUNT).map(double).batch(10)
+
+def make_model():
+    import keras
+    import utils
+    return keras.Sequential([keras.Input((COUNT,)), keras.layers.Dense(utils.WIDTH)])
+
+def leave():
+    sys.exit(7)
+
+def vanish():
+    import os
+    os._exit(3)
+
+def sleep():
+    import subprocess, time
+    subprocess.Popen(["sleep", "300"])
+    print("asleep", file=sys.stderr, flush=True)
+    time.sleep(300)
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project of somebody who has a package `utils`, as many have."""
+    (tmp_path / "utils").mkdir()
+    (tmp_path / "utils" / "__init__.py").write_text("WIDTH = 3\n")
+    (tmp_path / "utils" / "io.py").write_text("COUNT = 480\n")
+    (tmp_path / "mypipe.py").write_text(PIPELINE)
+    (tmp_path / "leaving.py").write_text("def stop():\n    raise SystemExit('enough')\n\nstop()\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_tune_works_in_a_project_with_its_own_utils(project, capfd):
+    assert main(["tune", "mypipe:make_dataset", "--seconds", "2", "--json"]) == 0
+    printed = capfd.readouterr()
+    found = json.loads(printed.out)  # what the user prints does not get in
+    assert found["tuned"] > 0 and "dataset.map(double" in found["code"]
+    assert [cost["name"] for cost in found["costs"]][0] == "map double"
+    assert any(trial["change"] == "whole batches in the maps" for trial in found["trials"]) or (
+        "the step no longer waits" in found["notes"][0]
+    )
+    assert "a word of the user's own" in printed.err
+
+
+def test_tpu_ready_works_in_a_project_with_its_own_utils(project, capfd):
+    assert main(["tpu-ready", "mypipe:make_model", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["ready"] and found["model"] == "sequential"
+
+
+@pytest.mark.parametrize("target, said", [
+    ("mypipe:leave", "leave() (mypipe.py, line 29) called sys.exit(7): return instead"),
+    ("leaving:stop", "stop() (leaving.py, line 2) called sys.exit('enough'): return instead"),
+    ("mypipe:vanish", "mypipe:vanish: its process ended with status 3 and gave no report"),
+])  # fmt: skip
+def test_a_module_that_ends_the_process_is_named(project, capfd, target, said):
+    assert main(["tune", target]) == 2
+    assert capfd.readouterr() == ("", f"distlab tune: {said}\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_of_the_child_is_left(project, number):
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import sys; from distlab.cli import main; sys.exit(main())",
+         "tune", "mypipe:sleep"],
+        cwd=project, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
+    )  # fmt: skip
+    while "asleep" not in (line := process.stderr.readline()):
+        assert line, "it ended before it slept"
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) == 2
+    os.kill(process.pid, number)
+    errors = process.communicate(timeout=30)[1]
+    assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
+    assert errors == ("distlab tune: interrupted\n" if number == signal.SIGINT else "")
+    deadline = time.monotonic() + 10
+    while any(p.is_running() and p.status() != "zombie" for p in family):
+        assert time.monotonic() < deadline, family
+        time.sleep(0.05)
