@@ -7,11 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from distlab.cli import COMMANDS, describe_versions, main, make_parser
+from distlab.cli.long_command import Progress, say_waiting
 
 ROOT = Path(__file__).resolve().parents[1]
 HUGE = "9" * 400
@@ -92,9 +94,8 @@ def test_bad_command_lines_end_in_one_line_without_a_traceback(tmp_path):
     (["tf-config", "lnt"], ["invalid choice: 'lnt'", "did you mean 'lint'?"]),
     ([*ALL_REDUCE, "--algorithm", "rings"], ["choose from naive, ring", "did you mean 'ring'?"]),
     (["help", "simulate", "pipelines"], ["no command 'pipelines'", "did you mean 'pipeline'?"]),
-    (["check", "lab1"], ["'lab1'", "did you mean 'lab01'?"]),
+    (["check", "lap05"], ["'lap05'", "did you mean 'lab05'?"]),
     ([*ALL_REDUCE, "--ranks", "99999999999"], ["99999999999 is out of range", "10,000,000,000"]),
-    ([*ALL_REDUCE, "--ranks", "9999999999"], ["9,999,999,999 ranks: give 1 to 1,000,000"]),
     ([*ALL_REDUCE, "--bytes", HUGE], ["bytes: give 0 to 1e+21"]),
     (["train", "--epochs", HUGE], ["999… is out of range: give a whole number from"]),
     (["train", "--global-batch-size", "99999999999"], ["is out of range"]),
@@ -162,3 +163,20 @@ def test_zsh_runs_the_same_script_through_its_own_bashcompinit(tmp_path):
     lines = [["completion", "bash"], ["completion", "zsh"]]
     bash, zsh = (output for _, output, _ in run_all(lines, tmp_path))
     assert zsh.endswith(bash) and "bashcompinit" in zsh.removesuffix(bash)
+
+
+def test_a_long_command_says_how_far_it_is_where_there_is_no_terminal(capsys):
+    progress = Progress("distlab train", 1_000, "step", first=10, seconds=0.0)
+    progress.show(20, "epoch 1")
+    progress.show(1_000)
+    progress.close()
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err.splitlines() == [
+        "distlab train: 20 of 1,000 steps, epoch 1", "distlab train: 1,000 of 1,000 steps",
+    ]  # fmt: skip
+    Progress("distlab train", 10, "step").show(5)  # not yet
+    Progress("distlab train", 10, "step", quiet=True, seconds=0.0).show(5)
+    assert capsys.readouterr().err == ""
+    with say_waiting("distlab data fetch mnist", seconds=0.01):
+        time.sleep(0.3)
+    assert re.match(r"distlab data fetch mnist: 0 s\n", capsys.readouterr().err)

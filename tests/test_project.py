@@ -164,6 +164,16 @@ def test_utils_imports_its_own_by_relative_names_and_nothing_of_the_course():
                 assert not [n for n in named if n.split(".")[0] in PACKAGES], name
 
 
+def test_the_library_names_no_lesson_and_no_lab():
+    """Who takes `utils` home has no lessons; where the course wants a pointer, distlab adds it."""
+    for name, path in find_modules().items():
+        if name.startswith("utils"):
+            texts = (n.value for n in ast.walk(ast.parse(path.read_text()))
+                     if isinstance(n, ast.Constant) and isinstance(n.value, str))  # fmt: skip
+            named = [t for t in texts if re.search(r"\b(lessons?|labs?|Lessons?|Labs?)\b", t)]
+            assert not named, (name, named)
+
+
 def test_only_figures_imports_matplotlib():
     users = {".".join(name.split(".")[:2]) for name, path in find_modules().items()
              if any(n.split(".")[0] == "matplotlib" for n in imports_of(path))}  # fmt: skip

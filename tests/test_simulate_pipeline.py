@@ -1,6 +1,5 @@
 """The pipeline simulator: closed forms, a slow reference, published figures, the shell."""
 
-import argparse
 import json
 
 import numpy as np
@@ -10,6 +9,7 @@ from test_schedules import draw_sizes
 from distlab import figures
 from distlab.cli import main
 from distlab.cli import simulate_pipeline as command
+from distlab.cli.parser import OneLineParser
 from utils.errors import DistributedError
 from utils.schedules import SCHEDULES, check_schedule, make_schedule, read_schedule
 from utils.simulate.pipeline import (
@@ -456,7 +456,7 @@ def test_command_refuses_in_one_line(capsys, options, says):
 
 
 def test_command_names_its_options():
-    parser = argparse.ArgumentParser()
+    parser = OneLineParser()
     command.add_parser(parser.add_subparsers())
     arguments = parser.parse_args(GIVEN[1:])
     assert arguments.run is command.run and arguments.communication == 0.601

@@ -28,7 +28,7 @@ def find_lab(name: str) -> Path:
     course = progress.find_course()
     if course is None:
         raise CourseError("no course here: change to the folder with README.md and labs/")
-    number = name.removeprefix("lab")
+    number = name.removeprefix("lab").zfill(2)
     found = sorted((course / "labs").glob("lab*.ipynb"))
     fitting = [p for p in found if p.stem == name or p.stem.split("-")[0][3:] == number]
     if len(fitting) != 1:

@@ -6,6 +6,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from distlab.cli.long_command import say_waiting
 from utils.data.bundled import write_bundled
 from utils.data.catalogue import DATA_SETS, FULL_EXAMPLES, SAMPLE_EXAMPLES, find_facts
 from utils.data.fetch import DOWNLOAD_SECONDS, fetch
@@ -85,7 +86,8 @@ def fetch_full(arguments: argparse.Namespace) -> int:
     """Download a full set, with a time limit."""
     facts = find_facts(arguments.name)
     _say(f"downloading {facts.title} through TFDS, {arguments.seconds:g} s at most ...")
-    folder = fetch(facts.name, arguments.to, arguments.seconds)
+    with say_waiting(f"distlab data fetch {arguments.name}", quiet=arguments.json):
+        folder = fetch(facts.name, arguments.to, arguments.seconds)
     return _report(facts.name, folder, FULL_EXAMPLES, arguments.json)
 
 

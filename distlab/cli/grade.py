@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from distlab.cli.long_command import Progress
 from distlab.errors import CourseError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def add_parser(subparsers: Any) -> None:
     many: dict[str, Any] = {"action": "append", "default": []}
     add("--student", metavar="ID", **many, help="only this one")
     add("--exercise", metavar="ID", **many, help="change the marks of this one only")
-    add("--again", action="store_true", help="run anew, with other numbers, what was run already")
+    add("--again", action="store_true", help="run what was run already again, with other numbers")
     text = "set a mark by hand, which no grading changes; POINTS auto takes it back"
     add("--set", nargs=3, metavar=("STUDENT", "EXERCISE", "POINTS"), **many, help=text)
     text = "without the sandbox, for your own work only: written on the report"
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     from distlab.grading.report.pages import write_report
 
     settings = _read_settings(arguments)
-    found = _grade(settings)
+    found = _grade(settings, arguments.json)
     if found is None:
         return 130
     course = settings.gradebook.resolve().parent
@@ -77,21 +78,27 @@ def run(arguments: argparse.Namespace) -> int:
     return int(any(result.for_human for result in found.results))
 
 
-def _grade(settings: "Settings") -> "ClassResult | None":
-    """Grade with a progress bar; None, and a line that says how far it came, if it was stopped."""
-    bar = _Bar(settings.lab.name)
+def _grade(settings: "Settings", quiet: bool) -> "ClassResult | None":
+    """Grade and show how far it is; None, and a line that says so, if it was stopped."""
+    progress = Progress(f"distlab grade {settings.lab.name}", 0, "submission", quiet=quiet)
+
+    def show(done: int, total: int) -> None:
+        progress.total = total
+        progress.show(done)
+
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         from distlab.grading.session import grade
 
-        return grade(settings, bar.show)
+        return grade(settings, show)
     except KeyboardInterrupt:
-        bar.close()
-        kept = f"{bar.done} of {bar.total} are kept" if bar.total else "nothing was run yet"
+        progress.close()
+        done, total = progress.done, progress.total
+        kept = f"{done} of {total} are kept" if total else "nothing was run yet"
         print(f"distlab grade: stopped: {kept}; the same command goes on", file=sys.stderr)
         return None
     finally:
-        bar.close()
+        progress.close()
         signal.signal(signal.SIGTERM, before)
 
 
@@ -175,26 +182,3 @@ def _write_course(arguments: argparse.Namespace, found: "ClassResult") -> None:
     labs = list_labs(found.course)
     weights = {lab: read_policy(path, lab.partition("-")[0]).weight for lab in labs}
     write_course(arguments.out / "course.csv", found.course, weights)
-
-
-class _Bar:
-    """A progress bar on standard error, on a terminal only; remembers how far it came."""
-
-    def __init__(self, name: str) -> None:
-        self.done = self.total = 0
-        self._name, self._bar = name, None
-
-    def show(self, done: int, total: int) -> None:
-        from tqdm import tqdm
-
-        self.done, self.total = done, total
-        if self._bar is None:
-            self._bar = tqdm(
-                total=total, unit="submission", desc=self._name, file=sys.stderr,
-                disable=not sys.stderr.isatty(), dynamic_ncols=True, leave=False,
-            )  # fmt: skip
-        self._bar.update(done - self._bar.n)
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()

@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
 def find_course_folder(start: Path | None = None) -> Path:
     """Return the course folder: the one with README.md and notebooks/ around `start`, or ours.
 
-    Looks from `start` (the current folder when None) upwards, then beside the
+    Looks from `start` (the current folder when None) upwards, then next to the
     installed package. Raises CourseError when neither is there.
     """
     start = Path.cwd() if start is None else start
@@ -86,7 +86,7 @@ def find_course_folder(start: Path | None = None) -> Path:
         if progress.is_course(folder, "notebooks"):
             return folder
     raise CourseError(
-        f"no course here: {start} and the folders above it have no {README} beside a notebooks "
+        f"no course here: {start} and the folders above it have no {README} next to a notebooks "
         "folder. Change to the folder of the course, then run `distlab lab` again"
     )
 

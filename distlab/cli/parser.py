@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from distlab.errors import CourseError
 
 MAX_WHOLE = 10**10  # nothing that is counted here is more
-LONGEST_WORD = 160  # of an error: a number of 400 digits needs no repeating
+MAX_WORD = 160  # of an error: a number of 400 digits needs no repeating
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -74,17 +74,17 @@ def suggest(word: str, choices: Iterable[Any]) -> str:
     """Return "; did you mean 'x'?" where one of `choices` is near `word`, else ""."""
     names = [str(choice) for choice in choices]
     near = [name for name in names if len(word) > 3 and name.startswith(word)]
-    near = near or get_close_matches(word[:LONGEST_WORD], names, n=1, cutoff=0.6)
+    near = near or get_close_matches(word[:MAX_WORD], names, n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def read_whole(text: str) -> int:
     """Return the whole number that `text` is; raise ArgumentTypeError for any other text."""
     try:
-        number = int(text[:LONGEST_WORD])
+        number = int(text[:MAX_WORD])
     except ValueError:
         raise argparse.ArgumentTypeError(f"invalid int value: {text!r}") from None
-    if len(text) > LONGEST_WORD or abs(number) > MAX_WHOLE:
+    if len(text) > MAX_WORD or abs(number) > MAX_WHOLE:
         limits = f"give a whole number from {-MAX_WHOLE:,} to {MAX_WHOLE:,}"
         raise argparse.ArgumentTypeError(f"{text} is out of range: {limits}")
     return number
@@ -93,4 +93,4 @@ def read_whole(text: str) -> int:
 def shorten_words(text: str) -> str:
     """Return `text` on one line, with words of more than 160 characters cut."""
     line = " ".join(text.split("\n"))
-    return re.sub(rf"\S{{{LONGEST_WORD},}}", lambda found: found[0][:40] + "…", line)
+    return re.sub(rf"\S{{{MAX_WORD},}}", lambda found: found[0][:40] + "…", line)

@@ -1,4 +1,4 @@
-"""`distlab reset`: begin a lab anew; what was there is kept as a copy."""
+"""`distlab reset`: start a lab from scratch; what was there is kept as a copy."""
 
 import argparse
 import shutil
@@ -11,14 +11,14 @@ from distlab.errors import CourseError
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser = subparsers.add_parser(
-        "reset", help="begin a lab anew; what was there is kept as a copy"
+        "reset", help="start a lab from scratch; what was there is kept as a copy"
     )
     parser.add_argument("lab", help="lab05, or 05")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Put the lab back as it was given out; the learner's own is kept beside it."""
+    """Put the lab back as it was given out; the learner's own is kept next to it."""
     path = find_lab(arguments.lab)
     fresh = read_original(path)
     if fresh == path.read_text(encoding="utf-8", errors="replace"):
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     kept.parent.mkdir(exist_ok=True)
     shutil.copy2(path, kept)
     path.write_text(fresh, encoding="utf-8")
-    print(f"{path.name} begins anew; yours is kept as labs/kept/{kept.name}")
+    print(f"{path.name} starts from scratch; yours is kept as labs/kept/{kept.name}")
     print("If it is open in JupyterLab: close it without saving, and open it again.")
     return 0
 

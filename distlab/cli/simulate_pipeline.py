@@ -10,7 +10,7 @@ from distlab.errors import CourseError
 from utils.schedules import SCHEDULES, make_schedule
 from utils.simulate.pipeline import PipelineRun, StageTimes, simulate_pipeline, summarise
 
-MOST_DRAWN = 6_000
+MAX_DRAWN = 6_000
 
 DESCRIPTION = (
     "Simulate one step of a pipeline of equal stages. Times are in any one unit, one whole "
@@ -91,10 +91,10 @@ def draw(result: PipelineRun, path: Path) -> None:
     """Write the timeline to `path` as SVG. Raises CourseError where that cannot be."""
     if path.suffix.lower() != ".svg":
         raise CourseError(f"--picture {path}: the picture is SVG: choose a name that ends in .svg")
-    if len(result.starts) > MOST_DRAWN:
+    if len(result.starts) > MAX_DRAWN:
         raise CourseError(
             f"--picture: {len(result.starts):,} operations are too many to draw: choose fewer "
-            f"stages or micro-batches (at most {MOST_DRAWN:,} operations)"
+            f"stages or micro-batches (at most {MAX_DRAWN:,} operations)"
         )
     from distlab.figures import timeline
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from distlab.errors import CourseError
 
-LONGEST_FILE_BYTES = 1_000_000
+MAX_FILE_BYTES = 1_000_000
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -33,7 +33,7 @@ def _add_build(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     build.add_argument("--workers", type=int, default=2, metavar="N", help="worker tasks (2)")
     build.add_argument("--ps", type=int, default=0, metavar="N", help="parameter servers (0)")
     build.add_argument("--chief", action="store_true", help="a chief (a coordinator with --ps)")
-    build.add_argument("--evaluator", action="store_true", help="an evaluator beside the cluster")
+    build.add_argument("--evaluator", action="store_true", help="an evaluator next to the cluster")
     build.add_argument("--host", action="append", metavar="HOST",
                        help="host name or address; give it again for more (127.0.0.1)")  # fmt: skip
     ports = build.add_mutually_exclusive_group()
@@ -135,12 +135,12 @@ def _is_configuration(source: str) -> bool:
 
 def _read_source(source: str, number: int) -> tuple[str, str]:
     if source == "-":
-        return "input", sys.stdin.read(LONGEST_FILE_BYTES)
+        return "input", sys.stdin.read(MAX_FILE_BYTES)
     if not source.strip() or source.lstrip()[0] in "{'\"[" or "\n" in source:
         return f"text {number + 1}" if number else "text", source
     path = Path(source)
     try:
-        if path.stat().st_size > LONGEST_FILE_BYTES:
+        if path.stat().st_size > MAX_FILE_BYTES:
             raise CourseError(f"{source}: too large for a TF_CONFIG; name the file that holds it")
         return source, path.read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from distlab.cli.long_command import Progress
 from distlab.errors import CourseError
 from utils.events import Event, EventWriter
 from utils.strategies import CLUSTER, NAMES, STRATEGIES, find_strategy
@@ -96,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     before = {n: signal.signal(n, ask_to_stop) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with _Listeners(arguments.events) as listener:
+        with _Listeners(arguments.events, arguments.json) as listener:
             report = _train(config, cluster, listener, stop)
     except TrainingStopped as stopped:
         print(f"distlab train: {stopped}", file=sys.stderr)
@@ -164,10 +165,11 @@ def _train(
 
 
 class _Listeners:
-    """Shows events in a progress bar on standard error and, where asked, writes them to a file."""
+    """Shows on standard error how far a run is and, where asked, writes its events to a file."""
 
-    def __init__(self, events_path: str | None) -> None:
-        self._path, self._bar = events_path, None
+    def __init__(self, events_path: str | None, quiet: bool = False) -> None:
+        self._path, self._quiet = events_path, quiet
+        self._progress: Progress | None = None
         with self._events_written():
             self._writer = EventWriter(events_path) if events_path else None
 
@@ -175,8 +177,8 @@ class _Listeners:
         return self.listen
 
     def __exit__(self, *exception: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
+        if self._progress is not None:
+            self._progress.close()
         if self._writer is not None:
             self._writer.close()
 
@@ -185,10 +187,12 @@ class _Listeners:
             with self._events_written():
                 self._writer(event)
         if event["event"] == "start":
-            self._bar = _make_bar(event)
-        elif event["event"] == "step" and self._bar is not None:
-            self._bar.set_postfix_str(f"epoch {event['epoch']}, loss {event['loss']:.4f}", False)
-            self._bar.update(event["step"] - self._bar.n)
+            total = event["epochs"] * event["steps_per_epoch"]
+            first = min(total, event["first_step"])
+            self._progress = Progress("distlab train", total, "step", first, self._quiet)
+        elif event["event"] == "step" and self._progress is not None:
+            note = f"epoch {event['epoch']}, loss {event['loss']:.4f}"
+            self._progress.show(event["step"], note)
 
     @contextmanager
     def _events_written(self) -> Iterator[None]:
@@ -198,18 +202,3 @@ class _Listeners:
             raise CourseError(
                 f"events {self._path}: cannot be written ({error.strerror})"
             ) from None
-
-
-def _make_bar(start: Event) -> Any:
-    from tqdm import tqdm
-
-    total = start["epochs"] * start["steps_per_epoch"]
-    return tqdm(
-        total=total,
-        initial=min(total, start["first_step"]),
-        unit="step",
-        file=sys.stderr,
-        disable=not sys.stderr.isatty(),
-        dynamic_ncols=True,
-        leave=False,
-    )

@@ -67,7 +67,7 @@ def examine_workers() -> Finding:
         value = "; ".join(_describe(worker) for worker in left[:5])
         value += f" and {len(left) - 5} more" if len(left) > 5 else ""
         pids = " ".join(str(worker.pid) for worker in left)
-        advice = "whoever started them is gone, and a waiting worker ignores SIGTERM: "
+        advice = "what started them is gone, and a waiting worker ignores SIGTERM: "
         return Finding("left-over workers", "warning", value, f"{advice}`kill -9 {pids}`")
     if found:
         value = "none; running for another process: "

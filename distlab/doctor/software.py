@@ -27,7 +27,7 @@ FIND_UTILS = "import importlib.util as u; s = u.find_spec('utils'); print(s.orig
 def read_pins(constraints: Path = CONSTRAINTS) -> dict[str, str]:
     """Return the versions that the course was tested with, by normalised package name.
 
-    From `constraints.txt` beside the package; where that is not (an installed
+    From `constraints.txt` next to the package; where that is not (an installed
     wheel), from the `==` requirements of the installed course.
     """
     try:
@@ -77,7 +77,7 @@ def examine_other_packages(
     if rivals:
         advice = f"two TensorFlows overwrite each other's files: `pip uninstall {rivals[0]}`, "
         advice += "then install tensorflow again"
-        return Finding("packages", "warning", f"{rivals[0]} beside tensorflow", advice)
+        return Finding("packages", "warning", f"{rivals[0]} next to tensorflow", advice)
     if drifted:
         named = ", ".join(f"{name} {installed[name]} ({pins[name]})" for name in drifted[:4])
         named += f" and {len(drifted) - 4} more" if len(drifted) > 4 else ""

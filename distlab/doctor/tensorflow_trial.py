@@ -82,7 +82,7 @@ def _explain_failure(stage: str, outcome: Outcome, limit_seconds: float) -> Find
         value = f"ended while {doing} by {describe_signal(-status)}"
         return Finding(name, "problem", value, _advise_signal(-status))
     error = outcome.last_error_line or f"exit status {status}"
-    advice = "`make clean`, then `make lab`, builds the environment anew"
+    advice = "`make clean`, then `make lab`, builds the environment again"
     return Finding(name, "problem", f"failed while {doing}: {error}", advice)
 
 
@@ -91,7 +91,7 @@ def _advise_signal(number: int) -> str:
         return "use a machine whose processor has AVX, or let the virtual machine have the host's"
     if number == 9:
         return "shut down other kernels and programs, or give the container more memory"
-    return "`make clean`, then `make lab`, builds the environment anew"
+    return "`make clean`, then `make lab`, builds the environment again"
 
 
 def judge_gpus(driver: list[str], seen: dict[str, Any] | None) -> Finding:

@@ -1,4 +1,4 @@
-"""Probes of programs beside Python: browser, bubblewrap, Java, nvidia-smi; and of the data."""
+"""Probes of programs next to Python: browser, bubblewrap, Java, nvidia-smi; and of the data."""
 
 import os
 import re

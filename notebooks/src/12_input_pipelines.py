@@ -152,7 +152,9 @@ def processor_seconds(dataset):
 def costs_of_stages(dataset):
     """Return what each stage after the source adds to one image, in processor seconds."""
     stages = take_apart(dataset)
-    chains = [as_written(rebuild(stages[:end], TuneSettings())) for end in range(2, len(stages) + 1)]
+    chains = [
+        as_written(rebuild(stages[:end], TuneSettings())) for end in range(2, len(stages) + 1)
+    ]
     added = np.diff([processor_seconds(chain) for chain in chains], prepend=0) / len(split)
     return {s.name.split()[-1]: max(0.0, c) for s, c in zip(stages[1:], added)}
 

@@ -1,7 +1,7 @@
 """The one place that uses a network, and only when asked: a TFDS download with a time limit.
 
 TFDS runs in a child process with its own process group. When the time is up, or
-the caller is interrupted, the group is killed: no download can hang a lesson or
+the caller is interrupted, the group is killed: no download can hang its caller or
 outlive it.
 """
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-MOST_SHIFT = 2  # columns, to either side
+MAX_SHIFT = 2  # columns, to either side
 Example = tuple[Any, Any, Any]  # image, label, id
 
 
@@ -76,7 +76,7 @@ def augment_batch(images: Any, labels: Any, ids: Any) -> Example:
 
     count, width = tf.shape(images)[0], images.shape[2]
     flip = tf.random.uniform([count, 1]) < 0.5
-    shift = tf.random.uniform([count, 1], -MOST_SHIFT, MOST_SHIFT + 1, tf.int32)
+    shift = tf.random.uniform([count, 1], -MAX_SHIFT, MAX_SHIFT + 1, tf.int32)
     columns = (tf.range(width) - shift) % width  # [batch, 28]: where each column comes from
     columns = tf.where(flip, width - 1 - columns, columns)
     moves = tf.one_hot(columns, width, axis=1) / 255  # [batch, from, to]
@@ -90,7 +90,7 @@ def augment(image: Any, label: Any, number: Any) -> Example:
     import tensorflow as tf
 
     image = tf.image.random_flip_left_right(image)
-    shift = tf.random.uniform([], -MOST_SHIFT, MOST_SHIFT + 1, tf.int32)
+    shift = tf.random.uniform([], -MAX_SHIFT, MAX_SHIFT + 1, tf.int32)
     return tf.cast(tf.roll(image, shift, axis=1), tf.float32) / 255, label, number
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ..errors import InputError
+from ..errors import InputError, RunError
 from ..events import report
 
 START_SECONDS = 60.0
@@ -59,7 +59,7 @@ class DataService:
     """A dispatcher and `workers` workers, each a process; `address` is the dispatcher's.
 
     They end with the `with` block, after `seconds`, or with the cluster, whatever
-    comes first. Raises InputError if one does not start in a minute.
+    comes first. Raises RunError if one does not start in a minute.
     """
 
     def __init__(self, cluster: Starts, workers: int = 2, seconds: float = 300.0) -> None:
@@ -114,14 +114,14 @@ class DataService:
 
 
 def wait_until_ready(job: Any, name: str, seconds: float = START_SECONDS) -> dict[str, Any]:
-    """Return the first event of `job`; raise InputError if none comes in `seconds`."""
+    """Return the first event of `job`; raise RunError if none comes in `seconds`."""
     found: list[dict[str, Any]] = []
     reader = threading.Thread(target=lambda: found.extend(_first(job)), daemon=True)
     reader.start()
     reader.join(seconds)
     if not found:
         state = f"has ended ({job.error})" if job.finished else f"was not ready in {seconds:.0f} s"
-        raise InputError(f"the {name} {state}; run `distlab doctor`")
+        raise RunError(f"the {name} {state}")
     return found[0]
 
 

@@ -1,8 +1,8 @@
-"""TFRecord shards of PNG examples, written from the course's real images.
+"""TFRecord shards of PNG examples, written from real images.
 
 Each record is a serialised `tf.train.Example` with `image` (a PNG, 28 by 28, grey),
-`label` and `id`, the example's number in the data set, by which lessons say who
-got what. Several files, the shards, so that several can be read at once and shared
+`label` and `id`, the example's number in the data set, which says who got
+what. Several files, the shards, so that several can be read at once and shared
 out over workers.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from ..data.images import Split
 from ..environment import quiet_tensorflow
-from ..errors import InputError
+from ..errors import InputError, RunError
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ def write_shards(
 
     Shard k holds the k-th run of examples; `order` [examples], a permutation, says
     in which order they are written (as they stand). Follows `tf.io.TFRecordWriter`.
-    Raises InputError for fewer than one example a shard, an order that is none, a
-    folder that holds such files already, or one that cannot be written.
+    Raises InputError for fewer than one example a shard, an order that is none and a
+    folder that holds such files already, RunError for one that cannot be written.
     """
     examples = len(split)
     if not 1 <= shards <= examples:
@@ -61,7 +61,7 @@ def write_shards(
         for name, part in zip(names, np.array_split(numbers, shards), strict=True):
             _write_file(name, split, part)
     except OSError as error:
-        raise InputError(f"{folder} cannot be written: {error.strerror or error}") from None
+        raise RunError(f"{folder} cannot be written: {error.strerror or error}") from None
     return Shards(tuple(str(name) for name in names), examples)
 
 

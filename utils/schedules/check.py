@@ -1,4 +1,4 @@
-"""Say what is wrong with a pipeline schedule, in one line: labs grade learners' schedules so."""
+"""Say what is wrong with a pipeline schedule, in one line."""
 
 from collections.abc import Iterable
 

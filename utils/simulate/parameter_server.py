@@ -34,7 +34,7 @@ import numpy as np
 from ..errors import InputError
 
 MODES = ("asynchronous", "bounded", "synchronous", "backup")
-MOST_UPDATES = 1_000_000
+MAX_UPDATES = 1_000_000
 Span = tuple[str, float, float, str, str]  # lane, start, end, label, kind: a row of a timeline
 
 
@@ -118,8 +118,8 @@ def simulate_parameter_server(
 def _check(mode: str, cluster: Cluster, updates: int, backup: int, bound: int) -> None:
     if mode not in MODES:
         raise InputError(f"no mode {mode!r}: there are {', '.join(MODES)}")
-    if not 1 <= updates <= MOST_UPDATES:
-        raise InputError(f"{updates} updates: give 1 to {MOST_UPDATES:,}")
+    if not 1 <= updates <= MAX_UPDATES:
+        raise InputError(f"{updates} updates: give 1 to {MAX_UPDATES:,}")
     if not (1 if mode == "backup" else 0) <= backup < (cluster.workers if mode == "backup" else 1):
         raise InputError(
             f"backup {backup} in mode {mode} with {cluster.workers} workers: the mode backup takes "

@@ -162,7 +162,9 @@ def _find_missing(members: Named) -> list[LintFinding]:
     cluster = next(iter(members.values())).cluster
     if cluster.ps and not cluster.chief:
         what = "no chief among them: the servers wait until a coordinator connects"
-        found.append(LintFinding("warning", "chief:0", what, 'list a "chief", or start one beside'))
+        found.append(
+            LintFinding("warning", "chief:0", what, 'list a "chief", or start one next to them')
+        )
     return found
 
 

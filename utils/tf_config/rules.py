@@ -239,7 +239,7 @@ def _check_strategy(jobs: dict[str, list[str]], strategy: str | None) -> list[Li
 
 
 def _check_evaluator(jobs: dict[str, list[str]], strategy: str | None) -> list[LintFinding]:
-    """The evaluator belongs beside the training cluster, alone in its own or in none."""
+    """The evaluator belongs next to the training cluster, alone in its own or in none."""
     if "evaluator" not in jobs or len(jobs) == 1:
         return []
     waits = "ps" in jobs or strategy == "parameter-server"
@@ -268,7 +268,7 @@ def _find_near(name: str, choices: Any) -> str | None:
 
 
 def check_addresses(jobs: dict[str, list[str]], own: Place | None) -> list[LintFinding]:
-    """Return the faults of all addresses, one by one and beside each other.
+    """Return the faults of all addresses, one by one and compared.
 
     `own` is the (job, index) of the task whose configuration this is: a loopback
     address among remote ones may be meant for it alone.

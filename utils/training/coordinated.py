@@ -3,8 +3,8 @@
 Workers do not wait for each other: each step reads the parameters, computes a
 gradient and applies it at once, so that a gradient may be older than the parameters
 that it changes (`tf.distribute.ParameterServerStrategy`). An epoch here is every
-global batch once, whichever worker took it. The coordinator reads the data; a worker
-with a pipeline of its own is what lesson 11 builds.
+global batch once, whichever worker took it. The coordinator reads the data; `parameter_server`
+gives each worker a pipeline of its own.
 """
 
 from collections.abc import Callable

@@ -5,6 +5,6 @@ names each op, its layer and the line of Python that made it. Imports no TensorF
 """
 
 from .examination import examine_function, examine_model
-from .report import Finding, ReadyReport
+from .report import ReadyReport, TpuFinding
 
-__all__ = ["Finding", "ReadyReport", "examine_function", "examine_model"]
+__all__ = ["TpuFinding", "ReadyReport", "examine_function", "examine_model"]

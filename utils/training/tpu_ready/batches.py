@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
-from .report import UNKNOWN_SIZE, Finding
+from .report import UNKNOWN_SIZE, TpuFinding
 
 SIZE_FOR_UNKNOWN = 32
 
 
-def make_batch(model: Any, batch_size: int) -> tuple[tuple[Any, ...], list[Finding]]:
+def make_batch(model: Any, batch_size: int) -> tuple[tuple[Any, ...], list[TpuFinding]]:
     """Return (inputs, targets) as tensors, and a finding for each size that is not known.
 
     Inputs are `[batch, ...]`, uniform in [0, 1) or zeros for whole numbers; a size
@@ -21,8 +21,8 @@ def make_batch(model: Any, batch_size: int) -> tuple[tuple[Any, ...], list[Findi
 
     specs = _input_specs(model)
     found = [
-        Finding(UNKNOWN_SIZE, f"input {spec.name!r} has shape {_say(spec.shape)}: each size that "
-                "comes is compiled anew")
+        TpuFinding(UNKNOWN_SIZE, f"input {spec.name!r} has shape {_say(spec.shape)}: each size "
+                   "that comes is compiled again")
         for spec in keras.tree.flatten(specs) if None in spec.shape[1:]
     ]  # fmt: skip
     inputs = keras.tree.map_structure(lambda spec: _fill(spec, batch_size), specs)

@@ -20,8 +20,8 @@ from .report import (
     RETRACING,
     STRING,
     UNSUPPORTED,
-    Finding,
     ReadyReport,
+    TpuFinding,
 )
 from .tracing import (
     Trace,
@@ -32,7 +32,7 @@ from .tracing import (
     trace_step,
 )
 
-MOST_EXAMPLES = 65536
+MAX_EXAMPLES = 65536
 
 
 def examine_function(make_model: Callable[[], Any], batch_size: int = 32) -> ReadyReport:
@@ -88,20 +88,20 @@ def examine_model(model: Any, batch_size: int = 32) -> ReadyReport:
     return _report(model, batch_size, found, bool(seconds), ops, *seconds, loss_note=note)
 
 
-def _report(model: Any, batch_size: int, found: list[Finding], *measured: Any, **note: Any):
+def _report(model: Any, batch_size: int, found: list[TpuFinding], *measured: Any, **note: Any):
     found = sorted(dict.fromkeys(found), key=lambda finding: not finding.is_problem)
     return ReadyReport(model.name, batch_size, tuple(found), *measured, **note)
 
 
 def _check_batch_size(batch_size: int) -> None:
-    if not 1 <= batch_size <= MOST_EXAMPLES:
-        raise InputError(f"batch {batch_size}: must be a number from 1 to {MOST_EXAMPLES}")
+    if not 1 <= batch_size <= MAX_EXAMPLES:
+        raise InputError(f"batch {batch_size}: must be a number from 1 to {MAX_EXAMPLES}")
 
 
-def _advise_batch(batch_size: int) -> list[Finding]:
+def _advise_batch(batch_size: int) -> list[TpuFinding]:
     if batch_size % 8 == 0:
         return []
-    return [Finding(BATCH, f"{batch_size} examples on a core are not a multiple of 8")]
+    return [TpuFinding(BATCH, f"{batch_size} examples on a core are not a multiple of 8")]
 
 
 def _give_loss(model: Any) -> str:
@@ -117,14 +117,14 @@ def _make_step(model: Any) -> Any:
     return tf.function(lambda data: model.train_step(data), jit_compile=True, autograph=False)
 
 
-def _trace_twice(model: Any, data: Any) -> tuple[Trace, list[Finding]]:
+def _trace_twice(model: Any, data: Any) -> tuple[Trace, list[TpuFinding]]:
     first = trace_step(_make_step(model), data)
     before = remember_state(model)
     second = trace_step(_make_step(model), data)
     return second, find_side_effects(first, second, before, remember_state(model))
 
 
-def _compile(model: Any, data: Any, trace: Trace) -> tuple[tuple[float, ...], list[Finding]]:
+def _compile(model: Any, data: Any, trace: Trace) -> tuple[tuple[float, ...], list[TpuFinding]]:
     """Run the step twice; return (seconds to compile, seconds of a step) and what XLA refused."""
     step, seconds = _make_step(model), []
     try:
@@ -137,7 +137,9 @@ def _compile(model: Any, data: Any, trace: Trace) -> tuple[tuple[float, ...], li
     except Exception as error:
         return (), _find_refused(error, trace)
     traces = step.experimental_get_tracing_count()
-    again = [Finding(RETRACING, f"the same batch was traced {traces} times")] if traces > 1 else []
+    again = (
+        [TpuFinding(RETRACING, f"the same batch was traced {traces} times")] if traces > 1 else []
+    )
     return (seconds[0], min(seconds[1:])), again
 
 
@@ -147,32 +149,32 @@ def _is_logs(result: Any) -> bool:
     )
 
 
-def _find_refused(error: Exception, trace: Trace) -> list[Finding]:
+def _find_refused(error: Exception, trace: Trace) -> list[TpuFinding]:
     """Return the ops that XLA's message names, or the message itself."""
     names = dict.fromkeys(re.findall(r"No registered '(\w+)' OpKernel", str(error))).keys()
     found = []
     for name in names:
         for op in all_ops(trace.function.graph):
             if op.type == name and name not in CALLBACKS:
-                found.append(Finding(UNSUPPORTED, name, trace.layer_of(op), source_of(op)))
+                found.append(TpuFinding(UNSUPPORTED, name, trace.layer_of(op), source_of(op)))
     if found or names & CALLBACKS.keys():
         return found
     if "fixed tensor list size" in str(error):
         return _find_loops(error, trace)
     lines = re.findall(r'File "([^"]+)", line (\d+)', str(error))
     source = find_source(("/" + path, int(line)) for path, line in lines)
-    return [Finding(NO_COMPILE, _first_line(error), source=source)]
+    return [TpuFinding(NO_COMPILE, _first_line(error), source=source)]
 
 
-def _find_loops(error: Exception, trace: Trace) -> list[Finding]:
+def _find_loops(error: Exception, trace: Trace) -> list[TpuFinding]:
     """Return the loops that XLA's message names, or all where it names none."""
     loops = [op for op in all_ops(trace.function.graph) if op.type.endswith("While")]
     named = [op for op in loops if op.name in str(error)] or loops
     what = "its gradient needs a maximum number of rounds"
-    return [Finding(LOOP, what, trace.layer_of(op), source_of(op)) for op in named]
+    return [TpuFinding(LOOP, what, trace.layer_of(op), source_of(op)) for op in named]
 
 
-def _is_said(finding: Finding, found: list[Finding]) -> bool:
+def _is_said(finding: TpuFinding, found: list[TpuFinding]) -> bool:
     """Say whether what XLA refuses was found in the graph already, as a string's."""
     strings = [(f.layer, f.source) for f in found if f.kind == STRING]
     if finding.kind == NO_COMPILE:
@@ -180,13 +182,13 @@ def _is_said(finding: Finding, found: list[Finding]) -> bool:
     return finding.kind == UNSUPPORTED and (finding.layer, finding.source) in strings
 
 
-def _describe_error(error: Exception) -> Finding:
+def _describe_error(error: Exception) -> TpuFinding:
     """Return a finding for a step that cannot be traced, with the user's last line."""
     if "automatically build" in str(error) and error.__context__ is not None:
         error = error.__context__  # Keras wraps what the model raised
     frames = traceback.extract_tb(error.__traceback__)
     source = find_source((frame.filename, frame.lineno) for frame in frames)
-    return Finding(NO_TRACE, f"{type(error).__name__}: {_first_line(error)}", source=source)
+    return TpuFinding(NO_TRACE, f"{type(error).__name__}: {_first_line(error)}", source=source)
 
 
 def _first_line(error: Exception) -> str:

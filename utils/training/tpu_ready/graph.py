@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from .report import CALLBACK, DATA_SHAPE, DOUBLE, STRING, Finding
+from .report import CALLBACK, DATA_SHAPE, DOUBLE, STRING, TpuFinding
 from .tracing import Trace, source_of
 
 CALLBACKS = {
@@ -47,11 +47,11 @@ def _called_graphs(op: Any) -> list[Any]:
     return [f.graph for f in functions if getattr(f, "graph", None) is not None]
 
 
-def find_in_graph(trace: Trace) -> list[Finding]:
+def find_in_graph(trace: Trace) -> list[TpuFinding]:
     """Return host callbacks, strings, shapes that depend on data, and float64, each once."""
     import tensorflow as tf
 
-    found: dict[Finding, None] = {}
+    found: dict[TpuFinding, None] = {}
     for op in all_ops(trace.function.graph):
         types = {tensor.dtype for tensor in (*op.inputs, *op.outputs)}
         kind, what = "", ""
@@ -64,7 +64,7 @@ def find_in_graph(trace: Trace) -> list[Finding]:
         elif types & {tf.float64, tf.complex128} and op.type != "Const":
             kind, what = DOUBLE, _say_entrance(op) or op.type
         if kind:
-            found[Finding(kind, what, trace.layer_of(op), source_of(op))] = None
+            found[TpuFinding(kind, what, trace.layer_of(op), source_of(op))] = None
     return _keep_first_doubles(list(found))
 
 
@@ -92,7 +92,7 @@ def _say_shape(op: Any) -> str:
     return f"{op.type}{how} makes shape {shape}"
 
 
-def _keep_first_doubles(found: list[Finding]) -> list[Finding]:
+def _keep_first_doubles(found: list[TpuFinding]) -> list[TpuFinding]:
     """Return `found` with one float64 finding for each layer and source."""
     kept, places = [], set()
     for finding in found:

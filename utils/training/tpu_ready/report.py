@@ -32,7 +32,7 @@ FIXES = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class TpuFinding:
     """One thing to fix: `kind` is one of `FIXES`, `source` "file.py:line" or empty."""
 
     kind: str
@@ -64,7 +64,7 @@ class ReadyReport:
 
     model: str
     batch_size: int
-    findings: tuple[Finding, ...]
+    findings: tuple[TpuFinding, ...]
     compiled: bool
     ops: int
     compile_seconds: float | None = None
@@ -72,7 +72,7 @@ class ReadyReport:
     loss_note: str = ""
 
     @property
-    def problems(self) -> tuple[Finding, ...]:
+    def problems(self) -> tuple[TpuFinding, ...]:
         return tuple(finding for finding in self.findings if finding.is_problem)
 
     @property

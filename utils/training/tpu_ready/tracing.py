@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .report import SIDE_EFFECT, Finding
+from .report import SIDE_EFFECT, TpuFinding
 
 LIBRARIES = ("tensorflow", "keras", "tf_keras", "numpy", "ml_dtypes")
 SIMPLE = (int, float, str, bool, tuple)
@@ -139,19 +139,19 @@ def _say_state(value: Any) -> str:
 
 def find_side_effects(
     first: Trace, second: Trace, before: dict[Any, str], after: dict[Any, str]
-) -> list[Finding]:
+) -> list[TpuFinding]:
     """Return what Python did in the second trace that the compiled step will not do."""
-    found = [Finding(SIDE_EFFECT, "print", source=source) for source in second.printed]
+    found = [TpuFinding(SIDE_EFFECT, "print", source=source) for source in second.printed]
     for owner, name in sorted(k for k in after if before.get(k) != after[k]):
         layer = "" if owner.startswith("module ") else owner
         place = f"variable {name!r} of {owner}" if not layer else f"attribute {name!r}"
         change = f"{before.get((owner, name), 'nothing')} to {after[owner, name]}"
-        found.append(Finding(SIDE_EFFECT, f"{place} went from {change}", layer))
+        found.append(TpuFinding(SIDE_EFFECT, f"{place} went from {change}", layer))
     pairs = zip(_constants(first), _constants(second), strict=False)
     for old, new in pairs:
         if old.get_attr("value") != new.get_attr("value"):
             what = f"a number from Python is frozen into the step (constant {new.name!r})"
-            found.append(Finding(SIDE_EFFECT, what, second.layer_of(new), source_of(new)))
+            found.append(TpuFinding(SIDE_EFFECT, what, second.layer_of(new), source_of(new)))
     return found
 
 
