@@ -182,8 +182,8 @@ COLLATERAL = (
     ),
     _symptom(
         "renewed-server", r"Delete called on non-empty BufRendezvous|[Gg]roup \d+ not found",
-        "another task's server started again, or ended, in the middle of a collective: that task made "
-        "a second strategy, restarted alone, or ended before the others",
+        "another task's server started again, or ended, in the middle of a collective: that task "
+        "made a second strategy, restarted alone, or ended before the others",
         "make one strategy per process and use it again, as utils.strategies.make_strategy does; "
         "give every task the same number of steps; start the group together",
     ),
