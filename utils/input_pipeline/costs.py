@@ -69,16 +69,21 @@ def make_timer(dataset: Any, seconds: float, name: str) -> Callable[[], float]:
 
     Elements are made and thrown away by `Dataset.skip`, in C++: to hand each one to
     Python, or to a function of TensorFlow, costs more than most stages. Their number is
-    doubled until they fill a quarter of `seconds` or the dataset ends. Raises InputError
-    for an empty dataset, and for one that fails.
+    doubled until they fill a quarter of `seconds`, and eight times what the first one takes
+    (which starts the pipeline), or the dataset ends. Raises InputError for an empty dataset,
+    and for one that fails.
     """
     import tensorflow as tf
 
     walk = tf.function(lambda most: _count(dataset.take(most).skip(most - 1)))
     wanted = 1
     with _explained(name):
-        while _time(walk, wanted)[1] and _time(walk, wanted)[0] < seconds / 4:
+        _time(walk, 1)  # traces it, unmeasured
+        first, there = _time(walk, 1)
+        enough, passed = max(seconds / 4, min(8 * first, seconds)), first
+        while there and passed < enough:
             wanted *= 2
+            passed, there = _time(walk, wanted)
         images = int(_count_images(dataset.take(wanted)))
     if not images:
         raise InputError(f"{name} gives no element: there is nothing to measure")
