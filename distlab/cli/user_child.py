@@ -70,8 +70,14 @@ def load_library(folder: str) -> ModuleType:
 
 def _work(library: ModuleType, order: Order) -> dict[str, Any]:
     environment = importlib.import_module(f"{library.__name__}.environment")
-    with environment.quiet_tensorflow():
-        function = load_function(order["target"], order["example"])
+    failure: BaseException | None = None
+    with environment.quiet_tensorflow():  # an error in it would print TensorFlow's banner
+        try:
+            function = load_function(order["target"], order["example"])
+        except (TargetError, SystemExit) as error:
+            failure = error
+    if failure is not None:
+        raise failure
     work = getattr(importlib.import_module(f"{library.__name__}.{order['room']}"), order["name"])
     settings = order["settings"]
     if order["progress"]:
