@@ -179,7 +179,7 @@ def test_home_page_is_the_readme_with_progress(course: Path, monkeypatch) -> Non
     text = page.read_text()
     assert text.startswith("# The course\n\nWords.\n\n## Your progress\n")
     assert text.endswith("## Start\n\n[x](labs/x)\n")
-    assert f"| [01 batches and words](labs/{LAB}.ipynb) | ☐ ☐ ☐ ☐ | 0 passed |" in text
+    assert f"| [01 Batches and words](labs/{LAB}.ipynb) | ☐ ☐ ☐ ☐ | 0 passed |" in text
     monkeypatch.chdir(course / "labs")
     progress.record("lab01", "batches")
     assert "| ☐ ▣ ☐ ☐ | 1 passed |" in page.read_text()
