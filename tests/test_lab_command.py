@@ -1,9 +1,12 @@
 """`distlab lab`: a real server, its settings, its end, and the course home in a real browser."""
 
+import json
 import os
+import shutil
 import signal
 import sys
 import time
+from pathlib import Path
 
 import nbformat
 import psutil
@@ -14,6 +17,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from distlab.cli import lab, make_parser
 from utils.errors import DistributedError
 
+ROOT = Path(__file__).parents[1]
 EXPLORER = "from distlab.widgets.batches import batch_explorer\n\nbatch_explorer()"
 
 
@@ -122,6 +126,37 @@ def test_the_course_home_in_a_browser(start):
         finally:
             browser.close()
     assert trouble == [] and outside == []
+
+
+def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course):
+    path = browser_path()
+    from playwright.sync_api import sync_playwright
+
+    lesson = course / "notebooks" / "07-central-storage.ipynb"
+    shutil.copyfile(ROOT / "notebooks" / lesson.name, lesson)
+    running = start()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
+        try:
+            page = browser.new_page(viewport={"width": 1400, "height": 1000})
+            address = f"http://127.0.0.1:{running.port}/lab/tree/notebooks/{lesson.name}"
+            page.goto(f"{address}?token={running.token}")
+            page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=60_000)
+            page.wait_for_timeout(2_000)  # the kernel's own words come after it is idle
+            changed = page.locator(".lm-TabBar-tab.jp-mod-dirty:has-text('07-central')")
+            assert changed.count() == 0
+            page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
+            page.keyboard.type("# ")
+            changed.wait_for(timeout=30_000)
+            page.keyboard.press("Control+s")
+            changed.wait_for(state="detached", timeout=30_000)
+        finally:
+            browser.close()
+    saved, given = (json.loads(p.read_text()) for p in (lesson, ROOT / "notebooks" / lesson.name))
+    assert saved["metadata"] == given["metadata"]
+    differ = [k for k, (a, b) in enumerate(zip(saved["cells"], given["cells"])) if a != b]
+    lesson.unlink()
+    assert len(differ) == 1 and len(saved["cells"]) == len(given["cells"])
 
 
 def watch(page) -> tuple[list[str], list[str]]:

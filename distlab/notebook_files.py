@@ -1,0 +1,39 @@
+"""The files that `distlab lab` serves: a notebook comes with this machine's version of Python.
+
+JupyterLab writes what a kernel says of its language into the notebook. The version in it is
+the one key that the committed files cannot know, and because of it a notebook that was only
+looked at would ask to be saved. So it is added on the way to the page, and taken out on the
+way back, which also keeps it out of what a learner hands in.
+
+API: https://jupyter-server.readthedocs.io/en/latest/developers/contents.html
+"""
+
+import platform
+from typing import Any
+
+from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
+
+
+class NotebookFiles(AsyncLargeFileManager):
+    """Jupyter's own manager of files, but for one key of a Python notebook's metadata."""
+
+    async def get(self, *args: Any, **options: Any) -> Any:
+        model = await super().get(*args, **options)
+        language = _find_language(model)
+        if language is not None:
+            language["version"] = platform.python_version()
+        return model
+
+    async def save(self, model: Any, path: str = "") -> Any:
+        language = _find_language(model)
+        if language is not None:
+            language.pop("version", None)
+        return await super().save(model, path)
+
+
+def _find_language(model: Any) -> dict[str, Any] | None:
+    """Return the part of a notebook's metadata that says it is Python, None for other files."""
+    if model.get("type") != "notebook" or not isinstance(model.get("content"), dict):
+        return None
+    language = model["content"].get("metadata", {}).get("language_info")
+    return language if language and language.get("name") == "python" else None
