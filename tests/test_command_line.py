@@ -91,6 +91,7 @@ def test_bad_command_lines_end_in_one_line_without_a_traceback(tmp_path):
     (["trian"], ["invalid choice: 'trian'", "did you mean 'train'?"]),
     (["train", "--epoch", "3"], ["unrecognized arguments: --epoch", "did you mean '--epochs'?"]),
     (["train", "--learning", "3"], ["--learning", "did you mean '--learning-rate'?"]),
+    (["train", "--strategy", "mirored"], ["choose from default", "did you mean 'mirrored'?"]),
     (["tf-config", "lnt"], ["invalid choice: 'lnt'", "did you mean 'lint'?"]),
     ([*ALL_REDUCE, "--algorithm", "rings"], ["choose from naive, ring", "did you mean 'ring'?"]),
     (["help", "simulate", "pipelines"], ["no command 'pipelines'", "did you mean 'pipeline'?"]),
@@ -156,6 +157,8 @@ def test_bash_completes_commands_options_and_choices(tmp_path):
     assert complete(shell, ["distlab", "tf-config", "lint", "--str"], tmp_path) == ["--strategy"]
     words = ["distlab", "simulate", "pipeline", "--schedule", "zb"]
     assert complete(shell, words, tmp_path) == ["zb-h1", "zb-h2"]
+    words = ["distlab", "train", "--replicas", "2", "--strategy", "mi"]
+    assert complete(shell, words, tmp_path) == ["mirrored"]
     assert "--schedule" not in complete(shell, ["distlab", "train", "--"], tmp_path)
 
 

@@ -265,6 +265,7 @@ def test_another_package_named_utils_is_a_problem(tmp_path, monkeypatch):
     found = software.examine_utils()
     assert found.status == "problem" and str(tmp_path) in found.value
     assert "PYTHONPATH" in found.advice
+    assert "with its own `utils`, copy the folder of ours into it as `dist_utils`" in found.advice
 
 
 def test_variables_that_are_in_the_way():

@@ -26,6 +26,7 @@ from utils.training.report import TrainingStopped, TrainReport
 
 MAX_TASKS = 32
 COORDINATED = tuple(name for name, record in STRATEGIES.items() if record.is_coordinated)
+USUAL = "(%(default)s)"
 SETTINGS = (
     "strategy", "replicas", "dataset", "loop", "auto_shard", "model", "epochs", "global_batch_size",
     "optimizer", "learning_rate", "dtype", "seed", "limit", "full_data", "data_folder",
@@ -43,25 +44,25 @@ def add_parser(subparsers: Any) -> None:
     )
     usual = TrainConfig()
     add = parser.add_argument
-    add("--strategy", default=usual.strategy, metavar="NAME", help=_list(NAMES))
+    add("--strategy", default=usual.strategy, **_one_of(NAMES))
     add("--replicas", "--replicas-per-worker", type=int, metavar="N",
         help="replicas per worker (2 on one machine where there are several, else 1)")  # fmt: skip
     add("--workers", type=int, metavar="N",
         help="worker processes of multi-worker and parameter-server (2)")  # fmt: skip
     add("--ps", type=int, metavar="N", help="servers of parameter-server (1)")
-    add("--dataset", default=usual.dataset, metavar="NAME", help=_list(DATASETS))
-    add("--loop", default=usual.loop, metavar="NAME", help=_list(LOOPS))
-    add("--auto-shard", default=usual.auto_shard, metavar="NAME",
-        help=f"how the workers of multi-worker share the data: {_list(AUTO_SHARD)}")  # fmt: skip
-    add("--model", default=usual.model, metavar="NAME", help=_list(MODELS))
+    add("--dataset", default=usual.dataset, metavar="NAME", help=f"{', '.join(DATASETS)} {USUAL}")
+    add("--loop", default=usual.loop, **_one_of(LOOPS))
+    add("--auto-shard", default=usual.auto_shard,
+        **_one_of(AUTO_SHARD, "how the workers of multi-worker share the data: "))  # fmt: skip
+    add("--model", default=usual.model, **_one_of(MODELS))
     add("--epochs", type=int, default=usual.epochs, metavar="N",
         help="epochs in all, those of a resumed run included (%(default)s)")  # fmt: skip
     add("--global-batch-size", type=int, default=usual.global_batch_size, metavar="N",
         help="examples a step, over all replicas (%(default)s)")  # fmt: skip
-    add("--optimizer", default=usual.optimizer, metavar="NAME", help=_list(OPTIMIZERS))
+    add("--optimizer", default=usual.optimizer, **_one_of(OPTIMIZERS))
     rates = ", ".join(f"{name} {rate:g}" for name, rate in OPTIMIZERS.items())
     add("--learning-rate", type=float, metavar="X", help=f"(the optimizer's usual one: {rates})")
-    add("--dtype", default=usual.dtype, metavar="NAME", help=_list(DTYPES))
+    add("--dtype", default=usual.dtype, **_one_of(DTYPES))
     add("--seed", type=int, default=usual.seed, metavar="N",
         help="of the first weights and the order of examples (%(default)s)")  # fmt: skip
     add("--limit", type=int, metavar="N", help="train on the first N examples only (all)")
@@ -79,8 +80,8 @@ def add_parser(subparsers: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def _list(names: Iterable[str]) -> str:
-    return f"{', '.join(names)} (%(default)s)"
+def _one_of(names: Iterable[str], text: str = "") -> dict[str, Any]:
+    return {"choices": tuple(names), "metavar": "NAME", "help": f"{text}{', '.join(names)} {USUAL}"}
 
 
 def run(arguments: argparse.Namespace) -> int:
