@@ -1,0 +1,264 @@
+"""A framed connection between two processes that trust each other.
+
+    connection = connect("127.0.0.1:4000", "worker 1", limit_seconds=10)
+    connection.send({"chunk": 3}, array.data.cast("B"))
+    message = connection.receive()             # message.content, message.body
+
+A message is four bytes with the length of its head, the head as JSON (what is said, and
+how many bytes follow), and these bytes. Nothing that arrives is run as code. Every wait
+ends after `limit_seconds` without progress, and its error names the one waited for.
+"""
+
+import contextlib
+import json
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InputError, RunError
+
+MAX_HEAD_BYTES, MAX_DESCRIPTORS = 2**20, 8
+LIMIT_SECONDS = 60.0
+PAUSE_SECONDS = 0.02  # between two attempts to reach one who is not listening yet
+_LENGTH = struct.Struct("!I")
+
+
+class PeerSilent(RunError):
+    """The other side of a connection is there and says, or takes, nothing."""
+
+
+class PeerGone(RunError):
+    """The other side of a connection has hung up, or has sent what is no message.
+
+    `between_messages` says whether nothing is lost by it.
+    """
+
+    def __init__(self, words: str, between_messages: bool = False) -> None:
+        self.between_messages = between_messages
+        super().__init__(words)
+
+
+@dataclass
+class Message:
+    """What arrived: `content` is plain data, `body` the `body_bytes` bytes after it."""
+
+    content: Any
+    body: bytearray
+    body_bytes: int
+    descriptors: list[int]
+
+
+class Connection:
+    """One end of a connected stream socket; `peer` names the other end in errors.
+
+    `send` and `receive` wait. Who sends and receives at the same time uses `post`,
+    `push` and `pull`, which do not, with `wait_for`. Descriptors go over local sockets only.
+    """
+
+    def __init__(self, end: socket.socket, peer: str, limit_seconds: float = LIMIT_SECONDS) -> None:
+        self.peer, self.limit_seconds = peer, limit_seconds
+        self._socket, self._unsent, self._into = end, list[memoryview](), None
+        self._descriptors: list[int] = []
+        end.setblocking(False)
+        self._local = end.family == getattr(socket, "AF_UNIX", None)
+        if not self._local:
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._messages = self._read_messages()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(
+        self, content: Any, body: Any = b"", descriptors: Sequence[int] = (),
+        limit_seconds: float | None = None,
+    ) -> int:  # fmt: skip
+        """Send one message, and return how many bytes that took.
+
+        Raises PeerSilent when the other side takes nothing within the limit, PeerGone
+        when it has hung up.
+        """
+        count = self.post(content, body, descriptors)
+        while not self.push():
+            if not wait_for([], [self], limit_seconds or self.limit_seconds):
+                raise self._say_silent("taken", limit_seconds)
+        return count
+
+    def receive(self, limit_seconds: float | None = None) -> Message:
+        """Return the next message; raises PeerSilent and PeerGone as `send` does.
+
+        A limit of infinity waits for the message for ever.
+        """
+        while (message := self.pull()) is None:
+            if not wait_for([self], [], limit_seconds or self.limit_seconds):
+                raise self._say_silent("sent", limit_seconds)
+        return message
+
+    def post(self, content: Any, body: Any = b"", descriptors: Sequence[int] = ()) -> int:
+        """Lay one message ready for `push`; return its size in bytes.
+
+        `body` is bytes, or a buffer of bytes that must not change until it has been sent.
+        """
+        head = json.dumps([content, len(body)]).encode()
+        packet = _LENGTH.pack(len(head)) + head
+        sent = self._send_with(descriptors, packet) if descriptors else 0
+        self._unsent += [memoryview(part) for part in (packet[sent:], body) if len(part)]
+        return len(packet) + len(body)
+
+    def push(self) -> bool:
+        """Send as much as the socket takes now; return whether nothing is left to be sent."""
+        while self._unsent:
+            try:
+                sent = self._socket.sendmsg(self._unsent)
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                raise self._say_gone() from error
+            while self._unsent and sent >= len(self._unsent[0]):
+                sent -= len(self._unsent.pop(0))
+            if sent:
+                self._unsent[0] = self._unsent[0][sent:]
+        return True
+
+    def pull(self, into: memoryview | None = None) -> Message | None:
+        """Receive what is there now; return a message once it is whole, else None.
+
+        A body that has the size of `into` arrives there, and `Message.body` is empty.
+        """
+        self._into = into
+        try:
+            return next(self._messages)
+        except StopIteration:  # it has failed before
+            raise self._say_gone() from None
+
+    def close(self) -> None:
+        """Hang up; safe to call twice, and from another thread than the one that waits."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def drop_copy(self) -> None:
+        """In a forked child: give this end up, which stays open in the process that forked."""
+        self._socket.close()
+
+    def _send_with(self, descriptors: Sequence[int], packet: bytes) -> int:
+        """Send descriptors with the beginning of `packet`; return how much of it went out."""
+        while True:
+            try:
+                return socket.send_fds(self._socket, [packet], list(descriptors))
+            except BlockingIOError:
+                if not wait_for([], [self], self.limit_seconds):
+                    raise self._say_silent("taken", None) from None
+            except OSError as error:
+                raise self._say_gone() from error
+
+    def _read_messages(self) -> Iterator[Message | None]:
+        """Yield each message when it is whole, and None wherever nothing more is there now."""
+        while True:
+            prefix, self._descriptors = bytearray(_LENGTH.size), []
+            yield from self._fill(memoryview(prefix), first=True)
+            (length,) = _LENGTH.unpack(prefix)
+            head = bytearray(length if length <= MAX_HEAD_BYTES else 0)
+            yield from self._fill(memoryview(head))
+            try:
+                content, size = json.loads(head)
+                into = self._into if self._into is not None and len(self._into) == size else None
+                body = bytearray(0 if into is not None else size)
+            except (ValueError, TypeError):
+                raise PeerGone(f"{self.peer} has sent what is no message") from None
+            yield from self._fill(memoryview(body) if into is None else into)
+            yield Message(content, body, size, self._descriptors)
+
+    def _fill(self, missing: memoryview, first: bool = False) -> Iterator[None]:
+        """Receive until nothing is missing; `first` is the beginning of a message."""
+        whole = len(missing)
+        while len(missing):
+            try:
+                if first and self._local:
+                    data, found, _, _ = socket.recv_fds(self._socket, len(missing), MAX_DESCRIPTORS)
+                    self._descriptors += found
+                    missing[: len(data)], count = data, len(data)
+                else:
+                    count = self._socket.recv_into(missing)
+            except BlockingIOError:
+                yield None
+                continue
+            except OSError as error:
+                raise self._say_gone() from error
+            if not count:
+                raise self._say_gone(between_messages=first and len(missing) == whole)
+            missing = missing[count:]
+
+    def _say_gone(self, between_messages: bool = False) -> PeerGone:
+        return PeerGone(f"{self.peer} has hung up", between_messages)
+
+    def _say_silent(self, what: str, seconds: float | None) -> PeerSilent:
+        return PeerSilent(f"{self.peer} has {what} nothing for {seconds or self.limit_seconds:g} s")
+
+
+def wait_for(readers: Sequence[Connection], writers: Sequence[Connection], seconds: float) -> bool:
+    """Wait until one of the connections can be read from, or written to; False if none can."""
+    limit = None if seconds == float("inf") else seconds
+    try:
+        if not hasattr(select, "poll"):
+            return any(select.select(readers, writers, [], limit))
+        poll = select.poll()
+        for one in {*readers, *writers}:
+            poll.register(one, select.POLLIN * (one in readers) | select.POLLOUT * (one in writers))
+        return bool(poll.poll(None if limit is None else 1000 * limit))
+    except ValueError:  # closed meanwhile, which the next `pull` or `push` says
+        return True
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of "host:port"; raises InputError for anything else."""
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdigit() and int(port) < 65536):
+        raise InputError(f"{address!r} is no address: write host:port")
+    return host.strip("[]"), int(port)
+
+
+def listen(address: str) -> socket.socket:
+    """Return a socket that listens at `address`, and nowhere else.
+
+    Raises InputError where that cannot be had.
+    """
+    host, port = split_address(address)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise InputError(
+            f"cannot listen at {address} ({error.strerror or error}): take another port"
+        ) from None
+
+
+def connect(address: str, peer: str, limit_seconds: float = LIMIT_SECONDS) -> Connection:
+    """Connect to `peer`, who listens at `address`, or will within the limit.
+
+    Raises InputError for what is no address, PeerSilent where nobody answers in time.
+    """
+    place, end = split_address(address), time.monotonic() + limit_seconds
+    while True:
+        try:
+            left = max(end - time.monotonic(), 0.01)
+            return Connection(socket.create_connection(place, left), peer, limit_seconds)
+        except OSError as error:
+            if time.monotonic() > end:
+                raise PeerSilent(
+                    f"{peer} does not answer at {address} after {limit_seconds:g} s ({error})"
+                ) from None
+            time.sleep(PAUSE_SECONDS)
+
+
+def accept(listener: socket.socket, peer: str, limit_seconds: float = LIMIT_SECONDS) -> Connection:
+    """Return a connection to whoever calls next; raises PeerSilent if nobody comes in time."""
+    listener.settimeout(limit_seconds)
+    try:
+        caller, _ = listener.accept()
+    except TimeoutError:
+        raise PeerSilent(f"{peer} did not come within {limit_seconds:g} s") from None
+    return Connection(caller, peer, limit_seconds)

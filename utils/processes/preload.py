@@ -1,0 +1,27 @@
+"""What a fork server imports before it forks, so that no child has to."""
+
+import importlib
+from collections.abc import Sequence
+
+from ..environment import quiet_tensorflow
+
+PACKAGE = __package__.rpartition(".")[0]  # this library, under whatever name it was copied
+
+
+def import_tensorflow() -> None:
+    """Import TensorFlow, Keras and cloudpickle, also what they import late."""
+    with quiet_tensorflow():
+        import cloudpickle  # noqa: F401
+        import keras
+        import tensorflow as tf
+
+        # attributes that load their module on first use
+        _ = keras.optimizers.Adam, keras.losses.SparseCategoricalCrossentropy, tf.data.Dataset
+        _ = tf.distribute.MultiWorkerMirroredStrategy, tf.distribute.ParameterServerStrategy
+        _ = tf.distribute.coordinator.ClusterCoordinator, tf.train.CheckpointManager
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Import modules by name; one that begins with a dot is of this library."""
+    for name in names:
+        importlib.import_module(name, PACKAGE)
