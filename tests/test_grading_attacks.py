@@ -16,9 +16,9 @@ from grading_attacks import ANSWERS, BEFORE, LOUD
 from grading_notebooks import LAB, RIGHT, ROOT, WRONG, fill, write
 
 from distlab.grading.executor import observe
+from distlab.grading.judge_process import JudgeProcess
 from distlab.grading.judging import LabRules
-from distlab.grading.observe import Observation, Submission
-from distlab.grading.verdict import Bench
+from distlab.grading.observation import Observation, Submission
 
 RULES = LabRules(cell_seconds=3, submission_seconds=10, memory_mib=700)
 QUICK = dataclasses.replace(LAB, rules=RULES)
@@ -126,7 +126,7 @@ def graded(tmp_path_factory):
     children = psutil.Process().children(recursive=True)
     temporary = set(os.listdir("/tmp")) | set(os.listdir("/dev/shm"))
     seen, verdicts = {}, {}
-    with Bench(QUICK, seconds=5) as bench:
+    with JudgeProcess(QUICK, seconds=5) as bench:
         for observation in observe(QUICK, handed, lambda s: random.randrange(2**32)):
             assert observation.student not in seen
             seen[observation.student] = observation

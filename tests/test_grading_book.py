@@ -19,7 +19,7 @@ from distlab.grading.collect import HandIn
 from distlab.grading.gradebook import Book, Entry, to_comment
 from distlab.grading.journal import Journal, describe_lab, hold_lock
 from distlab.grading.labs import read_lab
-from distlab.grading.observe import CellObservation, Observation
+from distlab.grading.observation import CellObservation, Observation
 from distlab.grading.policy import (
     Penalty,
     Policy,

@@ -11,8 +11,8 @@ import pytest
 from grading_notebooks import LAB, RIGHT, fill, make_code, read_stub, write
 
 from distlab.grading.executor import observe
-from distlab.grading.observe import Submission
-from distlab.grading.verdict import Bench
+from distlab.grading.judge_process import JudgeProcess
+from distlab.grading.observation import Submission
 
 IDS = [e.id for e in LAB.exercises]
 
@@ -212,7 +212,7 @@ def graded(tmp_path_factory):
     utf16 = folder / "utf16.ipynb"
     utf16.write_bytes(json.dumps(fill(RIGHT)).encode("utf-16"))
     handed.append(Submission("UTF-16", utf16))
-    with Bench(LAB) as bench:
+    with JudgeProcess(LAB) as bench:
         return {o.student: (o, bench.judge(o)) for o in observe(LAB, handed, lambda s: 99)}
 
 

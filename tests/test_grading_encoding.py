@@ -6,8 +6,8 @@ import random
 import numpy as np
 import pytest
 
+from distlab.grading.cell_verdict import read_got
 from distlab.grading.encoding import MOST_BYTES, Opaque, decode, encode
-from distlab.grading.evidence import read_got
 from distlab.grading.frames import BadFrame, FrameReader, OutputReader, clean_text, make_mark
 
 FORGED = [

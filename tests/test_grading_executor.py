@@ -11,13 +11,13 @@ import psutil
 import pytest
 from grading_notebooks import LAB, RIGHT, fill, write
 
-from distlab.grading import sandbox, zygote
+from distlab.grading import sandbox, submission_server
 from distlab.grading.alignment import Aligner
 from distlab.grading.executor import observe
+from distlab.grading.judge_process import JudgeProcess
 from distlab.grading.judging import LabRules
 from distlab.grading.notebook_file import read_notebook
-from distlab.grading.observe import Observation, Submission
-from distlab.grading.verdict import Bench
+from distlab.grading.observation import Observation, Submission
 from utils.errors import DistributedError
 
 QUICK = dataclasses.replace(LAB, rules=LabRules(cell_seconds=4, submission_seconds=30))
@@ -92,7 +92,7 @@ def hand_in(folder: Path) -> list[Submission]:
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
     handed = hand_in(tmp_path_factory.mktemp("executor"))
-    with Bench(QUICK) as bench:
+    with JudgeProcess(QUICK) as bench:
         seen = {o.student: o for o in observe(QUICK, handed, lambda s: len(s.student))}
         return {name: (o, bench.judge(o)) for name, o in seen.items()}
 
@@ -133,7 +133,7 @@ def test_errors_are_told_with_the_learners_own_lines(graded):
 
 
 def test_a_kept_observation_gives_the_same_marks(graded):
-    with Bench(LAB) as bench:
+    with JudgeProcess(LAB) as bench:
         for observation, verdict in graded.values():
             kept = Observation.from_json(observation.to_json())
             assert bench.judge(kept) == verdict
@@ -162,7 +162,7 @@ def test_unsealed_says_so_and_closing_early_leaves_nothing(tmp_path):
     run = observe(lab, handed, lambda s: 3, sealed=False)
     observation = next(run)
     assert observation.student == "awake" and not observation.sealed
-    with Bench(lab) as bench:
+    with JudgeProcess(lab) as bench:
         verdict = bench.judge(observation)
     assert verdict.mark == LAB.points and "graded without the sandbox" in verdict.notes[-1]
     run.close()
@@ -199,7 +199,7 @@ def _look_at_descriptors(kept: set[int]) -> set[int]:
     if child == 0:
         os.listdir = None  # where /proc shows other namespaces, there is nothing to list
         os.dup2(writer, 299)
-        zygote.close_all_but(kept | {299})
+        submission_server.close_all_but(kept | {299})
         still = [number for number in range(299) if _is_open(number)]
         os.write(299, json.dumps(still).encode())
         os._exit(0)

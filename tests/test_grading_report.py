@@ -11,15 +11,16 @@ from lab_runner import load_answers
 
 from distlab.grading.collect import HandIn
 from distlab.grading.labs import read_lab
-from distlab.grading.observe import CellObservation, Observation
+from distlab.grading.observation import CellObservation, Observation
 from distlab.grading.policy import Policy, parse_penalty
 from distlab.grading.report.answers import read_answers
 from distlab.grading.report.classroom import make_bins
 from distlab.grading.report.course import find_percent, write_course
-from distlab.grading.report.pages import make_csv, page_name, write_report
+from distlab.grading.report.pages import make_csv, write_report
 from distlab.grading.report.similar import find_pairs, list_tokens
 from distlab.grading.report.tasks import read_tasks
 from distlab.grading.report.text import clean, clean_line, to_cell
+from distlab.grading.report.wording import page_name
 from distlab.grading.results import ClassResult, finish
 from distlab.grading.verdict import ExerciseVerdict, Verdict
 

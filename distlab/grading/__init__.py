@@ -1,0 +1,18 @@
+"""Grading a class: `distlab grade` runs what was handed in, sealed, and judges it outside.
+
+The way of a hand-in:
+ 1. `session` grade is the whole run; `journal` keeps what was seen, so that it can go on.
+ 2. `collect`, `handed_in` and `naming` find notebooks in folders and zips, and their owners.
+ 3. `executor` observe starts two processes at once: the `sandbox` and a `reader_process`.
+ 4. The reader's server (`reader_server`) forks for each notebook, as it is hostile: it reads
+    the file (`notebook_file`) and aligns it with the lab (`alignment`): a plan of cells.
+ 5. `running` keeps one submission: its pipes, its time limits, what was seen of each cell.
+ 6. The sandbox, bubblewrap around `submission_server`, forks a submission, which seals
+    itself (`sealing`) before any of its code runs; both servers are `utils.processes`'.
+ 7. `cell_runner` runs the cells in there, `encoding` makes plain data of what they return.
+ 8. `frames` reads what comes out, with limits: nothing of it is trusted.
+ 9. What was seen is an `observation`; it is judged outside, while others run
+    (`judging_queue`), by a second reader (`judge_process`): `cell_verdict`, the lab's `judges`.
+10. `verdict` has the marks of exercises, `results` what a policy makes of them, `gradebook`
+    keeps them in nbgrader's database, `report` writes the pages.
+"""

@@ -2,7 +2,7 @@
 
 The learner's cells run in their own order. The graded cells are the course's: what
 stands in their place is only a place. Runs in a process of its own
-(`distlab.grading.bench`), since it parses what learners wrote.
+(`reader_server`), since it parses what learners wrote.
 """
 
 from dataclasses import dataclass

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distlab.grading.alignment import Plan, PlannedCell
-from distlab.grading.clean_process import CleanProcess, Refused
 from distlab.grading.labs import LabSpec
-from distlab.grading.observe import Observation, Submission
+from distlab.grading.observation import Observation, Submission
+from distlab.grading.reader_process import ReaderProcess, Refused
 from distlab.grading.running import Running
-from distlab.grading.sandbox import Zygote, check_can_seal
+from distlab.grading.sandbox import Sandbox, check_can_seal
 
 READ_SECONDS, TICK_SECONDS = 8.0, 0.5
 
@@ -35,7 +35,7 @@ class Prepared:
     running: Running | None = None
 
 
-class Sandbox:
+class LabProcesses:
     """The two processes that running a lab takes: they start at once, `observe` awaits them.
 
     A context manager that leaves nothing behind. Raises CourseError where the machine
@@ -45,19 +45,19 @@ class Sandbox:
     def __init__(self, lab: LabSpec, sealed: bool = True) -> None:
         if sealed:
             check_can_seal()
-        self.zygote = Zygote(lab.name, lab.rules, sealed)
+        self.sandbox = Sandbox(lab.name, lab.rules, sealed)
         try:
-            self.reader = CleanProcess(lab, READ_SECONDS)
+            self.reader = ReaderProcess(lab, READ_SECONDS)
         except BaseException:
-            self.zygote.close()
+            self.sandbox.close()
             raise
 
-    def __enter__(self) -> "Sandbox":
+    def __enter__(self) -> "LabProcesses":
         return self
 
     def __exit__(self, *error: object) -> None:
         self.reader.close()
-        self.zygote.close()
+        self.sandbox.close()
 
 
 def observe(
@@ -66,21 +66,21 @@ def observe(
     seed_for: Callable[[Submission], int],
     jobs: int = 2,
     sealed: bool = True,
-    sandbox: Sandbox | None = None,
+    processes: LabProcesses | None = None,
 ) -> Iterator[Observation]:
     """Run each submission and yield its observation as soon as it is there (not in order).
 
     Closing the iterator, an exception or Ctrl-C ends every process that it started.
-    Labs whose rules are `exclusive` run one at a time. `sandbox` is one that was
+    Labs whose rules are `exclusive` run one at a time. `processes` were
     started earlier, `sealed` or not; the caller closes it. Raises CourseError where
     the machine cannot seal and `sealed` is asked.
     """
     with contextlib.ExitStack() as stack:
-        sandbox = sandbox or stack.enter_context(Sandbox(lab, sealed))
-        sandbox.zygote.wait_until_ready()
+        processes = processes or stack.enter_context(LabProcesses(lab, sealed))
+        processes.sandbox.wait_until_ready()
         selector = stack.enter_context(selectors.DefaultSelector())
         jobs = 1 if lab.rules.exclusive else jobs
-        executor = Executor(lab, sandbox.zygote, sandbox.reader, selector, jobs)
+        executor = Executor(lab, processes.sandbox, processes.reader, selector, jobs)
         yield from executor.run(deque(submissions), seed_for)
 
 
@@ -89,18 +89,17 @@ class Executor:
     """The loop of `observe`: up to `jobs` submissions at a time."""
 
     lab: LabSpec
-    zygote: Zygote
-    reader: CleanProcess
+    sandbox: Sandbox
+    reader: ReaderProcess
     selector: selectors.BaseSelector
     jobs: int
     active: dict[int, Prepared] = field(default_factory=dict)
     finished: deque[Observation] = field(default_factory=deque)
-    number: int = 0
 
     def run(
         self, waiting: deque[Submission], seed_for: Callable[[Submission], int]
     ) -> Iterator[Observation]:
-        self.selector.register(self.zygote.connection, selectors.EVENT_READ, None)
+        self.selector.register(self.sandbox, selectors.EVENT_READ, None)
         ahead: deque[Prepared] = deque()
         while waiting or ahead or self.active or self.finished:
             while len(self.active) < self.jobs and (ahead or waiting):
@@ -129,13 +128,12 @@ class Executor:
         if prepared.problem:
             self.finish(prepared)
             return
-        prepared.running = Running(prepared.plan, prepared.seed, self.lab.rules, self.zygote)
+        prepared.running = Running(prepared.plan, prepared.seed, self.lab.rules, self.sandbox)
         self.fork(prepared)
 
     def fork(self, prepared: Prepared) -> None:
-        self.number += 1
-        attempt = prepared.running.start(self.number)
-        self.active[self.number] = prepared
+        attempt = prepared.running.start()
+        self.active[attempt.number] = prepared
         for descriptor in attempt.pipes:
             self.selector.register(descriptor, selectors.EVENT_READ, prepared)
 
@@ -145,15 +143,17 @@ class Executor:
         first = min(p.running.attempt.deadline for p in self.active.values())
         for key, _ in self.selector.select(min(max(first - now, 0.0), TICK_SECONDS)):
             if key.data is None:
-                self.take_end(self.zygote.receive())
+                self.take_news(self.sandbox.receive())
             elif key.fd in self.selector.get_map():
                 if key.data.running.read(key.fd) == 0:
                     self.selector.unregister(key.fd)
         for prepared in self.active.values():
             prepared.running.check_time(time.monotonic())
 
-    def take_end(self, message: dict[str, Any]) -> None:
-        """A submission's processes have ended: observe what is left, or start it again."""
+    def take_news(self, message: dict[str, Any]) -> None:
+        """If a submission's processes have ended: observe what is left, or start it again."""
+        if message["told"] != "ended":
+            return
         prepared = self.active.pop(message["id"])
         for descriptor in prepared.running.attempt.pipes:
             if descriptor in self.selector.get_map():
@@ -175,9 +175,9 @@ class Executor:
                 cells=tuple(running.get_cells()) if running else (),
                 notes=notes,
                 problem=prepared.problem,
-                sealed=self.zygote.sealed,
+                sealed=self.sandbox.sealed,
                 seconds=round(time.monotonic() - running.begun, 3) if running else 0.0,
-                versions=self.zygote.versions,
+                versions=self.sandbox.versions,
             )
         )
 

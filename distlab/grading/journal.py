@@ -18,7 +18,7 @@ from typing import Any
 
 from distlab.errors import CourseError
 from distlab.grading.labs import LabSpec
-from distlab.grading.observe import Observation
+from distlab.grading.observation import Observation
 from distlab.grading.verdict import ExerciseVerdict, Verdict
 from utils.errors import DistributedError
 from utils.files import PART, write_atomically

@@ -1,6 +1,6 @@
 """Reads the notebook that was handed in, whatever it turns out to be.
 
-Runs in a process of its own with limits (`distlab.grading.bench`): a hostile file can
+Runs in a process of its own with limits (`reader_server`): a hostile file can
 only harm its own submission. Formats 2 to 4 of
 https://nbformat.readthedocs.io/en/latest/format_description.html
 """

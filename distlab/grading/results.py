@@ -6,7 +6,7 @@ from typing import Any
 
 from distlab.grading.collect import HandIn
 from distlab.grading.labs import LabSpec
-from distlab.grading.observe import Observation
+from distlab.grading.observation import Observation
 from distlab.grading.policy import Policy
 from distlab.grading.verdict import ExerciseVerdict, Verdict
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from distlab.grading.alignment import Plan
 from distlab.grading.frames import MOST_WRITTEN, BadFrame, Frame, FrameReader, OutputReader
 from distlab.grading.judging import LabRules
-from distlab.grading.observe import CellObservation
-from distlab.grading.sandbox import Zygote
+from distlab.grading.observation import CellObservation
+from distlab.grading.sandbox import Sandbox
 
 GRACE_SECONDS, MOST_RESTARTS, PIECE = 2.0, 2, 2**18
 MOST_PROCESSES = {False: 16, True: 96}  # by whether the lab starts processes
@@ -40,8 +40,8 @@ class Attempt:
 class Running:
     """Runs the cells of `plan`; after one that ended its process, the others again without it."""
 
-    def __init__(self, plan: Plan, seed: int, rules: LabRules, zygote: Zygote) -> None:
-        self.plan, self.seed, self.rules, self.zygote = plan, seed, rules, zygote
+    def __init__(self, plan: Plan, seed: int, rules: LabRules, sandbox: Sandbox) -> None:
+        self.plan, self.seed, self.rules, self.sandbox = plan, seed, rules, sandbox
         self.seen: dict[int, CellObservation] = {}  # of graded cells, by index in the plan
         self.failed: dict[int, str] = {}  # learner's cells that raised
         self.skipped: set[int] = set()
@@ -51,7 +51,7 @@ class Running:
         self.end = self.begun + rules.submission_seconds
         self.attempt: Attempt | None = None
 
-    def start(self, number: int) -> Attempt:
+    def start(self) -> Attempt:
         """Fork a process for the cells that are still to run."""
         done = {k for k, cell in self.seen.items() if cell.status in ("ok", "raised", "timed out")}
         indexes = [k for k in range(len(self.plan.cells)) if k not in done | self.skipped]
@@ -60,7 +60,7 @@ class Running:
         theirs = (order, frames[1], output[1], errors[1])
         try:
             most = MOST_PROCESSES[self.rules.processes]
-            self.zygote.fork(number, theirs, self.rules.memory_mib, most)
+            number = self.sandbox.fork(theirs, self.rules.memory_mib, most)
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
@@ -79,7 +79,7 @@ class Running:
         told = {
             "cells": cells,
             "seed": self.seed,
-            "folder": self.zygote.folder,
+            "folder": self.sandbox.folder,
             "token": self.token,
         }
         data = json.dumps(told).encode()
@@ -113,7 +113,7 @@ class Running:
         attempt = self.attempt
         if frame.at == "done":
             attempt.done, attempt.deadline = True, float("inf")
-            self.zygote.kill(attempt.number)  # nothing more can count
+            self.sandbox.kill(attempt.number)  # nothing more can count
         elif not 0 <= frame.cell < len(attempt.indexes):
             raise BadFrame("a cell that is not there")
         elif frame.at == "begin":
@@ -155,13 +155,13 @@ class Running:
         else:
             attempt.interrupted = True
             attempt.deadline = min(self.end, now + GRACE_SECONDS)
-            self.zygote.interrupt(attempt.number)
+            self.sandbox.interrupt(attempt.number)
 
     def kill(self, why: str) -> None:
         if not self.attempt.why:
             self.attempt.why = why
             self.attempt.deadline = float("inf")
-            self.zygote.kill(self.attempt.number)
+            self.sandbox.kill(self.attempt.number)
 
     def finish_attempt(self, status: int, why: str) -> bool:
         """Its process has ended: take what is left in the pipes; return whether to start again."""

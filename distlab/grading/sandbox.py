@@ -5,27 +5,29 @@ the course's packages without its judges: no solutions, no home, no network, no 
 of the outside. https://github.com/containers/bubblewrap
 """
 
+import contextlib
 import os
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import distlab
 from distlab.errors import CourseError
-from distlab.grading.family import FOLDER_PREFIX
 from distlab.grading.judging import LabRules
-from utils.cluster.protocol import receive_message, send_message
+from distlab.grading.process_tree import FOLDER_PREFIX
+from utils.errors import RunError
+from utils.processes.fork_server import ForkServer, NotStarted
 
 COURSE = "/course"
 ENVIRONMENT = Path("/environment")  # where an environment below /tmp is shown: /tmp is private
 # what of distlab.grading the sandbox needs; everything else of it is not there
-INSIDE = ("__init__.py", "encoding.py", "sealing.py", "family.py", "zygote.py", "cell_runner.py")
+INSIDE = ("__init__.py", "encoding.py", "sealing.py", "process_tree.py", "submission_server.py",
+          "cell_runner.py")  # fmt: skip
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/ld.so.cache",
           "/etc/alternatives", "/etc/fonts", "/etc/localtime", "/etc/ssl/openssl.cnf")  # fmt: skip
 DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -44,7 +46,7 @@ def check_can_seal() -> str:
     return path
 
 
-def build_command(bwrap: str, descriptor: int) -> list[str]:
+def build_command(bwrap: str) -> list[str]:
     """Return bubblewrap's command line for a sealed fork server, without what it needs."""
     package = Path(distlab.__file__).resolve().parent
     secret = [package.parent, Path.cwd()]
@@ -64,7 +66,7 @@ def build_command(bwrap: str, descriptor: int) -> list[str]:
     command += ["--perms", "0755", "--dir", "/dev/shm", "--perms", "1777", "--tmpfs", "/tmp"]
     command += ["--proc", "/proc", "--remount-ro", "/", "--chdir", "/"]
     python = str(_show_at(Path(sys.executable)))
-    return [*command, python, "-m", "distlab.grading.zygote", str(descriptor), "sealed"]
+    return [*command, python, "-m", "distlab.grading.submission_server", "sealed"]
 
 
 def _show_at(path: Path) -> Path:
@@ -130,7 +132,7 @@ def _environment(course: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-class Zygote:
+class Sandbox:
     """The fork server as its parent sees it; a context manager that leaves nothing behind.
 
     `lab` is the module of distlab.exercises that it imports, `rules` the lab's. It starts at
@@ -145,97 +147,85 @@ class Zygote:
         start_seconds: float = START_SECONDS,
     ) -> None:
         self.sealed, self.start_seconds = sealed, start_seconds
-        self._needed = [lab, f"onednn={rules.onednn:d}", *rules.data]
         self.versions: dict[str, str] = {}
-        self.connection, theirs = socket.socketpair()
         # sealed, /tmp is one of its own; otherwise the fork server removes the folder as it ends
         self.folder = "/tmp" if sealed else tempfile.mkdtemp(prefix=FOLDER_PREFIX)
         self._errors = tempfile.TemporaryFile()
-        with theirs:
-            self._process = self._start(theirs.fileno())
+        self._server = self._start([lab, f"onednn={rules.onednn:d}", *rules.data])
 
-    def _start(self, descriptor: int) -> subprocess.Popen[bytes]:
-        passed = [descriptor]
+    def _start(self, needed: list[str]) -> ForkServer:
+        passed: list[int] = []
         if self.sealed:
-            command, environment = build_command(check_can_seal(), descriptor), None
-            passed += [int(n) for f, n in zip(command, command[1:]) if f == "--file"]
+            command, environment = build_command(check_can_seal()), None
+            passed = [int(n) for f, n in zip(command, command[1:]) if f == "--file"]
         else:
-            command = [sys.executable, "-m", "distlab.grading.zygote", str(descriptor), "unsealed"]
+            command = [sys.executable, "-m", "distlab.grading.submission_server", "unsealed"]
             course = str(Path(distlab.__file__).resolve().parent.parent)
             places = {n: v.replace("/tmp", self.folder)
                       for n, v in _environment(course).items()}  # fmt: skip
             environment = {**places, "PYTHONPATH": course}
         try:
-            return subprocess.Popen([*command, *self._needed], pass_fds=passed,
-                                    env=environment, cwd="/", stdin=subprocess.DEVNULL,
-                                    stdout=self._errors, stderr=self._errors,
-                                    start_new_session=True)  # fmt: skip
+            return ForkServer("the sandbox", [*command, *needed], errors=self._errors,
+                              passed=passed, env=environment, cwd="/")  # fmt: skip
         finally:
-            for number in passed[1:]:
+            for number in passed:
                 os.close(number)
+
+    def fileno(self) -> int:
+        """Return the descriptor that can be read from when `receive` has something."""
+        return self._server.connection.fileno()
 
     def wait_until_ready(self) -> None:
         """Wait until it can fork; CourseError, with the reason, if it cannot seal or start."""
         if self.versions:
             return
-        seconds = self.start_seconds
-        self.connection.settimeout(seconds)
         try:
-            received = receive_message(self.connection)
-            message: dict[str, Any] = received[0] if received else {"told": "ended"}
-        except TimeoutError:
-            message = {"told": "slow", "why": f"the sandbox was not ready in {seconds:.0f} s"}
-        self.connection.settimeout(None)
-        if message["told"] == "ready":
-            self.versions = message["versions"]
-            return
-        why = message.get("why") or self._read_last_error() or "the sandbox did not start"
-        raise CourseError(f"cannot seal here ({why}): {ADVICE}" if self.sealed else why)
+            self.versions = self._server.wait_until_ready(self.start_seconds)["versions"]
+        except NotStarted as error:
+            why = f"cannot seal here ({error.why}): {ADVICE}" if self.sealed else str(error)
+            raise CourseError(why) from None
 
-    def _read_last_error(self) -> str:
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().split("\n")
-        return lines[-1][:300]
+    def fork(self, descriptors: Sequence[int], memory_mib: int, processes: int) -> int:
+        """Start a submission and return its number.
 
-    def fork(self, number: int, descriptors: tuple[int, int, int, int], memory_mib: int,
-             processes: int) -> None:  # fmt: skip
-        """Start submission `number`; `descriptors`: its order, and where frames and output go."""
-        self._ask({"ask": "fork", "id": number, "memory_mib": memory_mib,
-                   "processes": processes}, descriptors)  # fmt: skip
+        `descriptors`: its order, and where frames, output and errors go.
+        """
+        with self._explaining_its_end():
+            limits = {"memory_mib": memory_mib, "processes": processes}
+            return self._server.fork(limits, descriptors=descriptors)
 
     def interrupt(self, number: int) -> None:
-        self._ask({"ask": "interrupt", "id": number})
+        with self._explaining_its_end():
+            self._server.signal(number, signal.SIGINT)
 
     def kill(self, number: int) -> None:
-        self._ask({"ask": "kill", "id": number})
-
-    def _ask(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
-        try:
-            send_message(self.connection, message, descriptors)
-        except OSError:
-            raise CourseError(f"the sandbox has ended ({self._read_last_error()}): start again") \
-                from None  # fmt: skip
+        with self._explaining_its_end():
+            self._server.signal(number, signal.SIGKILL)
 
     def receive(self) -> dict[str, Any]:
-        """Return what the fork server tells next: which submission has ended, and why."""
-        received = receive_message(self.connection)
-        if received is None:
-            raise CourseError(f"the sandbox has ended ({self._read_last_error()}): start again")
-        return received[0]
+        """Return what the fork server tells next: which submission has started or ended, and why.
+
+        As `ForkServer.receive`.
+        """
+        with self._explaining_its_end():
+            return self._server.receive()
+
+    @contextlib.contextmanager
+    def _explaining_its_end(self) -> Iterator[None]:
+        try:
+            yield
+        except RunError:
+            last = self._server.read_last_error()
+            raise CourseError(f"the sandbox has ended ({last}): start again") from None
 
     def close(self) -> None:
         """End the fork server and every submission; safe to call twice."""
-        self.connection.close()
-        try:
-            self._process.wait(5 if self.versions else 0)  # while it imports, it does not listen
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        self._server.close()
         self._errors.close()
         if not self.sealed:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def __enter__(self) -> "Zygote":
+    def __enter__(self) -> "Sandbox":
         return self
 
     def __exit__(self, *error: object) -> None:

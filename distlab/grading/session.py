@@ -7,16 +7,17 @@ from pathlib import Path
 
 from distlab.errors import CourseError
 from distlab.grading.collect import HandIn, collect
-from distlab.grading.executor import Sandbox, observe
+from distlab.grading.executor import LabProcesses, observe
 from distlab.grading.gradebook import Book, Entry
 from distlab.grading.journal import Journal, Record
-from distlab.grading.judge_line import JudgeLine
+from distlab.grading.judge_process import JudgeProcess
+from distlab.grading.judging_queue import JudgingQueue
 from distlab.grading.labs import LabSpec
 from distlab.grading.naming import LabNames
-from distlab.grading.observe import Observation, Submission
+from distlab.grading.observation import Observation, Submission
 from distlab.grading.policy import Policy
 from distlab.grading.results import ClassResult, Result, finish
-from distlab.grading.verdict import Bench, Verdict
+from distlab.grading.verdict import Verdict
 from utils.measure import Stopwatch
 
 
@@ -56,9 +57,9 @@ def grade(settings: Settings, on_progress: Progress = lambda done, total: None) 
         found = collect(settings.source, names, journal.folder / "unpacked", settings.pattern)
         chosen = _choose(found.hand_ins, settings.students)
         new = [h for h in chosen if h.path and _find_kept(settings, journal, h) is None]
-        sandbox = stack.enter_context(Sandbox(lab, settings.sealed)) if new else None
+        processes = stack.enter_context(LabProcesses(lab, settings.sealed)) if new else None
         _set_by_hand(settings, {hand_in.student for hand_in in found.hand_ins})
-        _run(settings, journal, chosen, on_progress, sandbox)
+        _run(settings, journal, chosen, on_progress, processes)
         stack.close()
         results, course = _book(settings, journal, found.hand_ins)
     graded = {result.student for result in results}
@@ -104,19 +105,19 @@ def _run(
     journal: Journal,
     hand_ins: Sequence[HandIn],
     on_progress: Progress,
-    sandbox: Sandbox | None,
+    processes: LabProcesses | None,
 ) -> None:
     """Run what has not been run yet, and judge all of `hand_ins`, each as soon as it is seen."""
     done = 0
-    with Bench(settings.lab) as bench:
-        line = JudgeLine(bench)
-        for seen in _see(settings, journal, hand_ins, sandbox):
-            line.put(seen)
-            for judged, said in line.take():
+    with JudgeProcess(settings.lab) as judges:
+        queue = JudgingQueue(judges)
+        for seen in _see(settings, journal, hand_ins, processes):
+            queue.put(seen)
+            for judged, said in queue.take():
                 _keep(settings, journal, judged, said)
                 done += 1
             on_progress(done, len(hand_ins))
-        for judged, said in line.take(all_of_them=True):
+        for judged, said in queue.take(all_of_them=True):
             _keep(settings, journal, judged, said)
             done += 1
             on_progress(done, len(hand_ins))
@@ -130,7 +131,7 @@ def _find_kept(settings: Settings, journal: Journal, hand_in: HandIn) -> Observa
 
 
 def _see(
-    settings: Settings, journal: Journal, hand_ins: Sequence[HandIn], sandbox: Sandbox | None
+    settings: Settings, journal: Journal, hand_ins: Sequence[HandIn], processes: LabProcesses | None
 ) -> Generator[Observation, None, None]:
     """Yield the observation of each of `hand_ins`: the one that was kept, or of a new run."""
     todo = []
@@ -144,7 +145,7 @@ def _see(
             yield kept
         else:
             todo.append(hand_in)
-    for seen in _observe(settings, journal, todo, sandbox):
+    for seen in _observe(settings, journal, todo, processes):
         journal.keep(seen)
         yield seen
 
@@ -156,9 +157,9 @@ def _observe_nothing(settings: Settings, hand_in: HandIn) -> Observation:
 
 
 def _observe(
-    settings: Settings, journal: Journal, todo: Sequence[HandIn], sandbox: Sandbox | None
+    settings: Settings, journal: Journal, todo: Sequence[HandIn], processes: LabProcesses | None
 ) -> Generator[Observation, None, None]:
-    if sandbox is None:  # there is one exactly where there is something to run
+    if processes is None:  # there is one exactly where there is something to run
         return
     records: dict[str, Record] = {}
     for hand_in in todo:
@@ -169,7 +170,7 @@ def _observe(
         return journal.seed_for(record.student, record.sha256, record.attempt)
 
     submissions = [Submission(h.student, h.path) for h in todo if h.path is not None]
-    seen = observe(settings.lab, submissions, seed_for, settings.jobs, sandbox=sandbox)
+    seen = observe(settings.lab, submissions, seed_for, settings.jobs, processes=processes)
     with closing(seen):  # ends its processes
         yield from seen
 

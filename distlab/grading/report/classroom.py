@@ -8,9 +8,9 @@ from typing import Any
 
 from distlab.exercises.exercise import list_exercises
 from distlab.grading.labs import ExerciseSpec
-from distlab.grading.report.pages import find_kind, page_name, show_points
 from distlab.grading.report.similar import find_pairs
 from distlab.grading.report.text import clean_line
+from distlab.grading.report.wording import find_kind, page_name, show_points
 from distlab.grading.results import ClassResult, Result
 
 BINS = 10

@@ -5,7 +5,6 @@ policy in each page forbids whatever might run or load.
 """
 
 import csv
-import hashlib
 import io
 import re
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 
 from distlab.grading.report.answers import read_answers
 from distlab.grading.report.text import clean, clean_line, to_cell
+from distlab.grading.report.wording import find_kind, page_name, show_points
 from distlab.grading.results import ClassResult, Result, describe_lateness
 from distlab.grading.verdict import ExerciseVerdict
 from utils.files import write_atomically
@@ -63,24 +63,6 @@ def write_report(found: ClassResult, folder: Path, course: Path | None = None) -
     for path, text in texts.items():
         write_atomically(path, text)
     return [*texts, *(write_autograded(found, answers, course) if course else [])]
-
-
-def page_name(student: str) -> str:
-    """Return the file name of a student's page: safe, and no two students' the same."""
-    safe = re.sub(r"[^A-Za-z0-9.-]+", "_", student).strip("._") or "student"
-    return f"{safe[:60]}-{hashlib.sha256(student.encode()).hexdigest()[:10]}.html"
-
-
-def show_points(points: float) -> str:
-    """Return points as people write them: 2, 2.5, 0.33."""
-    return f"{points:.2f}".rstrip("0").rstrip(".")
-
-
-def find_kind(verdict: ExerciseVerdict, by_hand: bool) -> str:
-    """Return "right", "wrong" or "human": what counts is the points, where a human set them."""
-    if by_hand:
-        return "right" if verdict.points >= verdict.max else "wrong"
-    return {"for a human": "human", "right": "right"}.get(verdict.status, "wrong")
 
 
 def render_feedback(

@@ -1,4 +1,4 @@
-"""Judges what was seen while the next submissions run: one thread that feeds a bench.
+"""Judges what was seen while the next submissions run: one thread that feeds the judges.
 
 An answer that makes a judge slow must not stop the executor's clock for the others.
 """
@@ -7,15 +7,16 @@ import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
 
-from distlab.grading.observe import Observation
-from distlab.grading.verdict import Bench, Verdict
+from distlab.grading.judge_process import JudgeProcess
+from distlab.grading.observation import Observation
+from distlab.grading.verdict import Verdict
 
 
-class JudgeLine:
+class JudgingQueue:
     """Observations go in with `put`; `take` yields each with its verdict, in that order."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench, self._waiting = bench, 0
+    def __init__(self, judges: JudgeProcess) -> None:
+        self._judges, self._waiting = judges, 0
         self._todo: SimpleQueue[Observation] = SimpleQueue()
         self._done: SimpleQueue[tuple[Observation, Verdict | BaseException]] = SimpleQueue()
         threading.Thread(target=self._work, name="judge", daemon=True).start()
@@ -24,7 +25,7 @@ class JudgeLine:
         while True:
             seen = self._todo.get()
             try:
-                self._done.put((seen, self._bench.judge(seen)))
+                self._done.put((seen, self._judges.judge(seen)))
             except BaseException as error:  # raised again in `take`
                 self._done.put((seen, error))
                 return

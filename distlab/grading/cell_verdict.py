@@ -13,7 +13,7 @@ from distlab.grading.encoding import decode
 from distlab.grading.frames import clean_text
 from distlab.grading.judging import WrongAnswer
 from distlab.grading.labs import GradedCell
-from distlab.grading.observe import CellObservation
+from distlab.grading.observation import CellObservation
 
 MOST_MESSAGE = 2000
 

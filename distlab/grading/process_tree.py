@@ -7,7 +7,7 @@ from pathlib import Path
 FOLDER_PREFIX = "distlab-grade-"  # of the temporary folder of what is not sealed
 
 
-def find_family(root: int) -> list[int]:
+def find_tree(root: int) -> list[int]:
     """Return `root` and every process below it."""
     below: dict[int, list[int]] = defaultdict(list)
     for name in os.listdir("/proc"):
@@ -20,7 +20,7 @@ def find_family(root: int) -> list[int]:
 
 
 def find_children(process: int) -> list[int]:
-    return [child for child in find_family(process)[1:] if _read_parent(str(child)) == process]
+    return [child for child in find_tree(process)[1:] if _read_parent(str(child)) == process]
 
 
 def _read_parent(process: str) -> int:

@@ -1,7 +1,7 @@
 """What is handed in, and what was seen when it ran: plain data that can be kept and judged again.
 
-`distlab.grading.executor.observe` makes observations, `distlab.grading.verdict` judges
-them. Nothing here runs or decodes what a learner wrote.
+`executor.observe` makes observations, `judge_process` judges them. Nothing here runs or
+decodes what a learner wrote.
 """
 
 import json

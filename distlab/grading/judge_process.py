@@ -1,0 +1,75 @@
+"""From an observation to marks, in a process of its own.
+
+`with JudgeProcess(lab) as judges: judges.judge(observation)`. A kept observation gives the
+same marks whenever it is judged.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from distlab.grading.cell_verdict import CellVerdict
+from distlab.grading.frames import clean_text
+from distlab.grading.labs import LabSpec
+from distlab.grading.observation import CellObservation, Observation
+from distlab.grading.reader_process import ReaderProcess, Refused
+from distlab.grading.verdict import Verdict, judge_exercise
+
+
+class JudgeProcess:
+    """A process of its own that judges observations of one lab, one after the other.
+
+    `seconds` is the longest that judging may take, of all graded cells of a submission
+    together, and of each by itself if that was too long.
+    """
+
+    def __init__(self, lab: LabSpec, seconds: float = 20.0) -> None:
+        self.lab = lab
+        self._process = ReaderProcess(lab, seconds, lab.rules.data)
+
+    def judge(self, observation: Observation) -> Verdict:
+        """Return the marks of one observation. Never raises for what a learner handed in."""
+        notes = list(observation.notes)
+        if not observation.sealed:
+            notes.append("graded without the sandbox (--unsealed)")
+        if observation.problem:
+            notes.insert(0, observation.problem)
+        cells = {} if observation.problem else self._judge_cells(observation)
+        marks = tuple(judge_exercise(e, cells, observation.problem) for e in self.lab.exercises)
+        notes += [f"{m.id}: {m.message}" for m in marks
+                  if m.status == "for a human" and not observation.problem]  # fmt: skip
+        return Verdict(observation.student, self.lab.name, marks, tuple(notes))
+
+    def _judge_cells(self, observation: Observation) -> dict[str, CellVerdict]:
+        """Judge all cells in one request; should that fail, each by itself."""
+        cells = [cell for cell in observation.cells if cell.id in self.lab.graded]
+        try:
+            found = self._ask(cells, observation.seed)
+        except Refused:
+            found = [self._judge_cell(cell, observation.seed) for cell in cells]
+        return {cell.id: verdict for cell, verdict in zip(cells, found)}
+
+    def _judge_cell(self, cell: CellObservation, seed: int) -> CellVerdict:
+        try:
+            return self._ask([cell], seed)[0]
+        except Refused as error:
+            why = f"the judge could not finish on this answer ({error})"
+            return CellVerdict("for a human", "", clean_text(why))
+
+    def _ask(self, cells: Sequence[CellObservation], seed: int) -> list[CellVerdict]:
+        answer = self._process.ask(do="judge", cells=[asdict(c) for c in cells], seed=seed)
+        return [CellVerdict(**verdict) for verdict in answer["cells"]]
+
+    def close(self) -> None:
+        self._process.close()
+
+    def __enter__(self) -> "JudgeProcess":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def judge(lab: LabSpec, observation: Observation) -> Verdict:
+    """Return the verdict of one observation, in a fresh process of the judges."""
+    with JudgeProcess(lab) as judges:
+        return judges.judge(observation)

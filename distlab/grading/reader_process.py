@@ -1,0 +1,114 @@
+"""A process of the course's own that reads hostile files and judges hostile data.
+
+It runs nothing that a learner wrote. Each request is answered by a fork of its own
+with limits of time and memory, so that a file or an answer which makes the reader or
+a judge slow, large or crash costs only itself.
+"""
+
+import json
+import os
+import pickle
+import selectors
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import distlab
+from distlab.errors import CourseError
+from distlab.grading.labs import LabSpec
+from utils.errors import RunError
+from utils.processes.fork_server import ForkServer, NotStarted
+
+START_SECONDS, SPARE_SECONDS = 120.0, 30.0
+MAX_ANSWER_BYTES, PIECE_BYTES = 64 * 2**20, 2**18
+
+
+class Refused(ValueError):
+    """The request could not be answered: why, in one line."""
+
+
+class ReaderProcess:
+    """`ask` answers one request after the other; a context manager that leaves nothing behind.
+
+    It is given `lab` as it was read here; `data` names the data sets that its requests
+    need. It starts at once; the first `ask` waits until it is ready.
+    """
+
+    def __init__(self, lab: LabSpec, seconds: float = 20.0, data: Sequence[str] = ()) -> None:
+        self.seconds, self._errors = seconds, tempfile.TemporaryFile()
+        command = [sys.executable, "-m", "distlab.grading.reader_server", str(seconds), *data]
+        course = str(Path(distlab.__file__).resolve().parent.parent)
+        with tempfile.TemporaryFile() as given:
+            given.write(pickle.dumps(lab))
+            given.seek(0)
+            self._server = ForkServer(
+                "the readers' process", command, errors=self._errors, stdin=given, cwd=course,
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": course},
+            )  # fmt: skip
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """Return the answer to one request; Refused if its fork failed or took too long.
+
+        Raises CourseError if the process itself has ended.
+        """
+        reader, writer = os.pipe()
+        try:
+            with os.fdopen(reader, "rb", buffering=0) as file:
+                try:
+                    if not self._server.ready:
+                        self._server.wait_until_ready(START_SECONDS)
+                    asked = json.dumps(request).encode()
+                    child = self._server.fork(None, asked, [writer])
+                finally:
+                    os.close(writer)
+                data = self._read_answer(file)
+                if data is None:
+                    self._server.signal(child, signal.SIGKILL)
+            while (told := self._server.receive(SPARE_SECONDS))["told"] != "ended":
+                pass
+        except NotStarted as error:
+            raise CourseError(str(error)) from None
+        except RunError as error:
+            raise CourseError(f"{error} ({self._server.read_last_error()})") from None
+        return self._read_result(data, told["status"])
+
+    def _read_answer(self, file: Any) -> bytes | None:
+        """Return all that comes, None if it takes too long or is too much."""
+        data, deadline = bytearray(), time.monotonic() + self.seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(file, selectors.EVENT_READ)
+            while len(data) <= MAX_ANSWER_BYTES and (left := deadline - time.monotonic()) > 0:
+                if not selector.select(left):
+                    continue
+                piece = file.read(PIECE_BYTES)
+                if not piece:
+                    return bytes(data)
+                data += piece
+        return None
+
+    def _read_result(self, data: bytes | None, status: int) -> dict[str, Any]:
+        if data is None:
+            most = f"{self.seconds:g} s or {MAX_ANSWER_BYTES // 2**20} MiB"
+            raise Refused(f"it took more than {most}")
+        try:
+            answer = json.loads(data)
+        except ValueError:  # killed before it was done
+            raise Refused(f"it ended with status {status}") from None
+        if "refused" in answer:
+            raise Refused(answer["refused"])
+        return answer["result"]
+
+    def close(self) -> None:
+        """End the process; safe to call twice."""
+        self._server.close()
+        self._errors.close()
+
+    def __enter__(self) -> "ReaderProcess":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

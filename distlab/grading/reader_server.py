@@ -1,0 +1,93 @@
+"""The fork server of the course's own readers and judges: each request has a fork of its own.
+
+`python -m distlab.grading.reader_server SECONDS [DATA …] DESCRIPTOR`, started by
+`reader_process.ReaderProcess`, with the lab's pickle on standard input: whoever starts it
+has read the lab already.
+"""
+
+import gc
+import json
+import os
+import pickle
+import resource
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from distlab.grading import alignment, cell_text, cell_verdict, notebook_file
+from distlab.grading.labs import LabSpec
+from distlab.grading.observation import CellObservation
+from utils.data import load
+from utils.environment import skip_uri_grammar
+from utils.processes.fork_server import ForkLoop, serve
+
+MAX_DATA_BYTES = 3 * 2**30
+
+
+class ReaderLoop(ForkLoop):
+    """Answers requests: a body of JSON, and the descriptor where the answer goes, as JSON."""
+
+    def __init__(self, seconds: float, data: Sequence[str]) -> None:
+        super().__init__()
+        self.seconds, self.data = seconds, data
+        self.lab: LabSpec | None = None
+
+    def prepare(self) -> Mapping[str, Any]:
+        skip_uri_grammar()
+        self.lab = pickle.load(sys.stdin.buffer)
+        warm_up(self.lab, self.data)
+        gc.collect()
+        return {}
+
+    def run(self, request: Any, body: bytes, descriptors: Sequence[int]) -> int:
+        """Take the limits, do what is asked, write the answer."""
+        limits = {resource.RLIMIT_DATA: MAX_DATA_BYTES, resource.RLIMIT_FSIZE: 0,
+                  resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: int(self.seconds) + 1}  # fmt: skip
+        for kind, most in limits.items():
+            resource.setrlimit(kind, (most, most))
+        try:
+            asked = json.loads(body)
+            found = {"align": align, "judge": judge}[asked["do"]](self.lab, asked)
+            answer = {"result": found}
+        except BaseException as error:
+            answer = {"refused": f"{type(error).__name__}: {error}"[:300]}
+        data = json.dumps(answer).encode()
+        while data:
+            data = data[os.write(descriptors[0], data) :]
+        return 0
+
+
+def align(lab: LabSpec, request: dict[str, Any]) -> dict[str, Any]:
+    """Read and align the notebook at `path`; `problem` says why there is nothing to run."""
+    found: dict[str, Any] = {"sha256": "", "problem": "", "cells": [], "notes": []}
+    try:
+        data = notebook_file.read_bytes(Path(request["path"]))
+        found["sha256"] = notebook_file.hash_bytes(data)
+        plan = alignment.Aligner(lab, notebook_file.read_notebook(data)).align()
+    except notebook_file.Unreadable as error:
+        return {**found, "problem": str(error)}
+    return {**found, **asdict(plan)}
+
+
+def judge(lab: LabSpec, request: dict[str, Any]) -> dict[str, Any]:
+    """Judge the evidence of graded cells: a verdict for each."""
+    cells = [CellObservation(**cell) for cell in request["cells"]]
+    seed = request["seed"]
+    return {"cells": [asdict(cell_verdict.judge_cell(lab.graded[c.id], c, seed)) for c in cells]}
+
+
+def warm_up(lab: LabSpec, data: Sequence[str]) -> None:
+    """Import and work out what every request needs, before the forks."""
+    for graded in lab.graded.values():
+        graded.asking  # noqa: B018 - a cached property
+    for cell in lab.given:
+        cell_text.compiles(cell.text)
+        cell_text.find_defined(cell.text)
+    for name in data:
+        load(name)
+
+
+if __name__ == "__main__":
+    serve(ReaderLoop(float(sys.argv[1]), sys.argv[2:-1]))
