@@ -249,7 +249,7 @@ def test_what_cannot_be_is_one_line(addresses, rank, says):
 def test_a_taken_port_and_objects_are_refused():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(DistributedError, match="rank 0 cannot listen at .*take another port"):
+        with pytest.raises(DistributedError, match="rank 0: cannot listen at .*take another port"):
             ProcessRing([address, "127.0.0.1:1"], 0, limit_seconds=1)
     with pytest.raises(DistributedError, match="arrays of object cannot travel"):
         ProcessRing(["127.0.0.1:1"], 0).all_reduce(np.array([None]))
