@@ -10,7 +10,7 @@ import statistics
 from contextlib import closing
 
 from utils.cluster import LocalCluster
-from utils.cluster.warm import FreshProcesses, WarmProcess, can_fork
+from utils.cluster.local_launcher import ColdLauncher, WarmLauncher, can_fork
 from utils.measure import Stopwatch
 
 WORKERS = 4
@@ -31,11 +31,11 @@ def run(rounds: int) -> None:
     if not can_fork():
         print("fork is not safe on this system: every start is a cold one")
         return
-    with closing(FreshProcesses()) as starter, LocalCluster(WORKERS, starter=starter) as cluster:
+    with closing(ColdLauncher()) as launcher, LocalCluster(WORKERS, launcher=launcher) as cluster:
         cold = [time_run(cluster) for _ in range(max(2, rounds // 4))]
     with Stopwatch() as watch:
-        starter = WarmProcess()
-    with closing(starter), LocalCluster(WORKERS, starter=starter) as cluster:
+        launcher = WarmLauncher()
+    with closing(launcher), LocalCluster(WORKERS, launcher=launcher) as cluster:
         warm = [time_run(cluster) for _ in range(rounds)]
     ratio = statistics.median(cold) / statistics.median(warm)
     print(f"cold        {statistics.median(cold):>8.2f}")

@@ -20,7 +20,7 @@ from process_watch import Held, wait_for
 
 from distlab.cli import cluster as command
 from utils.cluster import ClusterError, LocalCluster, registry
-from utils.cluster.warm import WarmProcess
+from utils.cluster.local_launcher import WarmLauncher
 from utils.errors import DistributedError
 
 LEFT_SECONDS = 5.0
@@ -153,12 +153,12 @@ def kernels(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def warm():
-    with closing(WarmProcess()) as starter:
-        yield starter
+    with closing(WarmLauncher()) as launcher:
+        yield launcher
 
 
 @pytest.fixture
-def starter(warm):
+def launcher(warm):
     """A warm process that several clusters share; each test leaves its folder empty."""
     yield warm
     assert os.listdir(warm.folder) == [registry.MARK_FILE]
@@ -167,7 +167,7 @@ def starter(warm):
 def test_the_same_notebook_twice_with_two_clusters_each_and_a_with_block_that_ends(kernels):
     code = """
         with LocalCluster(workers=2) as cluster:
-            with LocalCluster(workers=2, starter=cluster._get_starter()) as other:
+            with LocalCluster(workers=2, launcher=cluster.launcher) as other:
                 jobs = [each.start(work, FOLDER) for each in (cluster, other)]
                 wait_for_files(FOLDER, 4)
                 assert not any(job.finished for job in jobs)
@@ -352,18 +352,18 @@ def test_the_end_of_the_warm_process_is_said_and_clears_up():
     with LocalCluster(workers=2) as cluster:
         job = cluster.start(start_child)
         children = [next(iter(job.events()))["child"]]
-        starter = cluster._get_starter()
-        folder = Path(starter.folder)
-        os.kill(starter._process.pid, signal.SIGKILL)
+        launcher = cluster.launcher
+        folder = Path(launcher.folder)
+        os.kill(launcher.server.process.pid, signal.SIGKILL)
         with pytest.raises(ClusterError, match="worker [01]: was ended by SIGKILL"):
             job.wait(20)
-        wait_for(lambda: not starter.alive)
+        wait_for(lambda: not launcher.alive)
         with pytest.raises(
             DistributedError, match="worker 0 was not started: the warm process has en"
         ):
-            LocalCluster(workers=1, starter=starter).start(int)
+            LocalCluster(workers=1, launcher=launcher).start(int)
         with pytest.raises(DistributedError, match="worker 0 was not started"):
-            LocalCluster(workers=1, starter=starter).start(int)
+            LocalCluster(workers=1, launcher=launcher).start(int)
     started = [*children, *(task.process for task in job.tasks)]
     wait_for(lambda: not any(alive(process) for process in started), LEFT_SECONDS)
     assert not folder.exists()
@@ -379,18 +379,18 @@ def start_child():
     time.sleep(300)
 
 
-def test_fifty_clusters_leak_no_descriptor_thread_or_file(starter):
-    with LocalCluster(workers=2, starter=starter) as cluster:
+def test_fifty_clusters_leak_no_descriptor_thread_or_file(launcher):
+    with LocalCluster(workers=2, launcher=launcher) as cluster:
         assert len(set(cluster.run(os.getpid, echo=False))) == 2
     held = Held()
     for _ in range(50):
-        with LocalCluster(workers=1, starter=starter) as cluster:
+        with LocalCluster(workers=1, launcher=launcher) as cluster:
             cluster.run(os.getpid, echo=False)
     held.assert_nothing_stays()
     with LocalCluster(workers=2) as cluster:  # with a warm process of its own
         cluster.run(os.getpid, echo=False)
     held.assert_nothing_stays()
-    assert os.listdir(starter.folder) == [registry.MARK_FILE]
+    assert os.listdir(launcher.folder) == [registry.MARK_FILE]
 
 
 # Nothing hangs.
@@ -404,24 +404,24 @@ def make_strategy_and_step():
     return float(step())
 
 
-def test_a_task_that_is_never_started_is_named(starter, monkeypatch):
-    monkeypatch.setattr("utils.cluster.warm.FORK_SECONDS", 1.0)
-    cluster = LocalCluster(workers=2, starter=starter)
-    os.kill(starter._process.pid, signal.SIGSTOP)
+def test_a_task_that_is_never_started_is_named(launcher, monkeypatch):
+    monkeypatch.setattr("utils.cluster.local_launcher.FORK_SECONDS", 1.0)
+    cluster = LocalCluster(workers=2, launcher=launcher)
+    os.kill(launcher.server.process.pid, signal.SIGSTOP)
     try:
         with pytest.raises(DistributedError, match="worker 0 was not started: .* does not answer"):
             cluster.start(time.sleep, 300)
     finally:
-        os.kill(starter._process.pid, signal.SIGCONT)
+        os.kill(launcher.server.process.pid, signal.SIGCONT)
     assert len(set(cluster.run(os.getpid, echo=False, timeout=30))) == 2
-    wait_for(lambda: not psutil.Process(starter._process.pid).children())
+    wait_for(lambda: not psutil.Process(launcher.server.process.pid).children())
 
 
 @pytest.mark.parametrize("end, words", [
     (lambda: os._exit(3), "worker 1: ended by itself with status 3 before it had a result"),
     (lambda: os.kill(os.getpid(), signal.SIGKILL), "worker 1: was ended by SIGKILL"),
 ])  # fmt: skip
-def test_a_task_that_dies_while_others_wait_for_it_is_named(starter, end, words):
+def test_a_task_that_dies_while_others_wait_for_it_is_named(launcher, end, words):
     def work(end):
         if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
             time.sleep(0.3)
@@ -429,18 +429,18 @@ def test_a_task_that_dies_while_others_wait_for_it_is_named(starter, end, words)
         return make_strategy_and_step()
 
     with pytest.raises(ClusterError, match=words) as failed:
-        LocalCluster(workers=2, starter=starter).run(work, end, echo=False, timeout=60)
+        LocalCluster(workers=2, launcher=launcher).run(work, end, echo=False, timeout=60)
     assert failed.value.task == "worker 1" and failed.value.cure
 
 
-def test_who_waits_for_whom_is_said(starter):
+def test_who_waits_for_whom_is_said(launcher):
     def wait_in_vain():
         if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:
             time.sleep(600)
         return make_strategy_and_step()
 
     with pytest.raises(ClusterError, match="opened its port, .* and worker 1 waits for it") as late:
-        LocalCluster(workers=2, starter=starter).run(wait_in_vain, echo=False, timeout=4)
+        LocalCluster(workers=2, launcher=launcher).run(wait_in_vain, echo=False, timeout=4)
     assert late.value.task == "worker 0"
 
 
@@ -457,10 +457,10 @@ def take_own_port(folder, times):
     return make_strategy_and_step()
 
 
-def test_a_lost_port_is_tried_again_and_in_the_end_named(starter, tmp_path):
+def test_a_lost_port_is_tried_again_and_in_the_end_named(launcher, tmp_path):
     once, always = tmp_path / "once", tmp_path / "always"
     once.mkdir(), always.mkdir()
-    cluster = LocalCluster(workers=2, starter=starter)
+    cluster = LocalCluster(workers=2, launcher=launcher)
     assert cluster.run(take_own_port, str(once), 1, echo=False, timeout=60) == [2.0, 2.0]
     assert len(os.listdir(once)) == 1
     with pytest.raises(ClusterError, match="worker 1: .*port") as failed:
@@ -468,13 +468,13 @@ def test_a_lost_port_is_tried_again_and_in_the_end_named(starter, tmp_path):
     assert "taken" in str(failed.value) and len(os.listdir(always)) == 4
 
 
-def test_two_clusters_at_once_keep_apart(starter):
-    clusters = [LocalCluster(workers=n, starter=starter) for n in (2, 3)]
+def test_two_clusters_at_once_keep_apart(launcher):
+    clusters = [LocalCluster(workers=n, launcher=launcher) for n in (2, 3)]
     jobs = [cluster.start(make_strategy_and_step) for cluster in clusters]
     assert [job.wait(60) for job in jobs] == [[2.0] * 2, [3.0] * 3]
 
 
-def test_a_killed_task_leaves_no_file_of_tensorflow(starter):
+def test_a_killed_task_leaves_no_file_of_tensorflow(launcher):
     def trace_and_wait():
         import tensorflow as tf
 
@@ -490,9 +490,9 @@ def test_a_killed_task_leaves_no_file_of_tensorflow(starter):
         report("traced", files=os.listdir(tempfile.gettempdir()))
         time.sleep(300)
 
-    job = LocalCluster(workers=1, starter=starter).start(trace_and_wait)
+    job = LocalCluster(workers=1, launcher=launcher).start(trace_and_wait)
     assert "__autograph" in str(next(iter(job.events()))["files"])
     job.kill("worker", 0)
     with pytest.raises(ClusterError, match="SIGKILL"):
         job.wait(20)
-    assert os.listdir(starter.folder) == [registry.MARK_FILE]
+    assert os.listdir(launcher.folder) == [registry.MARK_FILE]

@@ -14,7 +14,7 @@ import pytest
 from process_watch import Held
 
 from utils.cluster import ClusterError, LocalCluster
-from utils.cluster.warm import FreshProcesses
+from utils.cluster.local_launcher import ColdLauncher
 from utils.errors import DistributedError
 
 
@@ -107,12 +107,12 @@ def test_a_frozen_worker_is_named_when_time_is_up_and_can_go_on(cluster):
     wait_for_event(job)
     job.pause("worker", 0)
     time.sleep(0.3)
-    seen = len(list(zip(range(10**6), job._events)))
+    seen = len(list(zip(range(10**6), job.history())))
     time.sleep(0.5)
-    assert len(job._events) == seen, "a frozen worker holds up a synchronous group"
+    assert len(job.history()) == seen, "a frozen worker holds up a synchronous group"
     job.resume("worker", 0)
     time.sleep(0.5)
-    assert len(job._events) > seen
+    assert len(job.history()) > seen
     job.pause("worker", 0)
     with pytest.raises(ClusterError, match=r"worker 0: is frozen.*job.resume\('worker', 0\)"):
         job.wait(1)
@@ -215,9 +215,10 @@ def test_what_cannot_be_sent_or_made_is_said(cluster):
 
 
 def test_fresh_processes_where_fork_is_not_safe(monkeypatch):
-    monkeypatch.setattr("utils.cluster.warm.can_fork", lambda: False)
+    monkeypatch.setattr("utils.cluster.local_launcher.can_fork", lambda: False)
     with LocalCluster(workers=2) as cluster:
-        assert isinstance(cluster._get_starter(), FreshProcesses) and "afresh" in cluster.how
+        assert isinstance(cluster.launcher, ColdLauncher)
+        assert "from scratch" in cluster.launcher.description
         assert cluster.run(add_up, echo=False, timeout=120) == [(0, 2.0), (1, 2.0)]
 
 

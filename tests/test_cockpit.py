@@ -17,7 +17,7 @@ from distlab.widgets.cockpit_lanes import name_states
 from distlab.widgets.cockpit_panel import draw_curve
 from utils.cluster import ClusterError, LocalCluster
 from utils.cluster.group import Task
-from utils.cluster.protocol import TaskOrder
+from utils.cluster.launcher import TaskOrder
 from utils.cluster.traffic import TrafficMeter
 from utils.errors import DistributedError
 

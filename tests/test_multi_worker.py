@@ -12,8 +12,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from utils.cluster import ClusterError, LocalCluster
-from utils.cluster.warm import make_starter
+from utils.cluster import ClusterError, LocalCluster, make_launcher
 from utils.data import load
 from utils.data.batches import epoch_order
 from utils.errors import DistributedError
@@ -50,10 +49,10 @@ class Clusters:
     """Clusters of all sizes on one warm process."""
 
     def __init__(self):
-        self.starter = make_starter()
+        self.launcher = make_launcher()
 
     def start(self, workers, replicas, function, *arguments, ps=0, **settings):
-        cluster = LocalCluster(workers, ps, replicas, starter=self.starter)
+        cluster = LocalCluster(workers, ps, replicas, launcher=self.launcher)
         return cluster.start(function, *arguments, **settings)
 
     def run(self, *arguments, **settings):
@@ -68,7 +67,7 @@ class Clusters:
 def clusters():
     clusters = Clusters()
     yield clusters
-    clusters.starter.close()
+    clusters.launcher.close()
 
 
 def train_jobs(jobs):

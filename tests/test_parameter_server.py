@@ -19,8 +19,7 @@ from distlab.lessons.update_records import (
     mean_staleness,
     mean_staleness_by_worker,
 )
-from utils.cluster import ClusterError, LocalCluster
-from utils.cluster.warm import make_starter
+from utils.cluster import ClusterError, LocalCluster, make_launcher
 from utils.data import load
 from utils.errors import DistributedError
 from utils.simulate.parameter_server import MODES, Cluster, simulate_parameter_server
@@ -141,15 +140,15 @@ def test_records_add_up():
 
 
 @pytest.fixture(scope="module")
-def starter():
-    starter = make_starter()
-    yield starter
-    starter.close()
+def launcher():
+    launcher = make_launcher()
+    yield launcher
+    launcher.close()
 
 
 @pytest.fixture(scope="module")
-def cluster(starter):
-    return LocalCluster(workers=2, ps=2, starter=starter)
+def cluster(launcher):
+    return LocalCluster(workers=2, ps=2, launcher=launcher)
 
 
 @pytest.fixture(scope="module")
@@ -214,9 +213,9 @@ def on_evaluator(sample, folder):
 
 
 @pytest.fixture(scope="module")
-def embedding(cluster, starter, sample, tmp_path_factory):
+def embedding(cluster, launcher, sample, tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("checkpoints"))
-    beside = LocalCluster(workers=1, starter=starter).start(on_evaluator, sample, folder)
+    beside = LocalCluster(workers=1, launcher=launcher).start(on_evaluator, sample, folder)
     return cluster.run(on_embedding, sample, folder, timeout=120), beside.wait(60)[0]
 
 
@@ -491,8 +490,8 @@ def on_rounds(sample):
         return (*found, str(error))
 
 
-def test_a_backup_worker_frees_rounds_from_the_slowest(starter, sample):
-    three = LocalCluster(workers=3, ps=1, starter=starter)
+def test_a_backup_worker_frees_rounds_from_the_slowest(launcher, sample):
+    three = LocalCluster(workers=3, ps=1, launcher=launcher)
     (all_rounds, count), (rounds, other), error = three.run(on_rounds, sample, timeout=120)
     assert count == other == 7 and all(r.workers == (0, 1, 2) for r in all_rounds)
     assert all(r.seconds >= 0.4 and r.late == 0 for r in all_rounds)

@@ -17,7 +17,8 @@ PACKAGES = ("utils", "distlab")
 NO_TENSORFLOW = """
 utils: environment measure events errors files strategies data training schedules collectives
     simulate simulate.collective simulate.pipeline simulate.memory simulate.parameter_server
-    simulate.failures simulate.input parallel.pipeline tf_config cluster.registry
+    simulate.failures simulate.input parallel.pipeline tf_config cluster processes.fork_server
+    processes.connection collectives.processes cluster.registry
     training.parameter_server.loop training.recovery training.tpu_ready input_pipeline
 distlab: cli doctor figures widgets exercises exercises.lab01 lessons.chaos
     lessons.update_records lessons.stale_updates lessons.dtensor_mlp cli.cluster cli.tune
@@ -26,12 +27,13 @@ distlab: cli doctor figures widgets exercises exercises.lab01 lessons.chaos
 ROWS = """
 utils: errors files
 utils: environment
-utils: measure
+utils: measure processes
 utils: events
 utils: schedules
 utils: collectives
 utils: simulate tf_config
 utils: devices
+utils: cluster
 utils: data
 utils: models
 utils: strategies
@@ -39,7 +41,6 @@ utils: input_pipeline
 utils: keras_multi_worker
 utils: training
 utils: parallel
-utils: cluster
 distlab: errors
 distlab: lessons figures progress
 distlab: widgets

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from distlab.lessons.chaos import tell_attempts
-from utils.cluster import ClusterError, LocalCluster
-from utils.cluster.warm import make_starter
+from utils.cluster import ClusterError, LocalCluster, make_launcher
 from utils.errors import DistributedError
 from utils.training.recovery import METHODS, RESTART_CODE, RecoverySettings, train_resumably
 
@@ -20,8 +19,8 @@ SETTINGS = RecoverySettings(folder="", pause_seconds=0.02)
 
 @pytest.fixture(scope="module")
 def clusters():
-    starter = make_starter()
-    made = [LocalCluster(workers, starter=starter) for workers in (1, 2)]
+    launcher = make_launcher()
+    made = [LocalCluster(workers, launcher=launcher) for workers in (1, 2)]
     yield made
     for cluster in made:
         cluster.close()

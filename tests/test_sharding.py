@@ -6,8 +6,7 @@ import psutil
 import pytest
 
 from distlab.figures import shares
-from utils.cluster import LocalCluster
-from utils.cluster.warm import make_starter
+from utils.cluster import LocalCluster, make_launcher
 from utils.errors import DistributedError
 from utils.input_pipeline.service import (
     DataService,
@@ -202,15 +201,15 @@ def test_last_part_takes_the_ids_of_a_tuple():
 
 
 @pytest.fixture(scope="module")
-def starter():
-    starter = make_starter()
-    yield starter
-    starter.close()
+def launcher():
+    launcher = make_launcher()
+    yield launcher
+    launcher.close()
 
 
 @pytest.fixture(scope="module")
-def cluster(starter):
-    with LocalCluster(workers=2, starter=starter) as cluster:
+def cluster(launcher):
+    with LocalCluster(workers=2, launcher=launcher) as cluster:
         yield cluster
 
 
@@ -256,8 +255,8 @@ def test_uneven_ends_are_padded_with_nothing_on_real_workers(tf, cluster):
 
 
 @pytest.fixture(scope="module")
-def single(starter):
-    with LocalCluster(workers=1, starter=starter) as cluster:
+def single(launcher):
+    with LocalCluster(workers=1, launcher=launcher) as cluster:
         yield cluster
 
 

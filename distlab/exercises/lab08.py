@@ -22,14 +22,14 @@ def get_cluster(workers: int) -> Any:
     """Return the LocalCluster of so many workers that all exercises share; it ends with Python."""
     from utils.cluster import LocalCluster
 
-    return LocalCluster(workers=workers, starter=_get_starter())
+    return LocalCluster(workers=workers, launcher=_get_launcher())
 
 
 @cache
-def _get_starter() -> Any:
-    from utils.cluster.warm import make_starter
+def _get_launcher() -> Any:
+    from utils.cluster import make_launcher
 
-    return make_starter()
+    return make_launcher()
 
 
 def run_on(workers: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:

@@ -21,10 +21,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from utils.cluster import LocalCluster, make_launcher
 from utils.cluster.failures import ClusterError
 from utils.cluster.job import Job
-from utils.cluster.local import LocalCluster
-from utils.cluster.warm import make_starter
 from utils.errors import DistributedError
 from utils.events import Event
 from utils.training.recovery import METHODS, RecoveryReport, RecoverySettings, train_resumably
@@ -132,9 +131,9 @@ def run_strikes(strikes: Sequence[Strike], settings: RecoverySettings) -> Iterat
     """
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="distlab-chaos-"))
-        starter = make_starter()
-        stack.callback(starter.close)
-        clusters = {n: LocalCluster(n, starter=starter) for n in WORKER_COUNTS}
+        launcher = make_launcher()
+        stack.callback(launcher.close)
+        clusters = {n: LocalCluster(n, launcher=launcher) for n in WORKER_COUNTS}
         for cluster in clusters.values():
             stack.enter_context(cluster)
         alone = replace(settings, folder=f"{folder}/undisturbed")

@@ -88,7 +88,7 @@ my_guess = None  # a number
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"  # for the tasks; this process is quiet already
 with Stopwatch() as warm_watch:
     cluster = LocalCluster(workers=2)
-    print("tasks are", cluster.how)
+    print("tasks are", cluster.launcher.description)
 
 
 def introduce():

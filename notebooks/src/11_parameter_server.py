@@ -31,8 +31,7 @@ import keras
 import numpy as np
 
 from distlab import figures
-from utils.cluster import ClusterError, LocalCluster
-from utils.cluster.warm import make_starter
+from utils.cluster import ClusterError, LocalCluster, make_launcher
 from utils.data import load
 from utils.events import report
 from distlab.exercises.predict import show_guess
@@ -130,8 +129,8 @@ def count_together(closures):
 
 
 # %% tags=["nbval-ignore-output"]
-starter = make_starter()  # a process that has imported TensorFlow: all clusters here fork from it
-cluster = LocalCluster(workers=2, ps=2, starter=starter)
+launcher = make_launcher()  # a process that has imported TensorFlow: all clusters here fork from it
+cluster = LocalCluster(workers=2, ps=2, launcher=launcher)
 in_one_go, read_add_write, device, by_worker = cluster.run(count_together, 150)
 print(f"the variable lives on {device}; closures run by worker 0 and 1: {by_worker}")
 print("added in one go:", in_one_go)
@@ -471,7 +470,7 @@ def share_kept(rates):
 
 
 # %% tags=["nbval-ignore-output"]
-three = LocalCluster(workers=3, ps=1, starter=starter)
+three = LocalCluster(workers=3, ps=1, launcher=launcher)
 rates = three.run(race, images, labels, (0.05, 0.25))
 kept = share_kept(rates)
 bars = {"measured here": kept, "simulated": share_kept({s: simulate_race(s) for s in rates})}
@@ -516,7 +515,7 @@ def evaluate_beside(images, labels, folder):
 test = load("fashion_mnist").test
 held_out = test.images[:1000, ..., None] / np.float32(255), test.labels[:1000]
 seen = tempfile.TemporaryDirectory()
-evaluator = LocalCluster(workers=1, starter=starter)
+evaluator = LocalCluster(workers=1, launcher=launcher)
 beside = evaluator.start(evaluate_beside, *held_out, seen.name)
 inline = cluster.run(train_and_evaluate, images, labels, *held_out, seen.name)
 [found] = beside.wait(timeout=60)

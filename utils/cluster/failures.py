@@ -1,14 +1,11 @@
 """From what the tasks of a failed job left behind to one error: which task, why, and the cure."""
 
 import signal
-from typing import TYPE_CHECKING
 
 import psutil
 
 from ..errors import InputError
-
-if TYPE_CHECKING:
-    from .group import Task
+from .group import Task
 
 # what a task says when another one has gone: never the first cause
 COLLATERAL = (
@@ -40,13 +37,13 @@ def is_stopped(process: int | None) -> bool:
         return False
 
 
-def has_left(task: "Task") -> bool:
+def has_left(task: Task) -> bool:
     """Return whether the task left by `sys.exit`, as TerminationConfig's tasks do after saving."""
     result = task.result
     return result is not None and result[0] == "error" and result[1].startswith("SystemExit")
 
 
-def explain_failure(tasks: "list[Task]") -> ClusterError:
+def explain_failure(tasks: list[Task]) -> ClusterError:
     """Return the error of the task that failed first for a reason of its own.
 
     A task that was killed comes before one with an error, and an error that only
@@ -70,15 +67,15 @@ def explain_failure(tasks: "list[Task]") -> ClusterError:
     return ClusterError(task.name, f"{summary} ({found.cause})", found.cure, details)
 
 
-def _rank(task: "Task") -> int:
-    if task.order.role == "serve" and task.state == "killed" and task.job == "worker":
+def _rank(task: Task) -> int:
+    if not task.calls and task.state == "killed" and task.job == "worker":
         return 3  # a parameter-server cluster goes on without a worker
     if task.result is None:
         return 0
     return 2 if any(words in task.result[2] for words in COLLATERAL) else 1
 
 
-def _explain_death(task: "Task") -> ClusterError:
+def _explain_death(task: Task) -> ClusterError:
     details = "\n".join(task.lines[-30:])
     if task.state == "frozen":
         cure = "start the job with restarts=1 to go on from its checkpoint"

@@ -8,22 +8,19 @@ on loopback. Nothing outlives the `with` block, nor the process that holds it.
 """
 
 import atexit
-import pickle
-import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
-
 from ..errors import InputError
-from ..tf_config import ClusterSpec, build_cluster, build_tf_config, pick_free_ports
+from ..tf_config import ClusterSpec, build_tf_config
 from .group import Task
 from .job import Job
-from .protocol import TaskOrder
-from .warm import Starter, make_starter
+from .launcher import Launcher, TaskOrder
+from .local_launcher import make_launcher
+from .task import pack_call
 
-MOST_TASKS = 32
+MAX_TASKS = 32
 RUN_SECONDS = 600.0
 
 
@@ -34,8 +31,8 @@ class LocalCluster:
     worker 0 is the chief. With `ps` of one or more it is a parameter-server
     cluster: the function runs on the coordinator (task "chief 0"), workers and
     servers wait to be used. `replicas_per_worker` splits each worker's CPU into
-    that many logical devices. Its starter, a warm process where that is safe, is
-    closed with the cluster; a `starter` that is given serves several clusters and
+    that many logical devices. Its launcher, with a warm process where that is safe, is
+    closed with the cluster; a `launcher` that is given serves several clusters and
     stays the caller's to close. Raises InputError for numbers that cannot be.
     """
 
@@ -45,23 +42,28 @@ class LocalCluster:
         ps: int = 0,
         replicas_per_worker: int = 1,
         *,
-        starter: Starter | None = None,
+        launcher: Launcher | None = None,
     ) -> None:
         for name, value, least in (
             ("workers", workers, 1), ("ps", ps, 0), ("replicas_per_worker", replicas_per_worker, 1),
         ):  # fmt: skip
-            if not isinstance(value, int) or not least <= value <= MOST_TASKS:
-                raise InputError(f"{name} {value}: must be a number from {least} to {MOST_TASKS}")
+            if not isinstance(value, int) or not least <= value <= MAX_TASKS:
+                raise InputError(f"{name} {value}: must be a number from {least} to {MAX_TASKS}")
         self.workers, self.ps, self.replicas_per_worker = workers, ps, replicas_per_worker
-        self._starter, self._own_starter = starter, starter is None
+        self._launcher, self._own_launcher = launcher, launcher is None
         self._jobs: list[Job] = []
         close = weakref.WeakMethod(self.close)
         self._at_exit = atexit.register(lambda: (close() or int)())
 
     @property
-    def how(self) -> str:
-        """How tasks are started here, in words."""
-        return self._get_starter().how
+    def launcher(self) -> Launcher:
+        """What starts the tasks; made when it is first needed, and again if it has gone."""
+        if self._own_launcher and self._launcher is not None and not self._launcher.alive:
+            self._launcher.close()  # ended from outside, as `distlab cluster stop` does
+            self._launcher = None
+        if self._launcher is None:
+            self._launcher = make_launcher()
+        return self._launcher
 
     def start(
         self,
@@ -81,14 +83,14 @@ class LocalCluster:
         function cannot be sent to another process.
         """
         try:
-            body = pickle.dumps((sys.path, cloudpickle.dumps((function, arguments, settings))))
+            body = pack_call(function, arguments, settings)
         except Exception as error:
             name = getattr(function, "__name__", "the function")
             raise InputError(
                 f"{name} cannot be sent to another process ({error}); make what it needs inside it"
             ) from None
         self._jobs = [job for job in self._jobs if not job.finished]
-        job = Job(self._make_tasks, body, self._get_starter(), restarts, stall_seconds)
+        job = Job(self._make_tasks, body, self.launcher, restarts, stall_seconds)
         self._jobs.append(job)
         return job
 
@@ -119,31 +121,24 @@ class LocalCluster:
         for job in self._jobs:
             job.stop()
         self._jobs.clear()
-        if self._own_starter and self._starter is not None:
-            self._starter.close()
-            self._starter = None
+        if self._own_launcher and self._launcher is not None:
+            self._launcher.close()
+            self._launcher = None
         atexit.unregister(self._at_exit)
 
     def __enter__(self) -> "LocalCluster":
-        self._get_starter()
+        _ = self.launcher  # a warm process starts now
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _get_starter(self) -> Starter:
-        if self._own_starter and self._starter is not None and not self._starter.alive:
-            self._starter.close()  # ended from outside, as `distlab cluster stop` does
-            self._starter = None
-        if self._starter is None:
-            self._starter = make_starter()
-        return self._starter
-
     def _make_tasks(self) -> list[Task]:
-        """Return the tasks of one attempt, with ports that are free now."""
-        total = self.workers + self.ps + bool(self.ps)
-        ports = pick_free_ports(total)
-        spec = build_cluster(self.workers, self.ps, chief=bool(self.ps), ports=ports)
+        """Return the tasks of one attempt, with addresses that are free now."""
+        counts = {"chief": int(bool(self.ps)), "worker": self.workers, "ps": self.ps}
+        addresses = iter(self.launcher.find_addresses(sum(counts.values())))
+        spec = ClusterSpec(**{job: tuple(next(addresses) for _ in range(count))
+                              for job, count in counts.items()})  # fmt: skip
         return [self._make_task(spec, job, index) for job, index in spec.tasks]
 
     def _make_task(self, spec: ClusterSpec, job: str, index: int) -> Task:

@@ -1,73 +1,121 @@
-"""Reading what tasks write: one thread for all pipes of a job."""
+"""Reading what tasks write: one thread for all pipes of a launcher."""
 
+import contextlib
 import os
 import selectors
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable
+from typing import Protocol
+
+PIECE_BYTES = 65536  # what a pipe holds
+DRAIN_PIECES = 4
+
+
+class Source(Protocol):
+    """Something that can be read from; `read` takes what is there now."""
+
+    def fileno(self) -> int: ...
+
+    def read(self) -> bool | None:
+        """Take one piece; return whether there may be more now, None at the end."""
+
+    def close(self) -> None: ...
 
 
 class Streams:
-    """Reads what tasks write, in one thread, and hands whole pieces on."""
+    """Reads from sources in one thread, each as something arrives. `read` is called there."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._awake, self._wake = socket.socketpair()
         self._selector.register(self._awake, selectors.EVENT_READ)
-        self._open = True
-        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._calls: deque[Callable[[], None] | None] = deque()
+        self._keys: dict[Source, selectors.SelectorKey] = {}
+        self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
-    def add(self, descriptor: int, take: Callable[[bytes], None], end: Callable[[], None]) -> None:
-        """Call `take` with what arrives at `descriptor`, and `end` once it is closed."""
-        os.set_blocking(descriptor, False)
-        self._selector.register(descriptor, selectors.EVENT_READ, (take, end))
-        self._wake.send(b"+")
+    def add(self, source: Source) -> None:
+        """Read from `source` from now on, until its end."""
+        self.call(lambda: self._register(source))
 
-    def _read(self) -> None:
-        while self._open:
-            for key, _ in self._selector.select(timeout=1):
-                if key.data is None:
-                    self._awake.recv(1024)
-                    continue
-                take, end = key.data
-                try:
-                    piece = os.read(key.fd, 65536)
-                except BlockingIOError:
-                    continue
-                except OSError:
-                    piece = b""
-                if piece:
-                    take(piece)
-                else:
-                    self._selector.unregister(key.fd)
-                    os.close(key.fd)
-                    end()
+    def call(self, function: Callable[[], None] | None) -> None:
+        """Call `function` in the reading thread, after what was asked before."""
+        self._calls.append(function)
+        with contextlib.suppress(OSError):  # closed
+            self._wake.send(b"+")
+
+    def drain(self, source: Source) -> None:
+        """In the reading thread: take all that had arrived before this call."""
+        for _ in range(DRAIN_PIECES):
+            if source not in self._keys or not self._take(source):
+                return
+
+    def remove(self, source: Source) -> None:
+        """In the reading thread: read no more from `source`, and close it."""
+        if source in self._keys:
+            self._selector.unregister(self._keys.pop(source).fd)
+            source.close()
 
     def close(self) -> None:
-        self._open = False
-        self._wake.send(b"-")
-        self._thread.join(5)
-        for key in list(self._selector.get_map().values()):
-            if key.data is not None:
-                os.close(key.fd)
-        self._selector.close()
-        self._awake.close()
-        self._wake.close()
+        """Finish what was asked, then stop reading; safe to call twice."""
+        if self._thread.is_alive():
+            self.call(None)
+            self._thread.join(5)
+            for source in list(self._keys):
+                self.remove(source)
+            self._selector.close()
+            self._awake.close()
+            self._wake.close()
+
+    def _register(self, source: Source) -> None:
+        self._keys[source] = self._selector.register(source, selectors.EVENT_READ, source)
+
+    def _work(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                if key.data is None:
+                    self._awake.recv(1024)
+                elif key.data in self._keys:  # nobody has drained it to its end meanwhile
+                    self._take(key.data)
+            while self._calls:
+                function = self._calls.popleft()
+                if function is None:
+                    return
+                function()
+
+    def _take(self, source: Source) -> bool:
+        more = source.read()
+        if more is None:
+            self.remove(source)
+        return bool(more)
 
 
-class LineSplitter:
-    """Collects bytes and calls `take` with each whole line, without its end."""
+class LineReader:
+    """A pipe's reading end: calls `take` with each whole line, without its end."""
 
-    def __init__(self, take: Callable[[str], None]) -> None:
-        self._take, self._rest = take, b""
+    def __init__(self, descriptor: int, take: Callable[[str], None]) -> None:
+        self._descriptor, self._take, self._rest = descriptor, take, b""
+        os.set_blocking(descriptor, False)
 
-    def feed(self, piece: bytes) -> None:
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def read(self) -> bool | None:
+        try:
+            piece = os.read(self._descriptor, PIECE_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return None
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             self._take(line.decode(errors="replace").rstrip("\r"))
+        return True if piece else None
 
-    def finish(self) -> None:
+    def close(self) -> None:
+        """Hand on a last line that has no end, and close the pipe."""
         if self._rest:
             self._take(self._rest.decode(errors="replace"))
-            self._rest = b""
+        os.close(self._descriptor)

@@ -1,50 +1,58 @@
-"""What runs inside one task's process, forked from the warm process or started afresh."""
+"""What runs inside one task's process: `perform` anywhere, the rest on this machine."""
 
-import ctypes
+import mmap
 import os
 import pickle
-import signal
+import socket
 import sys
 import tempfile
 import traceback
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from ..environment import quiet_tensorflow
 from ..events import EVENTS_VARIABLE
-from .protocol import TaskOrder
+from ..processes.connection import Connection, PeerGone
+from ..processes.lifetime import name_process
+from .launcher import TaskOrder
 
-PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # prctl(2)
-Descriptors = tuple[int, int, int, int]  # output, events, result, function
+FOR_EVER = float("inf")
 
 
-def enter_task(order: TaskOrder, descriptors: Descriptors) -> int:
-    """Become the task `order`: run its function, send the result, return the exit status.
+class TaskEnds(NamedTuple):
+    """The descriptors that a task of this machine gets, in the order in which they travel."""
 
-    The result goes out pickled as ("result", value) or ("error", summary, traceback).
-    Then the task waits until its parent has closed the other end of the result
-    channel: a worker that leaves early would fail its peers.
+    output: int  # its standard output and error
+    events: int  # a pipe for lines of JSON
+    result: int  # a socket: the result goes out, and the parent hangs up when the task may leave
+    function: int  # a file with the pickled function
+
+
+def perform(order: TaskOrder, function: bytes | mmap.mmap) -> tuple[int, bytes]:
+    """Be the task `order`: call the function, or serve; return exit status and result.
+
+    `function` is as `pack_call` made it. The result is pickled: ("result", value) with
+    status 0, ("error", summary, traceback) with 1. Nothing is raised.
     """
-    output, events, result, function = descriptors
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)
-    name_process(order.name)
     os.environ.update(order.environment)
-    tempfile.tempdir = None  # found afresh from TMPDIR, not the warm process's
-    os.environ[EVENTS_VARIABLE] = str(events)
     try:
-        message: tuple[Any, ...] = ("result", _run(order, function))
-        body, status = pickle.dumps(message), 0
+        return 0, pickle.dumps(("result", _run(order, function)))
     except BaseException as error:
-        body, status = pickle.dumps(_describe(error)), 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    _send_result(result, body)
-    return status
+        return 1, pickle.dumps(_describe(error))
 
 
-def _run(order: TaskOrder, function: int) -> Any:
+def pack_call(call: Any, arguments: tuple[Any, ...], settings: dict[str, Any]) -> bytes:
+    """Return a call as bytes for `perform` in another process.
+
+    The function may be defined in a notebook (cloudpickle). Modules travel by name: the
+    caller's `sys.path` goes along, and is searched after the task's own.
+    """
+    import cloudpickle
+
+    return pickle.dumps((sys.path, cloudpickle.dumps((call, arguments, settings))))
+
+
+def _run(order: TaskOrder, function: bytes | mmap.mmap) -> Any:
     with quiet_tensorflow():
         import tensorflow as tf
 
@@ -53,11 +61,10 @@ def _run(order: TaskOrder, function: int) -> Any:
         split_cpu(order.replicas)
     if order.role == "serve":
         return serve(tf)
-    with os.fdopen(function, "rb") as file:
-        file.seek(0)
-        paths, body = pickle.load(file)
-    sys.path += [path for path in paths if path not in sys.path]  # the caller's own modules
+    paths, body = pickle.loads(function)
+    sys.path += [path for path in paths if path not in sys.path]
     call, arguments, settings = pickle.loads(body)
+    del body
     return call(*arguments, **settings)
 
 
@@ -79,53 +86,28 @@ def _describe(error: BaseException) -> tuple[str, str, str]:
     return ("error", summary, traceback.format_exc())
 
 
-def _send_result(channel: int, body: bytes) -> None:
-    """Send length and body, then wait for the parent to hang up."""
-    import socket
+def enter_task(order: TaskOrder, ends: TaskEnds, on_sent: Callable[[], None] = lambda: None) -> int:
+    """Become the task `order` on this machine; return the exit status.
 
-    with socket.socket(fileno=channel) as connection:
-        try:
-            connection.sendall(len(body).to_bytes(8, "big") + body)
-            connection.recv(1)
-        except OSError:
-            pass  # the parent has gone
-
-
-def die_with_parent() -> None:
-    """Ask Linux to kill this process when the process that started it dies."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def name_process(name: str) -> None:
-    """Let `ps`, `top` and `distlab cluster list` show this process under `name` (15 letters)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode()[:15])
-
-
-def main() -> None:
-    """Start one task in this process: `python -m …cluster.task` with descriptors and order."""
-    import json
-    import socket
-    import threading
-
-    from .registry import MARK_VARIABLE, parse_mark, remove_folder
-
-    mark = parse_mark(os.environ.get(MARK_VARIABLE, ""))
-    descriptors = tuple(int(number) for number in sys.argv[1].split(","))
-    channel = socket.socket(fileno=os.dup(descriptors[2]))
-
-    def end_with_parent() -> None:
-        try:
-            channel.recv(1, socket.MSG_PEEK)  # says something only when the parent hangs up
-        finally:
-            if mark is not None and not mark.owner_lives:
-                remove_folder(mark.folder)  # nobody else will
-            os.killpg(os.getpgid(0), signal.SIGKILL)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    os._exit(enter_task(TaskOrder(**json.loads(sys.argv[2])), descriptors))
-
-
-if __name__ == "__main__":
-    main()
+    Once the result is sent, of which `on_sent` is told, the task waits until its parent
+    hangs up: a worker that leaves early would fail its peers.
+    """
+    os.dup2(ends.output, 1)
+    os.dup2(ends.output, 2)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)
+    name_process(order.name)
+    tempfile.tempdir = None  # looked up again in TMPDIR: the fork server has its own
+    os.environ[EVENTS_VARIABLE] = str(ends.events)
+    with mmap.mmap(ends.function, 0, access=mmap.ACCESS_READ) as function:  # shared, not copied
+        status, body = perform(order, function)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    connection = Connection(socket.socket(fileno=ends.result), "the parent", FOR_EVER)
+    try:
+        connection.send("result", body)
+        on_sent()
+        connection.receive()
+    except PeerGone:
+        pass
+    return status

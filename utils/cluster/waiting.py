@@ -2,15 +2,12 @@
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import psutil
 
 from ..tf_config import parse_tf_config, split_address
 from .failures import ClusterError, is_stopped
-
-if TYPE_CHECKING:
-    from .group import Task
+from .group import Task
 
 
 class FreezeWatch:
@@ -19,7 +16,7 @@ class FreezeWatch:
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
-    def find(self, tasks: "Sequence[Task]", seconds: float) -> "Task | None":
+    def find(self, tasks: Sequence[Task], seconds: float) -> Task | None:
         """Look at `tasks`; return one that has been frozen for more than `seconds`, or None."""
         now = time.monotonic()
         for task in tasks:
@@ -30,7 +27,7 @@ class FreezeWatch:
         return None
 
 
-def explain_delay(tasks: "Sequence[Task]", seconds: float) -> ClusterError:
+def explain_delay(tasks: Sequence[Task], seconds: float) -> ClusterError:
     """Return the error of a job that is not done after `seconds`: the task at fault, and why.
 
     A frozen task comes first, then one that has not opened its port while another
@@ -47,7 +44,7 @@ def explain_delay(tasks: "Sequence[Task]", seconds: float) -> ClusterError:
     absent, present = _split_by_port(waiting)
     if absent and present:
         return _explain_absent(absent[0], present, over)
-    task = next((t for t in waiting if t.order.role == "call"), tasks[0])
+    task = next((t for t in waiting if t.calls), tasks[0])
     said = f"; its last line: {task.lines[-1][:120]}" if task.lines else ""
     return ClusterError(
         task.name, f"was not done {over}{said}",
@@ -55,7 +52,7 @@ def explain_delay(tasks: "Sequence[Task]", seconds: float) -> ClusterError:
     )  # fmt: skip
 
 
-def _explain_absent(task: "Task", present: "Sequence[Task]", over: str) -> ClusterError:
+def _explain_absent(task: Task, present: Sequence[Task], over: str) -> ClusterError:
     names = ", ".join(other.name for other in present)
     cause = f"was not done {over}: it has not opened its port, {_address_of(task)}, "
     cause += f"and {names} {'wait' if len(present) > 1 else 'waits'} for it"
@@ -63,17 +60,18 @@ def _explain_absent(task: "Task", present: "Sequence[Task]", over: str) -> Clust
     return ClusterError(task.name, cause, cure, _last_lines(task))
 
 
-def _split_by_port(tasks: "Sequence[Task]") -> "tuple[list[Task], list[Task]]":
+def _split_by_port(tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
     """Return the tasks that do not listen at their own address, and those that do."""
-    absent: list[Task] = []
-    present: list[Task] = []
-    for task in tasks:
-        (present if _listens(task) else absent).append(task)
-    return absent, present
+    listens = {task.name: _listens(task) for task in tasks}
+    absent = [task for task in tasks if listens[task.name] is False]
+    return absent, [task for task in tasks if listens[task.name]]
 
 
-def _listens(task: "Task") -> bool:
+def _listens(task: Task) -> bool | None:
+    """Return whether the task listens at its address; None where that cannot be seen from here."""
     port = int(split_address(_address_of(task))[1])
+    if task.process is None:
+        return None
     try:
         connections = psutil.Process(task.process).net_connections("tcp")
     except (psutil.Error, OSError):
@@ -81,9 +79,9 @@ def _listens(task: "Task") -> bool:
     return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in connections)
 
 
-def _address_of(task: "Task") -> str:
+def _address_of(task: Task) -> str:
     return parse_tf_config(task.order.environment["TF_CONFIG"]).address
 
 
-def _last_lines(task: "Task") -> str:
+def _last_lines(task: Task) -> str:
     return "\n".join(task.lines[-20:])

@@ -1,0 +1,118 @@
+"""Launcher: what starts the tasks of a job, wherever they run.
+
+A job gives a launcher plain data: for each task an order with its TF_CONFIG, and one
+pickled function for all. The launcher gives back what the tasks say: lines, events, one
+result each, an end. It knows nothing of restarts, failures or waiting: that is the job's.
+`local_launcher` starts processes of this machine; another one may ask Ray, Spark, Slurm or
+several machines. Who writes one:
+
+1. `find_addresses` comes first: "host:port" for each task, at which TensorFlow's servers
+   can listen and reach each other. TF_CONFIG is made of them, and a port may be lost
+   until the task binds it (the job then starts anew, with other addresses).
+2. `start` gets all orders of one attempt at once, as a barrier stage or `srun` wants them.
+   Wherever a task then runs, it puts the order's `environment` into `os.environ`, sends on
+   what it writes to stdout and stderr as lines and what it reports (`utils.events.report`,
+   which writes to the descriptor that EVENTS_VARIABLE names) as events, and calls
+   `task.perform(order, function)`. That returns the result as bytes, pickled; the
+   task then stays until `release` or `end`, as one that leaves early fails its peers.
+3. The listener is told of each task, from any thread, in this order: its lines and
+   events as they come; the result, once, after what was written before it; the
+   end, once, after everything else. A task that dies has an end and no result.
+4. Nothing may be left when `LaunchedTasks.end` or `close` returns, nor when the process
+   that holds the launcher is killed.
+
+No descriptor, process number or signal is asked for: `act` takes words, and only "kill"
+is a must. Every launcher passes tests/test_launchers.py.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from ..events import Event
+
+
+@dataclass(frozen=True)
+class TaskOrder:
+    """One task to start: who it is, what it does, and its environment, TF_CONFIG included.
+
+    `role` "call" calls the function, "serve" waits as a server of a parameter-server
+    cluster. `replicas` is the number of logical devices that its CPU is split into.
+    """
+
+    name: str
+    role: str
+    replicas: int
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class TaskListener(Protocol):
+    """Who is told what tasks say; `task` is the name of an order. Called from any thread."""
+
+    def take_line(self, task: str, line: str) -> None:
+        """A line that the task wrote to stdout or stderr, without its end."""
+
+    def take_event(self, task: str, event: Event) -> None:
+        """An event that it reported."""
+
+    def take_result(self, task: str, body: bytes) -> None:
+        """What `task.perform` returned."""
+
+    def take_end(self, task: str, status: int) -> None:
+        """It has ended: its exit status, or minus the number of the signal that ended it."""
+
+
+class LaunchedTasks(Protocol):
+    """The tasks of one `Launcher.start`."""
+
+    def act(self, task: str, action: str) -> None:
+        """Do to a task what the launcher's `actions` name; nothing if it has ended.
+
+        "kill" ends it at once with whatever it started, "terminate" and "interrupt" ask it
+        to end, "pause" freezes it and "resume" lets it go on.
+        """
+
+    def start_again(self, task: str) -> None:
+        """Start a task again at its address, once it has ended; RunError where that cannot be."""
+
+    def find_process(self, task: str) -> int | None:
+        """Return a task's process number where it runs on this machine, else None.
+
+        With it, its port and its traffic can be looked at; nothing depends on it.
+        """
+
+    def release(self) -> None:
+        """Let the tasks that have given their result leave."""
+
+    def end(self) -> None:
+        """Release all, give them a moment, kill who is left, and wait until all have ended."""
+
+
+class Launcher(Protocol):
+    """Starts tasks. `description` says how, in words; `actions` is what can be done to a task.
+
+    `close` ends everything, and may be called twice.
+    """
+
+    description: str
+    actions: frozenset[str]
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can start tasks still."""
+
+    def find_addresses(self, count: int) -> list[str]:
+        """Return "host:port" for so many tasks, which are free at this moment."""
+
+    def start(
+        self, orders: Sequence[TaskOrder], function: bytes, listener: TaskListener
+    ) -> LaunchedTasks:
+        """Start one task for each order.
+
+        Raises RunError, naming the task, if one cannot be started; none is left then.
+        """
+
+    def close(self) -> None: ...

@@ -1,0 +1,88 @@
+"""What a job's readers can see of it while it runs: lines, events, and what was done to tasks."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+from ..events import Event, make_event
+
+
+class JobRecord:
+    """Everything that has happened in a job, over all attempts, in the order of arrival.
+
+    `changed` is the condition that all who wait for news wait on; it guards the record and
+    the tasks, and is notified after each change.
+    """
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition(threading.RLock())
+        self.finished = False
+        self._events: list[Event] = []
+        self._actions: list[Event] = []
+        self._output: list[tuple[str, str]] = []
+
+    def add_line(self, task: str, line: str) -> None:
+        with self.changed:
+            self._output.append((task, line))
+            self.changed.notify_all()
+
+    def add_event(self, event: Event) -> None:
+        with self.changed:
+            self._events.append(event)
+            self.changed.notify_all()
+
+    def add_action(self, action: str, task: str, attempt: int) -> None:
+        """Note that somebody does `action` to a task."""
+        with self.changed:
+            self._actions.append(make_event(action, task=task, attempt=attempt))
+
+    def finish(self) -> None:
+        """Say that nothing more will come."""
+        with self.changed:
+            self.finished = True
+            self.changed.notify_all()
+
+    def get_output(self, start: int = 0) -> list[tuple[str, str]]:
+        with self.changed:
+            return self._output[start:]
+
+    def get_events(self, start: int = 0) -> list[Event]:
+        with self.changed:
+            return self._events[start:]
+
+    def get_actions(self) -> list[Event]:
+        with self.changed:
+            return list(self._actions)
+
+    def follow_events(self) -> Iterator[Event]:
+        """Yield every event from the start on, as they arrive, until the job has finished."""
+        place = 0
+        while True:
+            with self.changed:
+                while len(self._events) == place and not self.finished:
+                    self.changed.wait()
+                fresh, finished = self._events[place:], self.finished
+            yield from fresh
+            place += len(fresh)
+            if finished and not fresh:
+                return
+
+    def wait_until_finished(self, timeout: float | None, echo: bool) -> bool:
+        """Wait for the end, at most `timeout` seconds; return whether it has come.
+
+        With `echo`, the lines of tasks are printed as they come.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        printed = 0
+        while True:
+            with self.changed:
+                if not self.finished and (not echo or printed == len(self._output)):
+                    self.changed.wait(timeout=0.2)
+                fresh, finished = self._output[printed:], self.finished
+            for task, line in fresh if echo else []:
+                print(f"[{task}] {line}", flush=True)
+            printed += len(fresh)
+            if finished:
+                return True
+            if deadline is not None and time.monotonic() > deadline:
+                return False

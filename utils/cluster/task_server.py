@@ -1,0 +1,36 @@
+"""The fork server of this machine's tasks: `python -m …cluster.task_server MODULES DESCRIPTOR`.
+
+Started by `local_launcher.WarmLauncher`; MODULES are what it imports beside TensorFlow.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..processes.fork_server import ForkLoop, serve
+from ..processes.lifetime import name_process
+from ..processes.preload import import_modules, import_tensorflow
+from .launcher import TaskOrder
+from .registry import MARK_VARIABLE, parse_mark, remove_folder
+from .task import TaskEnds, enter_task
+
+
+class TaskLoop(ForkLoop):
+    """Forks tasks: a request is an order, its descriptors are `TaskEnds`."""
+
+    def prepare(self) -> Mapping[str, Any]:
+        name_process("distlab-warm")
+        import_tensorflow()
+        import_modules([name for name in sys.argv[1].split(",") if name])
+        return {}
+
+    def run(self, request: Any, body: bytes, descriptors: Sequence[int]) -> int:
+        return enter_task(TaskOrder(**request), TaskEnds(*descriptors))
+
+    def clear_up(self) -> None:
+        remove_folder(parse_mark(os.environ[MARK_VARIABLE]).folder)
+
+
+if __name__ == "__main__":
+    serve(TaskLoop())
