@@ -262,5 +262,5 @@ def test_a_worker_that_fails_fails_the_job_with_the_rings_words(cluster):
             time.sleep(30)
         ProcessRing(addresses, rank, limit_seconds=0.5)
 
-    with pytest.raises(ClusterError, match=r"worker \d: DistributedError: rank \d: rank \d d"):
+    with pytest.raises(ClusterError, match=r"worker \d: PeerSilent: rank \d: rank \d d"):
         cluster.run(meet_nobody, pick_addresses(3), echo=False, timeout=20)
