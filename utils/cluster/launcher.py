@@ -13,8 +13,8 @@ several machines. Who writes one:
    Wherever a task then runs, it puts the order's `environment` into `os.environ`, sends on
    what it writes to stdout and stderr as lines and what it reports (`utils.events.report`,
    which writes to the descriptor that EVENTS_VARIABLE names) as events, and calls
-   `task.perform(order, function)`. That returns the result as bytes, pickled; the
-   task then stays until `release` or `end`, as one that leaves early fails its peers.
+   `task.perform(order, function)`. That returns the exit status and the result, pickled;
+   the task then stays until `release` or `end`, as one that leaves early fails its peers.
 3. The listener is told of each task, from any thread, in this order: its lines and
    events as they come; the result, once, after what was written before it; the
    end, once, after everything else. A task that dies has an end and no result.
@@ -59,7 +59,7 @@ class TaskListener(Protocol):
         """An event that it reported."""
 
     def take_result(self, task: str, body: bytes) -> None:
-        """What `task.perform` returned."""
+        """The result, as `task.perform` pickled it."""
 
     def take_end(self, task: str, status: int) -> None:
         """It has ended: its exit status, or minus the number of the signal that ended it."""
