@@ -1,5 +1,6 @@
 """What every launcher must do, tried on each: start, say, return, be killed, leave nothing."""
 
+import importlib
 import os
 import pickle
 import signal
@@ -11,6 +12,7 @@ import psutil
 import pytest
 from process_watch import Held, wait_for
 
+from distlab.grading import submission_server
 from utils.cluster.launcher import TaskOrder
 from utils.cluster.local_launcher import PRELOAD, ColdLauncher, WarmLauncher, can_fork
 from utils.cluster.task import pack_call
@@ -209,7 +211,6 @@ def test_tasks_that_cannot_be_started_are_named_and_none_is_left(monkeypatch):
         assert not is_alive(started[0].number)
 
 
-def test_what_a_warm_process_imports_is_there():
-    from utils.processes.preload import import_modules
-
-    import_modules(PRELOAD)
+@pytest.mark.parametrize("name", sorted({*PRELOAD, *submission_server.PRELOAD}))
+def test_what_a_warm_process_imports_is_there(name):
+    importlib.import_module(f"utils{name}")

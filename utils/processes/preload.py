@@ -1,5 +1,6 @@
 """What a fork server imports before it forks, so that no child has to."""
 
+import contextlib
 import importlib
 from collections.abc import Sequence
 
@@ -22,6 +23,10 @@ def import_tensorflow() -> None:
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Import modules by name; one that begins with a dot is of this library."""
+    """Import modules by name; one that begins with a dot is of this library.
+
+    What is not there is left to the child that wants it.
+    """
     for name in names:
-        importlib.import_module(name, PACKAGE)
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(name, PACKAGE)
