@@ -52,6 +52,17 @@ class Lab:
             self._outcomes[key] = Outcome(visible, self._judge(cell, got, seed))
         return self._outcomes[key]
 
+    def try_stubs(self, shown: Any) -> dict[str, str]:
+        """Run the notebook `shown` cell by cell; return the error of each graded cell in words."""
+        space: dict[str, Any] = {"__name__": "__main__"}
+        raised = {}
+        for cell in (c for c in shown.cells if c.cell_type == "code"):
+            try:
+                self._run(cell.source, space)
+            except Exception as error:
+                raised[_read_id(cell).removesuffix("-test")] = f"{type(error).__name__}: {error}"
+        return raised
+
     def _get_space(self, seed: int) -> dict[str, Any]:
         """Return what the lab's own cells define, solutions included, where SEED is `seed`."""
         if seed not in self._spaces:

@@ -1,18 +1,19 @@
-"""Stock nbgrader on one lab of a released course, in a process of its own: prints one JSON object.
+"""Stock nbgrader on labs of a released course, in a process of its own: writes found.json.
 
-`python nbgrader_worker.py COURSE LAB`: generates the assignment, hands in its solution as the
-student `solution` and what was generated as `stub`, autogrades both, and reads the gradebook.
-It goes through `nbgrader.apps.NbGraderAPI`, which formgrader calls for the same buttons.
+`python nbgrader_worker.py COURSE LAB …`: generates each assignment, hands in its solution as the
+student `solution`, of the first lab also what was generated as `stub`, autogrades them, and
+reads the gradebook. It goes through `nbgrader.apps.NbGraderAPI`, as formgrader's buttons do.
 """
 
 import json
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-STUDENTS = ("solution", "stub")
+STUDENTS = {"solution": "source", "stub": "release"}  # and the folder of what each hands in
 
 
 def open_course(course: Path) -> Any:
@@ -28,11 +29,10 @@ def open_course(course: Path) -> Any:
     return NbGraderAPI(CourseDirectory(config=application.config), config=application.config)
 
 
-def hand_in(course: Path, lab: str) -> None:
-    for student, source in zip(STUDENTS, ("source", "release")):
-        folder = course / "submitted" / student / lab
-        folder.mkdir(parents=True)
-        shutil.copy(course / source / lab / f"{lab}.ipynb", folder)
+def hand_in(course: Path, lab: str, student: str) -> None:
+    folder = course / "submitted" / student / lab
+    folder.mkdir(parents=True)
+    shutil.copy(course / STUDENTS[student] / lab / f"{lab}.ipynb", folder)
 
 
 def read_errors(course: Path, lab: str, student: str) -> dict[str, list[str]]:
@@ -48,14 +48,12 @@ def read_errors(course: Path, lab: str, student: str) -> dict[str, list[str]]:
     }
 
 
-def grade(course: Path, lab: str) -> dict[str, Any]:
+def grade(api: Any, course: Path, lab: str, students: Sequence[str]) -> dict[str, Any]:
     """Return what nbgrader did: success and log of each step, scores of each student's cells."""
-    api = open_course(course)
     steps = {"generate": api.generate_assignment(lab)}
-    if steps["generate"]["success"]:
-        hand_in(course, lab)
-        for student in STUDENTS:
-            steps[student] = api.autograde(lab, student)
+    for student in students if steps["generate"]["success"] else ():
+        hand_in(course, lab, student)
+        steps[student] = api.autograde(lab, student)
     with api.gradebook as gradebook:
         assignment = gradebook.find_assignment(lab)
         scores = {
@@ -66,13 +64,18 @@ def grade(course: Path, lab: str) -> dict[str, Any]:
             }
             for submission in assignment.submissions
         }
-    raised = {student: read_errors(course, lab, student) for student in STUDENTS}
-    listed = [row["name"] for row in api.get_assignments()]
+    raised = {student: read_errors(course, lab, student) for student in students}
     logs = {name: step.get("log", "") + step.get("error", "") for name, step in steps.items()}
     done = {name: step["success"] for name, step in steps.items()}
-    return {"done": done, "logs": logs, "scores": scores, "raised": raised, "listed": listed}
+    return {"done": done, "logs": logs, "scores": scores, "raised": raised}
+
+
+def main(course: Path, labs: Sequence[str]) -> None:
+    api = open_course(course)
+    found = {lab: grade(api, course, lab, list(STUDENTS)[: 1 + (lab == labs[0])]) for lab in labs}
+    listed = [row["name"] for row in api.get_assignments()]
+    (course / "found.json").write_text(json.dumps({"labs": found, "listed": listed}))
 
 
 if __name__ == "__main__":
-    found = grade(Path(sys.argv[1]).resolve(), sys.argv[2])
-    Path(sys.argv[3]).write_text(json.dumps(found))
+    main(Path(sys.argv[1]).resolve(), sys.argv[2:])
