@@ -30,13 +30,15 @@ def _make_model(strategy: Any, kernel: np.ndarray) -> Any:
     return model
 
 
-def _make_optimizer(strategy: Any, model: Any, momentum: float = 0.0) -> Any:
+def _make_state(strategy: Any, kernel: np.ndarray, momentum: float = 0.0) -> tuple[Any, Any]:
+    """Return a model with these weights, and its optimizer."""
     import keras
 
+    model = _make_model(strategy, kernel)
     with strategy.scope():
         optimizer = keras.optimizers.SGD(RATE, momentum=momentum)
         optimizer.build(model.trainable_variables)
-    return optimizer
+    return model, optimizer
 
 
 # ---- exercise 1: one step
@@ -48,8 +50,7 @@ def try_step(train_step: Callable[..., Any], seed: int, examples: int) -> dict[s
 
     images, labels, kernel = draw_batch(seed, examples)
     strategy = make_mirrored(REPLICAS)
-    model = _make_model(strategy, kernel)
-    optimizer = _make_optimizer(strategy, model)
+    model, optimizer = _make_state(strategy, kernel)
 
     def split(column: np.ndarray) -> Any:
         parts = np.array_split(column, REPLICAS)
@@ -194,14 +195,12 @@ def try_resume(
     gradients, kernel = draw_gradients(seed, total)
     with tempfile.TemporaryDirectory() as folder:
         strategy = make_mirrored(2)
-        model = _make_model(strategy, kernel)
-        optimizer = _make_optimizer(strategy, model, MOMENTUM)
+        model, optimizer = _make_state(strategy, kernel, MOMENTUM)
         for epoch in range(saved):
             _apply(strategy, optimizer, model, gradients[epoch])
             save_state(folder, model, optimizer, epoch + 1)
         alone = tf.distribute.get_strategy()
-        model = _make_model(alone, np.zeros_like(kernel))
-        optimizer = _make_optimizer(alone, model, MOMENTUM)
+        model, optimizer = _make_state(alone, np.zeros_like(kernel), MOMENTUM)
         done = int(read_number(load_state(folder, model, optimizer), "load_state"))
     nothing = _load_nothing(load_state, kernel)
     for epoch in range(min(max(done, 0), total), total):
@@ -215,10 +214,10 @@ def _load_nothing(load_state: Callable[..., Any], kernel: np.ndarray) -> Any:
     import tensorflow as tf
 
     alone = tf.distribute.get_strategy()
-    model = _make_model(alone, kernel)
+    model, optimizer = _make_state(alone, kernel, MOMENTUM)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            found = load_state(folder, model, _make_optimizer(alone, model, MOMENTUM))
+            found = load_state(folder, model, optimizer)
         except Exception:  # whatever a learner's code raises where there is nothing to read
             return "an error"
     return int(read_number(found, "load_state"))

@@ -73,8 +73,8 @@ def try_pipeline(make_fast: Callable[..., Any], seed: int, batch_size: int) -> d
     _, shards = _write_shards(seed)
     fast = require_value(make_fast(list(shards.files), batch_size), "make_fast", "a Dataset")
     epochs = [_look(fast), _look(fast)]
-    if sum(epochs[0]["sizes"]) > MAX_EXAMPLES:
-        return {"epochs": epochs, "ratio": 0.0}  # it may never end
+    if _examine(epochs, batch_size):
+        return {"epochs": epochs, "ratio": None}  # its speed says nothing; it may never end
     naive = as_written(make_naive(shards.files, batch_size))
     rates = measure_rates({"naive": naive, "fast": fast}, ROUNDS)
     by_clock, by_processor = rates.ratio("fast", "naive"), rates.processor_ratio("fast", "naive")
@@ -108,24 +108,24 @@ def _look(dataset: Any) -> dict[str, Any]:
 
 def describe_pipeline(found: Any, seed: int, batch_size: int) -> dict[str, Any]:
     """Return the mistake that what `try_pipeline` found shows ("" for none), and its speed."""
+    found = found if isinstance(found, dict) else {}
+    mistake, ratio = _examine(found.get("epochs"), batch_size), found.get("ratio")
+    if not isinstance(ratio, float):
+        return {"mistake": mistake or "not-faster", "speed": "other examples"}
+    fast = ratio >= MARGIN * MIN_RATIO
+    return {"mistake": mistake or ("" if fast else "not-faster"),
+            "speed": f"×{ratio:.2g} the naive rate"}  # fmt: skip
+
+
+def _examine(epochs: Any, batch_size: int) -> str:
+    """Return the name of what is wrong with the examples of two epochs, "" if nothing is."""
     try:
-        mistake = _find_mistake(batch_size, found)
+        mistakes = [_find_wrong_examples(epoch, batch_size) for epoch in epochs]
+        first, second = (np.asarray(epoch["images"]) for epoch in epochs)
+        frozen = "frozen-augmentation" if np.array_equal(first, second) else ""
     except (TypeError, ValueError, KeyError, IndexError, AttributeError):
-        mistake = "not-batches"
-    ratio = found.get("ratio") if isinstance(found, dict) else None
-    speed = f"×{ratio:.2g} the naive rate" if isinstance(ratio, float) else "no measurement"
-    return {"mistake": mistake, "speed": speed}
-
-
-def _find_mistake(batch_size: int, found: Any) -> str:
-    for epoch in found["epochs"]:
-        mistake = _find_wrong_examples(epoch, batch_size)
-        if mistake:
-            return mistake
-    first, second = (np.asarray(epoch["images"]) for epoch in found["epochs"])
-    if np.array_equal(first, second):
-        return "frozen-augmentation"
-    return "" if found["ratio"] >= MARGIN * MIN_RATIO else "not-faster"
+        return "not-batches"
+    return next(filter(None, mistakes), frozen)
 
 
 def _find_wrong_examples(epoch: Any, batch_size: int) -> str:
