@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from distlab import progress
-from distlab.cli.parser import suggest
+from distlab.cli.parser import Commands, suggest
 from distlab.errors import CourseError
 
 CELL_SECONDS, LAB_SECONDS = 120.0, 600.0
 
 
-def add_parser(subparsers: argparse._SubParsersAction) -> None:
+def add_parser(subparsers: Commands) -> None:
     parser = subparsers.add_parser("check", help="try your answers of a lab")
     parser.add_argument("lab", help="lab05, 05, or a notebook's path")
     parser.add_json()

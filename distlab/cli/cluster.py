@@ -5,6 +5,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from distlab.cli.parser import Commands
 from distlab.errors import CourseError
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(subparsers: Commands) -> None:
     """Declare `distlab cluster list` and `distlab cluster stop`."""
     parser = subparsers.add_parser(
         "cluster",

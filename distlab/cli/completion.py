@@ -6,9 +6,8 @@ zsh runs the same script through its own `bashcompinit`.
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
 
-from distlab.cli.parser import OneLineParser
+from distlab.cli.parser import Commands, OneLineParser
 
 EPILOG = (
     'For the shell that is open: eval "$(distlab completion bash)". For all of them: put that '
@@ -38,7 +37,7 @@ complete -o default -F _distlab distlab
 """
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Commands) -> None:
     """Declare `distlab completion`."""
     text = "print a script that completes commands and options in a shell"
     parser = subparsers.add_parser("completion", help=text, description=text, epilog=EPILOG)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from distlab.cli.long_command import say_waiting
+from distlab.cli.parser import Commands
 from utils.data.bundled import write_bundled
 from utils.data.catalogue import DATA_SETS, FULL_EXAMPLES, SAMPLE_EXAMPLES, find_facts
 from utils.data.fetch import DOWNLOAD_SECONDS, fetch
@@ -17,7 +18,7 @@ from utils.data.verify import Place, list_places
 NAMES = " or ".join(DATA_SETS)
 
 
-def add_parser(subparsers: argparse._SubParsersAction) -> None:
+def add_parser(subparsers: Commands) -> None:
     """Declare `distlab data` and its actions."""
     parser = subparsers.add_parser(
         "data", help="show, verify, fetch and prepare the data sets", description=__doc__
@@ -49,9 +50,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         action.add_argument("--to", type=Path, help="TFDS data folder (default: TFDS's own)")
 
 
-def _add_action(
-    actions: argparse._SubParsersAction, name: str, act: object, text: str
-) -> argparse.ArgumentParser:
+def _add_action(actions: Commands, name: str, act: object, text: str) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=text, description=text)
     parser.set_defaults(act=act)
     _add_json(parser)

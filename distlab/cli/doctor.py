@@ -5,10 +5,12 @@ import json
 import os
 import sys
 
+from distlab.cli.parser import Commands
+
 WAIT_NOTE = "Trying TensorFlow in a process of its own takes some seconds (--quick leaves it out)."
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(subparsers: Commands) -> None:
     """Declare `distlab doctor`."""
     parser = subparsers.add_parser(
         "doctor",

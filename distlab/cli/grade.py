@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlab.cli.long_command import Progress
+from distlab.cli.parser import Commands
 from distlab.errors import CourseError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 POLICY = "grading.toml"
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "grade",
         help="grade what students handed in",

@@ -1,10 +1,11 @@
 """`distlab help [COMMAND]`: what a command does and takes."""
 
 import argparse
-from typing import Any
+
+from distlab.cli.parser import Commands
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Commands) -> None:
     """Declare `distlab help`."""
     parser = subparsers.add_parser("help", help="say what a command does and takes")
     parser.add_argument("words", nargs="*", metavar="COMMAND", help="train, or tf-config lint")

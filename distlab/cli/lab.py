@@ -27,6 +27,7 @@ from urllib.parse import quote
 import psutil
 
 from distlab import progress
+from distlab.cli.parser import Commands
 from distlab.errors import CourseError
 
 CONFIG_FOLDER = Path(__file__).resolve().parent.parent / "lab_config"
@@ -43,7 +44,7 @@ class _Stop(Exception):
     """A signal asked this process to end."""
 
 
-def add_parser(subparsers: argparse._SubParsersAction) -> None:
+def add_parser(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "lab",
         help="open the course in JupyterLab",

@@ -15,6 +15,8 @@ from distlab.errors import CourseError
 MAX_WHOLE = 10**10  # nothing that is counted here is more
 MAX_WORD = 160  # of an error: a number of 400 digits needs no repeating
 
+Commands = argparse._SubParsersAction  # what `add_parser` of a command's module gets
+
 
 class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line (what was wrong, what is allowed) and exit status 2.

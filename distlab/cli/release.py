@@ -4,12 +4,12 @@ import argparse
 import importlib.util
 import signal
 from pathlib import Path
-from typing import Any
 
+from distlab.cli.parser import Commands
 from distlab.errors import CourseError
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "release",
         help="make what students get, and an nbgrader course",

@@ -6,10 +6,11 @@ from datetime import datetime
 from pathlib import Path
 
 from distlab.cli.check import find_lab
+from distlab.cli.parser import Commands
 from distlab.errors import CourseError
 
 
-def add_parser(subparsers: argparse._SubParsersAction) -> None:
+def add_parser(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "reset", help="start a lab from scratch; what was there is kept as a copy"
     )

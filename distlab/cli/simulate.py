@@ -1,11 +1,10 @@
 """`distlab simulate`: what a pipeline or an all-reduce would cost on machines you name."""
 
-import argparse
-
 from distlab.cli import simulate_all_reduce, simulate_pipeline
+from distlab.cli.parser import Commands
 
 
-def add_parser(subparsers: argparse._SubParsersAction) -> None:
+def add_parser(subparsers: Commands) -> None:
     """Declare `distlab simulate` and its models."""
     parser = subparsers.add_parser(
         "simulate",

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from distlab import figures
+from distlab.cli.parser import Commands
 from distlab.errors import CourseError
 from utils.collectives import ALGORITHMS
 from utils.measure import format_bytes
@@ -16,7 +17,7 @@ NODE_OPTIONS = ("ranks_per_node", "node_latency_us", "node_bandwidth_gbps")
 PICTURE_SIZES = [1 << power for power in range(10, 34, 2)]  # 1 KiB to 4 GiB
 
 
-def add_parser(models: argparse._SubParsersAction) -> None:
+def add_parser(models: Commands) -> None:
     """Declare `distlab simulate all-reduce` and its options."""
     parser = models.add_parser(
         "all-reduce",

@@ -4,8 +4,8 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
+from distlab.cli.parser import Commands
 from distlab.errors import CourseError
 from utils.schedules import SCHEDULES, make_schedule
 from utils.simulate.pipeline import PipelineRun, StageTimes, simulate_pipeline, summarise
@@ -24,7 +24,7 @@ EPILOG = (
 )
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Commands) -> None:
     """Declare `distlab simulate pipeline`."""
     parser = subparsers.add_parser(
         "pipeline",

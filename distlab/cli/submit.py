@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from distlab.cli.check import check_notebook, find_lab
+from distlab.cli.parser import Commands
 from distlab.errors import CourseError
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-def add_parser(subparsers: argparse._SubParsersAction) -> None:
+def add_parser(subparsers: Commands) -> None:
     parser = subparsers.add_parser("submit", help="check a lab and pack what is to be handed in")
     parser.add_argument("lab", help="lab05, 05, or a notebook's path")
     parser.add_argument("--name", help="what your teacher knows you by (your login name)")

@@ -6,12 +6,13 @@ import os
 import sys
 from pathlib import Path
 
+from distlab.cli.parser import Commands
 from distlab.errors import CourseError
 
 MAX_FILE_BYTES = 1_000_000
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(subparsers: Commands) -> None:
     """Declare `distlab tf-config build` and `distlab tf-config lint`."""
     parser = subparsers.add_parser(
         "tf-config",
@@ -23,7 +24,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     _add_lint(actions)
 
 
-def _add_build(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_build(actions: Commands) -> None:
     build = actions.add_parser(
         "build",
         help="print one TF_CONFIG per task",
@@ -45,7 +46,7 @@ def _add_build(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     build.set_defaults(run=run_build)
 
 
-def _add_lint(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_lint(actions: Commands) -> None:
     check = actions.add_parser(
         "lint",
         help="say what is wrong with a TF_CONFIG",

@@ -2,8 +2,8 @@
 
 import argparse
 import json
-from typing import Any
 
+from distlab.cli.parser import Commands
 from distlab.cli.user_function import run_on_user_function
 
 DESCRIPTION = (
@@ -17,7 +17,7 @@ EPILOG = (
 )
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Commands) -> None:
     """Declare `distlab tpu-ready`."""
     parser = subparsers.add_parser(
         "tpu-ready",
