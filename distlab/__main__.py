@@ -1,7 +1,10 @@
-"""`python -m distlab` is `distlab`."""
+"""`python -m distlab` is `distlab`, also in a folder that has a `utils` of its own."""
 
 import sys
+from pathlib import Path
 
-from distlab.cli import main
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `-m` puts that folder first
+
+from distlab.cli import main  # noqa: E402
 
 sys.exit(main())

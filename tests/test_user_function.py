@@ -94,6 +94,13 @@ def test_a_module_that_ends_the_process_is_named(project, capfd, target, said):
     assert capfd.readouterr() == ("", f"distlab tune: {said}\n")
 
 
+def test_python_m_distlab_finds_our_utils_and_not_the_projects(project):
+    done = subprocess.run([sys.executable, "-m", "distlab", "tune", "leaving:stop"],
+                          cwd=project, timeout=60, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    assert done.returncode == 2 and "called sys.exit('enough')" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_of_the_child_is_left(project, number):
     process = subprocess.Popen(
