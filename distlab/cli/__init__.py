@@ -22,7 +22,7 @@ from utils.errors import DistributedError
 
 COMMANDS = (
     "lab", "doctor", "data", "train", "tf_config", "cluster",
-    "simulate", "tune", "tpu_ready", "check", "submit", "reset", "grade", "release", "build",
+    "simulate", "tune", "tpu_ready", "check", "submit", "reset", "grade", "release", "build", "new",
     "help", "completion",
 )  # fmt: skip
 
