@@ -1,0 +1,63 @@
+"""A lab made by `distlab new lab` builds, keeps the style, checks and judges as it stands."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import notebook_style
+import pytest
+
+from distlab.authoring import new_lab
+from utils.errors import DistributedError
+
+ROOT = Path(__file__).parents[1]
+TITLE = "gradient Clipping, by 2"
+
+
+def call(course: Path, *command: str) -> str:
+    environment = os.environ | {"PYTHONPATH": f"{course}{os.pathsep}{course / 'tests'}"}
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=course, env=environment, capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_template_works_as_it_stands(tmp_path: Path) -> None:
+    junk = shutil.ignore_patterns("__pycache__", "worked")
+    shutil.copytree(ROOT / "distlab", tmp_path / "distlab", ignore=junk)
+    (tmp_path / "distlab" / "exercises" / "worked").mkdir()
+    (tmp_path / "utils").symlink_to(ROOT / "utils")
+    for folder in ("notebooks/src", "solutions/src", "labs", "tests/answers"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("lab_runner.py", "test_lab_answers.py"):
+        shutil.copyfile(ROOT / "tests" / name, tmp_path / "tests" / name)
+    before = tmp_path / "solutions/src/lab97_before.py"
+    before.touch()
+    made = call(tmp_path, "distlab", "new", "lab", TITLE).split("\n")[:4]
+    assert made[0] == "solutions/src/lab98_gradient_clipping_by_2.py"
+    before.unlink()
+    call(tmp_path, "distlab.grading.judges", "lab98")
+    call(tmp_path, "distlab", "build")
+    assert not [name for name in made if "@" in (tmp_path / name).read_text()]
+    for folder in ("labs", "solutions"):
+        path = tmp_path / folder / "lab98-gradient-clipping-by-2.ipynb"
+        assert notebook_style.check_file(path) == []
+    head = notebook_style.read_notebook(path)["cells"][0]["source"]
+    assert head.startswith("# Lab 98 · Gradient Clipping, by 2\n")
+    said = call(tmp_path, "pytest", "-p", "no:cacheprovider", "-q", "tests/test_lab_answers.py")
+    assert said.count(".") >= 20, said
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    there = tmp_path / "tests" / "answers" / "lab01.py"
+    there.parent.mkdir(parents=True)
+    there.write_text("mine")
+    with pytest.raises(DistributedError, match="tests/answers/lab01.py is there already"):
+        new_lab.write_lab(tmp_path, "rings")
+    with pytest.raises(DistributedError, match="named by words"):
+        new_lab.write_lab(tmp_path, "12 · ?")
+    assert there.read_text() == "mine" and not (tmp_path / "distlab").exists()
