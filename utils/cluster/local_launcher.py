@@ -139,9 +139,14 @@ class WarmLauncher(LocalLauncher):
                 self._forks[number] = fork
         except PeerGone:
             raise self._explain(order, "has ended") from None
-        if not fork.told.wait(FORK_SECONDS):
-            fork.on_end = lambda status: None  # too late: it will be killed, and nobody knows it
-            self._send_signal(number, signal.SIGKILL)
+        answered = False
+        try:
+            answered = fork.told.wait(FORK_SECONDS)
+        finally:
+            if not answered:  # too late, or interrupted: it is killed, and nobody knows of it
+                fork.on_end = lambda status: None
+                self._send_signal(number, signal.SIGKILL)
+        if not answered:
             raise self._explain(order, "does not answer")
         if fork.process is None:
             raise self._explain(order, "has ended")
@@ -160,13 +165,11 @@ class WarmLauncher(LocalLauncher):
             while True:
                 told = self.server.receive()
                 with self._lock:
-                    fork = self._forks[told["id"]]
-                if told["told"] == "forked":
-                    fork.process = told["process"]
-                    fork.told.set()
-                else:
+                    fork = self._forks.setdefault(told["id"], _Fork(lambda status: None))
+                fork.process = told.get("process", fork.process)
+                fork.told.set()
+                if told["told"] == "ended":
                     del self._forks[told["id"]]
-                    fork.told.set()
                     fork.on_end(told["status"])
         with self._lock:  # the warm process has gone, and its tasks with it
             forks, self._forks = list(self._forks.values()), {}
