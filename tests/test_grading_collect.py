@@ -126,7 +126,7 @@ def test_wrong_names_are_taken_and_said(tmp_path):
 
 
 def test_what_cannot_be_read_is_reported_and_its_student_is_listed(tmp_path, monkeypatch):
-    monkeypatch.setattr(handed_in, "MOST_NOTEBOOK_BYTES", 1000)
+    monkeypatch.setattr(handed_in, "MAX_NOTEBOOK_BYTES", 1000)
     (tmp_path / "secret.ipynb").write_text("gradebook")
     files = {f"good/{NAME}": "fine", f"large/{NAME}": "x" * 2000}
     files |= {"word/essay.docx": "no notebook", f"folder/{NAME}/x": ""}
@@ -146,7 +146,7 @@ def test_what_cannot_be_read_is_reported_and_its_student_is_listed(tmp_path, mon
 
 
 def test_a_hostile_zip_writes_nothing_outside_and_stops_nobody(tmp_path, monkeypatch):
-    monkeypatch.setattr(handed_in, "MOST_NOTEBOOK_BYTES", 10_000)
+    monkeypatch.setattr(handed_in, "MAX_NOTEBOOK_BYTES", 10_000)
     source = tmp_path / "all.zip"
     link = zipfile.ZipInfo(f"linus/{NAME}")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
@@ -198,9 +198,9 @@ def test_a_damaged_zip_member_costs_only_itself(tmp_path):
 
 
 def test_one_student_cannot_use_up_what_others_may_unpack(tmp_path, monkeypatch):
-    monkeypatch.setattr(handed_in, "MOST_INNER_BYTES", 3000)
-    monkeypatch.setattr(handed_in, "MOST_ZIP_BYTES", 8000)
-    monkeypatch.setattr(handed_in, "MOST_FILES_OF_ONE", 20)
+    monkeypatch.setattr(handed_in, "MAX_INNER_BYTES", 3000)
+    monkeypatch.setattr(handed_in, "MAX_ZIP_BYTES", 8000)
+    monkeypatch.setattr(handed_in, "MAX_FILES_OF_ONE", 20)
     files = {f"eve/{k}.ipynb": "e" * 1000 for k in range(40)} | {f"zoe/{NAME}": "z" * 1000}
     found, notes = collected(zipped(tmp_path / "all.zip", files), tmp_path)
     assert text_of(found["zoe"]) == "z" * 1000 and found["eve"].path is not None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from distlab.grading.cell_verdict import read_got
-from distlab.grading.encoding import MOST_BYTES, Opaque, decode, encode
+from distlab.grading.encoding import MAX_BYTES, Opaque, decode, encode
 from distlab.grading.frames import BadFrame, FrameReader, OutputReader, clean_text, make_mark
 
 FORGED = [
@@ -39,7 +39,7 @@ def test_forged_data_is_refused_or_harmless(data):
 
 def plain(value) -> bool:
     if isinstance(value, np.ndarray):
-        return value.dtype.kind in "biufc" and value.nbytes <= MOST_BYTES
+        return value.dtype.kind in "biufc" and value.nbytes <= MAX_BYTES
     if isinstance(value, list | tuple | set):
         return all(map(plain, value))
     if isinstance(value, dict):
@@ -163,7 +163,7 @@ def test_what_is_too_deep_too_large_or_in_itself_is_cut():
     for value in (deep, endless, np.zeros(2**22), "x" * 2**25, 10**100_000, large,
                   words, ["z"] * 10**7, np.array([object()], dtype=object)):  # fmt: skip
         text = json.dumps(encode(value))
-        assert len(text) < 3 * MOST_BYTES
+        assert len(text) < 3 * MAX_BYTES
         decode(json.loads(text))
     assert isinstance(decode(encode(np.broadcast_to(1.0, (10**6, 10**6)))), Opaque)
 

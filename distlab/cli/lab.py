@@ -14,7 +14,6 @@ the server gets SIGTERM should this process be killed.
 """
 
 import argparse
-import ctypes
 import os
 import signal
 import subprocess
@@ -29,12 +28,12 @@ import psutil
 from distlab import progress
 from distlab.cli.parser import Commands
 from distlab.errors import CourseError
+from utils.processes.lifetime import die_with_parent
 
 CONFIG_FOLDER = Path(__file__).resolve().parent.parent / "lab_config"
 README = "README.md"
 TRUSTED_FOLDERS = ("notebooks", "solutions")
 GRACE_SECONDS = 10.0
-PR_SET_PDEATHSIG = 1  # prctl(2)
 END_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
@@ -242,4 +241,4 @@ def _is_linux() -> bool:
 
 def _end_with_parent() -> None:
     """In the child: ask for SIGTERM when the process that started it dies (Linux)."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    die_with_parent(signal.SIGTERM)

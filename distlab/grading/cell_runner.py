@@ -18,7 +18,7 @@ import numpy as np
 
 from distlab.grading.encoding import encode
 
-MOST_NAMES, MOST_TEXT = 64, 4000
+MAX_NAMES, MAX_TEXT = 64, 4000
 _LEARNERS = re.compile(r"^<ipython-input-(\d+)-")
 
 
@@ -75,7 +75,7 @@ class Runner:
     def collect(self) -> dict[str, Any]:
         space = self.shell.user_ns
         names = [n for n in space if type(n) is str and n.startswith("got_")]
-        return {name[:80]: encode(space[name]) for name in names[:MOST_NAMES]}
+        return {name[:80]: encode(space[name]) for name in names[:MAX_NAMES]}
 
     def say(self, frame: dict[str, Any], body: bytes | None = None) -> None:
         if body is not None:
@@ -104,7 +104,7 @@ def describe(error: BaseException | None, runner: Runner) -> dict[str, str]:
             lines = [f"line {error.lineno}: {str(error.text or '').strip()[:200]}"]
     except BaseException:  # the learner's own exception class
         said, lines = kind, []
-    return {"error": said[:MOST_TEXT], "trace": "\n".join(lines[-6:])[:MOST_TEXT]}
+    return {"error": said[:MAX_TEXT], "trace": "\n".join(lines[-6:])[:MAX_TEXT]}
 
 
 def describe_frame(frame: traceback.FrameSummary, runner: Runner) -> str:

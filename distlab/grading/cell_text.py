@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from distlab.grading.labs import find_names
 
-MOST_LINES, MOST_PARSED = 2000, 30_000
+MAX_LINES, MAX_PARSED = 2000, 30_000
 _DEFINED = re.compile(r"^(?:async[ \t]+def|def|class)[ \t]+(\w+)|^(\w+)[ \t]*=[^=]", re.MULTILINE)
 _STRONG = re.compile(r"^### (BEGIN|END) |^got_\w+ *=|default_rng\(\[SEED")
 _HIDDEN = re.compile(r"^### BEGIN HIDDEN TESTS$.*?^### END HIDDEN TESTS$\n?", re.M | re.S)
@@ -19,7 +19,7 @@ def transform(text: str) -> str:
     """Return `text` as IPython would run it: magics as calls, no common indentation."""
     from IPython.core.inputtransformer2 import TransformerManager
 
-    if len(text) > MOST_PARSED or _is_python(text):
+    if len(text) > MAX_PARSED or _is_python(text):
         return text
     try:
         return TransformerManager().transform_cell(text)
@@ -42,7 +42,7 @@ def _is_python(text: str) -> bool:
 def find_defined(text: str, but_got: bool = False) -> tuple[str, ...]:
     """Return the names that `text` defines; of text that is not whole, those seen line by line."""
     try:
-        names = find_names(transform(text)) if len(text) <= MOST_PARSED else ()
+        names = find_names(transform(text)) if len(text) <= MAX_PARSED else ()
     except _BAD:
         names = ()
     names = names or tuple(a or b for a, b in _DEFINED.findall(text))
@@ -52,7 +52,7 @@ def find_defined(text: str, but_got: bool = False) -> tuple[str, ...]:
 @lru_cache(maxsize=512)
 def compiles(text: str) -> bool:
     """Return whether IPython could run `text`, as far as its form goes; True for a long text."""
-    if len(text) > MOST_PARSED:
+    if len(text) > MAX_PARSED:
         return True
     try:
         with warnings.catch_warnings():
@@ -104,7 +104,7 @@ def cut_lines(text: str, check: str) -> tuple[str, float]:
     """
     lines = text.split("\n")
     known = {line.strip() for line in check.split("\n") if line.strip()}
-    if len(lines) > MOST_LINES:
+    if len(lines) > MAX_LINES:
         return text, 0.0
     strong = {line for line in known if _STRONG.search(line) and not line.startswith("###")}
     own = [line.strip() in known or not line.strip() for line in lines]

@@ -15,7 +15,7 @@ from distlab.grading.judging import WrongAnswer
 from distlab.grading.labs import GradedCell
 from distlab.grading.observation import CellObservation
 
-MOST_MESSAGE = 2000
+MAX_MESSAGE = 2000
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ def judge_cell(graded: GradedCell, cell: CellObservation, seed: int) -> CellVerd
         run_hidden(graded, got, seed)
     except AssertionError as error:
         name = error.misconception if isinstance(error, WrongAnswer) else ""
-        return CellVerdict("wrong", name, clean_text(str(error), MOST_MESSAGE))
+        return CellVerdict("wrong", name, clean_text(str(error), MAX_MESSAGE))
     except Exception as error:
-        what = clean_text(f"{type(error).__name__}: {error}", MOST_MESSAGE)
+        what = clean_text(f"{type(error).__name__}: {error}", MAX_MESSAGE)
         return CellVerdict("for a human", "", f"the judge could not read this answer ({what})")
     return judge_right(cell)
 
@@ -72,9 +72,9 @@ def judge_unanswered(cell: CellObservation) -> CellVerdict:
         return CellVerdict("wrong", "", "this exercise is not written yet")
     if cell.status == "raised":
         where = f" ({cell.trace.split(chr(10))[-1]})" if cell.trace else ""
-        return CellVerdict("wrong", "", f"the answer raised {cell.error}{where}"[:MOST_MESSAGE])
+        return CellVerdict("wrong", "", f"the answer raised {cell.error}{where}"[:MAX_MESSAGE])
     if cell.status in ("timed out", "killed"):
-        return CellVerdict("wrong", "", f"the answer gave nothing: {cell.error}"[:MOST_MESSAGE])
+        return CellVerdict("wrong", "", f"the answer gave nothing: {cell.error}"[:MAX_MESSAGE])
     return CellVerdict("for a human", "", f"no answer came back ({cell.status})")
 
 
@@ -85,4 +85,4 @@ def judge_right(cell: CellObservation) -> CellVerdict:
     if cell.status == "raised" and not cell.error.startswith("AssertionError"):
         return CellVerdict("right", "", f"right, although its visible check raised {cell.error}")
     said = f"right for the judge's inputs, but its visible check said: {cell.error}"
-    return CellVerdict("for a human", "", said[:MOST_MESSAGE])
+    return CellVerdict("for a human", "", said[:MAX_MESSAGE])

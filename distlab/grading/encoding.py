@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-MOST_DEPTH = 12
-MOST_BYTES = 16 * 2**20
+MAX_DEPTH = 12
+MAX_BYTES = 16 * 2**20
 _KINDS = "biufc"  # NumPy kinds that may travel: bool, int, unsigned, float, complex
 
 
@@ -44,7 +44,7 @@ class _Budget:
         return size <= self.left and self.take(size)
 
 
-def encode(value: Any, most_bytes: int = MOST_BYTES) -> Any:
+def encode(value: Any, most_bytes: int = MAX_BYTES) -> Any:
     """Return `value` as JSON data: a list of a tag and its content.
 
     Tensors, variables and array scalars become arrays or numbers. Never raises for
@@ -57,7 +57,7 @@ def encode(value: Any, most_bytes: int = MOST_BYTES) -> Any:
 
 
 def _encode(value: Any, depth: int, budget: _Budget) -> Any:
-    if depth > MOST_DEPTH or not budget.take(16):
+    if depth > MAX_DEPTH or not budget.take(16):
         return ["opaque", "too deep or too large"]
     try:
         return _encode_plain(value, depth, budget)
@@ -107,7 +107,7 @@ def _encode_array(value: Any, budget: _Budget) -> Any:
 
 
 def _encode_words(array: np.ndarray, budget: _Budget) -> Any:
-    if array.size > MOST_BYTES // 64:
+    if array.size > MAX_BYTES // 64:
         return ["opaque", f"array of {array.size} words: too large"]
     words = array.ravel().tolist()
     plain = [w.decode("utf-8", "replace") if isinstance(w, bytes) else w for w in words]
@@ -125,7 +125,7 @@ def decode(data: Any) -> Any:
 
 
 def _decode(data: Any, depth: int) -> Any:
-    if not isinstance(data, list) or not data or depth > MOST_DEPTH + 1:
+    if not isinstance(data, list) or not data or depth > MAX_DEPTH + 1:
         raise ValueError("not encoded data")
     tag, content = data[0], data[1:]
     if tag == "array" and len(content) == 3:

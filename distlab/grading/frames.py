@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-MOST_LINE, MOST_BODY = 2**16, 24 * 2**20
-MOST_KEPT, MOST_WRITTEN = 20_000, 32 * 2**20
+MAX_LINE, MAX_BODY = 2**16, 24 * 2**20
+MAX_KEPT, MAX_WRITTEN = 20_000, 32 * 2**20
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _INVISIBLE = {n: None for n in (*range(32), *range(127, 160), 0x061C, 0xFEFF)} | {
     n: None for n in (*range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
@@ -54,9 +54,9 @@ class FrameReader:
 
     def _next(self) -> Frame | None:
         if self.head is None:
-            end = self.buffer.find(b"\n", 0, MOST_LINE)
+            end = self.buffer.find(b"\n", 0, MAX_LINE)
             if end < 0:
-                if len(self.buffer) >= MOST_LINE:
+                if len(self.buffer) >= MAX_LINE:
                     raise BadFrame("a line that does not end")
                 return None
             self.head = read_head(bytes(self.buffer[:end]))
@@ -80,7 +80,7 @@ def read_head(line: bytes) -> dict[str, Any]:
              "seconds": float, "size": int}  # fmt: skip
     if not isinstance(head, dict) or any(type(v) is not kinds.get(k) for k, v in head.items()):
         raise BadFrame("a line that is no frame")
-    if not 0 <= head.get("size", 0) <= MOST_BODY:
+    if not 0 <= head.get("size", 0) <= MAX_BODY:
         raise BadFrame("an answer that is too large")
     return head
 
@@ -92,13 +92,13 @@ def make_frame(head: dict[str, Any], body: str) -> Frame:
     if parts["at"] == "end" and parts.get("status") not in ("ok", "raised"):
         raise BadFrame("an end of another kind")
     for name in ("error", "trace"):
-        parts[name] = clean_text(parts.get(name, ""), MOST_KEPT)
+        parts[name] = clean_text(parts.get(name, ""), MAX_KEPT)
     seconds = parts.get("seconds", 0.0)
     parts["seconds"] = round(min(max(seconds, 0.0), 1e6), 4) if seconds == seconds else 0.0
     return Frame(**parts, got=body)
 
 
-def clean_text(text: str, most: int = MOST_KEPT) -> str:
+def clean_text(text: str, most: int = MAX_KEPT) -> str:
     """Return `text` without escape sequences, control and direction characters, and cut."""
     plain = _ANSI.sub("", text[: 4 * most]).replace("\r\n", "\n").replace("\r", "\n")
     plain = plain.translate(_INVISIBLE).encode("utf-8", "replace").decode()
@@ -133,7 +133,7 @@ class OutputReader:
 
     def _keep(self, data: bytes) -> None:
         kept = self.kept.setdefault(self.cell, bytearray())
-        kept += data[: max(0, MOST_KEPT - len(kept))]
+        kept += data[: max(0, MAX_KEPT - len(kept))]
 
     def finish(self) -> dict[int, str]:
         """Return what each cell wrote, cleaned; nothing more is to come."""

@@ -22,11 +22,11 @@ from typing import BinaryIO
 
 from distlab.errors import CourseError
 
-MOST_NOTEBOOK_BYTES = 200 * 2**20
-MOST_ZIP_BYTES = 4 * 2**30  # what one zip may unpack to; a student's own, 400 MiB
-MOST_INNER_BYTES = 400 * 2**20
-MOST_FOLDERS = 12  # how deep a path may go
-MOST_FILES_OF_ONE = 500  # in one student's folder or zip
+MAX_NOTEBOOK_BYTES = 200 * 2**20
+MAX_ZIP_BYTES = 4 * 2**30  # what one zip may unpack to; a student's own, 400 MiB
+MAX_INNER_BYTES = 400 * 2**20
+MAX_FOLDERS = 12  # how deep a path may go
+MAX_FILES_OF_ONE = 500  # in one student's folder or zip
 TIMESTAMP = "timestamp.txt"
 _LINK = "a link, which is not followed: hand in the file itself"
 _OTHER = "not a notebook"
@@ -74,11 +74,11 @@ class Listing:
     def add(self, entry: Entry) -> None:
         if len(entry.parts) > 1:
             self.counts[entry.parts[0]] += 1
-            if self.counts[entry.parts[0]] == MOST_FILES_OF_ONE + 1:
+            if self.counts[entry.parts[0]] == MAX_FILES_OF_ONE + 1:
                 self.notes.append(
-                    f"{entry.parts[0]}: more than {MOST_FILES_OF_ONE} files: the rest passed over"
+                    f"{entry.parts[0]}: more than {MAX_FILES_OF_ONE} files: the rest passed over"
                 )
-            if self.counts[entry.parts[0]] > MOST_FILES_OF_ONE:
+            if self.counts[entry.parts[0]] > MAX_FILES_OF_ONE:
                 return
         self.entries.append(entry)
 
@@ -100,7 +100,7 @@ def list_files(source: Path, keep: Path) -> Listing:
         listing.add(_read_entry(source, (source.name,)))
     elif zipfile.is_zipfile(source):
         with source.open("rb") as stream:
-            _unpack(stream, (), listing, MOST_ZIP_BYTES)
+            _unpack(stream, (), listing, MAX_ZIP_BYTES)
     else:
         raise CourseError(f"{source}: not a folder, a zip or a notebook: unpack it first")
     return listing
@@ -118,7 +118,7 @@ def _walk(folder: Path, parts: tuple[str, ...], listing: Listing) -> None:
             continue
         if not item.is_dir(follow_symlinks=False) or _is_notebook(item.name):
             _add_file(Path(item.path), here, listing)
-        elif len(here) > MOST_FOLDERS:
+        elif len(here) > MAX_FOLDERS:
             listing.notes.append(f"{'/'.join(here)}: folders too deep: passed over")
         else:
             _walk(Path(item.path), here, listing)
@@ -146,7 +146,7 @@ def _add_file(path: Path, parts: tuple[str, ...], listing: Listing) -> None:
             listing.add(Entry(parts, entry.modified, text=_to_text(stream.read(200))))
     else:
         with closing(open_plain(path)) as stream:
-            _unpack(stream, parts, listing, MOST_INNER_BYTES)
+            _unpack(stream, parts, listing, MAX_INNER_BYTES)
 
 
 def _is_wanted(name: str) -> bool:
@@ -186,8 +186,8 @@ def _find_problem(found: os.stat_result) -> str:
         return "a folder with a notebook's name"
     if not stat.S_ISREG(found.st_mode):
         return "not a plain file"
-    if found.st_size > MOST_NOTEBOOK_BYTES:
-        return f"{found.st_size / 2**20:,.0f} MiB: more than {MOST_NOTEBOOK_BYTES // 2**20} MiB"
+    if found.st_size > MAX_NOTEBOOK_BYTES:
+        return f"{found.st_size / 2**20:,.0f} MiB: more than {MAX_NOTEBOOK_BYTES // 2**20} MiB"
     return ""
 
 
@@ -198,7 +198,7 @@ def _unpack(stream: BinaryIO, parts: tuple[str, ...], listing: Listing, most: in
     try:
         with zipfile.ZipFile(stream) as archive:
             items = archive.infolist()
-            if parts and len(items) > 2 * MOST_FILES_OF_ONE:
+            if parts and len(items) > 2 * MAX_FILES_OF_ONE:
                 raise TooMuch(f"holds {len(items):,} files")
             for item in items:
                 _unpack_item(archive, item, parts, listing, left, lefts)
@@ -220,7 +220,7 @@ def _unpack_item(
     here = (*parts, *(s for s in steps if s != ".."))
     name = steps[-1].lower()
     if not parts and len(here) > 1:  # one student's folder cannot use up what others may unpack
-        left = lefts.setdefault(here[0], [MOST_INNER_BYTES])
+        left = lefts.setdefault(here[0], [MAX_INNER_BYTES])
     if not _is_wanted(name):
         listing.add(Entry(here, None, problem=_OTHER, own_zip=bool(parts), other=True))
         return
@@ -263,8 +263,8 @@ def _unpack_other(
             listing.add(Entry(here, _read_time(item), own_zip=inner, text=text))
             return
         with tempfile.TemporaryFile() as copy:
-            _copy(archive, item, copy.write, MOST_NOTEBOOK_BYTES, left)
-            _unpack(copy, here, listing, MOST_INNER_BYTES)
+            _copy(archive, item, copy.write, MAX_NOTEBOOK_BYTES, left)
+            _unpack(copy, here, listing, MAX_INNER_BYTES)
     except (*_DAMAGE, TooMuch) as error:
         listing.add(Entry(here, None, problem=f"cannot be unpacked: {error}", own_zip=inner))
 
@@ -306,7 +306,7 @@ def _keep(archive: zipfile.ZipFile, item: zipfile.ZipInfo, keep: Path, left: lis
                 digest.update(piece)
                 copy.write(piece)
 
-            _copy(archive, item, write, MOST_NOTEBOOK_BYTES, left)
+            _copy(archive, item, write, MAX_NOTEBOOK_BYTES, left)
         return partial.replace(keep / f"{digest.hexdigest()}.ipynb")
     finally:
         partial.unlink(missing_ok=True)

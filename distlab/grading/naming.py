@@ -17,7 +17,7 @@ from distlab.errors import CourseError
 MOODLE = r"(?P<student_id>[^/]+?)_(?P<number>\d+)_assignsubmission_(file|onlinetext)[^/]*/.+"
 CANVAS = r"(?P<student_id>[^/_]+)(_late|_LATE)?_(?P<number>\d+)_\d+_(?P<file_id>[^/]+)"
 PATTERNS = {"moodle": MOODLE, "canvas": CANVAS}
-MOST_NAME = 128  # what nbgrader's gradebook takes
+MAX_NAME = 128  # what nbgrader's gradebook takes
 _WRAPPERS = {"submitted", "submissions", "downloaded", "extracted"}
 
 
@@ -121,7 +121,7 @@ def clean_name(name: str) -> str:
         c if unicodedata.category(c) not in {"Cc", "Cf", "Zl", "Zp", "Co", "Cn"} else
         c.encode("unicode_escape").decode() for c in text
     )  # fmt: skip
-    return shown.strip(" .")[:MOST_NAME] or "(no name)"
+    return shown.strip(" .")[:MAX_NAME] or "(no name)"
 
 
 def parse_time(text: str) -> datetime | None:

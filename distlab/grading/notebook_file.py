@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MOST_BYTES, MOST_CELLS, MOST_CODE = 64 * 2**20, 1000, 2**20
+MAX_BYTES, MAX_CELLS, MAX_CODE = 64 * 2**20, 1000, 2**20
 HUMAN = "a human should look at it"
 
 
@@ -56,11 +56,11 @@ def read_bytes(path: Path) -> bytes:
         os.close(descriptor)
         raise Unreadable("this is not a plain file")
     with os.fdopen(descriptor, "rb") as file:
-        if about.st_size > MOST_BYTES:
+        if about.st_size > MAX_BYTES:
             size = about.st_size / 2**20
-            raise Unreadable(f"the file has {size:,.0f} MiB, at most {MOST_BYTES // 2**20} are "
+            raise Unreadable(f"the file has {size:,.0f} MiB, at most {MAX_BYTES // 2**20} are "
                              "read: clear its outputs and hand it in again")  # fmt: skip
-        return file.read(MOST_BYTES + 1)[:MOST_BYTES]
+        return file.read(MAX_BYTES + 1)[:MAX_BYTES]
 
 
 def read_notebook(data: bytes) -> Notebook:
@@ -69,11 +69,11 @@ def read_notebook(data: bytes) -> Notebook:
     content = _parse(data, notes)
     raw = _find_cells(content, notes)
     _note_kernel(content.get("metadata"), notes)
-    if len(raw) > MOST_CELLS:
+    if len(raw) > MAX_CELLS:
         raise Unreadable(f"the notebook has {len(raw):,} cells: {HUMAN}")
     cells = tuple(_read_cell(k + 1, cell) for k, cell in enumerate(raw))
-    if sum(len(c.text) for c in cells if c.kind == "code") > MOST_CODE:
-        raise Unreadable(f"the notebook has more than {MOST_CODE:,} characters of code: {HUMAN}")
+    if sum(len(c.text) for c in cells if c.kind == "code") > MAX_CODE:
+        raise Unreadable(f"the notebook has more than {MAX_CODE:,} characters of code: {HUMAN}")
     if not any(c.text.strip() for c in cells):
         raise Unreadable("the notebook is empty")
     return Notebook(cells, tuple(notes))

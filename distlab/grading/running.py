@@ -7,13 +7,13 @@ import time
 from dataclasses import dataclass, field, replace
 
 from distlab.grading.alignment import Plan
-from distlab.grading.frames import MOST_WRITTEN, BadFrame, Frame, FrameReader, OutputReader
+from distlab.grading.frames import MAX_WRITTEN, BadFrame, Frame, FrameReader, OutputReader
 from distlab.grading.judging import LabRules
 from distlab.grading.observation import CellObservation
 from distlab.grading.sandbox import Sandbox
 
-GRACE_SECONDS, MOST_RESTARTS, PIECE = 2.0, 2, 2**18
-MOST_PROCESSES = {False: 16, True: 96}  # by whether the lab starts processes
+GRACE_SECONDS, MAX_RESTARTS, PIECE = 2.0, 2, 2**18
+MAX_PROCESSES = {False: 16, True: 96}  # by whether the lab starts processes
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Running:
         frames, output, errors = (os.pipe() for _ in range(3))
         theirs = (order, frames[1], output[1], errors[1])
         try:
-            most = MOST_PROCESSES[self.rules.processes]
+            most = MAX_PROCESSES[self.rules.processes]
             number = self.sandbox.fork(theirs, self.rules.memory_mib, most)
         finally:
             for descriptor in theirs:
@@ -97,8 +97,8 @@ class Running:
             return None
         if kind != "frames":
             attempt.streams[kind].feed(data)
-            if sum(s.written for s in attempt.streams.values()) > MOST_WRITTEN:
-                self.kill(f"it wrote more than {MOST_WRITTEN // 2**20} MiB of output")
+            if sum(s.written for s in attempt.streams.values()) > MAX_WRITTEN:
+                self.kill(f"it wrote more than {MAX_WRITTEN // 2**20} MiB of output")
         elif not attempt.why:
             try:
                 for frame in attempt.frames.feed(data):
@@ -182,7 +182,7 @@ class Running:
             self._mark_killer(attempt, why)
         self._mark_unseen(why)
         self._add_output(attempt)
-        again = attempt.current is not None and self.restarts < MOST_RESTARTS
+        again = attempt.current is not None and self.restarts < MAX_RESTARTS
         again = again and time.monotonic() < self.end - 1 and self._has_unseen()
         self.restarts += again
         return again
@@ -196,7 +196,7 @@ class Running:
 
     def _note_no_start(self, said: str) -> bool:
         """The sandbox itself failed, for want of processes perhaps: try again, then say so."""
-        if self.restarts < MOST_RESTARTS:
+        if self.restarts < MAX_RESTARTS:
             self.restarts += 1
             return True
         why = f"the sandbox could not start it ({said.split(chr(10))[-1]}): grade it again"

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # prctl(2)
 
 
-def die_with_parent() -> None:
-    """Ask Linux to kill this process when the thread that started it ends."""
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Ask Linux to send this process a signal when the thread that started it ends."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def name_process(name: str) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from distlab.grading.handed_in import open_plain
 from distlab.grading.labs import LabSpec, find_names
 
-MOST_BYTES = 20 * 2**20
-MOST_CODE = 20_000  # characters of one answer
+MAX_BYTES = 20 * 2**20
+MAX_CODE = 20_000  # characters of one answer
 
 
 def read_answers(path: Path | None, lab: LabSpec) -> dict[str, str]:
@@ -26,17 +26,17 @@ def read_answers(path: Path | None, lab: LabSpec) -> dict[str, str]:
         wanted = set(exercise.functions)
         mine = mine or [t for _, t in cells if wanted and wanted & set(_find_names(t))]
         if mine:
-            found[exercise.id] = mine[-1][:MOST_CODE]
+            found[exercise.id] = mine[-1][:MAX_CODE]
     return found
 
 
 def _read_cells(path: Path | None) -> list[tuple[str, str]]:
     """Return (grade_id or "", text) of every code cell."""
     try:
-        if path is None or path.stat().st_size > MOST_BYTES:
+        if path is None or path.stat().st_size > MAX_BYTES:
             return []
         with closing(open_plain(path)) as stream:
-            data: Any = json.loads(stream.read(MOST_BYTES))
+            data: Any = json.loads(stream.read(MAX_BYTES))
         sheets = data.get("worksheets") or [data]
         cells = [cell for sheet in sheets for cell in sheet.get("cells", [])]
         return [_read_cell(cell) for cell in cells if cell.get("cell_type") == "code"]
@@ -53,7 +53,7 @@ def _read_cell(cell: dict[str, Any]) -> tuple[str, str]:
 
 def _find_names(text: str) -> tuple[str, ...]:
     try:
-        return find_names(text[:MOST_CODE])
+        return find_names(text[:MAX_CODE])
     except (ValueError, RecursionError, MemoryError):
         return ()
 

@@ -21,8 +21,8 @@ from distlab.grading.report.answers import parse
 GRAM = 5
 FEWEST_TOKENS = 40
 ALIKE = 0.9
-MOST_PAIRS = 200
-MOST_PARTNERS = 5  # an answer that more than so many students share is a common one
+MAX_PAIRS = 200
+MAX_PARTNERS = 5  # an answer that more than so many students share is a common one
 Grams = frozenset[tuple[str, ...]]
 
 
@@ -52,7 +52,7 @@ def find_pairs(
         for (one, two), share in _compare(telling, len(answers)).items():
             pairs[one, two][exercise] = share
     found = [Pair(one, two, tuple(e.items())) for (one, two), e in pairs.items()]
-    return sorted(found, key=lambda p: (-sum(s for _, s in p.exercises), p.first))[:MOST_PAIRS]
+    return sorted(found, key=lambda p: (-sum(s for _, s in p.exercises), p.first))[:MAX_PAIRS]
 
 
 def _compare(grams: Mapping[str, Grams], students: int) -> dict[tuple[str, str], float]:
@@ -62,7 +62,7 @@ def _compare(grams: Mapping[str, Grams], students: int) -> dict[tuple[str, str],
         if (share := _alike(first, second)) >= ALIKE:
             found[one, two] = share
     partners = Counter(student for pair in found for student in pair)
-    common = max(MOST_PARTNERS, students // 10)
+    common = max(MAX_PARTNERS, students // 10)
     return {pair: share for pair, share in found.items()
             if any(partners[student] <= common for student in pair)}  # fmt: skip
 

@@ -8,7 +8,7 @@ writing (https://trojansource.codes), and formulas in a table of numbers.
 import re
 import unicodedata
 
-MOST_CHARACTERS = 8000
+MAX_CHARACTERS = 8000
 _TERMINAL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor
     r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # titles, links, device strings
@@ -18,7 +18,7 @@ _TERMINAL = re.compile(
 )
 
 
-def clean(text: str, most: int = MOST_CHARACTERS) -> str:
+def clean(text: str, most: int = MAX_CHARACTERS) -> str:
     """Return `text` without terminal sequences; other invisible characters as their code."""
     plain = _TERMINAL.sub("", text[: 4 * most]).replace("\r\n", "\n")
     plain = "\n".join(line.rpartition("\r")[2] or line.strip("\r") for line in plain.split("\n"))
