@@ -9,11 +9,12 @@ import time
 import numpy as np
 import pytest
 
-from distlab.lessons.all_reduce_race import make_reduce, make_worker_strategy, time_both
+from distlab.lessons.all_reduce_race import make_reduce, time_both
 from utils.cluster import ClusterError, LocalCluster
 from utils.collectives import ProcessRing, ring_all_reduce
 from utils.errors import DistributedError
 from utils.events import report
+from utils.strategies import make_strategy
 from utils.tf_config import pick_free_ports
 
 
@@ -91,7 +92,7 @@ def test_shape_and_dtype_stay_and_the_input_is_left_alone(dtype):
 def reduce_in_worker(addresses, lengths):
     """What each worker does; the sums are held against TensorFlow's collective."""
     rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
-    strategy, differences = make_worker_strategy("RING"), []
+    strategy, differences = make_strategy("multi-worker", communication="RING"), []
     with ProcessRing(addresses, rank, limit_seconds=20) as ring:
         for length in lengths:
             mine = np.linspace(-1, 1, length, dtype="float32") * (rank + 1)
@@ -116,9 +117,10 @@ def test_both_are_timed_on_every_worker_for_every_size(cluster):
         assert all(len(rounds) == 2 and min(rounds) > 0 for rounds in seconds.values())
 
 
-def test_an_unknown_implementation_is_one_line():
-    with pytest.raises(DistributedError, match="no implementation 'MPI': RING, NCCL, AUTO"):
-        make_worker_strategy("MPI")
+def test_an_unknown_communication_is_one_line(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    with pytest.raises(DistributedError, match="communication 'MPI': choose from AUTO, RING, NCCL"):
+        make_strategy("multi-worker", communication="MPI")
 
 
 def reduce_until_told(addresses, limit_seconds):

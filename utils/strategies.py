@@ -21,6 +21,7 @@ from .errors import InputError
 if TYPE_CHECKING:
     import tensorflow as tf
 
+COMMUNICATIONS = ("AUTO", "RING", "NCCL")  # of multi-worker collectives
 MAX_REPLICAS = 16  # on logical devices, tracing more takes minutes
 LOOPS = ("fit", "custom")
 KERAS = ("keras 3", "tf_keras")
@@ -122,9 +123,10 @@ def make_strategy(name: str, replicas: int | None = None, **options: Any) -> tf.
     devices of this worker, all of them for None; every worker must have as many. Asked
     for again in the same task, it is the same object: a second one would start this
     task's collectives anew, in the middle of what the other workers do.
-    "parameter-server" takes the options `partitioner` (a
-    `tf.distribute.experimental.partitioners.Partitioner`) and `resolver`, a cluster
-    resolver in place of TF_CONFIG.
+    "multi-worker" takes the option `communication`, one of COMMUNICATIONS: what its
+    collectives are made of (`tf.distribute.experimental.CommunicationOptions`).
+    "parameter-server" takes the option `partitioner`, which cuts variables into pieces
+    (`tf.distribute.experimental.partitioners.Partitioner`).
 
     "tpu" connects to the TPU that `devices.connect_tpu` finds and initialises it.
 
@@ -135,8 +137,7 @@ def make_strategy(name: str, replicas: int | None = None, **options: Any) -> tf.
     for option in options:
         if option not in record.options:
             raise InputError(f"strategy {name!r} has no option {option!r}")
-    is_placed = os.environ.get("TF_CONFIG") or options.get("resolver") is not None
-    if record.place == "cluster" and not is_placed:
+    if record.place == "cluster" and not os.environ.get("TF_CONFIG"):
         raise InputError(
             f"strategy {name!r} trains in a cluster, and TF_CONFIG, which says what this process "
             "is in it, is not set: use utils.cluster.LocalCluster, or distlab train --workers 2"
@@ -186,28 +187,28 @@ def _make_tpu(replicas: int | None) -> tf.distribute.Strategy:
     return tf.distribute.TPUStrategy(connect_tpu().resolver)
 
 
-def _make_parameter_server(
-    replicas: int | None, partitioner: Any = None, resolver: Any = None
-) -> tf.distribute.Strategy:
+def _make_parameter_server(replicas: int | None, partitioner: Any = None) -> tf.distribute.Strategy:
     import tensorflow as tf
 
-    resolver = resolver or tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     return tf.distribute.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
 
 
-def _make_multi_worker(replicas: int | None) -> tf.distribute.Strategy:
+def _make_multi_worker(replicas: int | None, communication: str = "AUTO") -> tf.distribute.Strategy:
     """Return this task's strategy of `replicas` devices, made where there is none yet."""
-    devices = _choose_worker_devices(replicas)
-    wanted = (os.environ["TF_CONFIG"], *devices)
+    if communication not in COMMUNICATIONS:
+        allowed = ", ".join(COMMUNICATIONS)
+        raise InputError(f"communication {communication!r}: choose from {allowed}")
+    wanted = (os.environ["TF_CONFIG"], *_choose_worker_devices(replicas), communication)
     if wanted not in _multi_worker:
-        _multi_worker[wanted] = _start_multi_worker(*devices)
+        _multi_worker[wanted] = _start_multi_worker(*wanted[1:])
     return _multi_worker[wanted]
 
 
-_multi_worker: dict[tuple[str, str, int], tf.distribute.Strategy] = {}  # of this process
+_multi_worker: dict[tuple[str, str, int, str], tf.distribute.Strategy] = {}  # of this process
 
 
-def _start_multi_worker(kind: str, count: int) -> tf.distribute.Strategy:
+def _start_multi_worker(kind: str, count: int, communication: str) -> tf.distribute.Strategy:
     """Return a new MultiWorkerMirroredStrategy on `count` devices of this worker.
 
     TensorFlow 2.21 takes all GPUs of a worker, and of one without GPUs the first
@@ -218,8 +219,10 @@ def _start_multi_worker(kind: str, count: int) -> tf.distribute.Strategy:
     import tensorflow as tf
     from tensorflow.python.distribute import collective_all_reduce_strategy as source
 
+    kinds = tf.distribute.experimental.CommunicationImplementation
+    options = tf.distribute.experimental.CommunicationOptions(implementation=kinds[communication])
     if (kind, count) in {("CPU", 1), ("GPU", len(tf.config.list_physical_devices("GPU")))}:
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
 
     class OnSeveralDevices(source.CollectiveAllReduceExtended):
         def _initialize_local_devices(self, cluster_resolver, worker_device):
@@ -227,7 +230,6 @@ def _start_multi_worker(kind: str, count: int) -> tf.distribute.Strategy:
 
     class MultiWorkerMirrored(source.CollectiveAllReduceStrategy):
         def __init__(self) -> None:
-            options = tf.distribute.experimental.CommunicationOptions()
             extended = OnSeveralDevices(self, None, options)
             tf.distribute.Strategy.__init__(self, extended)
 
@@ -291,6 +293,7 @@ STRATEGIES: dict[str, StrategyRecord] = {
             usual_replicas=None,
             max_replicas=MAX_REPLICAS,
             moves_together=True,
+            options=("communication",),
             exceptions=(
                 Support(
                     "multi-worker",
@@ -309,7 +312,7 @@ STRATEGIES: dict[str, StrategyRecord] = {
             place="cluster",
             one_because="each of its workers trains on one device",
             is_coordinated=True,
-            options=("partitioner", "resolver"),
+            options=("partitioner",),
             exceptions=(
                 Support(
                     "parameter-server",

@@ -1,4 +1,4 @@
-"""All-reduce on the workers of a cluster: TensorFlow's collective, and our ring beside it.
+"""All-reduce on the workers of a cluster: TensorFlow's collective, and our ring next to it.
 
     with LocalCluster(workers=2) as cluster:
         results = cluster.run(time_both, addresses, sizes)    # of each worker
@@ -19,30 +19,14 @@ import numpy as np
 
 from distlab.errors import CourseError
 from utils.collectives import ProcessRing
+from utils.strategies import make_strategy
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-IMPLEMENTATIONS = ("RING", "NCCL", "AUTO")
 LIMIT_SECONDS = 60.0
 Reduce = Callable[[np.ndarray], np.ndarray]
 Seconds = dict[int, list[float]]  # payload bytes -> seconds of each round
-
-
-def make_worker_strategy(
-    implementation: str = "AUTO", bytes_per_pack: int = 0
-) -> tf.distribute.MultiWorkerMirroredStrategy:
-    """Return the strategy of a worker, with these options for its collectives.
-
-    Raises CourseError for another name than those of IMPLEMENTATIONS.
-    """
-    import tensorflow as tf
-
-    if implementation not in IMPLEMENTATIONS:
-        raise CourseError(f"no implementation {implementation!r}: {', '.join(IMPLEMENTATIONS)}")
-    kind = tf.distribute.experimental.CommunicationImplementation[implementation]
-    options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack, None, kind)
-    return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
 
 
 def make_reduce(strategy: tf.distribute.Strategy, length: int) -> Reduce:
@@ -72,7 +56,7 @@ def time_both(
     multiples of 4. The two take turns, each call behind a barrier. The sums of both are
     compared first, which also traces TensorFlow's. Raises CourseError where they differ.
     """
-    strategy = make_worker_strategy("RING")
+    strategy = make_strategy("multi-worker", communication="RING")
     rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
     ours: Seconds = {size: [] for size in sizes}
     theirs: Seconds = {size: [] for size in sizes}

@@ -39,9 +39,10 @@ from utils.data import load
 from distlab.exercises.predict import show_guess
 from utils.measure import array_bytes, format_bytes
 from utils.models import build_mlp
-from distlab.lessons.all_reduce_race import make_reduce, make_worker_strategy, time_both
+from distlab.lessons.all_reduce_race import make_reduce, time_both
 from utils.simulate.collective import Link, fit_link, simulate_all_reduce
 from utils.simulate.published import read_table
+from utils.strategies import make_strategy
 from distlab.widgets.ring_stepper import ring_stepper
 
 # %% [markdown]
@@ -313,7 +314,7 @@ print("the second strategy is", said[0])
 #
 # ## Between processes: CommunicationOptions
 #
-# Across workers the only choice is between collectives: `CommunicationOptions(implementation=...)` takes RING, NCCL or AUTO, by which TensorFlow chooses. (`make_worker_strategy` hands it to MultiWorkerMirroredStrategy.)
+# Across workers the only choice is between collectives: `CommunicationOptions(implementation=...)` takes RING, NCCL or AUTO, by which TensorFlow chooses. (`make_strategy("multi-worker", communication=...)` passes it to MultiWorkerMirroredStrategy.)
 #
 # **Predict.** Two workers on this machine ask for NCCL. Do they fail, as above, or run?
 
@@ -324,7 +325,7 @@ my_guess = None  # "fail" or "run"
 # %%
 def reduce_with(implementation):
     """Run in each worker: return what the graph asks for, and the sum that comes out."""
-    strategy = make_worker_strategy(implementation)
+    strategy = make_strategy("multi-worker", communication=implementation)
 
     def reduce_replica():
         return tf.distribute.get_replica_context().all_reduce("SUM", tf.constant([1.0, 2.0]))
@@ -354,7 +355,7 @@ show_guess(my_guess, "run")
 def reduce_both(addresses, vectors):
     rank, strategy = (
         json.loads(os.environ["TF_CONFIG"])["task"]["index"],
-        make_worker_strategy("RING"),
+        make_strategy("multi-worker", communication="RING"),
     )
     with ProcessRing(addresses, rank, limit_seconds=30) as ring:
         return ring.all_reduce(vectors[rank]), make_reduce(strategy, len(vectors[rank]))(
@@ -461,7 +462,7 @@ my_guess = None  # collectives
 # %%
 def count_packs(arrays, sizes):
     """Run in each worker: bytes per pack -> collectives in the graph of one all-reduce."""
-    strategy, counts = make_worker_strategy("RING"), {}
+    strategy, counts = make_strategy("multi-worker", communication="RING"), {}
     for size in sizes:
         options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=size)
 
