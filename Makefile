@@ -7,11 +7,12 @@ JOBS ?= 2
 OFFLINE := $(if $(WHEELS),--no-index --find-links '$(WHEELS)')
 .DEFAULT_GOAL := help
 
-.PHONY: help lab test bench chaos grade-demo build doctor wheels constraints clean
+.PHONY: help lab test test-all bench chaos grade-demo build doctor wheels constraints clean
 
 help:
 	@echo 'make lab     open the course in JupyterLab (make lab ARGS=--no-browser)'
 	@echo 'make test    run every test, lessons and labs included'
+	@echo 'make test-all  the same, then chaos'
 	@echo 'make bench   measure, side by side'
 	@echo 'make chaos   kill and freeze training runs at random: all must survive'
 	@echo 'make grade-demo  grade a small class and say where its pages are'
@@ -41,7 +42,9 @@ lab: $(VENV)/.ready
 	@$(BIN)/distlab lab $(ARGS)
 
 test: $(VENV)/.ready
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --nbval --nbval-current-env $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --nbval --nbval-current-env $(ARGS)
+
+test-all: test chaos
 
 bench: $(VENV)/.ready
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -145,7 +145,7 @@ def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course
             page.wait_for_timeout(2_000)  # the kernel's own words come after it is idle
             changed = page.locator(".lm-TabBar-tab.jp-mod-dirty:has-text('07-central')")
             assert changed.count() == 0
-            page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
+            page.locator(".jp-Notebook .jp-CodeCell .cm-content >> visible=true").first.click()
             page.keyboard.type("# ")
             changed.wait_for(timeout=30_000)
             page.keyboard.press("Control+s")
