@@ -216,7 +216,7 @@ def test_module_that_is_imported_on_the_way_makes_a_notebook_stale(course: Path,
     write_lesson(course, "01_other", "# %%\n1\n")
     assert distlab_build(course) == 0
     ran_with = json.loads(path.read_text())["metadata"]["distlab"]["modules"]
-    assert set(ran_with) == {"utils", "utils.room", "utils.room.deep", "utils.room.inner"}
+    assert set(ran_with) == {"utils.room.deep", "utils.room.inner"}
     inner, deep = course / "utils/room/inner.py", course / "utils/room/deep.py"
 
     inner.write_text(f'"""Works hard."""\n# so it does\n{WORK}\n')
@@ -260,6 +260,37 @@ def test_digest_covers_what_a_module_does_and_not_its_words(tmp_path: Path) -> N
     assert set(imports.digest_modules("from utils import a", tmp_path)) == {"utils.a"}
     digest("import utils.missing\nimport os, utils.b as b\n")
     assert set(imports.digest_modules("\f(\fimport utils.a", tmp_path)) == {"utils.a", "utils.b"}
+
+
+def test_of_a_door_the_modules_count_whose_names_are_used(tmp_path: Path) -> None:
+    texts = {
+        "utils/__init__.py": "",
+        "utils/room/__init__.py": '"""A door."""\nfrom .a import one, two\n'
+        "from .b import three as drei\n"
+        "from utils.room.c import four\n__all__ = ['one', 'two', 'drei', 'four']\n",
+        "utils/room/a.py": "from .d import five\none = two = five\n",
+        "utils/room/b.py": "three = 3",
+        "utils/room/c.py": "four = 4",
+        "utils/room/d.py": "five = 5",
+        "utils/lively/__init__.py": "from .e import six\nsix()\n",
+        "utils/lively/e.py": "def six(): pass",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for code, expected in {
+        "from utils import room\nroom.one": "room.a room.d",
+        "from utils import room as r\nr.drei": "room.b",
+        "from utils import room\nroom.one\fprint(room)": "room.a room.b room.c room.d",
+        "from utils.room import four": "room.c",
+        "from utils.room import drei": "room.b",
+        "import utils.room": "room.a room.b room.c room.d",
+        "from utils.room.b import three": "room.b",
+        "from utils.room import c\nc.four": "room.c",
+        "from utils.lively import e": "lively lively.e",
+    }.items():
+        found = imports.digest_modules(code, tmp_path)
+        assert [name.removeprefix("utils.") for name in found] == expected.split(), code
 
 
 def test_check_finds_what_was_edited_by_hand(course: Path, capsys) -> None:
