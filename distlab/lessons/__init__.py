@@ -1,0 +1,10 @@
+"""Companions of single lessons: what one lesson needs and nobody would take home.
+
+| lesson | companions |
+|---|---|
+| 06 | `all_reduce_race` |
+| 10 | `chaos` (also `make chaos`) |
+| 11 | `stale_updates`, `synchronous_rounds`, `update_records`, `slow_workers`, `loopback_traffic` |
+| 15 | `split_mlp`, `dtensor_mlp` |
+| 16 | `replicated_pipeline`, `weight_stashing` |
+"""

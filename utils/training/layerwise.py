@@ -41,7 +41,7 @@ class LayerwiseDecay:
         return config
 
 
-@keras.saving.register_keras_serializable("distlab")
+@keras.saving.register_keras_serializable("dist_utils")
 class Lars(LayerwiseDecay, keras.optimizers.Optimizer):
     """Layer-wise adaptive rate scaling: momentum SGD with a rate for each layer.
 
@@ -92,7 +92,7 @@ class Lars(LayerwiseDecay, keras.optimizers.Optimizer):
         return super().get_config() | {"momentum": self.momentum, "trust": self.trust}
 
 
-@keras.saving.register_keras_serializable("distlab")
+@keras.saving.register_keras_serializable("dist_utils")
 class Lamb(LayerwiseDecay, keras.optimizers.Lamb):
     """Adam with a rate for each layer, and a decay that the layer's ratio counts.
 

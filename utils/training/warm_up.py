@@ -9,7 +9,7 @@ from keras import ops
 from .large_batch import RatePlan
 
 
-@keras.saving.register_keras_serializable("distlab")
+@keras.saving.register_keras_serializable("dist_utils")
 class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
     """Up from `base_rate` to `peak_rate` over the warm-up, then down; see `RatePlan`.
 

@@ -62,7 +62,7 @@ def _check_configuration() -> None:
         config = json.loads(os.environ.get("TF_CONFIG", "{}"))
         jobs, task = config.get("cluster", {}), config.get("task", {}).get("type")
     except (ValueError, AttributeError):
-        raise InputError("TF_CONFIG cannot be read; `distlab tf-config lint` says why") from None
+        raise InputError("TF_CONFIG cannot be read: it must be JSON, one object") from None
     if not (jobs.get("ps") and jobs.get("worker")):
         raise InputError(
             "no parameter servers in TF_CONFIG: run this on LocalCluster(workers=2, ps=2)"

@@ -1,4 +1,4 @@
-"""Keras's `fit` that survives: BackupAndRestore, mended so that a kill at any moment is harmless.
+"""Keras's `fit` that survives: BackupAndRestore, corrected: a kill at any moment does no harm.
 
 What Keras's callback does, and what is wrong with it for exact recovery:
 
@@ -6,7 +6,7 @@ What Keras's callback does, and what is wrong with it for exact recovery:
   middle: the batches before the backup are trained twice. Here the place is exact.
 - It overwrites its only file. A kill in that moment leaves half a file, and the next
   start fails; between that file and the second one, with the epoch's number, the
-  epoch is counted wrongly. Here one file holds all, written aside and put in place
+  epoch is counted incorrectly. Here one file holds all, written aside and put in place
   by a rename, which happens or does not; the one before is kept, as with
   `double_checkpoint=True`.
 - Every worker writes the same file. Here only the chief writes.
