@@ -4,7 +4,7 @@ To add one, write its maker and its record in `STRATEGIES`; everything that must
 its own way (training, the command line, the table of what works) reads the record.
 
 TensorFlow is imported only when a strategy is made, so that the names and the
-table can be read at once. `tests/test_strategies.py` runs every row of the table
+table can be read at once. `tests/library/test_strategies.py` runs every row of the table
 that the machine can run.
 """
 

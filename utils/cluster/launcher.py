@@ -22,7 +22,7 @@ several machines. Who writes one:
    that holds the launcher is killed.
 
 No descriptor, process number or signal is asked for: `act` takes words, and only "kill"
-is a must. Every launcher passes tests/test_launchers.py.
+is a must. Every launcher passes tests/library/test_launchers.py.
 """
 
 from collections.abc import Sequence

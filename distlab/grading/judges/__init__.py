@@ -40,7 +40,7 @@ Its reference, `distlab/grading/judges/lab90.py`:
     SHARE = Judge(lab90.SHARE, expect_share)
 
 What its visible check compares with, `distlab/exercises/worked/lab90.json`, written by
-`python -m distlab.grading.judges lab90` and compared by tests/test_exercises.py.
+`python -m distlab.grading.judges lab90` and compared by tests/course/test_exercises.py.
 
 Its graded cell in `solutions/src/lab90_slug.py`:
 

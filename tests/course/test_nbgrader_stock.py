@@ -26,8 +26,8 @@ from lab_runner import LABS, get_lab
 from distlab.authoring import sources
 from distlab.grading.release import make_release
 
-ROOT = Path(__file__).resolve().parents[1]
-WORKER = Path(__file__).parent / "nbgrader_worker.py"
+ROOT = Path(__file__).resolve().parents[2]
+WORKER = ROOT / "tests" / "nbgrader_worker.py"
 AT_ONCE, LAB_SECONDS = 2, 900
 pytestmark = pytest.mark.timeout(len(LABS) * LAB_SECONDS)
 

@@ -21,7 +21,7 @@ from distlab.cli import main
 from distlab.grading.release import make_release, papers
 from utils.errors import DistributedError
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LAB = "lab01-batches-and-words"
 TEXTS = {".py", ".ipynb", ".json", ".md", ".toml", ".txt", ".yml", ".html", ".css", ".js", ""}
 

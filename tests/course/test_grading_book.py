@@ -35,7 +35,7 @@ from distlab.grading.verdict import ExerciseVerdict, Verdict
 from utils.errors import DistributedError
 from utils.files import write_atomically
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DUE = datetime(2026, 11, 20, 12)
 EVIL = "gave <script>document.title='owned'</script> $x$ [a](javascript:1)\n<img src=x onerror=1>"
 

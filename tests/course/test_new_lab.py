@@ -12,7 +12,7 @@ import pytest
 from distlab.authoring import new_lab
 from utils.errors import DistributedError
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TITLE = "gradient Clipping, by 2"
 
 
@@ -33,8 +33,8 @@ def test_template_works_as_it_stands(tmp_path: Path) -> None:
     (tmp_path / "utils").symlink_to(ROOT / "utils")
     for folder in ("notebooks/src", "solutions/src", "labs", "tests/answers"):
         (tmp_path / folder).mkdir(parents=True)
-    for name in ("lab_runner.py", "test_lab_answers.py"):
-        shutil.copyfile(ROOT / "tests" / name, tmp_path / "tests" / name)
+    for name in ("lab_runner.py", "course/test_lab_answers.py"):
+        shutil.copyfile(ROOT / "tests" / name, tmp_path / "tests" / Path(name).name)
     before = tmp_path / "solutions/src/lab97_before.py"
     before.touch()
     made = call(tmp_path, "distlab", "new", "lab", TITLE).split("\n")[:4]

@@ -15,7 +15,7 @@ import pytest
 from distlab.cli import COMMANDS, describe_versions, main, make_parser
 from distlab.cli.long_command import Progress, say_waiting
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 HUGE = "9" * 400
 ALL_REDUCE = "simulate all-reduce --algorithm ring --ranks 4 --bytes 8 --latency-us 1".split()
 ALL_REDUCE += ["--bandwidth-gbps", "1"]

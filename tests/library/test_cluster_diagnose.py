@@ -14,7 +14,7 @@ import pytest
 
 from utils.tf_config import diagnose, diagnose_cluster, is_right, lint, lint_together
 
-PROGRAM = Path(__file__).with_name("cluster_mistakes.py")
+PROGRAM = Path(__file__).parents[1] / "cluster_mistakes.py"
 LIMIT_SECONDS = 150
 
 # mistake -> (what diagnose calls it, task that it names, words of the cause, words of the cure)

@@ -15,7 +15,7 @@ from distlab.exercises.comparing import Anything, find_wrong, make_digest, same,
 from distlab.exercises.exercise import RIGHT, Exercise, each, list_exercises
 from distlab.grading.judging import list_judges, work_out_examples
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NAMES = [target.slug.split("-")[0] for target in LABS]
 
 

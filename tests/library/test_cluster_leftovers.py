@@ -61,7 +61,7 @@ class Kernel:
         self.temporary.mkdir(parents=True)
         self.told.mkdir()
         self.manager = KernelManager()
-        root = str(Path(__file__).resolve().parent.parent)
+        root = str(Path(__file__).resolve().parents[2])
         self.manager.start_kernel(
             env={**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": root}, cwd=root
         )

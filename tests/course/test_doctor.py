@@ -19,7 +19,7 @@ from distlab.doctor.examination import list_probes
 from distlab.doctor.findings import STATUSES, Finding, Probe, run_probes
 from distlab.doctor.tensorflow_trial import judge_gpus, try_tensorflow
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def run_distlab(*arguments: str, **environment: str) -> subprocess.CompletedProcess:

@@ -13,7 +13,7 @@ import pytest
 
 from distlab.cli import main
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PIPELINE = """
 import sys
 import tensorflow as tf

@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -158,7 +159,7 @@ serve(Loop())
 
 def start_server(folder, *words, **options):
     (folder / "loop.py").write_text(LOOP)
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    root = str(Path(__file__).resolve().parents[2])
     command = [sys.executable, str(folder / "loop.py"), str(folder), *words]
     return ForkServer("the server", command, env={**os.environ, "PYTHONPATH": root}, **options)
 
@@ -209,7 +210,7 @@ def test_a_server_that_cannot_serve_says_why(tmp_path, word, why):
 
 OWNER = """
 import os, sys, time
-sys.path[:0] = [{root!r}, {tests!r}]
+sys.path[:0] = {folders!r}
 from pathlib import Path
 from test_processes import start_server
 server = start_server(Path({folder!r}), *{words!r})
@@ -226,8 +227,9 @@ time.sleep(60)
 @linux
 @pytest.mark.parametrize("words", [[], ["slow"]])
 def test_server_and_children_end_with_an_owner_that_was_killed(tmp_path, words):
-    tests = os.path.dirname(os.path.abspath(__file__))
-    code = OWNER.format(root=os.path.dirname(tests), tests=tests, folder=str(tmp_path), words=words)
+    here = Path(__file__).resolve().parent
+    folders = [str(here.parents[1]), str(here.parent), str(here)]
+    code = OWNER.format(folders=folders, folder=str(tmp_path), words=words)
     owner = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE)
     processes = [int(word) for word in owner.stdout.readline().split()]
     assert all(psutil.pid_exists(process) for process in processes) and processes

@@ -17,7 +17,7 @@ from lab_runner import load_answers
 from distlab.cli import main
 from distlab.grading.executor import check_can_seal
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SLUG = "lab01-batches-and-words"
 COMMAND = [sys.executable, "-m", "distlab", "grade", "lab01"]
 SLOW = "import time\ntime.sleep(2)\n"

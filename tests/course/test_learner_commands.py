@@ -15,7 +15,7 @@ import pytest
 
 from distlab import progress
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LAB = "lab01-batches-and-words"
 
 

@@ -24,7 +24,7 @@ from distlab.grading.report.wording import page_name
 from distlab.grading.results import ClassResult, finish
 from distlab.grading.verdict import ExerciseVerdict, Verdict
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DUE = datetime(2026, 11, 20, 12)
 ATTACKS = [
     "<script>window.owned = 1</script>", "<img src=x onerror='window.owned = 1'>",

@@ -242,7 +242,7 @@ def test_a_students_own_zip_alone_is_the_students(tmp_path):
 def test_the_demonstration_is_a_class_of_nine(tmp_path, monkeypatch):
     from distlab.grading.demo import CLASS, make_class
 
-    monkeypatch.chdir(Path(__file__).parent.parent)
+    monkeypatch.chdir(Path(__file__).parents[2])
     submitted = make_class(tmp_path)
     names = LabNames("lab01", "lab01-batches-and-words")
     found = collect(submitted, names, tmp_path / "kept").hand_ins

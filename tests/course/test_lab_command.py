@@ -17,7 +17,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from distlab.cli import lab, make_parser
 from utils.errors import DistributedError
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 EXPLORER = "from distlab.widgets.batches import batch_explorer\n\nbatch_explorer()"
 
 

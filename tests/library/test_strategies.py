@@ -20,7 +20,7 @@ from utils.strategies import (
     make_strategy,
 )
 
-PROBE = Path(__file__).with_name("strategy_probe.py")
+PROBE = Path(__file__).parents[1] / "strategy_probe.py"
 
 
 @pytest.fixture(scope="module")
