@@ -1,0 +1,396 @@
+"""The programs of examples/: run as their first lines say, and compared with `utils`.
+
+Every program runs in processes of its own. What a docstring says to type on two machines
+is typed here on one, with other addresses. The weights that a program saves are compared
+with those of `utils`, trained on one device with the program's own model and batches.
+"""
+
+import ast
+import importlib.util
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from utils.data import load
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
+PUBLIC = {"keras", "numpy", "tensorflow", "tf_keras"}
+OURS = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+SECONDS = 200  # for any one program, on a busy machine
+SMALL = ["--limit", "640"]
+
+
+# --- every program, as text ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_is_one_page_of_public_api(program):
+    text = (EXAMPLES / program).read_text()
+    tree = ast.parse(text)
+    docstring = ast.get_docstring(tree, clean=False)
+    lines = [line for line in text.splitlines()[tree.body[0].end_lineno :] if line.strip()]
+    assert 40 <= len(lines) <= 120
+    assert max(map(len, text.splitlines())) <= 100
+    assert f"python {program}" in docstring
+    imports = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imports |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            imports.add(node.module)
+    assert {name for name in imports if name not in sys.stdlib_module_names} <= PUBLIC
+    assert not re.search(r"\.(python|src)\.", text.replace("tensorflow.org", ""))
+
+
+# --- running them -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def data_file(tmp_path_factory):
+    """A file as FASHION_MNIST names one: 640 training and 400 test images."""
+    images = load("fashion-mnist")
+    path = tmp_path_factory.mktemp("data") / "small.npz"
+    train, test = images.train, images.test
+    np.savez(
+        path,
+        x_train=train.images[:640], y_train=train.labels[:640],
+        x_test=test.images[:400], y_test=test.labels[:400],
+    )  # fmt: skip
+    return path
+
+
+class Running:
+    """A program in a process group of its own; `end()` returns its lines of output."""
+
+    def __init__(self, command, data_file, folder, **settings):
+        environment = {**OURS, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        environment |= {"FASHION_MNIST": str(data_file)} if data_file else {}
+        self.output = open(folder / f"output-{time.monotonic_ns()}", "w+")
+        self.process = subprocess.Popen(
+            command, cwd=EXAMPLES, env=environment, start_new_session=True,
+            stdout=self.output, stderr=subprocess.STDOUT, **settings,
+        )  # fmt: skip
+
+    def read(self):
+        self.output.seek(0)
+        return self.output.read()
+
+    def end(self, status=0):
+        try:
+            self.process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"not done in {SECONDS} s:\n{self.read()}") from None
+        assert self.process.returncode == status, self.read()
+        return self.read().splitlines()
+
+    def send(self, number):
+        os.killpg(self.process.pid, number)
+
+    def close(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        self.output.close()
+
+
+@contextmanager
+def start(program, *arguments, data_file=None, folder):
+    """Start a program with no TF_CONFIG, as on one machine."""
+    running = Running([sys.executable, program, *arguments], data_file, folder)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+@contextmanager
+def start_as_documented(program, *options, data_file, folder, arguments=None):
+    """Start the lines that the docstring has for node-a and node-b, on this machine.
+
+    All of them get `options`, and those that name a role of `arguments` its options too.
+    """
+    text = ast.get_docstring(ast.parse((EXAMPLES / program).read_text()), clean=False)
+    setting = re.search(r"^ +(C='.*')$", text, re.MULTILINE)
+    commands = re.findall(rf"^ +node-[ab]\$ (.*?{program}.*?)(?: &)?$", text, re.M | re.S)
+    commands = [command.partition("\n\n")[0] for command in commands]
+    assert len(commands) >= 2
+    names = set(re.findall(r"node-[ab]:\d+", text))
+    sockets = {name: socket.create_server(("localhost", 0)) for name in names}
+    ports = {name: each.getsockname()[1] for name, each in sockets.items()}
+    for each in sockets.values():
+        each.close()
+    running = []
+    try:
+        for command in commands:
+            role = next((r for r in arguments or {} if f"{program} {r}" in command), None)
+            more = [*options, *(arguments[role] if role else [])]
+            command = f"{setting[1] if setting else ''}\n{command} {' '.join(map(str, more))}"
+            for name, port in ports.items():
+                command = command.replace(name, f"localhost:{port}")
+            command = command.replace("python ", f"exec {sys.executable} ", 1)
+            running.append(Running(["bash", "-c", command], data_file, folder))
+        yield running
+    finally:
+        for each in running:
+            each.close()
+
+
+def read_report(lines):
+    """Return what the last line of a program says."""
+    report = json.loads(lines[-1])
+    assert {"loss", "accuracy"} <= set(report) and 0 <= report["accuracy"] <= 1
+    return report
+
+
+# --- what `utils` makes of the same model and batches -------------------------------------
+
+
+@pytest.fixture
+def import_program(data_file, monkeypatch):
+    """A function that imports a program, which then reads the small data."""
+    monkeypatch.setenv("FASHION_MNIST", str(data_file))
+
+    def load_program(name):
+        spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+        program = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(program)
+        return program
+
+    return load_program
+
+
+def build(build_model, keras_kind="keras"):
+    """Return a Keras 3 model with the weights that a program's model begins with."""
+    import keras
+    import tf_keras
+
+    kind = {"keras": keras, "tf_keras": tf_keras}[keras_kind]
+    kind.utils.set_random_seed(0)
+    theirs = build_model()
+    layers = [keras.Input((28, 28, 1)), keras.layers.Conv2D(32, 3, activation="relu")]
+    layers += [keras.layers.MaxPooling2D(), keras.layers.Flatten(), keras.layers.Dense(10)]
+    model = keras.Sequential(layers)
+    model.set_weights(theirs.get_weights())
+    return model
+
+
+def train_with_utils(model, epochs, momentum=0.9):
+    """Train `model` on `epochs`, each a dataset of batches; return weights and test numbers."""
+    import keras
+    import tensorflow as tf
+
+    from utils.training.custom_loop import make_train_steps
+    from utils.training.parts import ExampleAccuracy, ExampleLoss, Parts
+
+    def weigh(images, labels):
+        count = tf.size(labels)
+        return images, labels, tf.fill([count], 1 / tf.cast(count, tf.float32))
+
+    optimizer = keras.optimizers.SGD(0.05, momentum=momentum)
+    optimizer.build(model.trainable_variables)
+    metrics = ExampleLoss("loss"), ExampleAccuracy("accuracy")
+    parts = Parts(tf.distribute.get_strategy(), model, optimizer, *metrics)
+    steps = make_train_steps(parts, "float32")
+    for batches in epochs:
+        batches = batches.map(weigh)
+        steps(iter(batches), tf.constant(int(batches.cardinality())))
+    return model.get_weights()
+
+
+def largest_difference(path, weights, keras_kind="keras"):
+    """Return how far the weights of the model in a file are from `weights`, at most."""
+    import keras
+    import tf_keras
+
+    kind = {"keras": keras.saving, "tf_keras": tf_keras.models}[keras_kind]
+    saved = kind.load_model(path).get_weights()
+    assert [w.shape for w in saved] == [w.shape for w in weights]
+    return max(float(np.abs(a - b).max()) for a, b in zip(saved, weights))
+
+
+def peek(batches):
+    """Start one pass over `batches`, as `fit` does before its first epoch, and return them."""
+    next(iter(batches))
+    return batches
+
+
+# --- one machine --------------------------------------------------------------------------
+
+
+def test_mirrored_fit_on_the_bundled_data_trains_as_utils(tmp_path, import_program, monkeypatch):
+    with start("mirrored_fit.py", *SMALL, "--save", tmp_path / "m.keras", folder=tmp_path) as run:
+        report = read_report(run.end())
+    program = import_program("mirrored_fit")
+    monkeypatch.delenv("FASHION_MNIST")
+    batches = peek(program.make_train_batches(640))
+    weights = train_with_utils(build(program.build_model), [batches, batches])
+    assert largest_difference(tmp_path / "m.keras", weights) < 1e-5
+    assert report["accuracy"] > 0.5
+
+
+def test_the_mirrored_custom_loop_trains_as_utils(tmp_path, data_file, import_program):
+    options = {"data_file": data_file, "folder": tmp_path}
+    with start("mirrored_custom_loop.py", "--save", tmp_path / "m.keras", **options) as run:
+        lines = run.end()
+    program = import_program("mirrored_custom_loop")
+    batches = program.make_train_batches()
+    weights = train_with_utils(build(program.build_model), [batches, batches])
+    assert largest_difference(tmp_path / "m.keras", weights) < 1e-5
+    assert lines[-3].startswith("epoch 1: loss") and read_report(lines)["accuracy"] > 0.5
+
+
+def test_the_tpu_step_compiled_for_the_cpu_trains_as_utils(tmp_path, data_file, import_program):
+    options = {"data_file": data_file, "folder": tmp_path}
+    on_cpu = ["--cpu", "--policy", "float32", "--steps", "30", "--save", tmp_path / "m.keras"]
+    with start("tpu.py", *on_cpu, **options) as run, start("tpu.py", **options) as without:
+        read_report(run.end())
+        assert without.end(status=1)[-1].startswith("There is no TPU here; --cpu")
+    program = import_program("tpu")
+    batches = program.make_batches("train", 64).take(30)
+    weights = train_with_utils(build(program.build_model), [batches])
+    assert largest_difference(tmp_path / "m.keras", weights) < 1e-4
+
+
+def test_mixed_precision_learns_as_float32_and_survives_an_overflow(
+    tmp_path, data_file, import_program
+):
+    options = {"data_file": data_file, "folder": tmp_path}
+    half = ["--policy", "mixed_float16", "--overflow", "--limit", "320", "--epochs", "1"]
+    saved = ["--save", tmp_path / "m.keras"]
+    with (
+        start("mixed_precision.py", *saved, **options) as bfloat,
+        start("mixed_precision.py", *half, **options) as scaled,
+    ):
+        assert read_report(bfloat.end())["accuracy"] > 0.5
+        lines = scaled.end()
+    assert "mixed_float16 with tf_keras, all weights finite: True" in lines
+    assert "loss: nan" in "".join(lines)  # the overflow did happen
+    program = import_program("mixed_precision")
+    batches = peek(program.make_train_batches())
+    weights = train_with_utils(build(lambda: program.build_model(_keras())), [batches, batches])
+    assert 0 < largest_difference(tmp_path / "m.keras", weights) < 0.05
+
+
+def _keras():
+    import keras
+
+    return keras
+
+
+# --- several workers ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["multi_worker_custom_loop", "multi_worker_fit"])
+def test_two_workers_train_as_utils_on_one_device(name, tmp_path, data_file, import_program):
+    options = {"data_file": data_file, "folder": tmp_path}
+    with start_as_documented(f"{name}.py", "--save", tmp_path / "m.keras", **options) as workers:
+        reports = [read_report(worker.end()) for worker in workers]
+    assert reports[0] == reports[1] and reports[0]["accuracy"] > 0.5
+    program = import_program(name)
+    kind = "tf_keras" if name.endswith("fit") else "keras"
+    batches = program.make_batches("train", 64)
+    if name.endswith("fit"):
+        peek(batches)
+    weights = train_with_utils(build(program.build_model, kind), [batches, batches])
+    assert largest_difference(tmp_path / "m.keras", weights, kind) < 1e-5
+    assert [path.name for path in tmp_path.glob("*.keras")] == ["m.keras"]
+
+
+def test_a_parameter_server_run_of_one_worker_trains_as_utils(tmp_path, data_file, import_program):
+    options = {"data_file": data_file, "folder": tmp_path}
+    settings = ["--workers", "1", "--steps", "30", "--save", tmp_path / "m.keras"]
+    with start("parameter_server.py", *settings, **options) as chief:
+        read_report(chief.end())
+    program = import_program("parameter_server")
+    batches = program.make_train_batches().take(30)
+    weights = train_with_utils(build(program.build_model), [batches], momentum=0.0)
+    assert largest_difference(tmp_path / "m.keras", weights) < 1e-5
+
+
+def test_two_asynchronous_workers_learn_and_every_task_ends(tmp_path, data_file):
+    options = {"data_file": data_file, "folder": tmp_path}
+    with start_as_documented("parameter_server.py", "--steps", "100", **options) as tasks:
+        *others, chief = tasks
+        assert read_report(chief.end())["accuracy"] > 0.4
+        assert all(not "".join(task.end()).count("Traceback") for task in others)
+
+
+def test_trainers_of_one_pass_share_its_examples(tmp_path, data_file):
+    with start("data_service.py", data_file=data_file, folder=tmp_path) as service:
+        lines = service.end()
+    reports = [json.loads(line) for line in lines if line.startswith("{")]
+    assert len(reports) == 2 and sum(report["examples"] for report in reports) == 640
+
+
+def test_a_trainer_with_a_pass_of_its_own_trains_as_utils(tmp_path, data_file, import_program):
+    options = {"data_file": data_file, "folder": tmp_path}
+    settings = ["--sharding", "off", "--save", tmp_path / "m.keras"]
+    with start_as_documented("data_service.py", **options, arguments={"trainer": settings}) as run:
+        dispatcher, worker, *trainers = run
+        reports = [read_report(trainer.end()) for trainer in trainers]
+        for server in (worker, dispatcher):
+            server.send(signal.SIGINT)
+            server.process.wait(20)
+    assert [report["examples"] for report in reports] == [640, 640]
+    program = import_program("data_service")
+    weights = train_with_utils(build(program.build_model), [program.make_train_batches()])
+    assert largest_difference(tmp_path / "m.keras", weights) < 1e-5
+
+
+# --- preemption ---------------------------------------------------------------------------
+
+
+def wait_for_step(folder, step, workers):
+    """Return once a checkpoint of `step` or later is whole; fail if a worker ends before."""
+    deadline = time.monotonic() + SECONDS
+    while not any(int(p.stem.split("-")[1]) >= step for p in folder.glob("ckpt-*.index")):
+        assert time.monotonic() < deadline, "waited in vain for a checkpoint"
+        assert all(worker.process.poll() is None for worker in workers), workers[0].read()
+        time.sleep(0.02)
+
+
+def test_a_killed_and_a_told_run_end_with_the_weights_of_an_unbroken_one(
+    tmp_path, data_file, import_program
+):
+    folder, epochs = tmp_path / "checkpoints", 30
+    settings = ["--checkpoints", folder, "--every", "10", "--epochs", str(epochs)]
+    settings += ["--save", tmp_path / "m.keras"]
+    options = {"data_file": data_file, "folder": tmp_path}
+
+    with start_as_documented("checkpoint_and_resume.py", *settings, **options) as workers:
+        wait_for_step(folder, 10, workers)
+        workers[1].send(signal.SIGKILL)
+        workers[0].process.wait(60)
+        assert workers[0].process.returncode not in (0, 75)
+
+    with start_as_documented("checkpoint_and_resume.py", *settings, **options) as workers:
+        wait_for_step(folder, 60, workers)
+        workers[1].send(signal.SIGTERM)
+        told = [worker.end(status=75) for worker in workers]
+    assert all("resumed from" in "".join(lines) for lines in told)
+    assert told[0][-1] == told[1][-1] and told[0][-1].startswith("told to stop, saved at step")
+    step = int(told[0][-1].split()[-1])
+    assert 60 <= step < 10 * epochs
+
+    with start_as_documented("checkpoint_and_resume.py", *settings, **options) as workers:
+        lines = [worker.end() for worker in workers]
+    assert f"step {step}" in "".join(lines[1]) and lines[0][-1] == lines[1][-1]
+
+    program = import_program("checkpoint_and_resume")
+    orders = [program.make_batches("train", 64, seed=epoch) for epoch in range(epochs)]
+    weights = train_with_utils(build(program.build_model), orders)
+    assert largest_difference(tmp_path / "m.keras", weights) < 1e-4
