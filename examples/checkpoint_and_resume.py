@@ -64,8 +64,8 @@ def main() -> None:
     options = parser.parse_args()
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()  # one worker without TF_CONFIG
-    is_chief = strategy.cluster_resolver.task_id in (None, 0)
-    terminated = []  # after the strategy, which has handlers of its own for a while
+    is_chief = strategy.cluster_resolver.task_id in (None, 0)  # no "chief" in this TF_CONFIG
+    terminated = []  # filled by SIGTERM; a step under way is finished first
     signal.signal(signal.SIGTERM, lambda *_: terminated.append(True))
     keras.utils.set_random_seed(0)
     with strategy.scope():

@@ -87,8 +87,8 @@ def start_dispatcher(port: int) -> service.DispatchServer:
 
 
 def start_worker(dispatcher: str, address: str | None, port: int) -> service.WorkerServer:
-    # `worker_address` is what trainers are told to connect to. The default, localhost:PORT, is
-    # of no use to another machine.
+    # `worker_address` is where trainers look for it. The default, localhost, is of no use to
+    # another machine.
     return service.WorkerServer(
         service.WorkerConfig(dispatcher_address=dispatcher, worker_address=address, port=port)
     )
@@ -96,7 +96,7 @@ def start_worker(dispatcher: str, address: str | None, port: int) -> service.Wor
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("role", nargs="?", choices=["all", "dispatcher", "worker", "trainer"])
+    parser.add_argument("role", nargs="?", choices=["dispatcher", "worker", "trainer"])
     parser.add_argument("addresses", nargs="*", help="of the dispatcher, then of this worker")
     parser.add_argument("--sharding", default="dynamic", choices=["dynamic", "off"])
     parser.add_argument("--workers", type=int, default=2, help="without a role: how many")

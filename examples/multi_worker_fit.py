@@ -41,8 +41,8 @@ def make_batches(split: str, batch_size: int, limit: int | None = None) -> tf.da
         dataset = dataset.shuffle(len(images), seed=0)
     dataset = dataset.batch(batch_size, drop_remainder=split == "train")
     options = tf.data.Options()  # DATA: every worker trains on its part of each global batch.
-    # The default, AUTO, cuts by file where there are files, and fails with fewer files than
-    # workers; OFF has every worker train on everything.
+    # The default, AUTO, deals out whole files where the pipeline reads files; with OFF every
+    # worker trains on everything.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     return dataset.with_options(options)
 
@@ -70,7 +70,7 @@ def main() -> None:
     # First of all: "Collective ops must be configured at program startup". Waits for all workers.
     # TF_CONFIG must be set by now; without it the strategy trains alone, and says nothing.
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    is_chief = strategy.cluster_resolver.task_id in (None, 0)
+    is_chief = strategy.cluster_resolver.task_id in (None, 0)  # no "chief" in this TF_CONFIG
     keras.utils.set_random_seed(0)
     with strategy.scope():  # the model and `compile`
         model = build_model()

@@ -174,7 +174,10 @@ def import_program(data_file, monkeypatch):
 
 
 def build(build_model, keras_kind="keras"):
-    """Return a Keras 3 model with the weights that a program's model begins with."""
+    """Return a Keras 3 model with the weights that a program's model begins with.
+
+    Sets the seed, which the order of batches made afterwards depends on too.
+    """
     import keras
     import tf_keras
 
@@ -235,9 +238,10 @@ def test_mirrored_fit_on_the_bundled_data_trains_as_utils(tmp_path, import_progr
     with start("mirrored_fit.py", *SMALL, "--save", tmp_path / "m.keras", folder=tmp_path) as run:
         report = read_report(run.end())
     program = import_program("mirrored_fit")
+    model = build(program.build_model)
     monkeypatch.delenv("FASHION_MNIST")
     batches = peek(program.make_train_batches(640))
-    weights = train_with_utils(build(program.build_model), [batches, batches])
+    weights = train_with_utils(model, [batches, batches])
     assert largest_difference(tmp_path / "m.keras", weights) < 1e-5
     assert report["accuracy"] > 0.5
 
@@ -247,8 +251,9 @@ def test_the_mirrored_custom_loop_trains_as_utils(tmp_path, data_file, import_pr
     with start("mirrored_custom_loop.py", "--save", tmp_path / "m.keras", **options) as run:
         lines = run.end()
     program = import_program("mirrored_custom_loop")
+    model = build(program.build_model)
     batches = program.make_train_batches()
-    weights = train_with_utils(build(program.build_model), [batches, batches])
+    weights = train_with_utils(model, [batches, batches])
     assert largest_difference(tmp_path / "m.keras", weights) < 1e-5
     assert lines[-3].startswith("epoch 1: loss") and read_report(lines)["accuracy"] > 0.5
 
@@ -260,8 +265,9 @@ def test_the_tpu_step_compiled_for_the_cpu_trains_as_utils(tmp_path, data_file, 
         read_report(run.end())
         assert without.end(status=1)[-1].startswith("There is no TPU here; --cpu")
     program = import_program("tpu")
+    model = build(program.build_model)
     batches = program.make_batches("train", 64).take(30)
-    weights = train_with_utils(build(program.build_model), [batches])
+    weights = train_with_utils(model, [batches])
     assert largest_difference(tmp_path / "m.keras", weights) < 1e-4
 
 
@@ -280,8 +286,9 @@ def test_mixed_precision_learns_as_float32_and_survives_an_overflow(
     assert "mixed_float16 with tf_keras, all weights finite: True" in lines
     assert "loss: nan" in "".join(lines)  # the overflow did happen
     program = import_program("mixed_precision")
+    model = build(lambda: program.build_model(_keras()))
     batches = peek(program.make_train_batches())
-    weights = train_with_utils(build(lambda: program.build_model(_keras())), [batches, batches])
+    weights = train_with_utils(model, [batches, batches])
     assert 0 < largest_difference(tmp_path / "m.keras", weights) < 0.05
 
 
@@ -302,10 +309,11 @@ def test_two_workers_train_as_utils_on_one_device(name, tmp_path, data_file, imp
     assert reports[0] == reports[1] and reports[0]["accuracy"] > 0.5
     program = import_program(name)
     kind = "tf_keras" if name.endswith("fit") else "keras"
+    model = build(program.build_model, kind)
     batches = program.make_batches("train", 64)
     if name.endswith("fit"):
         peek(batches)
-    weights = train_with_utils(build(program.build_model, kind), [batches, batches])
+    weights = train_with_utils(model, [batches, batches])
     assert largest_difference(tmp_path / "m.keras", weights, kind) < 1e-5
     assert [path.name for path in tmp_path.glob("*.keras")] == ["m.keras"]
 
@@ -316,8 +324,9 @@ def test_a_parameter_server_run_of_one_worker_trains_as_utils(tmp_path, data_fil
     with start("parameter_server.py", *settings, **options) as chief:
         read_report(chief.end())
     program = import_program("parameter_server")
+    model = build(program.build_model)
     batches = program.make_train_batches().take(30)
-    weights = train_with_utils(build(program.build_model), [batches], momentum=0.0)
+    weights = train_with_utils(model, [batches], momentum=0.0)
     assert largest_difference(tmp_path / "m.keras", weights) < 1e-5
 
 
@@ -338,7 +347,7 @@ def test_trainers_of_one_pass_share_its_examples(tmp_path, data_file):
 
 def test_a_trainer_with_a_pass_of_its_own_trains_as_utils(tmp_path, data_file, import_program):
     options = {"data_file": data_file, "folder": tmp_path}
-    settings = ["--sharding", "off", "--save", tmp_path / "m.keras"]
+    settings = ["--sharding", "off", "--save", tmp_path / "$$.keras"]  # $$: the process id
     with start_as_documented("data_service.py", **options, arguments={"trainer": settings}) as run:
         dispatcher, worker, *trainers = run
         reports = [read_report(trainer.end()) for trainer in trainers]
@@ -347,8 +356,11 @@ def test_a_trainer_with_a_pass_of_its_own_trains_as_utils(tmp_path, data_file, i
             server.process.wait(20)
     assert [report["examples"] for report in reports] == [640, 640]
     program = import_program("data_service")
-    weights = train_with_utils(build(program.build_model), [program.make_train_batches()])
-    assert largest_difference(tmp_path / "m.keras", weights) < 1e-5
+    model = build(program.build_model)
+    weights = train_with_utils(model, [program.make_train_batches()])
+    saved = list(tmp_path.glob("*.keras"))
+    assert len(saved) == 2
+    assert all(largest_difference(path, weights) < 1e-5 for path in saved)
 
 
 # --- preemption ---------------------------------------------------------------------------
@@ -391,6 +403,7 @@ def test_a_killed_and_a_told_run_end_with_the_weights_of_an_unbroken_one(
     assert f"step {step}" in "".join(lines[1]) and lines[0][-1] == lines[1][-1]
 
     program = import_program("checkpoint_and_resume")
+    model = build(program.build_model)
     orders = [program.make_batches("train", 64, seed=epoch) for epoch in range(epochs)]
-    weights = train_with_utils(build(program.build_model), orders)
+    weights = train_with_utils(model, orders)
     assert largest_difference(tmp_path / "m.keras", weights) < 1e-4

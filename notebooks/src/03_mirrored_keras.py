@@ -509,6 +509,8 @@ assert len(rates) == 2 and all(np.isfinite(rate) for rate in rates.values())
 # keras.models.load_model("best.keras").export("saved_model")  # no scope: one device
 # ```
 #
+# A whole program, on one page: [mirrored_fit.py](../examples/mirrored_fit.py).
+#
 # ## Where it is described
 #
 # - TensorFlow's tutorial, [Distributed training with Keras](https://www.tensorflow.org/tutorials/distribute/keras), and the guide, [Save and load a model using a distribution strategy](https://www.tensorflow.org/tutorials/distribute/save_and_load)

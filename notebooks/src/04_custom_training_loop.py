@@ -501,6 +501,8 @@ run_folder.cleanup()  # nothing of this lesson stays on the disk
 #     return strategy.reduce("SUM", strategy.run(replica_step, args=(images, labels)), axis=None)
 # ```
 #
+# A whole program, on one page: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py).
+#
 # ## Where it is described
 #
 # - TensorFlow's tutorial, [Custom training with tf.distribute.Strategy](https://www.tensorflow.org/tutorials/distribute/custom_training), and the guide, [Training checkpoints](https://www.tensorflow.org/guide/checkpoint)

@@ -639,6 +639,8 @@ assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 # # Weights: divide by their sum on all replicas. Clip by the length of all_reduce("SUM", gradients).
 # ```
 #
+# A whole program with the division in its place: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py). With half precision, where the loss is scaled too: [mixed_precision.py](../examples/mixed_precision.py).
+#
 # ## Where it is described
 #
 # - TensorFlow's tutorial [Custom training with

@@ -464,6 +464,8 @@ assert psutil.Process().children(recursive=True) == []  # nothing is left
 # is_chief = strategy.cluster_resolver.task_id == 0  # saves, writes summaries
 # ```
 #
+# A whole program that reads TF_CONFIG, with the lines to type on two machines: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
+#
 # ## Where it is described
 #
 # - TensorFlow's guide, [Distributed training: setting up TF_CONFIG](https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable)

@@ -450,6 +450,8 @@ folder.cleanup()  # nothing of this lesson stays
 # if chief: write_summaries(), export()                     # nothing collective in here
 # ```
 #
+# Whole programs, with the lines to type on two machines: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py), and [multi_worker_fit.py](../examples/multi_worker_fit.py) with tf_keras.
+#
 # ## Where it is described
 #
 # - TensorFlow's tutorials, [Multi-worker training with Keras](https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras) and [with a custom training loop](https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl): neither runs unchanged on TensorFlow 2.21 and Keras 3

@@ -496,6 +496,8 @@ interval_explorer(timing.median_seconds, workers=1000)
 # handler.save_checkpoint_if_preempted(checkpoint_number=int(step))  # after every step
 # ```
 #
+# A whole program that survives both signals, on one machine or two: [checkpoint_and_resume.py](../examples/checkpoint_and_resume.py).
+#
 # ## Where it is described
 #
 # - TensorFlow's guides, [Fault tolerance](https://www.tensorflow.org/guide/migrate/fault_tolerance) and [Training checkpoints](https://www.tensorflow.org/guide/checkpoint), and the tutorial [Custom training loop with several workers](https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl)

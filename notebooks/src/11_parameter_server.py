@@ -617,6 +617,8 @@ assert sum(held.values()) == table_bytes
 # # count with variable.assign_add(1); optimizer.iterations loses steps
 # ```
 #
+# A whole program in every role, with the lines to type on two machines: [parameter_server.py](../examples/parameter_server.py).
+#
 # ## Where it is described
 #
 # - TensorFlow's tutorial, [Parameter server training with ParameterServerStrategy](https://www.tensorflow.org/tutorials/distribute/parameter_server_training); API: [ClusterCoordinator](https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/ClusterCoordinator)

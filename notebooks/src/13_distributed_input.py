@@ -411,6 +411,8 @@ single.close()
 #     return examples.batch(context.get_per_replica_batch_size(global_batch_size)).prefetch(2)
 # ```
 #
+# A whole program that serves batches to trainers on other machines: [data_service.py](../examples/data_service.py).
+#
 # ## Where it is described
 #
 # - TensorFlow's tutorial [Distributed Input](https://www.tensorflow.org/tutorials/distribute/input)

@@ -487,6 +487,8 @@ assert returns == {1: 256, 8: 32, 64: 4}
 # # before you pay for one: distlab tpu-ready my_model:make_model
 # ```
 #
+# A whole program for a TPU, whose step also compiles here: [tpu.py](../examples/tpu.py). Half precision on GPUs: [mixed_precision.py](../examples/mixed_precision.py).
+#
 # ## Where it is described
 #
 # - TensorFlow's guide [Use TPUs](https://www.tensorflow.org/guide/tpu), and API page [tf.distribute.TPUStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/TPUStrategy)

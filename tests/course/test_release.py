@@ -86,7 +86,7 @@ def list_secrets(name: str) -> dict[str, list[str]]:
 def test_nothing_of_the_teachers_is_there(students: Path) -> None:
     names = [path.relative_to(students).as_posix() for path in students.rglob("*")]
     assert set(os.listdir(students)) == {
-        "notebooks", "labs", "utils", "distlab", "README.md", "Makefile", "LICENSE",
+        "notebooks", "labs", "utils", "distlab", "examples", "README.md", "Makefile", "LICENSE",
         "pyproject.toml",
         "constraints.txt", "environment.yml", ".gitignore",
     }  # fmt: skip

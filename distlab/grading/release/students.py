@@ -47,7 +47,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _copy_library(root: Path, folder: Path) -> None:
-    """Copy utils/, and distlab/ without grading, teachers' commands and what authors use."""
+    """Copy utils/, examples/, and distlab/ without grading, teachers' commands, authors' tools."""
     left_out = {root / "distlab" / "grading"}
     left_out |= {root / "distlab" / "cli" / f"{name}.py" for name in TEACHERS_COMMANDS}
     authoring = root / "distlab" / "authoring"
@@ -56,7 +56,7 @@ def _copy_library(root: Path, folder: Path) -> None:
     def choose(place: str, names: list[str]) -> list[str]:
         return [n for n in names if JUNK.fullmatch(n) or Path(place, n) in left_out]
 
-    for package in ("utils", "distlab"):
+    for package in ("utils", "distlab", "examples"):
         shutil.copytree(root / package, folder / package, ignore=choose)
 
 
