@@ -24,8 +24,6 @@ from utils.processes.lifetime import die_with_parent
 from utils.processes.preload import import_modules, import_tensorflow
 
 WATCH_SECONDS, NICER = 0.1, 5
-# what labs import of the library, so that a submission has it ready
-PRELOAD = (".devices", ".data.batches", ".training.custom_loop", ".training.keras_fit")
 
 
 class SubmissionLoop(ForkLoop):
@@ -169,7 +167,7 @@ def import_everything(lab: str, data: Sequence[str]) -> Any:
     Return IPython's shell.
     """
     import_tensorflow()
-    import_modules(PRELOAD)
+    import_modules()
     import IPython.core.magics  # noqa: F401
     import IPython.display  # noqa: F401
 

@@ -12,11 +12,11 @@ import psutil
 import pytest
 from process_watch import Held, wait_for
 
-from distlab.grading import submission_server
 from utils.cluster.launcher import TaskOrder
-from utils.cluster.local_launcher import PRELOAD, ColdLauncher, WarmLauncher, can_fork
+from utils.cluster.local_launcher import ColdLauncher, WarmLauncher, can_fork
 from utils.cluster.task import pack_call
 from utils.errors import DistributedError, RunError
+from utils.processes.preload import TRAINING_MODULES
 
 LAUNCHERS = [ColdLauncher, *([WarmLauncher] if can_fork() else [])]
 
@@ -211,6 +211,6 @@ def test_tasks_that_cannot_be_started_are_named_and_none_is_left(monkeypatch):
         assert not is_alive(started[0].number)
 
 
-@pytest.mark.parametrize("name", sorted({*PRELOAD, *submission_server.PRELOAD}))
+@pytest.mark.parametrize("name", TRAINING_MODULES)
 def test_what_a_warm_process_imports_is_there(name):
     importlib.import_module(f"utils{name}")

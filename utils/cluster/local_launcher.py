@@ -1,6 +1,6 @@
 """Tasks as processes of this machine: forked from a warm process, or fresh where fork is not safe.
 
-The warm process (`processes.fork_server`) has imported TensorFlow and one thread, so a
+The warm process (`processes.fork_server`) has imported TensorFlow and has one thread, so a
 task starts in milliseconds: Linux only. Elsewhere every task imports for itself.
 """
 
@@ -22,14 +22,13 @@ from typing import NamedTuple
 from ..errors import RunError
 from ..processes.connection import Connection, PeerGone
 from ..processes.fork_server import ForkServer
+from ..processes.preload import TRAINING_MODULES
 from ..tf_config import pick_free_ports
 from .launcher import Launcher, TaskListener, TaskOrder
 from .registry import MARK_VARIABLE, end_cluster, make_mark, remove_folder
 from .streams import LineReader, Streams
 from .task import TaskEnds
 
-# what tasks import of this library, so that a warm process has it ready
-PRELOAD = (".devices", ".data.batches", ".training.custom_loop", ".training.keras_fit")
 START_SECONDS, FORK_SECONDS = 120.0, 30.0
 LEAVE_SECONDS, END_SECONDS = 0.5, 5.0
 NUMBERS = {
@@ -44,7 +43,7 @@ def can_fork() -> bool:
     return sys.platform == "linux"
 
 
-def make_launcher(preload: Sequence[str] = PRELOAD) -> Launcher:
+def make_launcher(preload: Sequence[str] = TRAINING_MODULES) -> Launcher:
     """Return a launcher for this machine: warm where forking is safe, else cold.
 
     `preload` names the modules that a warm process imports beside TensorFlow; one that
@@ -111,7 +110,7 @@ class WarmLauncher(LocalLauncher):
     description = "forked from a warm process"
 
     def __init__(
-        self, preload: Sequence[str] = PRELOAD, start_seconds: float = START_SECONDS
+        self, preload: Sequence[str] = TRAINING_MODULES, start_seconds: float = START_SECONDS
     ) -> None:
         super().__init__()
         self._lock, self._forks = threading.Lock(), dict[int, _Fork]()

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from ..environment import quiet_tensorflow
 
+# what tasks and submissions import of this library: the default of what is preloaded
+TRAINING_MODULES = (".devices", ".data.batches", ".training.custom_loop", ".training.keras_fit")
 PACKAGE = __package__.rpartition(".")[0]  # this library, under whatever name it was copied
 
 
@@ -22,7 +24,7 @@ def import_tensorflow() -> None:
         _ = tf.distribute.coordinator.ClusterCoordinator, tf.train.CheckpointManager
 
 
-def import_modules(names: Sequence[str]) -> None:
+def import_modules(names: Sequence[str] = TRAINING_MODULES) -> None:
     """Import modules by name; one that begins with a dot is of this library.
 
     What is not there is left to the child that wants it.
