@@ -168,8 +168,13 @@ def test_a_killed_task_ends_with_what_it_started_and_the_other_goes_on(launcher)
     wait_for(lambda: not is_alive(children["worker 0"]))
 
 
+def list_files(launcher):
+    """What lies in the folder of a launcher of this machine; others have none here."""
+    return sorted(os.listdir(launcher.folder)) if hasattr(launcher, "folder") else []
+
+
 def test_nothing_is_left_after_an_end_nor_after_the_close(launcher):
-    before = os.listdir(launcher.folder)
+    before = list_files(launcher)
     start(launcher, os.getpid)[1].end()
     held = Held()
     for _ in range(3):
@@ -178,7 +183,7 @@ def test_nothing_is_left_after_an_end_nor_after_the_close(launcher):
         tasks.end()
         wait_for(lambda child=child: not is_alive(child))
     held.assert_nothing_stays()
-    assert os.listdir(launcher.folder) == before
+    assert list_files(launcher) == before
 
 
 @pytest.mark.parametrize("kind", LAUNCHERS)
@@ -187,7 +192,7 @@ def test_closing_ends_the_tasks_and_nothing_starts_any_more(kind):
     launcher = kind()
     told, _ = start(launcher, wait_with_child)
     children = [told.wait(name, "event")[0][1] for name in ("worker 0", "worker 1")]
-    folder = launcher.folder
+    folder = getattr(launcher, "folder", "")
     launcher.close()
     launcher.close()
     wait_for(lambda: not any(is_alive(child) for child in children))
