@@ -5,7 +5,6 @@ limits, and is the only one who says that a submission has ended.
 """
 
 import contextlib
-import os
 import selectors
 import time
 from collections import deque
@@ -185,8 +184,3 @@ class Executor:
 def make_cell(told: dict[str, Any]) -> PlannedCell:
     lists = {name: tuple(told[name]) for name in ("got", "answers")}
     return PlannedCell(**{**told, **lists})
-
-
-def count_cores() -> int:
-    """Return how many submissions run at a time where nothing else is said."""
-    return max(1, min(4, len(os.sched_getaffinity(0))))

@@ -82,9 +82,7 @@ class Connection:
         when it has hung up.
         """
         count = self.post(content, body, descriptors)
-        while not self.push():
-            if not wait_for([], [self], limit_seconds or self.limit_seconds):
-                raise self._say_silent("taken", limit_seconds)
+        self._push_all(limit_seconds)
         return count
 
     def receive(self, limit_seconds: float | None = None) -> Message:
@@ -144,8 +142,14 @@ class Connection:
         """In a forked child: give this end up, which stays open in the process that forked."""
         self._socket.close()
 
+    def _push_all(self, limit_seconds: float | None = None) -> None:
+        while not self.push():
+            if not wait_for([], [self], limit_seconds or self.limit_seconds):
+                raise self._say_silent("taken", limit_seconds)
+
     def _send_with(self, descriptors: Sequence[int], packet: bytes) -> int:
         """Send descriptors with the beginning of `packet`; return how much of it went out."""
+        self._push_all()  # what was said before
         while True:
             try:
                 return socket.send_fds(self._socket, [packet], list(descriptors))
