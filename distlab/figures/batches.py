@@ -1,28 +1,13 @@
 """How a global batch is cut: over workers, then over each worker's replicas."""
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from distlab.errors import CourseError
-from distlab.figures.canvas import (
-    COLOURS,
-    SMALL_PX,
-    TEXT_PX,
-    WIDTH_PX,
-    count,
-    draw,
-    pixel_axes,
-    text_width_px,
-    tinted,
-    write_title,
-)
+from distlab.figures import canvas
+from distlab.figures.canvas import SMALL_PX, WIDTH_PX, Sheet, count, text_width_px
 from distlab.figures.picture import INK, Picture
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-MOST_WORKERS_DRAWN = 8
+MAX_WORKERS_DRAWN = 8
 UNEVEN = "A thick edge marks one example more than the others."
 BATCH_Y, WORKER_Y, REPLICA_Y = 62, 150, 222
 
@@ -67,23 +52,20 @@ def batch_split(
     uneven = len({size for replicas in pieces for size in replicas}) > 1
     heading = title or "One step: the global batch, cut for workers and replicas"
 
-    def paint(figure: "Figure") -> None:
-        write_title(figure, heading)
-        axes = pixel_axes(figure)
+    def paint(sheet: Sheet) -> None:
         words = f"global batch: {count(global_batch_size, 'example')}"
-        _draw_piece(axes, 0, WIDTH_PX, BATCH_Y - 22, 40, words, INK, 0.06)
-        _draw_workers(axes, pieces)
+        _draw_piece(sheet, 0, WIDTH_PX, BATCH_Y - 22, 40, words, INK, 0.06)
+        _draw_workers(sheet, pieces)
         if uneven:
-            axes.text(WIDTH_PX / 2, 288, UNEVEN, ha="center", va="center", size=SMALL_PX)
+            sheet.write(WIDTH_PX / 2, 288, UNEVEN, size=SMALL_PX)
 
-    return draw(
-        paint, alt=alt or _describe(global_batch_size, pieces), height_px=302 if uneven else 280
-    )
+    words = alt or _describe_cut(global_batch_size, pieces)
+    return canvas.draw_sheet(paint, title=heading, alt=words, height_px=302 if uneven else 280)
 
 
-def _draw_workers(axes: "Axes", pieces: list[list[int]]) -> None:
+def _draw_workers(sheet: Sheet, pieces: list[list[int]]) -> None:
     shown: list[int | None] = list(range(len(pieces)))
-    if len(pieces) > MOST_WORKERS_DRAWN:
+    if len(pieces) > MAX_WORKERS_DRAWN:
         shown = [*range(6), None, len(pieces) - 1]
     gap = 14.0
     wide = (WIDTH_PX - gap * (len(shown) - 1)) / len(shown)
@@ -92,63 +74,54 @@ def _draw_workers(axes: "Axes", pieces: list[list[int]]) -> None:
     for place, worker in enumerate(shown):
         x = place * (wide + gap)
         if worker is None:
-            axes.text(x + wide / 2, WORKER_Y, "…", ha="center", va="center", size=22)
+            sheet.write(x + wide / 2, WORKER_Y, "…", size=22)
             continue
-        colour = COLOURS[worker % len(COLOURS)]
-        _draw_worker(axes, x, wide, worker, pieces[worker], colour, (least, most))
+        colour = canvas.COLOURS[worker % len(canvas.COLOURS)]
+        _draw_worker(sheet, x, wide, worker, pieces[worker], colour, (least, most))
 
 
-def _draw_worker(axes: "Axes", x, wide, worker: int, replicas: list[int], colour, extremes) -> None:
-    axes.plot([x + wide / 2] * 2, [BATCH_Y + 20, WORKER_Y - 35], color=INK, linewidth=1, alpha=0.5)
+def _draw_worker(sheet: Sheet, x, wide, worker: int, replicas: list[int], colour, extremes) -> None:
+    sheet.line([x + wide / 2] * 2, [BATCH_Y + 20, WORKER_Y - 35], linewidth=1, alpha=0.5)
     label = _fitting((f"worker {worker}", f"w{worker}", ""), wide)
-    axes.text(x + wide / 2, WORKER_Y - 26, label, ha="center", va="center", size=TEXT_PX)
-    _draw_piece(axes, x, wide, WORKER_Y - 16, 38, f"{sum(replicas):,}", colour, 0.38)
+    sheet.write(x + wide / 2, WORKER_Y - 26, label)
+    _draw_piece(sheet, x, wide, WORKER_Y - 16, 38, f"{sum(replicas):,}", colour, 0.38)
     step = wide / len(replicas)
     inset = 2.0 if step > 14 else 0.5
     for i, size in enumerate(replicas):
         at = x + i * step
-        middle = at + step / 2
-        lines = [[middle, middle], [WORKER_Y + 22, REPLICA_Y - 16]]
-        axes.plot(*lines, color=colour, linewidth=1, alpha=0.7)
+        ends = [WORKER_Y + 22, REPLICA_Y - 16]
+        sheet.line([at + step / 2] * 2, ends, colour, linewidth=1, alpha=0.7)
         more = size == extremes[1] > extremes[0]
         text = _fitting((f"{size:,}", ""), step - 2 * inset)
         _draw_piece(
-            axes, at + inset, step - 2 * inset, REPLICA_Y - 16, 32, text, colour,
+            sheet, at + inset, step - 2 * inset, REPLICA_Y - 16, 32, text, colour,
             0.2 if size else 0.0, more=more, empty=size == 0,
         )  # fmt: skip
-    each, few = _sizes(replicas), count(len(replicas), "replica")
+    each, few = _say_sizes(replicas), count(len(replicas), "replica")
     note = _fitting((f"{few}: {each}", f"{len(replicas)} × {each}", each, ""), wide + 10, SMALL_PX)
-    axes.text(x + wide / 2, REPLICA_Y + 32, note, ha="center", va="center", size=SMALL_PX)
+    sheet.write(x + wide / 2, REPLICA_Y + 32, note, size=SMALL_PX)
 
 
 def _draw_piece(
-    axes: "Axes", x, wide, y, tall, text, colour, strength, more=False, empty=False
+    sheet: Sheet, x, wide, y, tall, text, colour, strength, more=False, empty=False
 ) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     patch = FancyBboxPatch(
         (x + 2, y + 2), max(wide - 4, 0.5), tall - 4, boxstyle="round,pad=2,rounding_size=3",
-        facecolor=tinted(colour, strength), edgecolor=INK if more else colour,
+        facecolor=canvas.tinted(colour, strength), edgecolor=INK if more else colour,
         linewidth=2.4 if more else 1.2, linestyle=(0, (3, 2)) if empty else "-",
     )  # fmt: skip
-    axes.add_patch(patch)
-    axes.text(
-        x + wide / 2,
-        y + tall / 2,
-        text,
-        ha="center",
-        va="center",
-        size=TEXT_PX,
-        weight="bold" if more else "normal",
-    )
+    sheet.axes.add_patch(patch)
+    sheet.write(x + wide / 2, y + tall / 2, text, weight="bold" if more else "normal")
 
 
-def _fitting(texts: tuple[str, ...], room_px: float, size_px: float = TEXT_PX) -> str:
+def _fitting(texts: tuple[str, ...], room_px: float, size_px: float = canvas.TEXT_PX) -> str:
     """Return the first of `texts` that fits into `room_px`."""
     return next((text for text in texts if text_width_px(text, size_px) <= room_px), "")
 
 
-def _sizes(sizes: list[int]) -> str:
+def _say_sizes(sizes: list[int]) -> str:
     """Return the sizes of replicas in words: "64 each" or "17, 17, 16, 16"."""
     if len(set(sizes)) == 1:
         return f"{sizes[0]:,} each" if len(sizes) > 1 else f"{sizes[0]:,}"
@@ -158,14 +131,16 @@ def _sizes(sizes: list[int]) -> str:
     return ", ".join(f"{b - a} of {sizes[a]:,}" for a, b in pairwise(runs))
 
 
-def _describe(global_batch_size: int, pieces: list[list[int]]) -> str:
+def _describe_cut(global_batch_size: int, pieces: list[list[int]]) -> str:
     totals = [sum(replicas) for replicas in pieces]
     start = f"A global batch of {count(global_batch_size, 'example')} cut"
     if len(pieces) == 1:
-        return f"{start} for {count(len(pieces[0]), 'replica')} of 1 worker: {_sizes(pieces[0])}."
-    per_worker = f"{start} for {count(len(pieces), 'worker')} ({_sizes(totals)})"
+        return (
+            f"{start} for {count(len(pieces[0]), 'replica')} of 1 worker: {_say_sizes(pieces[0])}."
+        )
+    per_worker = f"{start} for {count(len(pieces), 'worker')} ({_say_sizes(totals)})"
     if all(replicas == pieces[0] for replicas in pieces):
         few = count(len(pieces[0]), "replica")
-        return f"{per_worker}, then for {few} of each worker ({_sizes(pieces[0])})."
+        return f"{per_worker}, then for {few} of each worker ({_say_sizes(pieces[0])})."
     sizes = [size for replicas in pieces for size in replicas]
-    return f"{per_worker}, then for {count(len(sizes), 'replica')} ({_sizes(sizes)})."
+    return f"{per_worker}, then for {count(len(sizes), 'replica')} ({_say_sizes(sizes)})."

@@ -5,17 +5,20 @@ here is 13 px on the page.
 """
 
 import io
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from distlab.figures.picture import INK, PAPER, Picture, clean_svg
+from distlab.errors import CourseError
+from distlab.figures.picture import INK, PAPER, Picture, clean_svg, follow_theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 WIDTH_PX = 720
+SCREEN_DPI = 100  # an inch of a figure is as wide as where matplotlib shows it
 TITLE_PX, TEXT_PX, SMALL_PX = 15.0, 13.0, 12.0
 
 # Okabe and Ito's colours (jfly.uni-koeln.de/color), the ones with 3:1 on white and on
@@ -52,35 +55,40 @@ _SETTINGS = {
 }
 
 
-def draw(
-    paint: Callable[["Figure"], None], *, alt: str, height_px: float, width_px: int = WIDTH_PX
-) -> Picture:
-    """Call `paint` with an empty figure of the given size in pixels; return the Picture."""
-    raw = io.StringIO()
-    with _painted(paint, width_px, height_px) as figure:
-        figure.savefig(raw, format="svg", metadata={"Date": None})
+def draw(paint: Callable[["Figure"], None], *, alt: str, height_px: float) -> Picture:
+    """Call `paint` with an empty figure WIDTH_PX by `height_px` pixels; return the Picture."""
+    with _painted(paint, height_px) as figure:
+        raw = to_svg(figure)
 
     def draw_png() -> bytes:
-        data = io.BytesIO()
-        with _painted(paint, width_px, height_px) as figure:
-            figure.savefig(
-                data, format="png", dpi=144, facecolor="white", metadata={"Software": None}
-            )
-        return data.getvalue()
+        with _painted(paint, height_px) as figure:
+            return to_png(figure)
 
-    return Picture(clean_svg(raw.getvalue(), alt, width_px), alt, _draw_png=draw_png)
+    return Picture(clean_svg(raw, alt, WIDTH_PX), alt, _draw_png=draw_png)
+
+
+def to_svg(figure: "Figure", **options: Any) -> str:
+    """Return matplotlib's SVG file of `figure`, without its date."""
+    file = io.StringIO()
+    figure.savefig(file, format="svg", metadata={"Date": None}, **options)
+    return file.getvalue()
+
+
+def to_png(figure: "Figure") -> bytes:
+    """Return `figure` as a PNG file on opaque white, without matplotlib's version."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=144, facecolor="white", metadata={"Software": None})
+    return file.getvalue()
 
 
 @contextmanager
-def _painted(
-    paint: Callable[["Figure"], None], width_px: float, height_px: float
-) -> Iterator["Figure"]:
+def _painted(paint: Callable[["Figure"], None], height_px: float) -> Iterator["Figure"]:
     import matplotlib.style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     with matplotlib.style.context(_SETTINGS, after_reset=True):
-        figure = Figure(figsize=(width_px / 72, height_px / 72), dpi=72)
+        figure = Figure(figsize=(WIDTH_PX / 72, height_px / 72), dpi=72)
         FigureCanvasAgg(figure)
         paint(figure)
         _unclip(figure)
@@ -96,14 +104,94 @@ def _unclip(figure: "Figure") -> None:
         artist.set_clip_on(False)
 
 
-def pixel_axes(figure: "Figure") -> "Axes":
-    """Return axes over the whole figure, in pixels from its upper left corner."""
-    axes = figure.add_axes((0, 0, 1, 1))
-    width_px, height_px = figure.get_size_inches() * 72
-    axes.set_xlim(-2, width_px + 2)  # room for the outlines of boxes at the edges
-    axes.set_ylim(height_px, 0)
-    axes.axis("off")
-    return axes
+def from_figure(figure: "Figure", alt: str, caption: str = "") -> Picture:
+    """Return any matplotlib `figure` as a Picture that says what it shows in `alt`.
+
+    It is drawn as it is, but without its background; what is black follows the page's
+    theme (images keep their pixels), and wider than 720 pixels it is shrunk. Raises
+    CourseError for anything else than a figure, and for no words.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    if not isinstance(figure, Figure):
+        kind = type(figure).__name__
+        raise CourseError(f"show: {kind} is no matplotlib Figure: give plt.gcf() or axes.figure")
+    if not alt.strip():
+        raise CourseError("show: alt is missing: say what the figure shows, alt='Loss falls …'")
+    with matplotlib.rc_context({key: _SETTINGS[key] for key in ("svg.fonttype", "svg.hashsalt")}):
+        raw = to_svg(figure, transparent=True)
+    width_px = min(WIDTH_PX, round(figure.get_figwidth() * SCREEN_DPI))
+    svg = clean_svg(follow_theme(raw), alt, width_px)
+    return Picture(svg, alt, caption, _draw_png=lambda: to_png(figure))
+
+
+def show(figure: "Picture | Figure", alt: str = "", caption: str = "") -> None:
+    """Display a Picture, or any matplotlib figure with `alt`, in a notebook as one output.
+
+    The output is HTML with the SVG inside, and the words as plain text. Equal figures give
+    equal outputs, so a notebook that is run again compares clean. A figure of `plt` is
+    closed, so that the notebook does not show it twice. Raises as `from_figure` does.
+    """
+    if isinstance(figure, Picture):
+        return figure.show()
+    from_figure(figure, alt, caption).show()
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close(figure)
+
+
+class Sheet:
+    """An empty page under a title: what `draw_sheet` gives to `paint`.
+
+    Places and sizes are pixels from the upper left corner, y downwards; `style` goes to
+    matplotlib as it is.
+    """
+
+    def __init__(self, figure: "Figure") -> None:
+        self.axes = figure.add_axes((0, 0, 1, 1))
+        self.axes.axis("off")
+        self.size_px = figure.get_size_inches() * 72
+        self.set_limits()
+
+    def set_limits(self) -> None:
+        width_px, height_px = self.size_px
+        self.axes.set_xlim(-2, width_px + 2)  # room for the outlines of boxes at the edges
+        self.axes.set_ylim(height_px, 0)
+
+    def write(
+        self, x: float, y: float, text: str, align: str = "center", size: float = TEXT_PX,
+        **style: Any,
+    ) -> None:  # fmt: skip
+        """Write `text` around the height `y`, its left, center or right (`align`) at `x`."""
+        self.axes.text(x, y, text, ha=align, va="center", size=size, **style)
+
+    def rectangle(
+        self, x: float, y: float, wide: float, tall: float, colour: Any, strength: float = 0.0,
+        **style: Any,
+    ) -> None:  # fmt: skip
+        """Draw a box with an edge in `colour`, filled with a tint of it."""
+        from matplotlib.patches import Rectangle
+
+        style = {"facecolor": tinted(colour, strength), "edgecolor": colour, **style}
+        self.axes.add_patch(Rectangle((x, y), wide, tall, **style))
+
+    def line(self, x: Sequence[float], y: Sequence[float], colour: Any = INK, **style: Any) -> None:
+        """Draw a line through the points (x[i], y[i])."""
+        self.axes.plot(x, y, color=colour, **style)
+
+
+def draw_sheet(
+    paint: Callable[[Sheet], None], *, title: str, alt: str, height_px: float
+) -> Picture:
+    """Call `paint` with an empty Sheet under `title`; return the Picture."""
+
+    def paint_figure(figure: "Figure") -> None:
+        write_title(figure, title)
+        sheet = Sheet(figure)
+        paint(sheet)
+        sheet.set_limits()  # an image has set its own
+
+    return draw(paint_figure, alt=alt, height_px=height_px)
 
 
 def plot_axes(figure: "Figure", left: float, top: float, right: float, bottom: float) -> "Axes":
@@ -144,6 +232,22 @@ def tinted(colour: str, strength: float = 0.28) -> tuple[float, float, float, fl
 def label_paper() -> dict[str, Any]:
     """Return the `bbox` of a text that crosses lines: a patch in the page's own colour."""
     return {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5, "alpha": 0.85}
+
+
+def spread(heights: Sequence[float], step: float) -> list[float]:
+    """Move ascending `heights` apart until neighbours are `step` or more from each other."""
+    placed = [float(h) for h in heights]
+    for _ in range(60):
+        moved = False
+        for i in range(len(placed) - 1):
+            short = step - (placed[i + 1] - placed[i])
+            if short > 1e-6:
+                placed[i] -= short / 2
+                placed[i + 1] += short / 2
+                moved = True
+        if not moved:
+            break
+    return placed
 
 
 def say_number(value: float) -> str:

@@ -5,7 +5,7 @@ from distlab.figures.canvas import WIDTH_PX, count
 from distlab.figures.diagram import Arrow, Box, diagram
 from distlab.figures.picture import Picture
 
-MOST_DRAWN = 4
+MAX_DRAWN = 4
 GAP_PX, SKIP_PX = 16.0, 28.0
 Column = tuple[float, float, int]  # left edge, width, index
 
@@ -33,7 +33,7 @@ def mirrored_devices(replicas: int = 4, *, device: str = "GPU", alt: str | None 
 
     Of more than four replicas the first three and the last are drawn.
     """
-    _check("replicas", replicas)
+    _check_number("replicas", replicas)
     boxes = {
         "sum": Box(
             "all-reduce: every replica gets the sum of all gradients", 0, 266, 720, 40, "reduce"
@@ -66,7 +66,7 @@ def central_storage_devices(
 
     Of more than four replicas the first three and the last are drawn.
     """
-    _check("replicas", replicas)
+    _check_number("replicas", replicas)
     boxes = {
         "device": Box(f"{store}", 0, 34, 720, 88),
         "store": Box(
@@ -104,8 +104,8 @@ def parameter_server_devices(
 
     At most four workers and four parameter servers are drawn, as in the other diagrams.
     """
-    _check("workers", workers)
-    _check("servers", servers)
+    _check_number("workers", workers)
+    _check_number("servers", servers)
     boxes = {"servers": Box("parameter servers", 0, 34, 720, 92)}
     columns = _columns(servers, 14, 692)
     boxes |= _skipped(servers, columns, 80)
@@ -134,8 +134,8 @@ def parameter_server_devices(
 
 def _columns(number: int, left: float = 0.0, width: float = WIDTH_PX) -> list[Column]:
     """Return the columns of at most four boxes side by side: the first three and the last."""
-    shown = range(number) if number <= MOST_DRAWN else (0, 1, 2, number - 1)
-    skipped_px = SKIP_PX if number > MOST_DRAWN else 0.0
+    shown = range(number) if number <= MAX_DRAWN else (0, 1, 2, number - 1)
+    skipped_px = SKIP_PX if number > MAX_DRAWN else 0.0
     wide = (width - skipped_px - GAP_PX * (len(shown) - 1)) / len(shown)
     columns = [(left + place * (wide + GAP_PX), wide, i) for place, i in enumerate(shown)]
     return [*columns[:-1], (columns[-1][0] + skipped_px, *columns[-1][1:])]
@@ -143,13 +143,13 @@ def _columns(number: int, left: float = 0.0, width: float = WIDTH_PX) -> list[Co
 
 def _skipped(number: int, columns: list[Column], y: float) -> dict[str, Box]:
     """Return the dots that stand for the boxes left out of `_columns`, if any were."""
-    if number <= MOST_DRAWN:
+    if number <= MAX_DRAWN:
         return {}
     x, wide, _ = columns[-2]
     room = columns[-1][0] - x - wide
     return {f"skipped at {y}": Box("…", x + wide, y, room, 20, "text")}
 
 
-def _check(what: str, number: int) -> None:
+def _check_number(what: str, number: int) -> None:
     if number < 1:
         raise CourseError(f"{what}={number}: a diagram needs 1 or more")

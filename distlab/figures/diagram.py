@@ -2,39 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from distlab.errors import CourseError
-from distlab.figures.canvas import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    SMALL_PX,
-    TEXT_PX,
-    VERMILLION,
-    WIDTH_PX,
-    draw,
-    label_paper,
-    pixel_axes,
-    tinted,
-    write_title,
-)
+from distlab.figures import canvas
+from distlab.figures.canvas import SMALL_PX, Sheet
 from distlab.figures.picture import INK, Picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # kind of box -> colour, strength of its tint
 KINDS: Mapping[str, tuple[str, float]] = {
     "text": (INK, 0.0),
     "device": (INK, 0.04),
-    "variables": (BLUE, 0.3),
-    "compute": (GREEN, 0.25),
-    "data": (ORANGE, 0.3),
-    "server": (PURPLE, 0.3),
-    "reduce": (VERMILLION, 0.25),
+    "variables": (canvas.BLUE, 0.3),
+    "compute": (canvas.GREEN, 0.25),
+    "data": (canvas.ORANGE, 0.3),
+    "server": (canvas.PURPLE, 0.3),
+    "reduce": (canvas.VERMILLION, 0.25),
 }
 
 
@@ -95,37 +77,34 @@ def diagram(
             if name not in boxes:
                 raise CourseError(f"diagram: an arrow names the box {name!r}, which is not there")
 
-    def paint(figure: "Figure") -> None:
-        write_title(figure, title)
-        axes = pixel_axes(figure)
+    def paint(sheet: Sheet) -> None:
         for box in boxes.values():
-            _draw_box(axes, box)
+            _draw_box(sheet, box)
         for arrow in arrows:
-            _draw_arrow(axes, arrow, boxes[arrow.start], boxes[arrow.end])
+            _draw_arrow(sheet, arrow, boxes[arrow.start], boxes[arrow.end])
 
-    return draw(paint, alt=alt, height_px=height_px, width_px=WIDTH_PX)
+    return canvas.draw_sheet(paint, title=title, alt=alt, height_px=height_px)
 
 
-def _draw_box(axes: "Axes", box: Box) -> None:
+def _draw_box(sheet: Sheet, box: Box) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     colour, strength = KINDS[box.kind]
     patch = FancyBboxPatch(
         (box.x + 4, box.y + 4), box.width - 8, box.height - 8,
-        boxstyle="round,pad=4,rounding_size=6", facecolor=tinted(colour, strength),
+        boxstyle="round,pad=4,rounding_size=6", facecolor=canvas.tinted(colour, strength),
         edgecolor=colour, linewidth=1.3,
     )  # fmt: skip
     if box.kind != "text":
-        axes.add_patch(patch)
+        sheet.axes.add_patch(patch)
     middle = box.x + box.width / 2
     if box.kind == "device":
-        axes.text(middle, box.y + 16, box.text, ha="center", va="center", weight="bold")
+        sheet.write(middle, box.y + 16, box.text, weight="bold")
     else:
-        y = box.y + box.height / 2
-        axes.text(middle, y, box.text, ha="center", va="center", size=TEXT_PX, linespacing=1.3)
+        sheet.write(middle, box.y + box.height / 2, box.text, linespacing=1.3)
 
 
-def _draw_arrow(axes: "Axes", arrow: Arrow, start: Box, end: Box) -> None:
+def _draw_arrow(sheet: Sheet, arrow: Arrow, start: Box, end: Box) -> None:
     from matplotlib.patches import FancyArrowPatch
 
     tail, head = _edges(start, end, arrow.offset)
@@ -134,14 +113,11 @@ def _draw_arrow(axes: "Axes", arrow: Arrow, start: Box, end: Box) -> None:
         color=INK, linewidth=1.5,
         linestyle=(0, (5, 3)) if arrow.dashed else "-", shrinkA=2, shrinkB=2,
     )  # fmt: skip
-    axes.add_patch(patch)
+    sheet.axes.add_patch(patch)
     if arrow.label:
         x = tail[0] + (head[0] - tail[0]) * arrow.label_at
         y = tail[1] + (head[1] - tail[1]) * arrow.label_at
-        axes.text(
-            x, y, arrow.label, ha="center", va="center", size=SMALL_PX, bbox=label_paper(),
-            linespacing=1.25,
-        )  # fmt: skip
+        sheet.write(x, y, arrow.label, size=SMALL_PX, bbox=canvas.label_paper(), linespacing=1.25)
 
 
 def _edges(start: Box, end: Box, offset: float) -> tuple[tuple[float, float], tuple[float, float]]:

@@ -4,38 +4,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from distlab.errors import CourseError
-from distlab.figures.canvas import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    SMALL_PX,
-    TEXT_PX,
-    VERMILLION,
-    WIDTH_PX,
-    draw,
-    label_paper,
-    pixel_axes,
-    say_number,
-    tinted,
-    write_title,
-)
+from distlab.figures import canvas
+from distlab.figures.canvas import BLUE, GREEN, ORANGE, SMALL_PX, VERMILLION, WIDTH_PX, Sheet
 from distlab.figures.picture import INK, Picture
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-MOST_POINTS = 160
+MAX_POINTS = 160
 MARK_SYMBOLS = {"end": "✕", "pause": "❚❚", "back": "↻"}
 MARK_COLOURS = {"end": VERMILLION, "pause": ORANGE, "back": GREEN}
 STATE_COLOURS = {
     "running": GREEN, "serving": GREEN, "done": BLUE, "paused": ORANGE, "frozen": ORANGE,
     "failed": VERMILLION, "killed": VERMILLION,
 }  # fmt: skip
-TOP_PX, LANE_PX, LEFT_PX, CURVE_PX = 40.0, 92.0, 178.0, 500.0
+TOP_PX, LANE_PX, LEFT_PX = 40.0, 92.0, 178.0
 
 
 @dataclass(frozen=True)
@@ -70,9 +52,9 @@ class LaneRecord:
 
     @property
     def runs(self) -> list[list[tuple[float, float]]]:
-        """(seconds, loss) of each attempt, thinned to MOST_POINTS in all, the last kept."""
+        """(seconds, loss) of each attempt, thinned to MAX_POINTS in all, the last kept."""
         rows = [r for r in zip(self.times, self.losses, self.attempts) if math.isfinite(r[1])]
-        stride = max(1, math.ceil(len(rows) / MOST_POINTS))
+        stride = max(1, math.ceil(len(rows) / MAX_POINTS))
         kept = [row for place, row in enumerate(rows) if (len(rows) - 1 - place) % stride == 0]
         return [[row[:2] for row in part] for _, part in groupby(kept, key=lambda row: row[2])]
 
@@ -87,16 +69,13 @@ def job_lanes(lanes: Sequence[LaneRecord], *, title: str) -> Picture:
         raise CourseError("job_lanes: no task to draw: give one lane or more")
     longest = last_second(lanes)
 
-    def paint(figure: "Figure") -> None:
-        write_title(figure, title)
-        axes = pixel_axes(figure)
+    def paint(sheet: Sheet) -> None:
         for number, lane in enumerate(lanes):
-            _draw_lane(axes, lane, TOP_PX + number * LANE_PX, longest)
-        axes.set_xlim(-2, WIDTH_PX + 2)
-        axes.set_ylim(height_px, 0)
+            _draw_lane(sheet, lane, TOP_PX + number * LANE_PX, longest)
 
+    words = f"{title}. " + " ".join(_describe_lane(lane) for lane in lanes)
     height_px = TOP_PX + len(lanes) * LANE_PX
-    return draw(paint, alt=describe_lanes(lanes, title), height_px=height_px)
+    return canvas.draw_sheet(paint, title=title, alt=words, height_px=height_px)
 
 
 def last_second(lanes: Sequence[LaneRecord]) -> float:
@@ -106,32 +85,28 @@ def last_second(lanes: Sequence[LaneRecord]) -> float:
     return max(times, default=0.0) or 1.0
 
 
-def _draw_lane(axes: "Axes", lane: LaneRecord, top: float, longest: float) -> None:
-    from matplotlib.patches import Rectangle
-
+def _draw_lane(sheet: Sheet, lane: LaneRecord, top: float, longest: float) -> None:
     colour = STATE_COLOURS.get(lane.state, INK)
-    axes.add_patch(Rectangle((0, top), 4, LANE_PX - 10, facecolor=colour, edgecolor="none"))
-    axes.text(14, top + 10, lane.name, va="center", size=TEXT_PX, weight="bold")
-    axes.text(14, top + 30, f"{lane.symbol} {lane.state_words}", va="center", size=SMALL_PX)
+    sheet.rectangle(0, top, 4, LANE_PX - 10, colour, 1.0, edgecolor="none")
+    sheet.write(14, top + 10, lane.name, "left", weight="bold")
+    sheet.write(14, top + 30, f"{lane.symbol} {lane.state_words}", "left", SMALL_PX)
     for place, fact in enumerate(lane.facts.split(" · ")[:2]):
-        axes.text(14, top + 48 + 17 * place, fact, va="center", size=SMALL_PX)
+        sheet.write(14, top + 48 + 17 * place, fact, "left", SMALL_PX)
     box = (LEFT_PX, top + 4, WIDTH_PX - LEFT_PX - 4, 50.0)
-    axes.add_patch(Rectangle(box[:2], *box[2:], facecolor=tinted(INK, 0.04), edgecolor="none"))
-    _draw_curve(axes, lane, box, longest)
-    axes.text(LEFT_PX, top + 67, lane.notes or lane.sent, va="center", size=SMALL_PX)
+    sheet.rectangle(*box, INK, 0.04, edgecolor="none")
+    _draw_curve(sheet, lane, box, longest)
+    sheet.write(LEFT_PX, top + 67, lane.notes or lane.sent, "left", SMALL_PX)
 
 
-def _draw_curve(axes: "Axes", lane: LaneRecord, box: tuple[float, ...], longest: float) -> None:
+def _draw_curve(sheet: Sheet, lane: LaneRecord, box: tuple[float, ...], longest: float) -> None:
     for points in place_runs(lane, box, longest):
-        axes.plot([p[0] for p in points], [p[1] for p in points], color=BLUE, linewidth=2)
+        sheet.line([p[0] for p in points], [p[1] for p in points], BLUE, linewidth=2)
     for mark in lane.marks:
-        x = box[0] + box[2] * min(1.0, mark.time / longest)
-        colour = MARK_COLOURS[mark.kind]
-        axes.plot(
-            [x, x], [box[1], box[1] + box[3]], color=colour, linewidth=1.4, linestyle=(0, (4, 3))
-        )
-        axes.text(x, box[1] + 6, MARK_SYMBOLS[mark.kind], ha="center", va="center", size=SMALL_PX,
-                  bbox=label_paper())  # fmt: skip
+        x, ends = box[0] + box[2] * min(1.0, mark.time / longest), [box[1], box[1] + box[3]]
+        dashes = (0, (4, 3))
+        sheet.line([x, x], ends, MARK_COLOURS[mark.kind], linewidth=1.4, linestyle=dashes)
+        symbol = MARK_SYMBOLS[mark.kind]
+        sheet.write(x, box[1] + 6, symbol, size=SMALL_PX, bbox=canvas.label_paper())
 
 
 def place_runs(
@@ -149,16 +124,11 @@ def place_runs(
     ]  # fmt: skip
 
 
-def describe_lanes(lanes: Sequence[LaneRecord], title: str) -> str:
-    """Return in words what each lane shows."""
-    return f"{title}. " + " ".join(_describe(lane) for lane in lanes)
-
-
-def _describe(lane: LaneRecord) -> str:
+def _describe_lane(lane: LaneRecord) -> str:
     says = [f"{lane.name}: {lane.state_words}"]
     values = [loss for run in lane.runs for _, loss in run]
     if len(values) > 1:
-        says.append(f"loss from {say_number(values[0])} to {say_number(values[-1])}")
+        says.append(f"loss from {canvas.say_number(values[0])} to {canvas.say_number(values[-1])}")
     elif lane.facts:
         says.append(lane.facts)
     says += [mark.words for mark in lane.marks]

@@ -6,19 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from distlab.errors import CourseError
-from distlab.figures.canvas import (
-    COLOURS,
-    DASHES,
-    MARKERS,
-    SMALL_PX,
-    TEXT_PX,
-    draw,
-    label_paper,
-    plot_axes,
-    say_number,
-    text_width_px,
-    write_title,
-)
+from distlab.figures import canvas
+from distlab.figures.canvas import SMALL_PX, TEXT_PX, say_number
 from distlab.figures.picture import INK, Picture
 
 if TYPE_CHECKING:
@@ -30,8 +19,8 @@ Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 Marks = Mapping[str, float | tuple[float, float]]
 
 HEIGHT_PX = 340
-MOST_MARKERS = 40
-MOST_OWN_TICKS = 12
+MAX_MARKERS = 40
+MAX_OWN_TICKS = 12
 LABEL_STEP_PX = 17
 
 
@@ -53,14 +42,14 @@ def lines(
     circle at (x, y), with its name. Raises CourseError for no series, for
     lengths that differ, and for values of 0 or less on a logarithmic axis.
     """
-    checked = {name: _check(name, x, y, log_x, log_y) for name, (x, y) in series.items()}
+    checked = {name: _check_line(name, x, y, log_x, log_y) for name, (x, y) in series.items()}
     if not checked:
         raise CourseError("lines: no series to draw: give at least one name with its (x, y)")
 
     def paint(figure: "Figure") -> None:
-        widest = max(text_width_px(name) for name in checked)
-        write_title(figure, title)
-        axes = plot_axes(figure, 60, 58, widest + 26, 48)
+        widest = max(canvas.text_width_px(name) for name in checked)
+        canvas.write_title(figure, title)
+        axes = canvas.plot_axes(figure, 60, 58, widest + 26, 48)
         axes.margins(x=0.03, y=0.06)
         for number, (x, y) in enumerate(checked.values()):
             _plot(axes, number, x, y)
@@ -70,10 +59,12 @@ def lines(
         _frame(figure, axes, x_label, y_label)
         _name_lines(figure, axes, checked)
 
-    return draw(paint, alt=alt or describe(checked, x_label, title), height_px=HEIGHT_PX)
+    return canvas.draw(
+        paint, alt=alt or _describe_lines(checked, x_label, title), height_px=HEIGHT_PX
+    )
 
 
-def _check(
+def _check_line(
     name: str, x: Sequence[float], y: Sequence[float], log_x: bool, log_y: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
@@ -92,10 +83,10 @@ def _plot(axes: "Axes", number: int, x: np.ndarray, y: np.ndarray) -> None:
     axes.plot(
         x,
         np.where(np.isfinite(y), y, np.nan),
-        color=COLOURS[number % len(COLOURS)],
-        linestyle=DASHES[number % len(DASHES)],
-        marker=MARKERS[number % len(MARKERS)],
-        markevery=max(1, len(x) // MOST_MARKERS * 2) if len(x) > MOST_MARKERS else 1,
+        color=canvas.COLOURS[number % len(canvas.COLOURS)],
+        linestyle=canvas.DASHES[number % len(canvas.DASHES)],
+        marker=canvas.MARKERS[number % len(canvas.MARKERS)],
+        markevery=max(1, len(x) // MAX_MARKERS * 2) if len(x) > MAX_MARKERS else 1,
         clip_on=False,
     )
 
@@ -107,7 +98,7 @@ def _scale(axes: "Axes", series: Mapping, log_x: bool, log_y: bool) -> None:
     axes.set_yscale("log" if log_y else "linear")
     own_ticks = np.unique(np.concatenate([x for x, _ in series.values()]))
     whole = bool(np.all(own_ticks == np.round(own_ticks)))
-    if whole and len(own_ticks) <= MOST_OWN_TICKS and (log_x or np.ptp(own_ticks) <= 12):
+    if whole and len(own_ticks) <= MAX_OWN_TICKS and (log_x or np.ptp(own_ticks) <= 12):
         axes.set_xticks(own_ticks)
         axes.xaxis.set_minor_locator(NullLocator())
     for axis, logarithmic in ((axes.xaxis, log_x), (axes.yaxis, log_y)):
@@ -164,14 +155,14 @@ def _name_lines(figure: "Figure", axes: "Axes", series: Mapping) -> None:
         if len(good):
             ends[name] = axes.transData.transform((x[good[-1]], y[good[-1]]))
     order = sorted(ends, key=lambda name: ends[name][1])
-    heights = spread([ends[name][1] for name in order], LABEL_STEP_PX)
+    heights = canvas.spread([ends[name][1] for name in order], LABEL_STEP_PX)
     right = axes.get_window_extent().x1
     to_figure = figure.transFigure.inverted().transform
     for name, height in zip(order, heights, strict=True):
         number = list(series).index(name)
         start, end = to_figure([ends[name] + (5, 0), (right + 14, height)])
         if abs(height - ends[name][1]) > 4 or right - ends[name][0] > 24:
-            figure.add_artist(_leader(start, end, COLOURS[number % len(COLOURS)]))
+            figure.add_artist(_leader(start, end, canvas.COLOURS[number % len(canvas.COLOURS)]))
         x_at, y_at = to_figure((right + 18, height))
         figure.text(x_at, y_at, name, size=TEXT_PX, ha="left", va="center")
 
@@ -184,47 +175,31 @@ def _leader(start: np.ndarray, end: np.ndarray, colour: str) -> object:
     )
 
 
-def spread(heights: Sequence[float], step: float) -> list[float]:
-    """Move ascending `heights` apart until neighbours are `step` or more from each other."""
-    placed = [float(h) for h in heights]
-    for _ in range(60):
-        moved = False
-        for i in range(len(placed) - 1):
-            short = step - (placed[i + 1] - placed[i])
-            if short > 1e-6:
-                placed[i] -= short / 2
-                placed[i + 1] += short / 2
-                moved = True
-        if not moved:
-            break
-    return placed
-
-
 def _mark(axes: "Axes", name: str, at: float | tuple[float, float]) -> None:
     if isinstance(at, tuple):
         axes.plot(*at, "o", markersize=13, markerfacecolor="none", color=INK, markeredgewidth=1.5)
         axes.annotate(
             name, at, (0, 12), textcoords="offset points", ha="center", size=SMALL_PX,
-            bbox=label_paper(),
+            bbox=canvas.label_paper(),
         )  # fmt: skip
         return
     axes.axvline(at, color=INK, linewidth=1, linestyle=(0, (4, 3)), alpha=0.7)
     place = axes.get_xaxis_transform()
     axes.annotate(
         name, (at, 1), (5, -2), xycoords=place, textcoords="offset points", ha="left", va="top",
-        size=SMALL_PX, bbox=label_paper(),
+        size=SMALL_PX, bbox=canvas.label_paper(),
     )  # fmt: skip
 
 
-def describe(series: Mapping, x_label: str, title: str) -> str:
+def _describe_lines(series: Mapping, x_label: str, title: str) -> str:
     """Return in words what `series` does: "loss falls from 0.95 to 0.41 as epoch goes …"."""
     spans = {(x[0], x[-1]) for x, _ in series.values()}
-    says = "; ".join(_describe_one(name, x, y) for name, (x, y) in series.items())
+    says = "; ".join(_describe_line(name, x, y) for name, (x, y) in series.items())
     first, last = min(s[0] for s in spans), max(s[1] for s in spans)
     return f"{title}. {says}, as {x_label} goes from {say_number(first)} to {say_number(last)}."
 
 
-def _describe_one(name: str, x: np.ndarray, y: np.ndarray) -> str:
+def _describe_line(name: str, x: np.ndarray, y: np.ndarray) -> str:
     good = np.isfinite(y)
     if not good.any():
         return f"{name} is never a finite number"

@@ -47,21 +47,24 @@ class Picture:
         return self._draw_png()
 
     def show(self) -> None:
-        """Display the picture in a notebook."""
-        show(self)
+        """Display the picture in a notebook, as one output."""
+        from IPython.display import display
+
+        display(self._repr_mimebundle_(), raw=True)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/html": self.html, "text/plain": f"Figure: {self.alt}"}
 
 
-def show(picture: Picture) -> None:
-    """Display `picture` as one output: HTML with the SVG inside, and its words as plain text.
+def follow_theme(raw: str) -> str:
+    """Turn what is black in matplotlib's SVG file into ink, and white surfaces into paper.
 
-    Equal pictures give equal outputs, so a notebook that is run again compares clean.
+    Matplotlib writes no fill for black text and shapes: they take that of their group.
+    White text stays white, since it was put on something dark.
     """
-    from IPython.display import display
-
-    display(picture._repr_mimebundle_(), raw=True)
+    raw = raw.replace('<g id="figure_1">', f'<g id="figure_1" style="fill: {INK}">', 1)
+    raw = raw.replace("#000000", INK)
+    return re.sub(r"<(?:path|use)[^>]*>", lambda m: m.group().replace("#ffffff", PAPER), raw)
 
 
 def clean_svg(raw: str, alt: str, width_px: int) -> str:

@@ -5,9 +5,21 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from distlab.errors import CourseError
-from distlab.figures import Picture, draw_prediction
+from distlab.figures import Picture
+from distlab.figures.canvas import (
+    BLUE,
+    SMALL_PX,
+    VERMILLION,
+    WIDTH_PX,
+    Sheet,
+    draw_sheet,
+    text_width_px,
+)
+from distlab.figures.picture import INK
 from distlab.widgets.controls import Choice, Slider
 from distlab.widgets.explorer import Explorer, explore
+
+TOP_PX, IMAGE_PX, ROW_PX, BAR_PX = 38.0, 224.0, 24.0, 16.0
 
 
 def prediction_explorer(
@@ -51,3 +63,50 @@ def check_shapes(images, labels, class_names, probabilities) -> None:
     for version, table in probabilities.items():
         if np.shape(table) != want:
             raise CourseError(f"predictions: {version!r} has shape {np.shape(table)}, not {want}")
+
+
+def draw_prediction(
+    image: np.ndarray,
+    label: int,
+    class_names: Sequence[str],
+    probabilities: np.ndarray,
+    *,
+    title: str,
+) -> Picture:
+    """Draw `image` [height, width] or [height, width, 1] beside a bar for each class.
+
+    The largest of `probabilities` [classes] is the model's answer: its bar is
+    vermillion and hatched where it is wrong; the true class has its name in bold.
+    """
+    answer = int(np.argmax(probabilities))
+
+    def paint(sheet: Sheet) -> None:
+        _draw_image(sheet, np.asarray(image).reshape(np.shape(image)[:2]))
+        left = IMAGE_PX + 40 + max(text_width_px(name, weight="bold") for name in class_names)
+        for place, (name, value) in enumerate(zip(class_names, probabilities, strict=True)):
+            wrong = place == answer != label
+            _draw_row(sheet, TOP_PX + place * ROW_PX, left, name, value, place == label, wrong)
+
+    percent = f"{100 * float(probabilities[answer]):.0f} %"
+    verdict = "right" if answer == label else f"wrong: it is {class_names[label]}"
+    alt = f"{title}. The model says {class_names[answer]} with {percent}, which is {verdict}."
+    height_px = TOP_PX + max(IMAGE_PX, len(class_names) * ROW_PX) + 10
+    return draw_sheet(paint, title=title, alt=alt, height_px=height_px)
+
+
+def _draw_image(sheet: Sheet, image: np.ndarray) -> None:
+    place = (0, IMAGE_PX, TOP_PX + IMAGE_PX, TOP_PX)
+    sheet.axes.imshow(image, cmap="gray", extent=place, interpolation="none", aspect="auto")
+    sheet.rectangle(0, TOP_PX, IMAGE_PX, IMAGE_PX, INK, facecolor="none", alpha=0.35)
+
+
+def _draw_row(sheet: Sheet, y, left: float, name: str, value: float, true: bool, wrong) -> None:
+    colour, hatch = (VERMILLION, "////") if wrong else (BLUE, None)
+    wide = (WIDTH_PX - left - 64) * float(value)
+    weight = "bold" if true else "normal"
+    middle = y + ROW_PX / 2
+    sheet.write(left - 10, middle, name, "right", weight=weight)
+    place = (left, middle - BAR_PX / 2, wide, BAR_PX)
+    sheet.rectangle(*place, colour, 0.55, linewidth=1.2, hatch=hatch)
+    says = f"{100 * float(value):.0f} %"
+    sheet.write(left + wide + 6, middle, says, "left", SMALL_PX, weight=weight)

@@ -37,13 +37,12 @@ from distlab import figures
 from utils.data import load
 from utils.data.batches import without_autotune
 from distlab.exercises.predict import show_guess
-from distlab.figures import amdahl_speed_up
 from utils.measure import array_bytes, format_bytes, time_calls
 from utils.models import build_model
 from utils.strategies import make_strategy
 from utils.training import train
 from distlab.widgets import Choice, Slider, explore
-from distlab.widgets.amdahl import amdahl_explorer
+from distlab.widgets.amdahl import amdahl_explorer, amdahl_speed_up
 from distlab.widgets.batches import batch_explorer
 from distlab.widgets.sharing import (
     draw_cluster,

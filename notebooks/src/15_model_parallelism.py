@@ -39,6 +39,7 @@ from distlab.lessons.dtensor_mlp import run_dtensor
 from utils.parallel.layers import run_placed
 from utils.parallel.parts import run_unsplit
 from utils.parallel.processes import join_reports, run_stage
+from distlab.lessons.split_matrix import split_matrix
 from distlab.lessons.split_mlp import run_split_mlp
 from utils.parallel.tensor import split_dense
 from utils.schedules import make_schedule
@@ -176,7 +177,7 @@ assert placed.traffic.count_bytes("activations") == placed.traffic.count_bytes("
 # The other cut goes through a layer. With y = x W, give each device some *columns* of W: five hidden units and five.
 
 # %%
-figures.show(figures.split_matrix("columns", [5, 5], inputs=784))
+figures.show(split_matrix("columns", [5, 5], inputs=784))
 
 # %% [markdown]
 # Forward, each device has five columns of y; an all-gather puts them together. Backward, each device knows how its own five units depend on x. The gradient for x is the sum over both.
@@ -197,7 +198,7 @@ print("the gradient for x is the sum of two parts of shape", parts[0].shape)
 # Or give each device some *rows* of W, and the columns of x that meet them. Now every device has a part of every sum.
 
 # %%
-figures.show(figures.split_matrix("rows", [392, 392], outputs=10))
+figures.show(split_matrix("rows", [392, 392], outputs=10))
 
 upper, lower = kernel[:392], kernel[392:]
 terms = [x[:, :392] @ upper, x[:, 392:] @ lower]  # one on each device, [batch, 10]
@@ -231,7 +232,7 @@ my_guess = None  # forward and backward together
 # %%
 both = run_split_mlp(model, devices[:2], images, labels, "both")
 check(both)
-figures.show(figures.split_matrix("both", [5, 5], inputs=784))
+figures.show(split_matrix("both", [5, 5], inputs=784))
 print([f"{call.phase}: {call.kind} of {call.payload_bytes:,} bytes" for call in both.calls])
 show_guess(my_guess, len(both.calls), unit=" collectives")
 

@@ -11,7 +11,7 @@ import pytest
 from process_watch import wait_for
 
 from distlab.figures import LaneRecord, job_lanes
-from distlab.figures.lanes import MOST_POINTS, Mark, place_runs
+from distlab.figures.lanes import MAX_POINTS, Mark, place_runs
 from distlab.widgets import cockpit
 from distlab.widgets.cockpit_lanes import name_states
 from distlab.widgets.cockpit_panel import draw_curve
@@ -217,7 +217,7 @@ def test_lanes_are_thinned_and_skip_losses_that_are_not_finite():
     lane = LaneRecord(
         "worker 0", "done", "done", "✔", times=times, losses=losses, attempts=attempts, marks=marks
     )  # fmt: skip
-    assert len(lane.runs) == 2 and sum(map(len, lane.runs)) <= MOST_POINTS
+    assert len(lane.runs) == 2 and sum(map(len, lane.runs)) <= MAX_POINTS
     assert lane.runs[-1][-1] == (999.0, 1.0) and all(
         math.isfinite(v) for r in lane.runs for _, v in r
     )

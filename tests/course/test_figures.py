@@ -9,6 +9,11 @@ import numpy as np
 import pytest
 
 from distlab import figures
+from distlab.lessons.split_matrix import split_matrix
+from distlab.widgets.amdahl import amdahl_speed_up, draw_amdahl
+from distlab.widgets.predictions import draw_prediction
+from distlab.widgets.ring_stepper import ring_moment
+from utils.collectives import list_ring_moments
 from utils.errors import DistributedError
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -17,6 +22,18 @@ SVG = "{http://www.w3.org/2000/svg}"
 def draw_images():
     pixels = np.arange(6 * 28 * 28, dtype=np.uint8).reshape(6, 28, 28)
     return figures.images(pixels, ["Bag"] * 6, columns=3, title="Six")
+
+
+def draw_with_plt():
+    """A plot as a reader makes it: black, white and coloured parts, clipped by its limits."""
+    from matplotlib.figure import Figure
+
+    axes = Figure(figsize=(9, 5)).add_subplot()
+    axes.plot([1, 2, 3], [0.9, 0.5, 0.4], label="loss", marker="o")
+    axes.plot([1, 2, 3], [0.8, 0.7, 0.2], color="black")
+    axes.set(xlim=(1, 2.5), title="Loss & epochs", xlabel="epoch")
+    axes.legend()
+    return figures.from_figure(axes.figure, alt="Loss falls from 0.9 to 0.4 in three epochs.")
 
 
 PICTURES = {
@@ -48,7 +65,14 @@ PICTURES = {
         [("stage 0", 0, 1, "F0", "forward"), ("stage 1", 1, 3, "B0", "backward")],
         title="Two stages", unit="ticks",
     ),
-    "amdahl": lambda: figures.amdahl(0.9, 64, {2: 1.7, 4: 2.9}),
+    "amdahl": lambda: draw_amdahl(0.9, 64, {2: 1.7, 4: 2.9}),
+    "shares": lambda: figures.shares({"w0": [[0, 1], [1, 2]], "w1": [[3]]}, 6, title="Who"),
+    "split matrix": lambda: split_matrix("both", [3, 2]),
+    "ring": lambda: ring_moment(list_ring_moments([np.ones(2), np.ones(2)])[1]),
+    "prediction": lambda: draw_prediction(
+        np.eye(8), 1, ["Bag", "Coat"], np.array([0.9, 0.1]), title="One image"
+    ),
+    "plt": draw_with_plt,
     "matrix": lambda: figures.matrix([[1, -2], [3, 4]], ["r0", "r1"], ["a", "b"], title="Grid"),
 }  # fmt: skip
 
@@ -72,9 +96,11 @@ def test_svg_is_clean(pictures, name):
     assert "max-width:720px" in root.get("style")
     assert root.get("width") is None and root.get("height") is None
     assert "<style" not in svg, "a style element would reach the whole page"
-    assert "<metadata" not in svg and "clip-path" not in svg and "\n\n" not in svg
+    assert "<metadata" not in svg and "\n\n" not in svg
     sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px", svg)]
-    assert sizes and min(sizes) >= 12
+    width = float(root.get("viewBox").split()[2])  # the font grows with the picture, up to 720 px
+    assert sizes and min(sizes) * 720 / width >= 12
+    assert name == "plt" or "clip-path" not in svg
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -83,7 +109,8 @@ def test_ink_follows_the_theme(pictures, name):
     assert "var(--jp-content-font-color1, #222)" in svg
     for text in re.findall(r"<text[^>]*>", svg):
         assert "font-family" not in text, "the font is inherited"
-        assert "fill: var(--jp-content-font-color1" in text, text
+        assert name == "plt" or "fill: var(--jp-content-font-color1" in text, text
+    assert name != "plt" or '<g style="fill: var(--jp-content-font-color1' in svg
     assert not re.search(r"(fill|stroke): ?(#000000|#ffffff|black|white|#212224|#fcfdfe)", svg)
 
 
@@ -185,11 +212,11 @@ def test_many_workers_are_abridged(pictures):
 
 
 def test_amdahl_follows_the_formula():
-    assert figures.amdahl_speed_up(0.9, 64) == pytest.approx(8.767, abs=1e-3)
-    assert figures.amdahl_speed_up(1.0, 7) == pytest.approx(7)
-    assert figures.amdahl_speed_up(0.0, 7) == 1
-    assert "there is no limit" in figures.amdahl(1.0, 8).alt
-    assert "limit: 10" in texts(figures.amdahl(0.9, 64))
+    assert amdahl_speed_up(0.9, 64) == pytest.approx(8.767, abs=1e-3)
+    assert amdahl_speed_up(1.0, 7) == pytest.approx(7)
+    assert amdahl_speed_up(0.0, 7) == 1
+    assert "there is no limit" in draw_amdahl(1.0, 8).alt
+    assert "limit: 10" in texts(draw_amdahl(0.9, 64))
 
 
 @pytest.mark.parametrize(
@@ -212,7 +239,7 @@ def test_amdahl_follows_the_formula():
         (lambda: figures.batch_split(0, 1, 1), "1 or more"),
         (lambda: figures.mirrored_devices(0), "replicas=0"),
         (lambda: figures.timeline([("a", 2, 1, "x", "k")], title=""), "starts at 2, ends at 1"),
-        (lambda: figures.amdahl(1.5), "0 to 1"),
+        (lambda: draw_amdahl(1.5), "0 to 1"),
         (lambda: figures.matrix([[1]], ["a", "b"], ["c"], title=""), "2 row and 1"),
         (
             lambda: figures.diagram(
@@ -246,9 +273,9 @@ def test_the_reader_keeps_matplotlib_as_it_was():
 
     with matplotlib.rc_context({"font.size": 31, "lines.linewidth": 9}):
         before = dict(matplotlib.rcParams)
-        drawn = figures.amdahl(0.5, 8)
+        drawn = draw_amdahl(0.5, 8)
         assert dict(matplotlib.rcParams) == before
-    assert drawn.svg == figures.amdahl(0.5, 8).svg, "the reader's settings reached the picture"
+    assert drawn.svg == draw_amdahl(0.5, 8).svg, "the reader's settings reached the picture"
 
 
 def test_import_is_lazy():
@@ -264,3 +291,39 @@ def test_captions_of_two_lines_make_room_and_read_as_one():
     heights = [float(re.search(r'viewBox="0 0 \S+ ([\d.]+)"', p.svg)[1]) for p in (one, two)]
     assert heights[1] == pytest.approx(heights[0] + 15)
     assert "Bag: says Coat, Coat." in two.alt
+
+
+def test_a_plot_of_the_reader_follows_the_theme_and_keeps_its_colours(pictures):
+    svg = pictures["plt"].svg
+    assert "clip-path" in svg, "what lies outside the limits would be drawn"
+    assert "#1f77b4" in svg and svg.count("stroke: var(--jp-content-font-color1, #222)") > 4
+    assert "fill: var(--jp-layout-color0, #fff)" in svg, "the legend's paper"
+    assert {"Loss & epochs", "epoch", "loss"} <= set(texts(pictures["plt"]))
+
+
+def test_show_takes_a_plot_once_and_leaves_it_as_it_was(monkeypatch):
+    import matplotlib
+    import matplotlib.pyplot as plt
+
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
+    figure, axes = plt.subplots()
+    axes.text(0.5, 0.5, "white on dark", color="white")
+    before, settings = figure.get_facecolor(), dict(matplotlib.rcParams)
+    figures.show(figure, alt="Some words.", caption="Below <it>")
+    assert figure.number not in plt.get_fignums(), "the notebook would show it a second time"
+    figures.show(figure, alt="Some words.", caption="Below <it>")
+    assert shown[0] == shown[1] and shown[0]["text/plain"] == "Figure: Some words."
+    assert 'aria-label="Some words."' in shown[0]["text/html"]
+    assert "Below &lt;it&gt;" in shown[0]["text/html"] and "#ffffff" in shown[0]["text/html"]
+    assert (figure.get_facecolor(), dict(matplotlib.rcParams)) == (before, settings)
+
+
+def test_a_plot_without_words_is_refused():
+    from matplotlib.figure import Figure
+
+    for alt in ("", "  "):
+        with pytest.raises(DistributedError, match="alt is missing"):
+            figures.show(Figure(), alt=alt)
+    with pytest.raises(DistributedError, match="list is no matplotlib Figure"):
+        figures.show([1, 2], alt="A list.")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from distlab import figures
+from distlab.lessons.split_matrix import split_matrix
 from distlab.widgets.pipeline_explorer import pipeline_explorer, show_schedule
 from utils.errors import DistributedError
 
@@ -10,7 +10,7 @@ from utils.errors import DistributedError
 @pytest.mark.parametrize("split", ["columns", "rows", "both"])
 @pytest.mark.parametrize("sizes", [[5, 5], [4, 3, 3], [1, 1, 1, 1, 1, 1]])
 def test_a_split_matrix_says_who_holds_what(split, sizes):
-    picture = figures.split_matrix(split, sizes)
+    picture = split_matrix(split, sizes)
     collective = "all-gather" if split == "columns" else "all-reduce"
     assert collective in picture.alt and f"device 0 {sizes[0]}" in picture.alt
     assert f"{collective} →" in picture.svg and f">on device {len(sizes) - 1}<" in picture.svg
@@ -19,9 +19,9 @@ def test_a_split_matrix_says_who_holds_what(split, sizes):
 
 def test_a_split_matrix_draws_pieces_in_proportion():
     """Three quarters of the columns on device 0, of W (100 wide) as of y."""
-    svg = figures.split_matrix("columns", [3, 1]).svg
+    svg = split_matrix("columns", [3, 1]).svg
     assert svg.count("<path") >= 3 + 2 + 2 + 2  # key, W, y and the two whole ones
-    alt = figures.split_matrix("rows", [392, 392]).alt
+    alt = split_matrix("rows", [392, 392]).alt
     assert "device 0 392, device 1 392" in alt
 
 
@@ -32,7 +32,7 @@ def test_a_split_matrix_draws_pieces_in_proportion():
 )  # fmt: skip
 def test_a_matrix_that_cannot_be_drawn_is_refused_in_one_line(split, sizes, says):
     with pytest.raises(DistributedError, match=says):
-        figures.split_matrix(split, sizes)
+        split_matrix(split, sizes)
 
 
 def test_the_explorer_tells_bubble_and_memory():

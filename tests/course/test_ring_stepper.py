@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import traitlets
 
-from distlab.figures import ring_moment
-from distlab.widgets.ring_stepper import RingStepper, ring_stepper
+from distlab.widgets.ring_stepper import RingStepper, ring_moment, ring_stepper
 from utils.collectives import list_ring_moments, ring_all_reduce
 from utils.errors import DistributedError
 

@@ -3,14 +3,12 @@
 import base64
 
 import ipywidgets
-import numpy as np
 import pytest
 
 from distlab import figures
 from distlab.widgets import Choice, Slider, explore
 from distlab.widgets.amdahl import amdahl_explorer
 from distlab.widgets.batches import batch_explorer
-from distlab.widgets.scaling import WAYS, make_gradients, scaling_explorer, update_ratio
 from utils.errors import DistributedError
 
 
@@ -130,45 +128,3 @@ def test_amdahl_explorer_keeps_the_measured_points():
     assert "Measured: 1.7 on 2" in explorer.result
     explorer.children[0].value = 100
     assert "there is no limit" in explorer.result
-
-
-@pytest.mark.parametrize(
-    ("way", "ratio"),
-    [
-        ("sum / global batch size", 1),
-        ("mean of each replica", 4),
-        ("mean of each replica / replicas", 1),
-        ("sum / per-replica batch size", 4),
-        ("plain sum", 64),
-    ],
-)
-def test_each_way_to_scale_does_what_it_does(way, ratio):
-    found, aside = update_ratio(way, 4, 64)
-    assert found == pytest.approx(ratio, rel=1e-12)
-    assert aside < 1e-12
-    explorer = scaling_explorer()
-    explorer.children[2].value = way
-    wanted = "exactly the gradient" if ratio == 1 else f"{ratio} times the gradient"
-    assert f"“{way}”" in explorer.result and wanted in explorer.result
-
-
-def test_uneven_batches_turn_means_aside():
-    for way in WAYS:
-        aside = update_ratio(way, 4, 66)[1]
-        assert (aside > 1e-3) == way.startswith("mean"), way
-    explorer = scaling_explorer()
-    explorer.children[1].value = 66
-    assert "17, 17, 16, 16" in explorer.result and "to the side" in explorer.result
-
-
-def test_gradients_of_the_small_example_are_gradients():
-    """The gradient of the squared error at zero weights, against a difference quotient."""
-    gradients = make_gradients(8)
-    rng = np.random.default_rng(7)
-    inputs = rng.normal(size=(8, 3))
-    targets = inputs @ np.array([1.0, -2.0, 0.5]) + 0.1 * rng.normal(size=8)
-    for j in range(3):
-        step = np.zeros(3)
-        step[j] = 1e-6
-        ahead, behind = (inputs @ step - targets) ** 2, (inputs @ -step - targets) ** 2
-        np.testing.assert_allclose(gradients[:, j], (ahead - behind) / 2e-6, atol=1e-6)

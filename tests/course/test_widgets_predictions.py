@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from distlab.figures import draw_prediction
-from distlab.widgets.predictions import prediction_explorer
+from distlab.widgets.predictions import draw_prediction, prediction_explorer
 from utils.errors import DistributedError
 
 NAMES = ("cat", "dog", "owl")
