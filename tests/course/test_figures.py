@@ -28,7 +28,7 @@ def draw_with_plt():
     """A plot as a reader makes it: black, white and coloured parts, clipped by its limits."""
     from matplotlib.figure import Figure
 
-    axes = Figure(figsize=(9, 5)).add_subplot()
+    axes = Figure(figsize=(7.2, 4)).add_subplot()
     axes.plot([1, 2, 3], [0.9, 0.5, 0.4], label="loss", marker="o")
     axes.plot([1, 2, 3], [0.8, 0.7, 0.2], color="black")
     axes.set(xlim=(1, 2.5), title="Loss & epochs", xlabel="epoch")
