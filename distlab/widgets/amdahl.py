@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,10 +11,6 @@ from distlab.figures.canvas import SMALL_PX, TEXT_PX, say_number
 from distlab.figures.picture import INK, Picture
 from distlab.widgets.controls import Slider
 from distlab.widgets.explorer import Explorer, explore
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 HEIGHT_PX, RIGHT_PX = 360, 168
 
@@ -90,7 +85,7 @@ def draw_amdahl(
         raise CourseError(f"most_devices={most_devices}: choose 2 or more")
     points = {float(n): float(s) for n, s in (measured or {}).items()}
 
-    def paint(figure: "Figure") -> None:
+    def paint(figure: "canvas.Figure") -> None:
         canvas.write_title(figure, title)
         axes = canvas.plot_axes(figure, 36, 58, RIGHT_PX, 48)
         figure.text(0, 1 - 42 / HEIGHT_PX, "speed-up", size=TEXT_PX, ha="left", va="center")
@@ -111,7 +106,7 @@ def _ceiling(fraction: float, most: int, points: Mapping[float, float]) -> float
     return float(min(max(top, min(limit * 1.18, most)), most * 1.05))
 
 
-def _draw_curves(axes: "Axes", fraction: float, most: int, top: float) -> None:
+def _draw_curves(axes: "canvas.Axes", fraction: float, most: int, top: float) -> None:
     devices = np.linspace(1, most, 400)
     end = min(most, top)
     axes.plot([1, end], [1, end], color=canvas.GREEN, linewidth=1.8, linestyle=(0, (6, 3)))
@@ -120,7 +115,7 @@ def _draw_curves(axes: "Axes", fraction: float, most: int, top: float) -> None:
         axes.axhline(1 / (1 - fraction), color=INK, linewidth=1.2, linestyle=(0, (2, 2)))
 
 
-def _draw_points(axes: "Axes", points: Mapping[float, float]) -> None:
+def _draw_points(axes: "canvas.Axes", points: Mapping[float, float]) -> None:
     axes.plot(
         list(points),
         list(points.values()),
@@ -137,7 +132,7 @@ def _draw_points(axes: "Axes", points: Mapping[float, float]) -> None:
         )  # fmt: skip
 
 
-def _scale(axes: "Axes", right: float, top: float) -> None:
+def _scale(axes: "canvas.Axes", right: float, top: float) -> None:
     axes.set_xlim(1, right)
     axes.set_ylim(0, top)
     axes.set_xlabel("devices", size=TEXT_PX, labelpad=7)
@@ -148,7 +143,7 @@ def _scale(axes: "Axes", right: float, top: float) -> None:
     axes.set_xticks([1, *[n for n in ticks if 1 < n <= right]])
 
 
-def _write_names(axes: "Axes", fraction: float, most: int, top: float) -> None:
+def _write_names(axes: "canvas.Axes", fraction: float, most: int, top: float) -> None:
     """Write the names of curve and limit right of the plot, the ideal line's beside it."""
     last = amdahl_speed_up(fraction, most)
     names = {f"{say_number(fraction * 100)} % parallel: {say_number(last)}": last}
