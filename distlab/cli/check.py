@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from distlab import progress
+from distlab.cli.long_command import say_waiting
 from distlab.cli.parser import Commands, suggest
 from distlab.errors import CourseError
 
@@ -41,7 +42,8 @@ def find_lab(name: str) -> Path:
 def run(arguments: argparse.Namespace) -> int:
     """Print what each exercise's check says; return 0 if all pass, else 1."""
     path = find_lab(arguments.lab)
-    results = check_notebook(path)
+    with say_waiting(f"distlab check: running {path.name}", arguments.json):
+        results = check_notebook(path)
     if arguments.json:
         print(json.dumps({"lab": path.stem, "exercises": results}, indent=1))
     else:

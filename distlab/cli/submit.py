@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from distlab.cli.check import check_notebook, find_lab
+from distlab.cli.long_command import say_waiting
 from distlab.cli.parser import Commands
 from distlab.errors import CourseError
 
@@ -30,7 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise CourseError(
             f"--name {name!r}: letters, digits, '.', '-' and '_' only, as your teacher knows you"
         )
-    results = check_notebook(path)
+    with say_waiting(f"distlab submit: running {path.name}"):
+        results = check_notebook(path)
     right = sum(result["passed"] for result in results)
     for result in results:
         if not result["passed"]:
