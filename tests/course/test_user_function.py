@@ -85,7 +85,7 @@ def test_tpu_ready_works_in_a_project_with_its_own_utils(project, capfd):
 
 
 @pytest.mark.parametrize("target, said", [
-    ("mypipe:leave", "leave() (mypipe.py, line 29) called sys.exit(7): return instead"),
+    ("mypipe:leave", "leave() (mypipe.py, line 27) called sys.exit(7): return instead"),
     ("leaving:stop", "stop() (leaving.py, line 2) called sys.exit('enough'): return instead"),
     ("mypipe:vanish", "mypipe:vanish: its process ended with status 3 and gave no report"),
 ])  # fmt: skip
@@ -104,8 +104,7 @@ def test_python_m_distlab_finds_our_utils_and_not_the_projects(project):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_of_the_child_is_left(project, number):
     process = subprocess.Popen(
-        [sys.executable, "-c", "import sys; from distlab.cli import main; sys.exit(main())",
-         "tune", "mypipe:sleep"],
+        [sys.executable, "-m", "distlab", "tune", "mypipe:sleep"],
         cwd=project, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
     )  # fmt: skip
