@@ -38,7 +38,7 @@ def measure_costs(stages: list[ChainStage], seconds: float = 4.0) -> list[StageC
     first = max(reads, default=0)  # what comes before it has files for elements, not images
     ends = range(first + 1, len(working) + 1)
     timers = [
-        make_timer(as_written(rebuild(working[:end], TuneSettings())), seconds / len(working) / 2,
+        make_timer(as_written(rebuild(working[:end], TuneSettings())), seconds / len(working) / 4,
                    working[end - 1].name)
         for end in ends
     ]  # fmt: skip
@@ -80,7 +80,7 @@ def make_timer(dataset: Any, seconds: float, name: str) -> Callable[[], float]:
     with _explained(name):
         _time(walk, 1)  # traces it, unmeasured
         first, there = _time(walk, 1)
-        enough, passed = max(seconds / 4, min(8 * first, seconds)), first
+        enough, passed = max(seconds / 4, min(8 * first, seconds / 2)), first
         while there and passed < enough:
             wanted *= 2
             passed, there = _time(walk, wanted)
