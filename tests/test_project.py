@@ -15,7 +15,7 @@ from distlab.doctor.software import normalise_package
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("utils", "distlab")
 NO_TENSORFLOW = """
-utils: environment measure events errors files strategies data training schedules collectives
+utils: environment measure events errors files checks strategies data training schedules collectives
     simulate simulate.collective simulate.pipeline simulate.memory simulate.parameter_server
     simulate.failures simulate.input parallel.pipeline tf_config cluster processes.fork_server
     processes.connection collectives.processes cluster.registry
@@ -25,7 +25,7 @@ distlab: cli doctor figures widgets exercises exercises.lab01 lessons.chaos
     cli.tpu_ready cli.release cli.grade grading.release grading.session grading.report.pages
 """
 ROWS = """
-utils: errors files
+utils: errors files checks
 utils: environment
 utils: measure processes
 utils: events

@@ -204,7 +204,7 @@ def test_what_cannot_be_sent_or_made_is_said(cluster):
     with pytest.raises(DistributedError, match="cannot be sent to another process"):
         cluster.start(lambda: lock.acquire())
     for settings in ({"workers": 0}, {"workers": 2.5}, {"ps": -1}, {"replicas_per_worker": 99}):
-        with pytest.raises(DistributedError, match="must be a number from"):
+        with pytest.raises(DistributedError, match="must be a whole number from"):
             LocalCluster(**settings)
     job = cluster.start(add_up)
     with pytest.raises(DistributedError, match="choose from worker 0, worker 1, worker 2"):

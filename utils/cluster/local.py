@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..checks import check_count
 from ..errors import InputError
 from ..tf_config import ClusterSpec, build_tf_config
 from .group import Task
@@ -47,8 +48,7 @@ class LocalCluster:
         for name, value, least in (
             ("workers", workers, 1), ("ps", ps, 0), ("replicas_per_worker", replicas_per_worker, 1),
         ):  # fmt: skip
-            if not isinstance(value, int) or not least <= value <= MAX_TASKS:
-                raise InputError(f"{name} {value}: must be a number from {least} to {MAX_TASKS}")
+            check_count(name, value, least, MAX_TASKS)
         self.workers, self.ps, self.replicas_per_worker = workers, ps, replicas_per_worker
         self._launcher, self._own_launcher = launcher, launcher is None
         self._jobs: list[Job] = []

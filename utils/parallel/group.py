@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import check_count
 from ..collectives import Network, count_bytes, ring_all_gather, ring_all_reduce
 from ..errors import InputError
-from ..schedules.operations import check_count
 
 Tensors = list[Any]  # one for each device
 

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..checks import check_count
 from ..errors import InputError
 from ..schedules import Schedule, check_schedule, partition_layers
-from ..schedules.operations import check_count
 from ..simulate.pipeline import Row, Span, list_rows
 from .mailbox import Mailbox
 from .parts import Part, StepResult, as_inputs, as_labels, read_chain

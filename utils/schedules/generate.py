@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from ..checks import check_count
 from ..errors import InputError
-from .operations import Operation, Schedule, check_count
+from .operations import Operation, Schedule
 
 Order = list[Operation]
 MOST_FORWARDS = 5_000_000  # about 2 GB while it is simulated

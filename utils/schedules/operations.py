@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ..checks import check_count
 from ..errors import InputError
 
 KINDS = ("F", "B", "W", "BW")
@@ -63,12 +64,6 @@ def read_schedule(
         for stage, order in enumerate(listed)
     )
     return Schedule(name, micro_batches, chunks, tuple(read))
-
-
-def check_count(what: str, number: object) -> None:
-    """Raise InputError unless `number` is a whole number of at least 1."""
-    if isinstance(number, bool) or not hasattr(number, "__index__") or number < 1:
-        raise InputError(f"{what}: {number} cannot be: choose a whole number of 1 or more")
 
 
 def _read_operation(item: object, stage: int, place: int) -> Operation:

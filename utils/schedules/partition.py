@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..checks import check_count
 from ..errors import InputError
-from .operations import check_count
 
 
 def partition_layers(costs: Sequence[float], stages: int) -> tuple[range, ...]:

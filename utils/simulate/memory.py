@@ -6,6 +6,7 @@ Parameter Models", section 3.1 and figure 1. NumPy at most.
 
 from dataclasses import dataclass
 
+from ..checks import check_count
 from ..errors import InputError
 
 STAGES = {
@@ -53,8 +54,7 @@ def find_zero_memory(
     """
     if stage not in STAGES:
         raise InputError(f"ZeRO stage {stage!r}: choose 0, 1, 2 or 3")
-    if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
-        raise InputError(f"{ranks} ranks: choose a whole number of 1 or more")
+    check_count("ranks", ranks)
     each = each or ParameterBytes()
     sizes = (each.weights, each.gradients, each.optimizer)
     if not (0 < parameters < float("inf")) or min(sizes) < 0:

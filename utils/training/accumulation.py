@@ -12,8 +12,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from ..checks import check_count
 from ..errors import InputError
-from .large_batch import check_count
 
 Step = Callable[[Any, Any, Any], None]
 

@@ -6,13 +6,11 @@ as a Keras schedule, `training.layerwise` holds LARS and LAMB, and `training.acc
 makes a large batch of small ones. Imports no TensorFlow.
 """
 
-import math
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 
+from ..checks import check_count, check_number
 from ..errors import InputError
 
 
@@ -95,21 +93,3 @@ def plan_rates(
         )
     warm_up_steps = round(warm_up_epochs * steps_per_epoch)
     return RatePlan(base_rate, peak_rate, warm_up_steps, epochs * steps_per_epoch, power)
-
-
-def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Raise InputError unless `value` is a whole number from `least` up."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name} {value}: must be a whole number from {least} up")
-
-
-def check_number(
-    name: str, value: Any, *, least: float | None = None, above: float | None = None
-) -> None:
-    """Raise InputError unless `value` is a finite number, at `least` or `above` the bound."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
-        raise InputError(f"{name} {value}: must be a finite number")
-    if above is not None and value <= above:
-        raise InputError(f"{name} {value}: must be a number above {above}")
-    if least is not None and value < least:
-        raise InputError(f"{name} {value}: must be {least} or more")

@@ -14,8 +14,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from ..checks import check_number
 from ..errors import InputError
-from .large_batch import check_number
 
 
 class LayerwiseDecay:

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from ...checks import check_count
 from ...environment import quiet_tensorflow
 from ...errors import InputError
 from .batches import make_batch
@@ -94,8 +95,7 @@ def _report(model: Any, batch_size: int, found: list[TpuFinding], *measured: Any
 
 
 def _check_batch_size(batch_size: int) -> None:
-    if not 1 <= batch_size <= MAX_EXAMPLES:
-        raise InputError(f"batch {batch_size}: must be a number from 1 to {MAX_EXAMPLES}")
+    check_count("batch", batch_size, 1, MAX_EXAMPLES)
 
 
 def _advise_batch(batch_size: int) -> list[TpuFinding]:

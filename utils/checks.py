@@ -1,0 +1,67 @@
+"""Checks of what a caller passes in: one wording for each, and one clear line."""
+
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+from .errors import InputError
+
+MAX_COUNT = 10**9
+MAX_SHOWN = 40  # letters of a value that a message shows
+
+
+def check_count(name: str, value: Any, least: int = 1, most: int = MAX_COUNT) -> int:
+    """Return `value` as an int; raise InputError unless it is whole, from `least` to `most`.
+
+    `MAX_COUNT` keeps out what no machine could do.
+    """
+    if not is_whole(value) or not least <= value <= most:
+        is_open = most == MAX_COUNT and not (is_whole(value) and value > most)
+        allowed = f"from {least} up" if is_open else f"from {least} to {most:,}"
+        raise InputError(f"{name} {show(value)}: must be a whole number {allowed}")
+    return int(value)
+
+
+def check_number(
+    name: str, value: Any, *, least: float | None = None, above: float | None = None
+) -> float:
+    """Return `value` as a float; raise InputError unless it is finite and within the bound."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not is_finite(value):
+        raise InputError(f"{name} {show(value)}: must be a finite number")
+    if above is not None and value <= above:
+        raise InputError(f"{name} {show(value)}: must be a number above {above}")
+    if least is not None and value < least:
+        raise InputError(f"{name} {show(value)}: must be {least} or more")
+    return float(value)
+
+
+def check_choice(name: str, value: Any, allowed: Iterable[str]) -> str:
+    """Return `value`; raise InputError, which lists what is allowed, unless it is among it."""
+    allowed = tuple(allowed)
+    if value not in allowed:
+        raise InputError(f"{name} {show(repr(value))}: choose from {', '.join(allowed)}")
+    return value
+
+
+def is_whole(value: Any) -> bool:
+    """Return whether `value` is an integer of Python or NumPy; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_finite(value: Any) -> bool:
+    """Return whether `value` is finite as a float: an integer may be too large for one."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def show(value: Any) -> str:
+    """Return `value` as a message shows it: the beginning, where it is long."""
+    if (
+        isinstance(value, int) and abs(value) >= 10**MAX_SHOWN
+    ):  # Python refuses to print the longest
+        return f"of about {round(value.bit_length() * math.log10(2))} digits"
+    text = str(value)
+    return text if len(text) <= 2 * MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
