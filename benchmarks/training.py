@@ -25,9 +25,10 @@ from utils.measure import Stopwatch
 from utils.models import build_cnn
 from utils.strategies import make_strategy
 from utils.training import TrainConfig
-from utils.training.parts import make_parts
+from utils.training.input_feed import ImageFeed
 from utils.training.program import make_epoch_trainer
 from utils.training.progress import Run
+from utils.training.state import make_state
 
 GLOBAL_BATCH_SIZE = 128
 LOOPS = ("tutorial", "custom", "fit")
@@ -88,9 +89,10 @@ def make_our_epoch(replicas: int, data, loop: str) -> Callable[[], None]:
     config = TrainConfig(
         strategy="mirrored", replicas=replicas, loop=loop, global_batch_size=GLOBAL_BATCH_SIZE
     )
-    parts = make_parts(make_strategy("mirrored", replicas), config)
-    run = Run(config, BatchPlan(len(data.train), GLOBAL_BATCH_SIZE, replicas))
-    return make_epoch_trainer(parts, run, data)
+    state = make_state(make_strategy("mirrored", replicas), config)
+    plan = BatchPlan(len(data.train), GLOBAL_BATCH_SIZE, replicas)
+    run = Run(config, plan.steps_per_epoch, plan.examples)
+    return make_epoch_trainer(state, run, ImageFeed(data.train, plan, config))
 
 
 def make_tutorial_epoch(replicas: int, data) -> Callable[[], None]:

@@ -196,8 +196,8 @@ def train_with_utils(model, epochs, momentum=0.9):
     import keras
     import tensorflow as tf
 
-    from utils.training.custom_loop import make_train_steps
-    from utils.training.parts import ExampleAccuracy, ExampleLoss, Parts
+    from utils.training.state import ExampleMean, TrainState, find_loss
+    from utils.training.step import compile_steps, make_train_replica
 
     def weigh(images, labels):
         count = tf.size(labels)
@@ -205,9 +205,10 @@ def train_with_utils(model, epochs, momentum=0.9):
 
     optimizer = keras.optimizers.SGD(0.05, momentum=momentum)
     optimizer.build(model.trainable_variables)
-    metrics = ExampleLoss("loss"), ExampleAccuracy("accuracy")
-    parts = Parts(tf.distribute.get_strategy(), model, optimizer, *metrics)
-    steps = make_train_steps(parts, "float32")
+    loss, _ = find_loss(None, "float32")
+    strategy, mean = tf.distribute.get_strategy(), ExampleMean("loss", loss)
+    state = TrainState(strategy, model, optimizer, loss, mean, None)
+    steps = compile_steps(strategy, make_train_replica(state))
     for batches in epochs:
         batches = batches.map(weigh)
         steps(iter(batches), tf.constant(int(batches.cardinality())))

@@ -1,10 +1,13 @@
 """The course home: every link, command, table and example in README.md holds."""
 
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from distlab.authoring import course_map
 from distlab.cli import make_parser
 from utils.errors import DistributedError
 from utils.strategies import NAMES, SUPPORT
+from utils.tf_config.build import pick_free_ports
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -56,15 +60,77 @@ def test_every_make_target_exists():
     assert {"lab", "test"} <= shown <= targets
 
 
+EXAMPLE, MINE = [text for language, text in BLOCKS if language == "python"]
+
+
 def test_the_example_runs_anywhere_where_utils_is_installed(tmp_path):
-    (example,) = [text for language, text in BLOCKS if language == "python"]
-    assert len(example.splitlines()) <= 5
+    assert len(EXAMPLE.splitlines()) <= 5
+    done = run_python("-c", EXAMPLE, folder=tmp_path)
+    assert "mirrored, 2 replicas" in done and "epoch   2: loss" in done
+    assert re.search(r"^[0-9a-f]{64} \[", done, re.MULTILINE)
+
+
+def run_python(*arguments, folder, **variables):
     done = subprocess.run(
-        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=200
-    )
+        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=200,
+        env={**os.environ, **variables},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "mirrored, 2 replicas" in done.stdout and "epoch   2: loss" in done.stdout
-    assert re.search(r"^[0-9a-f]{64} \[", done.stdout, re.MULTILINE)
+    return done.stdout
+
+
+def test_an_own_model_trains_on_one_machine_and_on_two(tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    one, two = (line.split()[1:] for line in SHELL_LINES if line.startswith("python mine.py"))
+    alone = run_python(*one, folder=tmp_path)
+    assert "own data, 1,000 training examples" in alone and "mirrored, 2 replicas" in alone
+    text = re.search(r"export TF_CONFIG='(.*?)'", README)[1]
+    for name, port in zip(("one:2222", "two:2222"), pick_free_ports(2)):
+        assert name in text
+        text = text.replace(name, f"127.0.0.1:{port}")
+    texts = [text, text.replace('"index": 0', '"index": 1')]
+    with ThreadPoolExecutor() as pool:
+        told = list(pool.map(lambda t: run_python(*two, folder=tmp_path, TF_CONFIG=t), texts))
+    losses = [re.findall(r"loss ([\d.]+)", output) for output in (alone, *told)]
+    assert losses[1] == losses[2] and len(losses[0]) == 3
+    assert [float(loss) for loss in losses[1]] == pytest.approx(
+        [float(loss) for loss in losses[0]], abs=2e-3
+    )
+
+
+def test_a_project_with_its_own_utils_takes_ours_under_another_name(tmp_path):
+    """Next to a package called `utils`, ours is `dist_utils`, also in the processes it starts."""
+    copied = shutil.copytree(ROOT / "utils", tmp_path / "dist_utils",
+                             ignore=shutil.ignore_patterns("bundled", "__pycache__"))  # fmt: skip
+    (tmp_path / "utils").mkdir()
+    (tmp_path / "utils" / "__init__.py").write_text("MINE = 1\n")
+    (tmp_path / "mine.py").write_text(MINE.replace("utils.training", "dist_utils.training"))
+    cluster = """
+import sys
+from mine import build_model, make_data
+
+
+def train_there(strategy):
+    import utils
+    from dist_utils.training import train
+
+    report = train(strategy=strategy, model=build_model, train_data=make_data, loss="mse")
+    return utils.MINE, sorted(n for n in sys.modules if n.startswith("utils.")), report
+
+
+if __name__ == "__main__":
+    from dist_utils.cluster import LocalCluster
+
+    with LocalCluster(workers=2) as cluster:
+        for mine, ours, report in cluster.run(train_there, "multi-worker", timeout=150):
+            print(mine, ours, report.workers, report.weights_checksum)
+"""
+    (tmp_path / "cluster.py").write_text(cluster)
+    assert "mirrored, 2 replicas" in run_python("mine.py", "mirrored", folder=tmp_path)
+    lines = run_python("cluster.py", folder=tmp_path).splitlines()
+    assert len(lines) == 2 and lines[0] == lines[1] and lines[0].startswith("1 [] 2 "), lines
+    strings = [path for path in copied.rglob("*.py") if '"utils.' in path.read_text()]
+    assert not strings, "a name in a string would be the other project's"
 
 
 def test_lessons_and_labs_are_those_of_the_sources():

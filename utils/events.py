@@ -5,12 +5,13 @@ since the epoch). `training` writes these kinds:
 
 | event | fields |
 |---|---|
+| restore | step, path, passed_over: damaged checkpoints that are newer, and why |
 | start | strategy, replicas (of each worker), workers, global_batch_size, steps_per_epoch, epochs |
 | patched | what: a piece of Keras that was patched for several workers |
 | step | step, epoch, loss, images_per_second |
-| epoch | step, epoch, loss, accuracy, images_per_second |
+| epoch | step, epoch, loss, accuracy (of a classification), images_per_second |
 | checkpoint | step, epoch, path |
-| end | step, test_loss, test_accuracy |
+| end | step, test_loss, test_accuracy (where there is test data) |
 
 A loss that is not finite (the run diverged) is null, in a file and from a task.
 """

@@ -201,7 +201,15 @@ def _make_multi_worker(replicas: int | None, communication: str = "AUTO") -> tf.
         raise InputError(f"communication {communication!r}: choose from {allowed}")
     wanted = (os.environ["TF_CONFIG"], *_choose_worker_devices(replicas), communication)
     if wanted not in _multi_worker:
-        _multi_worker[wanted] = _start_multi_worker(*wanted[1:])
+        try:
+            _multi_worker[wanted] = _start_multi_worker(*wanted[1:])
+        except RuntimeError as error:
+            if "at program startup" not in str(error):
+                raise
+            raise InputError(
+                "strategy 'multi-worker' must be made before TensorFlow's first operation: make "
+                "data and models in functions, which are called afterwards"
+            ) from None
     return _multi_worker[wanted]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from distlab.cli.long_command import Progress
 from distlab.errors import CourseError
+from utils.checks import check_count
 from utils.events import Event, EventWriter
 from utils.strategies import CLUSTER, NAMES, STRATEGIES, find_strategy
 from utils.training.config import (
@@ -22,7 +23,7 @@ from utils.training.config import (
     OPTIMIZERS,
     TrainConfig,
 )
-from utils.training.report import TrainingStopped, TrainReport
+from utils.training.report import TrainingStopped, TrainReport, describe_resumption
 
 MAX_TASKS = 32
 COORDINATED = tuple(name for name, record in STRATEGIES.items() if record.is_coordinated)
@@ -143,8 +144,7 @@ def _count_tasks(config: TrainConfig, workers: int, ps: int | None) -> tuple[int
         raise CourseError(f"ps {ps}: strategy {config.strategy!r} has none; leave it out")
     servers = (1 if ps is None else ps) if uses_servers else 0
     for name, value, least in (("workers", workers, 1), ("ps", servers, int(uses_servers))):
-        if not least <= value <= MAX_TASKS:
-            raise CourseError(f"{name} {value}: must be a number from {least} to {MAX_TASKS}")
+        check_count(name, value, least, MAX_TASKS)
     return workers, servers
 
 
@@ -187,7 +187,10 @@ class _Listeners:
         if self._writer is not None:
             with self._events_written():
                 self._writer(event)
-        if event["event"] == "start":
+        if event["event"] == "restore":
+            for line in describe_resumption(event["path"], event["passed_over"]):
+                print(f"distlab train: {line}", file=sys.stderr)
+        elif event["event"] == "start":
             total = event["epochs"] * event["steps_per_epoch"]
             first = min(total, event["first_step"])
             self._progress = Progress("distlab train", total, "step", first, self._quiet)

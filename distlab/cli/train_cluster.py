@@ -10,6 +10,7 @@ from typing import Any
 
 from distlab.errors import CourseError
 from utils import events
+from utils.errors import InputError, RunError
 from utils.events import Event
 from utils.strategies import find_strategy
 from utils.training.config import TrainConfig
@@ -38,8 +39,9 @@ def train_on_cluster(
             _follow(job, listener, stop)
             results = job.wait(60)
         except ClusterError as error:
-            words = error.cause.removeprefix("CourseError: ")
-            raise (error if words == error.cause else CourseError(words)) from None
+            kind, _, words = error.cause.partition(": ")
+            known = kind in (InputError.__name__, RunError.__name__)  # written to be read
+            raise (CourseError(words) if known else error) from None
     report = results if ps else results[0]
     if isinstance(report, tuple):
         raise TrainingStopped(*report)

@@ -45,7 +45,7 @@ from utils.measure import Stopwatch, array_bytes, format_bytes
 from utils.models import build_mlp
 from utils.strategies import make_strategy
 from utils.training import train
-from utils.training.sharding import ReadLog, set_auto_shard
+from utils.training.input_feed import ReadLog, set_auto_shard
 
 # %% [markdown]
 # ## The same program, started twice

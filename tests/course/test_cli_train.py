@@ -19,8 +19,9 @@ from utils.events import read_events
 COMMAND = [sys.executable, "-m", "distlab", "train"]
 SMALL = ["--limit", "500", "--model", "mlp"]
 KEYS = ["strategy", "replicas", "workers", "dataset", "source", "examples", "loop",
-        "global_batch_size", "epochs", "loss", "accuracy", "test_loss", "test_accuracy",
-        "images_per_second", "seconds", "weights_checksum"]  # fmt: skip
+        "global_batch_size", "epochs", "resumed_from", "passed_over", "loss", "accuracy",
+        "test_loss", "test_accuracy", "images_per_second", "seconds",
+        "weights_checksum"]  # fmt: skip
 
 
 def distlab_train(*arguments):
@@ -74,6 +75,9 @@ def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path, number)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert len(report["loss"]) == int(epochs)
+    saved = str(tmp_path / "c" / f"train-{reached['step']}")
+    assert (report["resumed_from"], report["passed_over"]) == (saved, [])
+    assert f"distlab train: resumed from {saved}, step {reached['step']}\n" == done.stderr
     starts = list(read_events(tmp_path / "e", "start"))
     assert [start["first_step"] for start in starts] == [0, reached["step"]]
 
@@ -118,6 +122,10 @@ def test_progress_bar_on_a_terminal():
     (["--replicas", "two"], ["--replicas", "'two'"]),
     (["--strategy", "one-device", "--replicas", "3"], ["3 replicas", "one device"]),
     (["--epochs", "0"], ["epochs 0", "from 1"]),
+    (["--epochs", "9" * 400], ["epochs of about 400 digits", "from 1 to 1,000,000"]),
+    (["--global-batch-size", "99999999999"], ["global batch size 99999999999", "to 10,000,000"]),
+    (["--limit", "1" * 50], ["limit of about"]),
+    (["--learning-rate", "1e999"], ["learning rate inf"]),
     (["--global-batch-size", "-1"], ["global batch size -1"]),
     (["--learning-rate", "-0.1"], ["-0.1"]),
     (["--dataset", "imagenet"], ["'imagenet'", "fashion-mnist"]),

@@ -126,6 +126,24 @@ def test_with_tf_config_it_runs_as_that_task(one_device):
     assert json.loads(output)["loss"] == pytest.approx(one_device["loss"], abs=2e-3)
 
 
+@pytest.mark.parametrize("option, values, words", [
+    ("--epochs", ("1", "2"), "started alike: epochs is 1 on worker 0, 2 on worker 1"),
+    ("--learning-rate", ("0.001", "0.5"),
+     "started alike: learning rate is 0.001 on worker 0, 0.5 on worker 1"),
+    ("--replicas", ("1", "2"), "replicas, and all must have as many"),
+])  # fmt: skip
+def test_workers_that_were_started_differently_say_so_and_end(option, values, words):
+    texts = configure(workers=2)
+    begun = time.monotonic()
+    tasks = [start(*SMALL, "--strategy", "multi-worker", option, value, tf_config=text)
+             for text, value in zip(texts.values(), values)]  # fmt: skip
+    ends = [end(task, 100) for task in tasks]
+    for status, output, errors in ends:
+        assert (status, output) == (2, ""), errors
+        assert errors.count("\n") == 1 and words in errors, errors
+    assert time.monotonic() - begun < 60 or os.getloadavg()[0] > 4
+
+
 def test_a_task_that_waits_for_its_peer_ends_at_the_signal():
     texts = configure(workers=2)
     process = start(*SMALL, "--strategy", "multi-worker", tf_config=texts["worker:1"])

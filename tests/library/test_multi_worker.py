@@ -73,7 +73,7 @@ def clusters():
 def train_jobs(jobs):
     """In a worker: train job after job; return for each its report and what it read."""
     from utils.training import train
-    from utils.training.sharding import ReadLog
+    from utils.training.input_feed import ReadLog
 
     outcomes = {}
     for name, job in jobs.items():
@@ -219,7 +219,7 @@ def fit_plainly(mend):
     import tensorflow as tf
 
     from utils.keras_multi_worker import patch_keras_fit
-    from utils.training.sharding import set_auto_shard
+    from utils.training.input_feed import set_auto_shard
 
     alone = not os.environ.get("TF_CONFIG")
     said = patch_keras_fit() if mend else ()
@@ -329,6 +329,48 @@ def sum_with_a_late_leader(times):
 def test_one_worker_may_train_several_times(clusters):
     """A second strategy would start the leader's collectives anew: the others' would fail."""
     assert clusters.run(3, 1, sum_with_a_late_leader, 3) == [[3.0] * 3] * 3
+
+
+def talk():
+    """In a worker: say who it is, and what it hears from the others."""
+    from utils.strategies import make_strategy
+    from utils.training.worker_group import WorkerGroup
+
+    group = WorkerGroup(make_strategy("multi-worker"))
+    mine = {"who": group.name, "text": "é" * group.index}
+    heard = group.gather(mine), group.broadcast([group.index, None, "chief"])
+    flags = group.any(group.index == 2), group.any(False)
+    group.barrier()
+    return group.is_chief, group.workers, group.replicas_per_worker, heard, flags
+
+
+def test_workers_hear_from_each_other(clusters):
+    everyone = [{"who": f"worker {i}", "text": "é" * i} for i in range(3)]
+    for index, said in enumerate(clusters.run(3, 2, talk)):
+        assert said == (index == 0, 3, 2, (everyone, [0, None, "chief"]), (True, False))
+
+
+def differ(name):
+    """In a worker: compare facts that differ in one name."""
+    from utils.errors import RunError
+    from utils.strategies import make_strategy
+    from utils.training.worker_group import WorkerGroup
+
+    group = WorkerGroup(make_strategy("multi-worker"))
+    group.compare({"same": 1})
+    try:
+        group.compare({"same": 1, name: group.index // 2, **({"extra": 0} if group.index else {})})
+    except RunError as error:
+        return str(error)
+
+
+def test_what_differs_between_workers_is_named_on_all_of_them(clusters):
+    one, *others = clusters.run(3, 1, differ, "tf_version")
+    assert one.startswith(
+        "the workers were not started alike: extra is missing on worker 0, 0 on worker 1, 0 on "
+        "worker 2; tf version is 0 on worker 0, 0 on worker 1, 1 on worker 2. Start them all"
+    )
+    assert others == [one, one]
 
 
 def train_in_parts(folder, temporary, settings, stop_after):

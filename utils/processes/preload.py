@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..environment import quiet_tensorflow
 
 # what tasks and submissions import of this library: the default of what is preloaded
-TRAINING_MODULES = (".devices", ".data.batches", ".training.custom_loop", ".training.keras_fit")
+TRAINING_MODULES = (".devices", ".data.batches", ".training.loops", ".training.own_data")
 PACKAGE = __package__.rpartition(".")[0]  # this library, under whatever name it was copied
 
 

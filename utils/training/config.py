@@ -1,32 +1,60 @@
 """What to train, as a plain record that checks itself. Imports no TensorFlow."""
 
-import math
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
+from ..checks import check_choice, check_count, check_number
 from ..errors import InputError
-from ..strategies import STRATEGIES, check_strategy, find_strategy
+from ..strategies import LOOPS, STRATEGIES, check_strategy, find_strategy
 
-LOOPS = ("fit", "custom")
 DATASETS = ("fashion-mnist", "mnist")
 OPTIMIZERS = {"sgd": 0.05, "momentum": 0.02, "adam": 0.001}  # with the usual learning rate
+KERAS_OPTIMIZERS = (  # further names, with Keras's own usual rate
+    "adadelta", "adafactor", "adagrad", "adamax", "adamw", "ftrl", "lamb", "lion", "muon", "nadam",
+    "rmsprop",
+)  # fmt: skip
 DTYPES = ("float32", "float64", "mixed_bfloat16")
 MODELS = ("cnn", "mlp")
 AUTO_SHARD = ("data", "file", "off")  # tf.data.experimental.AutoShardPolicy
 WILDCARDS = set("*?[]\\")  # TensorFlow looks for checkpoints with these as patterns
+MAX_EPOCHS, MAX_BATCH_SIZE = 10**6, 10**7
+PLACES = ("data_folder", "checkpoint", "export")  # may differ from worker to worker
+
+Maker = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """One training job. `replicas` counts per worker; None takes the strategy's usual number.
 
-    `auto_shard` is how the workers of "multi-worker" share the data: by "data" they
-    train as one process does, by "file" and "off" they do not (`training.sharding`).
-    `learning_rate` None takes the optimizer's usual one, `limit` None all training
-    examples, `checkpoint_every` None a checkpoint at the end of each epoch only.
-    `epochs` counts from the very start, also for a run that resumes.
+    What is trained, and on what; the bundled models and images are the defaults:
+
+    - `model`: a name, or a function without arguments that builds a `keras.Model`. It is
+      called in the strategy's scope. Before it, and before functions that make data,
+      `keras.utils.set_random_seed(seed)` is called.
+    - `train_data`, `test_data`: None for the data set named `dataset`; else a
+      `tf.data.Dataset`, or a function without arguments that makes one, whose elements
+      are global batches `(features, labels)` or `(features, labels, weights)`: features one
+      tensor or a tuple or dict of them, each [global_batch_size, ...], weights
+      [global_batch_size]; the last batch may be smaller. Or a function of a
+      `tf.distribute.InputContext`, which makes what this worker reads, in batches of one
+      replica. Under strategies of a cluster, give functions.
+    - `steps_per_epoch`: None for once through `train_data`, counted by one pass where
+      tf.data does not know its length; else so many batches: the data is read on from one
+      epoch to the next, and begins again at its end.
+    - `loss`: None for sparse categorical cross-entropy on logits; else a name that Keras
+      knows, a `keras.losses.Loss`, a function of (labels, outputs) that gives one number
+      per example, or a function without arguments that makes one of these.
+    - `optimizer`: a name, an optimizer (it is copied), or a function that makes one.
+      `learning_rate` None takes a name's usual one; objects and functions have their own.
+
+    `auto_shard` is how the workers of "multi-worker" share the bundled data: by "data" they
+    train as one process does, by "file" and "off" they do not (`training.input_feed`).
+    `limit` None takes all training examples, `checkpoint_every` None a checkpoint at the end
+    of each epoch only. `epochs` counts from the very start, also for a run that resumes.
     Raises InputError, which names the value and what is allowed.
     """
 
@@ -35,10 +63,10 @@ class TrainConfig:
     dataset: str = "fashion-mnist"
     loop: str = "custom"
     auto_shard: str = "data"
-    model: str = "cnn"
+    model: str | Maker = "cnn"
     epochs: int = 2
     global_batch_size: int = 64
-    optimizer: str = "adam"
+    optimizer: Any = "adam"
     learning_rate: float | None = None
     dtype: str = "float32"
     seed: int = 0
@@ -48,34 +76,74 @@ class TrainConfig:
     checkpoint: str | Path | None = None
     checkpoint_every: int | None = None
     export: str | Path | None = None
+    train_data: Any = None
+    test_data: Any = None
+    loss: Any = None
+    steps_per_epoch: int | None = None
 
     def __post_init__(self) -> None:
         _set(self, "replicas", check_strategy(self.strategy, self.replicas))
-        if str(self.dataset).replace("_", "-") not in DATASETS:
-            raise InputError(f"dataset {self.dataset!r}: choose from {', '.join(DATASETS)}")
-        for name, allowed in (
-            ("loop", LOOPS), ("model", MODELS), ("dtype", DTYPES), ("auto_shard", AUTO_SHARD),
-        ):  # fmt: skip
-            _check_choice(name.replace("_", " "), getattr(self, name), allowed)
+        check_choice("dataset", str(self.dataset).replace("_", "-"), DATASETS)
+        for name, allowed in (("loop", LOOPS), ("dtype", DTYPES), ("auto_shard", AUTO_SHARD)):
+            check_choice(name.replace("_", " "), getattr(self, name), allowed)
         self._check_cluster()
-        _check_choice("optimizer", self.optimizer, tuple(OPTIMIZERS))
-        for name in ("epochs", "global_batch_size", "limit", "checkpoint_every"):
-            _set(self, name, _check_count(name, getattr(self, name)))
-        if not _is_whole(self.seed) or not 0 <= self.seed < 2**31:
-            raise InputError(f"seed {self.seed}: must be a whole number from 0 to {2**31 - 1}")
-        _set(self, "seed", int(self.seed))
-        if self.learning_rate is None:
-            _set(self, "learning_rate", OPTIMIZERS[self.optimizer])
-        _set(self, "learning_rate", _check_rate(self.learning_rate))
+        self._check_model()
+        for name, most in (
+            ("epochs", MAX_EPOCHS), ("global_batch_size", MAX_BATCH_SIZE), ("limit", None),
+            ("checkpoint_every", None), ("steps_per_epoch", None),
+        ):  # fmt: skip
+            _set(self, name, _check_count(name, getattr(self, name), most))
+        _set(self, "seed", check_count("seed", self.seed, 0, 2**31 - 1))
+        self._check_optimizer()
         if self.checkpoint_every is not None and self.checkpoint is None:
             raise InputError("checkpoint_every needs checkpoint: the folder to save in")
+        self._check_data()
+        for name in ("checkpoint", "export"):
+            _set(self, name, _check_folder(name, getattr(self, name)))
+
+    @property
+    def has_own_data(self) -> bool:
+        return self.train_data is not None
+
+    def _check_model(self) -> None:
+        if isinstance(self.model, str):
+            check_choice("model", self.model, MODELS)
+        elif hasattr(self.model, "trainable_variables") or not callable(self.model):
+            raise InputError(
+                f"model {type(self.model).__name__}: give the function that builds it, which is "
+                "called in the strategy's scope"
+            )
+
+    def _check_optimizer(self) -> None:
+        if isinstance(self.optimizer, str):
+            check_choice("optimizer", self.optimizer, (*OPTIMIZERS, *KERAS_OPTIMIZERS))
+            if self.learning_rate is None:
+                _set(self, "learning_rate", OPTIMIZERS.get(self.optimizer))
+        elif self.learning_rate is not None:
+            raise InputError(
+                f"learning rate {self.learning_rate}: the optimizer that is given has its own"
+            )
+        if self.learning_rate is not None:
+            _set(self, "learning_rate", check_number("learning rate", self.learning_rate, above=0))
+
+    def _check_data(self) -> None:
+        """Raise InputError for settings of bundled data next to own data, and the reverse."""
         if self.data_folder is not None and not self.full_data:
             raise InputError(
                 f"data folder {self.data_folder}: is for the full data set; add full_data=True "
                 "(--full-data)"
             )
-        for name in ("checkpoint", "export"):
-            _set(self, name, _check_folder(name, getattr(self, name)))
+        if not self.has_own_data:
+            for name in ("test_data", "steps_per_epoch"):
+                if getattr(self, name) is not None:
+                    raise InputError(f"{name} needs train_data: the data to train on")
+            return
+        for name, usual in (("limit", None), ("full_data", False), ("auto_shard", "data")):
+            if getattr(self, name) != usual:
+                raise InputError(
+                    f"{name} {getattr(self, name)}: is for the bundled data; with train_data "
+                    "leave it out, and let train_data be what is wanted"
+                )
 
     def _check_cluster(self) -> None:
         """Raise InputError for a loop or a way to shard that the strategy cannot have."""
@@ -98,14 +166,23 @@ class TrainConfig:
                 "middle of an epoch; choose data, or leave the checkpoint out"
             )
 
-    def fingerprint(self, examples: int) -> dict[str, Any]:
-        """Return what a checkpoint must agree on for a run to go on from it.
+    def fingerprint(self, examples: int | str) -> dict[str, Any]:
+        """Return what a checkpoint must have in common with a run that goes on from it.
 
-        Strategy, replicas and loop may change between one run and the next; these may not.
+        `examples` says how much data there is. Strategy, replicas and loop may change between
+        one run and the next; these may not.
         """
         names = ("model", "global_batch_size", "optimizer", "learning_rate", "dtype", "seed")
-        kept = {name: getattr(self, name) for name in names}
-        return {**kept, "dataset": self.dataset.replace("_", "-"), "examples": examples}
+        kept = {name: describe(getattr(self, name)) for name in names}
+        if self.loss is not None:
+            kept["loss"] = describe(self.loss)
+        data = "own" if self.has_own_data else self.dataset.replace("_", "-")
+        return {**kept, "dataset": data, "examples": examples}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what all workers of a run must have in common, as values that JSON can hold."""
+        facts = {f.name: describe(getattr(self, f.name), with_code=True) for f in fields(self)}
+        return {**facts, **{name: getattr(self, name) is not None for name in PLACES}}
 
 
 def make_config(config: TrainConfig | None, settings: dict[str, Any]) -> TrainConfig:
@@ -115,8 +192,7 @@ def make_config(config: TrainConfig | None, settings: dict[str, Any]) -> TrainCo
     """
     known = [field.name for field in fields(TrainConfig)]
     for name in settings:
-        if name not in known:
-            raise InputError(f"setting {name!r}: choose from {', '.join(known)}")
+        check_choice("setting", name, known)
     base = {name: getattr(config, name) for name in known} if config else {}
     if base and "strategy" in settings and "replicas" not in settings:
         base["replicas"] = None
@@ -125,31 +201,33 @@ def make_config(config: TrainConfig | None, settings: dict[str, Any]) -> TrainCo
     return TrainConfig(**{**base, **settings})
 
 
+def describe(value: Any, with_code: bool = False) -> Any:
+    """Return a setting as JSON can hold it: what is no plain value by its name.
+
+    `with_code` adds a checksum of a function's code or of a Keras object's settings, by
+    which two workers see that they were given different ones.
+    """
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    name = getattr(value, "__qualname__", None) or type(value).__name__
+    if not with_code:
+        return name
+    content = b""
+    if hasattr(value, "__code__"):
+        content = value.__code__.co_code
+    elif hasattr(value, "get_config") and not isinstance(value, type):
+        content = repr(value.get_config()).encode()
+    return f"{name}#{zlib.crc32(content):08x}"
+
+
 def _set(config: TrainConfig, name: str, value: Any) -> None:
     object.__setattr__(config, name, value)
 
 
-def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InputError(f"{name} {value!r}: choose from {', '.join(allowed)}")
-
-
-def _check_count(name: str, value: Any) -> int | None:
-    if value is None and name in ("limit", "checkpoint_every"):
+def _check_count(name: str, value: Any, most: int | None) -> int | None:
+    if value is None and name not in ("epochs", "global_batch_size"):
         return None
-    if not _is_whole(value) or value < 1:
-        raise InputError(f"{name.replace('_', ' ')} {value}: must be a whole number from 1 up")
-    return int(value)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _check_rate(value: Any) -> float:
-    if not (isinstance(value, Real) and math.isfinite(value) and value > 0):
-        raise InputError(f"learning rate {value}: must be a number above 0")
-    return float(value)
+    return check_count(name.replace("_", " "), value, **({"most": most} if most else {}))
 
 
 def _check_folder(name: str, path: str | Path | None) -> Path | None:

@@ -1,24 +1,44 @@
-"""The training program: one for every strategy."""
+"""The training program: one for every strategy.
 
+The trip of a run, top to bottom: config -> data -> strategy -> feed -> state -> loop ->
+checkpoint -> report. How a step works stands in `step`, the three loops in `loops`.
+"""
+
+import hashlib
+import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..environment import quiet_tensorflow
+import numpy as np
+
+from ..data import ImageData, load
+from ..environment import quiet_tensorflow, versions
 from ..errors import InputError
 from ..events import Listener
-from ..strategies import find_strategy
+from ..files import make_folder
+from ..strategies import find_strategy, make_strategy
 from .config import TrainConfig, make_config
-from .report import TrainReport, weights_checksum
+from .report import OWN, TrainReport, weights_checksum
 
 if TYPE_CHECKING:
-    from ..data import ImageData
-    from .parts import Parts
+    from .input_feed import InputFeed, ReadLog
     from .progress import Run
-    from .sharding import Feed, ReadLog
+    from .state import Means, TrainState
+    from .worker_group import WorkerGroup
 
 OTHER_BACKENDS = ("jax", "torch", "openvino")
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What the caller wants to hear and to say while a run goes on."""
+
+    on_event: Listener | None = None
+    should_stop: Callable[[], bool] | None = None
+    read_log: "ReadLog | None" = None
 
 
 def train(
@@ -34,30 +54,216 @@ def train(
         report = train(strategy="mirrored", replicas=2, epochs=3)
         report.loss, report.test_accuracy, report.weights
 
-    `settings` are the fields of `TrainConfig`. `on_event` is called with every
-    event of `utils.events` as it happens. `should_stop` is asked between steps;
+        train(model=build_model, train_data=make_data, loss="mse", strategy="mirrored")
+
+    `settings` are the fields of `TrainConfig`, which describes them. `on_event` is called
+    with every event of `utils.events` as it happens. `should_stop` is asked between steps;
     when it says True, a checkpoint is saved (where there is a folder for it) and
-    TrainingStopped is raised. Raises InputError for settings that cannot be.
+    TrainingStopped is raised. Raises InputError for settings that cannot be, and RunError
+    where the workers of a cluster were not started alike.
 
     With strategy "multi-worker" every worker calls it, with its own TF_CONFIG, and
     gets the same report; the chief alone calls `on_event`, keeps checkpoints and
     exports. All stop when one of them is asked to. With "parameter-server" the
-    coordinator (task "chief") calls it. `read_log` records which examples this
-    process's replicas were handed, step by step (`training.sharding`).
+    coordinator (task "chief") calls it. `read_log` records which bundled images this
+    process's replicas were handed, step by step (`training.input_feed`).
     """
     begun = time.perf_counter()
     config = make_config(config, settings)
-    from ..data import load
-
-    data = load(config.dataset, full=config.full_data, folder=config.data_folder)
-    if config.limit is not None:
-        data = data.take(config.limit)
+    images = None if config.has_own_data else _load_images(config)
     _import_keras()  # after the data, so that a wrong folder is known at once
 
-    from ..strategies import make_strategy
+    from .worker_group import WorkerGroup
 
-    strategy = make_strategy(config.strategy, config.replicas)
-    return _train_with(strategy, config, data, on_event, should_stop, read_log, begun)
+    group = WorkerGroup(make_strategy(config.strategy, config.replicas))
+    group.compare({**config.facts(), **_versions(), **_image_facts(images)})
+    if config.export is not None and group.is_chief:
+        make_folder("export", Path(config.export))
+    trip = Trip(config, group, images, Watch(on_event, should_stop, read_log))
+    try:
+        return trip.run(begun)
+    finally:
+        trip.close()
+
+
+class Trip:
+    """One run of `train`: what it is fed, what it trains, where it stands."""
+
+    def __init__(
+        self, config: TrainConfig, group: "WorkerGroup", images: ImageData | None, watch: Watch
+    ) -> None:
+        from .progress import Run
+        from .state import make_state, set_own_seed
+
+        self.config, self.group, self.images = config, group, images
+        if config.has_own_data:  # shuffles without a seed have the same order on every worker
+            set_own_seed(config)
+        self.feed = self._make_feed("train_data", watch.read_log)
+        self.test_feed = self._make_feed("test_data")
+        self.state = make_state(group.strategy, config, self.feed.spec)
+        self.progress = Run(
+            config,
+            self.feed.steps_per_epoch,
+            self.feed.examples,
+            watch.on_event,
+            watch.should_stop,
+            group=group,
+        )
+
+    def _make_feed(self, name: str, read_log: "ReadLog | None" = None) -> "InputFeed | None":
+        from .input_feed import TestFeed, make_image_feed
+        from .own_data import make_own_feed
+
+        config, strategy = self.config, self.group.strategy
+        if config.has_own_data:
+            given = getattr(config, name)
+            if read_log is not None:
+                raise InputError("read_log: knows the bundled images only; leave it out")
+            if given is None:
+                return None
+            coordinated = find_strategy(config.strategy).is_coordinated
+            feed = make_own_feed(name, given, config, self.group, coordinated)
+            self.group.compare(feed.facts)
+            return feed
+        if name == "test_data":
+            return TestFeed(self.images.test, config, strategy.num_replicas_in_sync)
+        return make_image_feed(self.images.train, config, strategy, self.group.workers, read_log)
+
+    def run(self, begun: float) -> TrainReport:
+        """Resume, train, test, export and report; `begun` is when the job began."""
+        config, run = self.config, self.progress
+        run.resume(self.state)
+        run.report(
+            "start",
+            strategy=config.strategy,
+            replicas=self.group.replicas_per_worker,
+            workers=self.group.workers,
+            global_batch_size=config.global_batch_size,
+            steps_per_epoch=run.steps_per_epoch,
+            epochs=config.epochs,
+            first_step=run.steps_taken,
+        )
+        train_epochs(self.state, run, self.feed)
+        means = self._test()
+        weights = tuple(np.asarray(v) for v in self.state.model.trainable_variables)
+        if config.export is not None and self.group.is_chief:
+            export_model(self.state, config, self.feed.spec)
+        self.group.barrier()
+        return self._report(means, weights, begun)
+
+    def _test(self) -> "Means | None":
+        from .loops import evaluate
+
+        if self.test_feed is None:
+            self.progress.report("end", step=self.progress.steps_taken)
+            return None
+        means = evaluate(self.state, self.progress, self.test_feed)
+        found = {} if means.accuracy is None else {"test_accuracy": means.accuracy}
+        self.progress.report("end", step=self.progress.steps_taken, test_loss=means.loss, **found)
+        return means
+
+    def _report(self, means: "Means | None", weights: tuple[Any, ...], begun: float) -> TrainReport:
+        config, run, position = self.config, self.progress, self.progress.position
+        return TrainReport(
+            strategy=config.strategy,
+            replicas=self.group.replicas_per_worker,
+            workers=self.group.workers,
+            dataset=OWN if self.images is None else config.dataset,
+            source="caller" if self.images is None else self.images.source,
+            examples=len(self.images.train) if self.images else position.epoch_examples,
+            loop=config.loop,
+            global_batch_size=config.global_batch_size,
+            epochs=position.epoch,
+            resumed_from=run.restored.path,
+            passed_over=run.restored.passed_over,
+            loss=position.loss,
+            accuracy=position.accuracy if self.state.accuracy_metric else None,
+            test_loss=means and means.loss,
+            test_accuracy=means and means.accuracy,
+            images_per_second=run.images_per_second(),
+            seconds=time.perf_counter() - begun,
+            weights_checksum=weights_checksum(weights),
+            weights=weights,
+        )
+
+    def close(self) -> None:
+        """Let other runs use the checkpoint folder, and remove what was written for this one."""
+        self.progress.close()
+        self.feed.close()
+
+
+def train_epochs(state: "TrainState", run: "Run", feed: "InputFeed") -> None:
+    """Train from where `run` stands to the configured number of epochs.
+
+    Raises InputError where own data ends early or gives a batch that is too large.
+    """
+    import tensorflow as tf
+
+    train_epoch = make_epoch_trainer(state, run, feed)
+    try:
+        while run.position.epoch < run.config.epochs:
+            train_epoch()
+    except tf.errors.OutOfRangeError:
+        raise _name_end(run) from None
+    except tf.errors.InvalidArgumentError as error:
+        told = re.search(r"train_data: a batch has more than \d+ examples", str(error))
+        if told is not None:
+            raise InputError(f"{told[0]}; batch it by the global batch size") from None
+        if "expected to contain" in str(error):  # `tf.data.experimental.assert_cardinality`
+            raise _name_end(run) from None
+        raise
+
+
+def _name_end(run: "Run") -> InputError:
+    return InputError(
+        f"train_data: has not the {run.steps_per_epoch} batches that were counted; it must give "
+        "as many in every epoch"
+    )
+
+
+def make_epoch_trainer(state: "TrainState", run: "Run", feed: "InputFeed") -> Callable[[], None]:
+    """Return a function that trains one epoch, or what is left of the one `run` stands in."""
+    from .loops import choose_loop
+
+    position, train_on = run.position, choose_loop(state, run, feed)
+
+    def train_epoch() -> None:
+        batches = feed.batches(position.epoch, first_step=position.step)
+        run.begin_epoch()
+        state.reset_metrics()
+        train_on(batches)
+        run.end_epoch(state.read_metrics)
+
+    return train_epoch
+
+
+def export_model(state: "TrainState", config: TrainConfig, spec: Any = None) -> tuple[Path, Path]:
+    """Write `model.keras` and `saved_model/` into the export folder; return both paths.
+
+    What is written is a plain copy, built outside any strategy, so that it loads
+    anywhere. Raises InputError if the folder cannot be written.
+    """
+    import tensorflow as tf
+
+    from .checkpoints import describe_failure
+    from .state import make_model
+
+    plain = make_model(config, spec)
+    plain.set_weights(state.model.get_weights())
+    folder = Path(config.export)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        plain.save(folder / "model.keras")
+        plain.export(folder / "saved_model", verbose=False)
+    except (OSError, tf.errors.OpError) as error:
+        reason = describe_failure(error)
+        raise InputError(f"export {folder}: cannot be written ({reason})") from None
+    return folder / "model.keras", folder / "saved_model"
+
+
+def _load_images(config: TrainConfig) -> ImageData:
+    data = load(config.dataset, full=config.full_data, folder=config.data_folder)
+    return data if config.limit is None else data.take(config.limit)
 
 
 def _import_keras() -> None:
@@ -80,177 +286,18 @@ def _import_keras() -> None:
         )
 
 
-def _train_with(strategy, config, data, on_event, should_stop, read_log, begun) -> TrainReport:
-    from ..files import make_folder
-    from .parts import make_parts
-    from .progress import Run
-    from .sharding import make_feed
-    from .worker_group import WorkerGroup
-
-    group = WorkerGroup(strategy)
-    if config.export is not None and group.is_chief:
-        make_folder("export", Path(config.export))
-    feed = make_feed(data.train, config, strategy, group.workers, read_log)
-    run = Run(config, feed.plan, on_event, should_stop, group=group)
-    parts = make_parts(strategy, config)
-    try:
-        run.resume(parts)
-        run.report(
-            "start",
-            strategy=config.strategy,
-            replicas=group.replicas_per_worker,
-            workers=group.workers,
-            global_batch_size=config.global_batch_size,
-            steps_per_epoch=feed.plan.steps_per_epoch,
-            epochs=config.epochs,
-            first_step=run.steps_taken,
-        )
-        train_epochs(parts, run, data, feed)
-    finally:
-        run.close()
-        feed.close()
-    return _report(parts, run, data, begun)
+def _versions() -> dict[str, str]:
+    """Return what the workers of a run must have in common besides settings and data."""
+    found = versions()
+    here = Path(__file__).parent
+    code = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(here.glob("*.py"))))
+    names = ("python", "tensorflow", "keras")
+    return {name: found[name] for name in names} | {"training code": code.hexdigest()[:12]}
 
 
-def train_epochs(parts: "Parts", run: "Run", data: "ImageData", feed: "Feed") -> None:
-    """Train from where `run` stands to the configured number of epochs, with either loop."""
-    train_epoch = make_epoch_trainer(parts, run, data, feed)
-    while run.position.epoch < run.config.epochs:
-        train_epoch()
-
-
-def make_epoch_trainer(
-    parts: "Parts", run: "Run", data: "ImageData", feed: "Feed | None" = None
-) -> Callable[[], None]:
-    """Return a function that trains one epoch, or what is left of the one `run` stands in."""
-    from .custom_loop import read_metrics, reset_metrics
-    from .sharding import Feed
-
-    position = run.position
-    feed = feed or Feed(data.train, run.plan, run.config)
-    train_on = _choose_loop(run.config)(parts, run, feed)
-
-    def train_epoch() -> None:
-        batches = feed.batches(position.epoch, first_step=position.step)
-        run.begin_epoch()
-        reset_metrics(parts)
-        train_on(batches)
-        run.end_epoch(lambda: read_metrics(parts))
-
-    return train_epoch
-
-
-def _choose_loop(config: TrainConfig) -> Callable[..., Callable[[Any], None]]:
-    if find_strategy(config.strategy).is_coordinated:
-        from .coordinated import coordinated_epoch
-
-        return coordinated_epoch
-    return {"custom": _custom_epoch, "fit": _fit_epoch}[config.loop]
-
-
-def _custom_epoch(parts: "Parts", run: "Run", feed: "Feed") -> Callable[[Any], None]:
-    import tensorflow as tf
-
-    from .custom_loop import make_train_steps, read_metrics
-
-    train_steps = make_train_steps(parts, run.config.dtype, feed.prepare)
-
-    def train_epoch(batches: tf.data.Dataset) -> None:
-        iterator = iter(parts.strategy.experimental_distribute_dataset(batches))
-        while run.position.step < run.plan.steps_per_epoch:
-            steps = run.next_steps()
-            train_steps(iterator, tf.constant(steps))
-            run.advance(steps, lambda: read_metrics(parts))
-
-    return train_epoch
-
-
-def _fit_epoch(parts: "Parts", run: "Run", feed: "Feed") -> Callable[[Any], None]:
-    from ..keras_multi_worker import patch_keras_fit
-    from .keras_fit import STEPS_PER_EXECUTION, compile_model, fit_epoch
-
-    for what in patch_keras_fit() if run.group.moves_together else ():
-        run.report("patched", what=what)
-    one_by_one = run.config.checkpoint_every or run.group.moves_together  # see STEPS_PER_EXECUTION
-    steps = 1 if one_by_one else STEPS_PER_EXECUTION
-    compile_model(parts, run.config.dtype, steps, feed.prepare)
-    return lambda batches: fit_epoch(parts, batches, run)
-
-
-def _report(parts: "Parts", run: "Run", data: "ImageData", begun: float) -> TrainReport:
-    import numpy as np
-
-    config, position, group = run.config, run.position, run.group
-    test_loss, test_accuracy = _test(parts, run, data)
-    run.report(
-        "end",
-        step=run.steps_taken,
-        test_loss=test_loss,
-        test_accuracy=test_accuracy,
-    )
-    weights = tuple(np.asarray(v) for v in parts.model.trainable_variables)
-    if config.export is not None and group.is_chief:
-        export_model(parts.model, config, weights)
-    group.barrier()
-    return TrainReport(
-        strategy=config.strategy,
-        replicas=group.replicas_per_worker,
-        workers=group.workers,
-        dataset=config.dataset,
-        source=data.source,
-        examples=len(data.train),
-        loop=config.loop,
-        global_batch_size=config.global_batch_size,
-        epochs=position.epoch,
-        loss=position.loss,
-        accuracy=position.accuracy,
-        test_loss=test_loss,
-        test_accuracy=test_accuracy,
-        images_per_second=run.images_per_second(),
-        seconds=time.perf_counter() - begun,
-        weights_checksum=weights_checksum(weights),
-        weights=weights,
-    )
-
-
-def _test(parts: "Parts", run: "Run", data: "ImageData") -> tuple[float, float]:
-    """Return loss and accuracy over the test examples, with the training's strategy."""
-    import numpy as np
-
-    from ..data.batches import BatchPlan, make_batches
-    from .custom_loop import evaluate, make_test_steps
-    from .parts import batch_dtype
-    from .sharding import set_auto_shard
-
-    plan = BatchPlan(len(data.test), 500, run.plan.replicas)
-    order = np.arange(plan.examples)
-    batches = make_batches(data.test, plan, order, batch_dtype(run.config.dtype))
-    if find_strategy(run.config.strategy).is_coordinated:
-        from .coordinated import coordinated_evaluate
-
-        return coordinated_evaluate(parts, batches)
-    return evaluate(parts, make_test_steps(parts), set_auto_shard(batches, "data"))
-
-
-def export_model(model, config: TrainConfig, weights) -> tuple[Path, Path]:
-    """Write `model.keras` and `saved_model/` into the export folder; return both paths.
-
-    What is written is a plain copy, built outside any strategy, so that it loads
-    anywhere. Raises InputError if the folder cannot be written.
-    """
-    import tensorflow as tf
-
-    from ..models import build_model
-    from .checkpoints import describe_failure
-
-    plain = build_model(config.model, seed=config.seed, dtype=config.dtype)
-    plain.set_weights(model.get_weights())
-    folder = Path(config.export)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        plain.save(folder / "model.keras")
-        plain.export(folder / "saved_model", verbose=False)
-    except (OSError, tf.errors.OpError) as error:
-        reason = describe_failure(error)
-        raise InputError(f"export {folder}: cannot be written ({reason})") from None
-    return folder / "model.keras", folder / "saved_model"
+def _image_facts(images: ImageData | None) -> dict[str, str]:
+    if images is None:
+        return {}
+    digest = hashlib.sha1(images.train.images)  # its labels come from the same checked files
+    digest.update(images.train.labels)
+    return {"data": f"{len(images.train)} images {digest.hexdigest()[:8]}"}

@@ -7,32 +7,55 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..data.batches import BatchPlan
 from ..errors import InputError
 from ..events import Listener, make_event
+from ..strategies import find_strategy
 from .checkpoints import UNREADABLE, CheckpointFolder, Restored
 from .config import TrainConfig
-from .parts import Parts
 from .report import TrainingStopped
+from .state import Means, TrainState
 from .worker_group import WorkerGroup
 
 STATE_KEY = "state/.ATTRIBUTES/py_state"
-Means = Callable[[], tuple[float, float]]
+ReadMeans = Callable[[], Means]
 
 
 class Position(tf.train.experimental.PythonState):
-    """Finished epochs, steps in the current one, its sums so far, the history: saved as JSON."""
+    """Finished epochs, steps in the current one, its sums so far, the history: saved as JSON.
 
-    SAVED = ("fingerprint", "epoch", "step", "loss_sum", "accuracy_sum", "loss", "accuracy")
+    `examples` are those of the current epoch so far, `epoch_examples` of the last whole one.
+    `accuracy` stays empty where the loss is no classification.
+    """
+
+    SAVED = ("fingerprint", "epoch", "step", "examples", "epoch_examples", "loss_sum",
+             "accuracy_sum", "loss", "accuracy")  # fmt: skip
 
     def __init__(self, fingerprint: dict[str, Any]) -> None:
         self.fingerprint = fingerprint
         self.epoch = 0
         self.step = 0
+        self.examples = 0
+        self.epoch_examples = 0
         self.loss_sum = 0.0
         self.accuracy_sum = 0.0
         self.loss: list[float] = []
         self.accuracy: list[float] = []
+
+    def count(self, before: tuple[int, float, float], means: Means) -> None:
+        """Bring the epoch's sums up to date: what was before this run, and its own means."""
+        self.examples = before[0] + means.examples
+        self.loss_sum = before[1] + means.loss * means.examples
+        self.accuracy_sum = before[2] + (means.accuracy or 0.0) * means.examples
+
+    def close_epoch(self, has_accuracy: bool) -> None:
+        """Put the epoch's means into the history and begin the next one."""
+        examples = max(self.examples, 1)
+        self.loss.append(self.loss_sum / examples)
+        if has_accuracy:
+            self.accuracy.append(self.accuracy_sum / examples)
+        self.epoch, self.step = self.epoch + 1, 0
+        self.epoch_examples, self.examples = self.examples, 0
+        self.loss_sum = self.accuracy_sum = 0.0
 
     def serialize(self) -> str:
         return json.dumps({name: getattr(self, name) for name in self.SAVED})
@@ -55,48 +78,51 @@ class Run:
     def __init__(
         self,
         config: TrainConfig,
-        plan: BatchPlan,
+        steps_per_epoch: int,
+        examples: int | str = 0,
         listener: Listener | None = None,
         should_stop: Callable[[], bool] | None = None,
         steps_per_call: int = 32,
         group: WorkerGroup | None = None,
     ) -> None:
-        self.config, self.plan = config, plan
+        self.config, self.steps_per_epoch = config, steps_per_epoch
+        self.record = find_strategy(config.strategy)
         self.group = group or WorkerGroup(tf.distribute.get_strategy())
         self.listener, self.should_stop = listener, should_stop
         self.steps_per_call = steps_per_call
-        self.position = Position(config.fingerprint(plan.examples))
+        self.position = Position(config.fingerprint(examples))
+        self.restored = Restored()
         self.store: CheckpointFolder | None = None
         self.epoch_seconds: list[float] = []
 
     @property
     def steps_taken(self) -> int:
         """Steps since the very start of the job, those of earlier runs included."""
-        return self.position.epoch * self.plan.steps_per_epoch + self.position.step
+        return self.position.epoch * self.steps_per_epoch + self.position.step
 
     def begin_epoch(self) -> None:
-        self._first_step = self.position.step
-        self._sums_before = (self.position.loss_sum, self.position.accuracy_sum)
+        position = self.position
+        self._before = (position.examples, position.loss_sum, position.accuracy_sum)
         self._begun = time.perf_counter()
         self._saving_seconds = 0.0
 
     def next_steps(self) -> int:
         """Return how many steps come before the next report, checkpoint or end of the epoch."""
-        left = self.plan.steps_per_epoch - self.position.step
+        left = self.steps_per_epoch - self.position.step
         steps = min(left, self.steps_per_call)
         every = self.config.checkpoint_every
         if every:
             steps = min(steps, every - self.steps_taken % every)
         return steps
 
-    def advance(self, steps: int, read_means: Means) -> None:
-        """Count `steps` more; `read_means()` gives loss and accuracy since `begin_epoch`."""
+    def advance(self, steps: int, read_means: ReadMeans) -> None:
+        """Count `steps` more; `read_means()` gives the means since `begin_epoch`."""
         position, every = self.position, self.config.checkpoint_every
         position.step += steps
         stop = self.group.any(self.should_stop is not None and self.should_stop())
-        due = every and self.steps_taken % every == 0 and position.step < self.plan.steps_per_epoch
+        due = every and self.steps_taken % every == 0 and position.step < self.steps_per_epoch
         if self.listener or stop or due or self.group.moves_together:  # reading is collective
-            self._add_up(read_means)
+            position.count(self._before, read_means())
         if self.listener:
             self._report_step()
         if due or stop:
@@ -104,23 +130,20 @@ class Run:
         if stop:
             raise TrainingStopped(position.epoch, self.steps_taken, self._folder())
 
-    def end_epoch(self, read_means: Means) -> None:
+    def end_epoch(self, read_means: ReadMeans) -> None:
         """Close the epoch: its means go into the history, and a checkpoint is saved."""
-        position = self.position
+        position, means = self.position, read_means()
         self.epoch_seconds.append(time.perf_counter() - self._begun - self._saving_seconds)
-        self._add_up(read_means)
-        position.loss.append(position.loss_sum / self.plan.examples)
-        position.accuracy.append(position.accuracy_sum / self.plan.examples)
-        position.epoch, position.step = position.epoch + 1, 0
-        position.loss_sum = position.accuracy_sum = 0.0
+        position.count(self._before, means)
+        position.close_epoch(means.accuracy is not None)
+        accuracy = {"accuracy": position.accuracy[-1]} if position.accuracy else {}
         self.report(
             "epoch",
             step=self.steps_taken,
             epoch=position.epoch,
             loss=position.loss[-1],
-            accuracy=position.accuracy[-1],
-            images_per_second=self._examples_trained(self.plan.steps_per_epoch)
-            / self.epoch_seconds[-1],
+            **accuracy,
+            images_per_second=means.examples / self.epoch_seconds[-1],
         )
         self.save()
 
@@ -131,7 +154,7 @@ class Run:
     def images_per_second(self) -> float | None:
         """Return the training throughput of this run without its first epoch."""
         later = self.epoch_seconds[1:]
-        return len(later) * self.plan.examples / sum(later) if later else None
+        return len(later) * self.position.epoch_examples / sum(later) if later else None
 
     def save(self) -> None:
         if self.store is None:
@@ -141,20 +164,27 @@ class Run:
         self._saving_seconds += time.perf_counter() - begun
         self.report("checkpoint", step=self.steps_taken, epoch=self.position.epoch, path=path)
 
-    def resume(self, parts: Parts) -> Restored:
+    def resume(self, state: TrainState) -> None:
         """Attach the checkpoint folder, if there is one, and go on from its newest checkpoint.
 
         The folder is this run's alone until `close`. A damaged checkpoint is passed
-        over for the one before it. Raises InputError if the folder cannot be used, no
-        checkpoint in it can be read, or the newest one belongs to another job.
+        over for the one before it, and reported. Raises InputError if the folder cannot
+        be used, no checkpoint in it can be read, or the newest one belongs to another job.
         """
         if self.config.checkpoint is None:
-            return Restored()
+            return
         tracked = tf.train.Checkpoint(
-            model=parts.model, optimizer=parts.optimizer, state=self.position
+            model=state.model, optimizer=state.optimizer, state=self.position
         )
         self.store = CheckpointFolder(self.config.checkpoint, tracked, self.group)
-        return self.store.restore_newest(self._check_same_job)
+        self.restored = self.store.restore_newest(self._check_same_job)
+        if self.restored.path is not None:
+            self.report(
+                "restore",
+                step=self.restored.step,
+                path=self.restored.path,
+                passed_over=list(self.restored.passed_over),
+            )
 
     def close(self) -> None:
         """Let other runs use the checkpoint folder."""
@@ -176,16 +206,6 @@ class Run:
                     f"and this run has {wanted}; use the same, or another folder"
                 )
 
-    def _add_up(self, read_means: Means) -> None:
-        """Bring the epoch's sums up to date: what was before this run, and its own means."""
-        examples = self._examples_trained(self.position.step)
-        means = read_means()
-        self.position.loss_sum = self._sums_before[0] + means[0] * examples
-        self.position.accuracy_sum = self._sums_before[1] + means[1] * examples
-
-    def _examples_trained(self, step: int) -> int:
-        return self.plan.examples_before(step) - self.plan.examples_before(self._first_step)
-
     def _report_step(self) -> None:
         position = self.position
         seconds = time.perf_counter() - self._begun - self._saving_seconds
@@ -193,8 +213,8 @@ class Run:
             "step",
             step=self.steps_taken,
             epoch=position.epoch + 1,
-            loss=position.loss_sum / self.plan.examples_before(position.step),
-            images_per_second=self._examples_trained(position.step) / seconds,
+            loss=position.loss_sum / max(position.examples, 1),
+            images_per_second=(position.examples - self._before[0]) / seconds,
         )
 
     def _folder(self) -> str | None:

@@ -6,8 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import RunError
 from ..events import to_json_line
+
+OWN = "own data"
+
+
+ABSENT = ("accuracy", "test_loss", "test_accuracy")  # left out of the JSON where there is none
 
 
 @dataclass(frozen=True)
@@ -15,10 +20,12 @@ class TrainReport:
     """The outcome of one job; `loss` and `accuracy` have one number an epoch, from the very start.
 
     `loss` and `accuracy` are means over the epoch's training examples, taken
-    before each step. `images_per_second` is training alone (no evaluation, no
-    checkpoints), this run's first epoch left out because it holds the compilation;
-    None where no other epoch ran. `seconds` is the whole job's. `replicas` are those of
-    each worker.
+    before each step; `accuracy` is None where the loss is no classification, and the
+    test's numbers are None without test data. `images_per_second` are examples a second of
+    training alone (no evaluation, no checkpoints), this run's first epoch left out because
+    it holds the compilation; None where no other epoch ran. `seconds` is the whole job's.
+    `replicas` are those of each worker. `resumed_from` is the checkpoint that the run went
+    on from, None for a run from the start; `passed_over` are the damaged ones before it.
     """
 
     strategy: str
@@ -30,10 +37,12 @@ class TrainReport:
     loop: str
     global_batch_size: int
     epochs: int
+    resumed_from: str | None
+    passed_over: tuple[str, ...]
     loss: list[float]
-    accuracy: list[float]
-    test_loss: float
-    test_accuracy: float
+    accuracy: list[float] | None
+    test_loss: float | None
+    test_accuracy: float | None
     images_per_second: float | None
     seconds: float
     weights_checksum: str
@@ -45,28 +54,41 @@ class TrainReport:
         A loss that is not finite, because the run diverged, is null there.
         """
         record = {key: value for key, value in vars(self).items() if key != "weights"}
-        return to_json_line(record)
+        return to_json_line({k: v for k, v in record.items() if v is not None or k not in ABSENT})
 
     def _count_replicas(self) -> str:
         replicas = _count(self.replicas, "replica")
         return replicas if self.workers == 1 else f"{self.workers} workers of {replicas}"
 
     def __str__(self) -> str:
-        rate = self.images_per_second
-        speed = f"{rate:,.0f} images/s" if rate else "images/s need a second epoch"
+        rate, things = self.images_per_second, "examples" if self.dataset == OWN else "images"
+        speed = f"{rate:,.0f} {things}/s" if rate else f"{things}/s need a second epoch"
         lines = [
             f"{self.dataset}, {self.examples:,} training examples from the {self.source}",
             f"{self.strategy}, {self._count_replicas()}, {self.loop} loop, "
             f"global batch {self.global_batch_size}",
         ]
-        for epoch, (loss, accuracy) in enumerate(zip(self.loss, self.accuracy), start=1):
-            lines.append(f"epoch {epoch:>3}: loss {loss:.4f}, accuracy {accuracy:.4f}")
-        lines.append(f"test:      loss {self.test_loss:.4f}, accuracy {self.test_accuracy:.4f}")
+        lines += describe_resumption(self.resumed_from, self.passed_over)
+        accuracies = self.accuracy or [None] * len(self.loss)
+        for epoch, means in enumerate(zip(self.loss, accuracies), start=1):
+            lines.append(f"epoch {epoch:>3}: {_describe_means(*means)}")
+        if self.test_loss is not None:
+            lines.append(f"test:      {_describe_means(self.test_loss, self.test_accuracy)}")
         lines.append(f"{speed}, {self.seconds:.1f} s in all")
         return "\n".join(lines)
 
 
-class TrainingStopped(InputError):
+def describe_resumption(path: str | None, passed_over: Iterable[str]) -> list[str]:
+    """Return the lines that say where a run went on, and what it passed over; none for neither."""
+    lines = [] if path is None else [f"resumed from {path}, step {path.rsplit('-', 1)[1]}"]
+    return lines + [f"passed over the damaged checkpoint {one}" for one in passed_over]
+
+
+def _describe_means(loss: float, accuracy: float | None) -> str:
+    return f"loss {loss:.4f}" + ("" if accuracy is None else f", accuracy {accuracy:.4f}")
+
+
+class TrainingStopped(RunError):
     """A run that was asked to stop, and did so between two steps; `step` counts from the start."""
 
     def __init__(self, epoch: int, step: int, folder: str | None) -> None:

@@ -80,7 +80,14 @@ class WorkerGroup:
 
         `facts` are names with values that JSON can hold; a name that some worker lacks differs too.
         """
-        everyone = self.gather({name: _shorten(value) for name, value in facts.items()})
+        try:
+            everyone = self.gather({name: _shorten(value) for name, value in facts.items()})
+        except tf.errors.OpError as error:
+            raise RunError(
+                f"the workers cannot compare how they were started; {self.name} has "
+                f"{self.replicas_per_worker} replicas, and all must have as many: "
+                f"{str(error).strip().splitlines()[0][-160:]}"
+            ) from None
         differing = []
         for name in sorted({name for one in everyone for name in one}):
             values = [one.get(name, "missing") for one in everyone]

@@ -20,7 +20,7 @@ import keras
 from ...errors import RunError
 from ...events import report
 from ...keras_multi_worker import patch_keras_fit
-from ..parts import make_loss
+from ..state import make_loss
 from .settings import RecoveryReport
 from .trainer import Trainer
 

@@ -11,7 +11,7 @@ from ...data.batches import BatchPlan, epoch_order, make_batches
 from ...events import report
 from ...models import build_mlp
 from ...strategies import make_strategy
-from ..parts import make_optimizer
+from ..state import make_optimizer
 from ..worker_group import WorkerGroup
 from .settings import RecoveryReport, RecoverySettings
 

@@ -1,5 +1,6 @@
-"""What the workers of a run are fed: one order of examples, shared in one of three ways.
+"""What the replicas of a run are fed: the bundled images here, own data in `own_data`.
 
+Several workers share one order of examples in one of three ways.
 `tf.data.experimental.AutoShardPolicy` says how workers that each run the same input
 pipeline share what comes out of it:
 
@@ -16,9 +17,9 @@ through the data once.
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -26,11 +27,35 @@ import tensorflow as tf
 from ..data.batches import BatchPlan, epoch_order, make_batches, without_autotune
 from ..data.images import Split
 from .config import TrainConfig
-from .parts import batch_dtype
+from .state import batch_dtype
+from .step import Batch, Prepare
 
-LEAST_FILES = 8
-Batch = tuple[tf.Tensor, tf.Tensor, tf.Tensor]  # images, labels, weights of one replica
-Prepare = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Batch]
+MIN_FILES = 8
+TEST_BATCH_SIZE = 500
+
+
+class InputFeed:
+    """Global batches of (features, labels, weights), the same number in every epoch.
+
+    `examples` is how much data there is, as a checkpoint remembers it; `spec` are the
+    `tf.TensorSpec`s of a batch, None where the model is sure to know them.
+    """
+
+    steps_per_epoch: int
+    examples: int | str
+    spec: Any = None
+
+    @property
+    def prepare(self) -> Prepare | None:
+        """What the step of a replica does to its batch before it trains, None for nothing."""
+        return None
+
+    def batches(self, epoch: int, first_step: int = 0) -> Any:
+        """Return an epoch's batches from `first_step` on: a dataset, or a distributed one."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Remove what was written for this run."""
 
 
 def set_auto_shard(dataset: tf.data.Dataset, policy: str) -> tf.data.Dataset:
@@ -76,35 +101,48 @@ class ReadLog:
         self._reads[int(replica)].append([self._places[key] for key in real])
 
 
-class Feed:
-    """The global batches of the plan, each cut over all replicas (AutoShardPolicy.DATA)."""
+class ImageFeed(InputFeed):
+    """The batches of a plan, each cut over all replicas (AutoShardPolicy.DATA)."""
 
     def __init__(
         self, split: Split, plan: BatchPlan, config: TrainConfig, log: ReadLog | None = None
     ) -> None:
         self.split, self.plan, self.config, self.log = split, plan, config, log
-        self.dtype = batch_dtype(config.dtype)
+        self.dtype, self.examples = batch_dtype(config.dtype), plan.examples
         if log is not None:
             log.attach(split)
 
     @property
+    def steps_per_epoch(self) -> int:
+        return self.plan.steps_per_epoch
+
+    @property
     def prepare(self) -> Prepare | None:
-        """What the step of a replica does to its batch before it trains, None for nothing."""
         return self._prepare if self.log is not None else None
 
+    def find_order(self, epoch: int) -> np.ndarray:
+        """Return the order in which `epoch` visits the examples, int64 [examples]."""
+        return epoch_order(self.plan.examples, self.config.seed, epoch)
+
     def batches(self, epoch: int, first_step: int = 0) -> tf.data.Dataset:
-        """Return the batches of one epoch (images, labels, weights) from `first_step` on."""
-        order = epoch_order(self.plan.examples, self.config.seed, epoch)
+        order = self.find_order(epoch)
         batches = make_batches(self.split, self.plan, order, self.dtype, first_step)
         return set_auto_shard(batches, "data")
-
-    def close(self) -> None:
-        """Remove what was written for this run."""
 
     def _prepare(self, images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> Batch:
         if self.log is not None:
             self.log.watch(images, weights)
         return images, labels, weights
+
+
+class TestFeed(ImageFeed):
+    """The test images, in the order in which they stand."""
+
+    def __init__(self, split: Split, config: TrainConfig, replicas: int) -> None:
+        super().__init__(split, BatchPlan(len(split), TEST_BATCH_SIZE, replicas), config)
+
+    def find_order(self, epoch: int) -> np.ndarray:
+        return np.arange(self.plan.examples)
 
 
 @dataclass(frozen=True)
@@ -121,7 +159,7 @@ class CountedPlan(BatchPlan):
         return sum(self.counts[:step])
 
 
-class CountingFeed(Feed):
+class CountingFeed(ImageFeed):
     """Workers that read files of their own (FILE), or everything each (OFF).
 
     Every example weighs one over the examples that all replicas read in that step.
@@ -138,6 +176,7 @@ class CountingFeed(Feed):
         counts = count_examples(strategy, self.batches(0))
         sizes = (config.global_batch_size, plan.replicas)
         self.plan = CountedPlan(sum(counts), *sizes, counts=tuple(counts))
+        self.examples = self.plan.examples
 
     @property
     def prepare(self) -> Prepare:
@@ -172,15 +211,15 @@ class CountingFeed(Feed):
         return images, labels, tf.math.divide_no_nan(weights, together)
 
 
-def make_feed(
+def make_image_feed(
     split: Split, config: TrainConfig, strategy: tf.distribute.Strategy, workers: int,
     log: ReadLog | None = None,
-) -> Feed:  # fmt: skip
-    """Return what a run is fed; `feed.plan` is its plan."""
+) -> ImageFeed:  # fmt: skip
+    """Return what a run on bundled images is fed."""
     plan = BatchPlan(len(split), config.global_batch_size, strategy.num_replicas_in_sync)
     if config.auto_shard == "data":
-        return Feed(split, plan, config, log)
-    return CountingFeed(split, plan, config, strategy, max(LEAST_FILES, workers), log)
+        return ImageFeed(split, plan, config, log)
+    return CountingFeed(split, plan, config, strategy, max(MIN_FILES, workers), log)
 
 
 def count_examples(strategy: tf.distribute.Strategy, batches: tf.data.Dataset) -> list[int]:

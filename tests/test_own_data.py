@@ -1,0 +1,382 @@
+"""`train` on a model, data, loss and optimizer of one's own: a regression on two inputs.
+
+Every run is compared with plain gradient descent, written here by hand on one device.
+"""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from utils.cluster import LocalCluster
+from utils.cluster.local_launcher import make_launcher
+from utils.errors import DistributedError
+from utils.training import train
+
+EXAMPLES, BATCH, EPOCHS = 70, 16, 3  # the last batch has 6
+RATE = 0.0625  # exact in float32, as Keras holds it
+
+
+def build_model():
+    import keras
+
+    inputs = {
+        "left": keras.Input((3,), dtype="float64"),
+        "right": keras.Input((2,), dtype="float64"),
+    }
+    start = keras.initializers.GlorotUniform
+    hidden = keras.layers.Concatenate(dtype="float64")(list(inputs.values()))
+    hidden = keras.layers.Dense(8, "tanh", dtype="float64", kernel_initializer=start(1))(hidden)
+    return keras.Model(
+        inputs, keras.layers.Dense(1, dtype="float64", kernel_initializer=start(2))(hidden)
+    )
+
+
+def make_arrays():
+    values = np.random.default_rng(0).normal(size=(EXAMPLES, 5))
+    return {"left": values[:, :3], "right": values[:, 3:]}, values @ np.arange(5.0)
+
+
+def make_data():
+    """Global batches, in one order."""
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(make_arrays()).batch(BATCH)
+
+
+def make_share(context):
+    """What one worker reads: every so many examples, in batches of one replica."""
+    import tensorflow as tf
+
+    examples = tf.data.Dataset.from_tensor_slices(make_arrays())
+    share = examples.shard(context.num_input_pipelines, context.input_pipeline_id)
+    return share.batch(context.get_per_replica_batch_size(BATCH))
+
+
+def make_optimizer():
+    import keras
+
+    return keras.optimizers.SGD(RATE)
+
+
+def squared_error(labels, outputs):
+    return (labels - outputs[:, 0]) ** 2
+
+
+OWN = {"model": build_model, "train_data": make_data, "test_data": make_data, "loss": "mse",
+       "optimizer": make_optimizer, "dtype": "float64", "epochs": EPOCHS,
+       "global_batch_size": BATCH}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def by_hand(tf):
+    """Return weights and mean losses of plain training, and the loss at its end."""
+    model, (features, labels) = build_model(), make_arrays()
+    variables, means = [v.value for v in model.trainable_variables], []
+
+    def find_loss(chosen):
+        outputs = model({name: value[chosen] for name, value in features.items()})[:, 0]
+        return tf.reduce_mean((outputs - labels[chosen]) ** 2)
+
+    for _ in range(EPOCHS):
+        total = 0.0
+        for start in range(0, EXAMPLES, BATCH):
+            chosen = np.arange(start, min(start + BATCH, EXAMPLES))
+            with tf.GradientTape() as tape:
+                loss = find_loss(chosen)
+            for variable, gradient in zip(variables, tape.gradient(loss, variables)):
+                variable.assign_sub(RATE * gradient)
+            total += float(loss) * len(chosen)
+        means.append(total / EXAMPLES)
+    return [v.numpy() for v in variables], means, float(find_loss(np.arange(EXAMPLES)))
+
+
+def assert_same(report, by_hand):
+    weights, losses, end = by_hand
+    for got, wanted in zip(report.weights, weights, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(report.loss, losses, rtol=1e-5)
+    assert report.test_loss == pytest.approx(end, rel=1e-5)
+    assert report.accuracy is None and report.test_accuracy is None
+    assert (report.examples, report.dataset) == (EXAMPLES, "own data")
+
+
+@pytest.mark.parametrize("strategy, replicas, loop", [
+    ("default", 1, "custom"), ("one-device", 1, "fit"), ("mirrored", 3, "custom"),
+    ("mirrored", 3, "fit"), ("central-storage", 2, "custom"), ("central-storage", 3, "fit"),
+])  # fmt: skip
+def test_own_model_and_data_train_as_by_hand(by_hand, strategy, replicas, loop):
+    assert_same(train(strategy=strategy, replicas=replicas, loop=loop, **OWN), by_hand)
+
+
+@pytest.mark.parametrize("loop", ["custom", "fit"])
+def test_a_function_of_the_input_context_gives_each_replica_its_batches(by_hand, loop):
+    """One pipeline here: the same global batches, cut over the replicas as they come."""
+    report = train(strategy="mirrored", replicas=2, loop=loop, **{**OWN, "train_data": make_share})
+    weights, losses, _ = by_hand
+    for got, wanted in zip(report.weights, weights, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(report.loss, losses, rtol=1e-5)
+
+
+def give_loss_object():
+    import keras
+
+    return keras.losses.MeanSquaredError(dtype="float64")
+
+
+@pytest.mark.parametrize("change", [
+    {"train_data": "dataset"}, {"loss": squared_error}, {"loss": give_loss_object},
+    {"optimizer": "object"}, {"optimizer": "sgd", "learning_rate": RATE},
+])  # fmt: skip
+def test_each_may_be_a_name_an_object_or_a_function(by_hand, change):
+    if change.get("optimizer") == "object":
+        change = {"optimizer": make_optimizer()}
+    if "train_data" in change:
+        change = {"train_data": make_data(), "test_data": make_data()}
+    loop = "fit" if "loss" in change else "custom"
+    assert_same(train(strategy="mirrored", loop=loop, **{**OWN, **change}), by_hand)
+
+
+def test_the_report_leaves_out_what_there_is_not():
+    report = train(**{**OWN, "test_data": None, "epochs": 1})
+    assert "accuracy" not in str(report) and "test" not in str(report)
+    assert not {"accuracy", "test_loss", "test_accuracy"} & set(json.loads(report.to_json()))
+
+
+def test_weights_of_examples_count(tf):
+    """An example of weight 0 is as good as not there; weight 2 counts twice."""
+    features, labels = make_arrays()
+    weights = np.array([2.0] * 35 + [0.0] * 35)
+    data = tf.data.Dataset.from_tensor_slices((features, labels, weights)).batch(EXAMPLES)
+    settings = {**OWN, "test_data": None, "global_batch_size": EXAMPLES, "epochs": 1}
+    weighted = train(strategy="mirrored", **{**settings, "train_data": data})
+    first = {name: value[:35] for name, value in features.items()}
+    half = tf.data.Dataset.from_tensor_slices((first, labels[:35])).batch(35)
+    settings |= {"global_batch_size": 35, "train_data": half, "optimizer": "sgd"}
+    plain = train(**{**settings, "learning_rate": 2 * RATE})
+    assert weighted.examples == 35
+    for got, wanted in zip(weighted.weights, plain.weights):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-9)
+
+
+def test_labels_that_are_classes_have_an_accuracy_and_many_a_number(tf):
+    """Per-pixel classes: the loss of an example is the mean over its pixels."""
+    import keras
+
+    images = np.random.default_rng(1).normal(size=(24, 4, 4, 1)).astype("float32")
+    data = tf.data.Dataset.from_tensor_slices((images, (images[..., 0] > 0).astype("int64")))
+
+    def build():
+        start = keras.initializers.GlorotUniform(3)
+        return keras.Sequential([keras.Input((4, 4, 1)),
+                                 keras.layers.Conv2D(2, 1, kernel_initializer=start)])  # fmt: skip
+
+    settings = {"model": build, "train_data": data.batch(8), "test_data": data.batch(8),
+                "global_batch_size": 8, "epochs": 30, "optimizer": "adam",
+                "learning_rate": 0.1}  # fmt: skip
+    custom, fit = (train(strategy="mirrored", loop=loop, **settings) for loop in ("custom", "fit"))
+    assert custom.test_accuracy > 0.95 and len(custom.accuracy) == 30
+    for got, wanted in zip(fit.weights, custom.weights):
+        np.testing.assert_allclose(got, wanted, atol=1e-4)
+
+
+# ---- lengths, resuming, export
+
+
+class Cut(Exception):
+    """The power cut of the tests below."""
+
+
+def cut_at(step):
+    def listen(event):
+        if event["event"] == "step" and event["step"] >= step:
+            raise Cut
+
+    return listen
+
+
+def make_shuffled():
+    return make_data().unbatch().shuffle(EXAMPLES, seed=3).batch(BATCH)
+
+
+def make_endless():
+    return make_shuffled().repeat()
+
+
+@pytest.mark.parametrize("loop, change", [
+    ("fit", {"train_data": make_data}), ("custom", {"train_data": make_shuffled}),
+    ("fit", {"train_data": make_shuffled}), ("custom", {"train_data": make_share}),
+    ("fit", {"train_data": make_endless, "steps_per_epoch": 3}),
+], ids=["plain", "shuffled", "shuffled-fit", "share", "endless"])  # fmt: skip
+def test_a_resumed_run_has_the_weights_of_the_uninterrupted_one(tf, tmp_path, loop, change):
+    settings = {**OWN, **change, "strategy": "mirrored", "loop": loop, "optimizer": "adam"}
+    whole = train(**settings)
+    saved = {"checkpoint": tmp_path, "checkpoint_every": 4}
+    with pytest.raises(Cut):
+        train(on_event=cut_at(9), **settings, **saved)
+    resumed = train(**settings, **saved)
+    assert resumed.weights_checksum == whole.weights_checksum
+    np.testing.assert_allclose(resumed.loss, whole.loss, rtol=1e-6)
+    assert resumed.resumed_from == str(tmp_path / "train-8")
+
+
+def test_a_length_that_nobody_knows_is_counted(by_hand):
+    def make_filtered():
+        return make_data().filter(lambda features, labels: True)
+
+    assert int(make_filtered().cardinality()) < 0
+    assert_same(train(strategy="mirrored", loop="fit", **{**OWN, "train_data": make_filtered}),
+                by_hand)  # fmt: skip
+
+
+@pytest.mark.parametrize("epochs, steps", [(1, 15), (5, 3)])
+def test_steps_per_epoch_read_on_where_the_last_epoch_ended(by_hand, epochs, steps):
+    """5 batches in all, read three times over, whatever an epoch is."""
+    report = train(strategy="mirrored", **{**OWN, "epochs": epochs, "steps_per_epoch": steps})
+    for got, wanted in zip(report.weights, by_hand[0], strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-9)
+
+
+def test_export_and_a_model_that_is_built_when_it_is_called(tf, tmp_path):
+    import keras
+
+    def build():
+        start = keras.initializers.GlorotUniform(1)
+        return keras.Sequential([keras.layers.Dense(1, kernel_initializer=start)])
+
+    features, labels = make_arrays()
+    data = tf.data.Dataset.from_tensor_slices((features["left"].astype("float32"), labels))
+    report = train(model=build, train_data=data.batch(BATCH), loss="mse", strategy="mirrored",
+                   global_batch_size=BATCH, export=tmp_path, loop="fit", epochs=1)  # fmt: skip
+    model = keras.models.load_model(tmp_path / "model.keras")
+    for got, wanted in zip(model.trainable_variables, report.weights, strict=True):
+        np.testing.assert_array_equal(got.numpy(), wanted)
+    served = tf.saved_model.load(str(tmp_path / "saved_model"))
+    some = features["left"][:4].astype("float32")
+    np.testing.assert_allclose(served.serve(some), model(some), atol=1e-6)
+
+
+# ---- what cannot be
+
+
+def make_empty():
+    return make_data().take(0)
+
+
+def make_singles():
+    return make_data().unbatch()
+
+
+def make_wide():
+    import keras
+
+    inputs = {"left": keras.Input((3,), name="left"), "right": keras.Input((2,), name="right")}
+    return keras.Model(inputs, keras.layers.Dense(3)(inputs["left"]))
+
+
+def make_deaf():
+    import keras
+
+    return keras.Sequential([keras.Input((7,)), keras.layers.Dense(1)])
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"global_batch_size": 32}, "first batch has 16 examples and must have 32: use .batch"),
+    ({"global_batch_size": 8}, "first batch has 16 examples and must have 8"),
+    ({"train_data": make_endless}, "never ends; set steps_per_epoch"),
+    ({"train_data": make_empty}, "train_data: is empty"),
+    ({"test_data": make_empty}, "test_data: is empty"),
+    ({"train_data": make_singles}, "gives single examples; batch them"),
+    ({"train_data": [1, 2]}, "list is no tf.data.Dataset"),
+    ({"train_data": make_arrays}, "tuple is no tf.data.Dataset"),
+    ({"train_data": lambda: make_data().map(lambda x, y: x)}, "must be .features, labels."),
+    ({"model": make_wide}, r"gives \[batch, 3\] where the labels are \[batch\]; loss mean_squared"),
+    ({"model": make_deaf}, "model, loss and data do not fit: features .*left"),
+    ({"model": lambda: 3}, "gave a int, and must return a keras.Model"),
+    ({"model": 3}, "give the function that builds it"),
+    ({"loss": None}, "its labels are no class numbers; for a regression"),
+    ({"loss": "mean_squared_terror"}, "loss 'mean_squared_terror'"),
+    ({"loss": lambda labels, outputs: labels[0] - outputs[0, 0]}, "one number for the batch"),
+    ({"optimizer": lambda: 3}, "optimizer int: give a name"),
+    ({"optimizer": make_optimizer, "learning_rate": 0.1}, "has its own"),
+    ({"limit": 10}, "limit 10: is for the bundled data"),
+    ({"strategy": "mirrored", "replicas": 3, "train_data": make_share}, "3 replicas divide"),
+    ({"train_data": None}, "test_data needs train_data"),
+])  # fmt: skip
+def test_what_cannot_be_is_one_clear_sentence(tf, change, words):
+    with pytest.raises(DistributedError, match=words) as refused:
+        train(**{**OWN, **change})
+    assert "\n" not in str(refused.value)
+
+
+def test_a_larger_batch_later_on_is_one_clear_sentence(tf):
+    def make_growing():
+        return make_data().take(2).concatenate(make_data().unbatch().batch(32))
+
+    with pytest.raises(DistributedError, match="a batch has more than 16 examples"):
+        train(**{**OWN, "train_data": make_growing, "test_data": None})
+
+
+# ---- in a cluster: functions travel to the processes
+
+
+@pytest.fixture(scope="module")
+def launcher():
+    launcher = make_launcher()
+    yield launcher
+    launcher.close()
+
+
+def train_there(settings):
+    from utils.training import train
+
+    return train(**settings)
+
+
+@pytest.mark.parametrize("replicas, loop", [(2, "fit"), (2, "custom")])
+def test_workers_train_own_data_as_by_hand(launcher, by_hand, replicas, loop):
+    settings = {**OWN, "strategy": "multi-worker", "loop": loop}
+    with LocalCluster(2, 0, replicas, launcher=launcher) as cluster:
+        for report in cluster.run(train_there, settings, timeout=200, echo=False):
+            assert_same(report, by_hand)
+            assert (report.workers, report.replicas) == (2, replicas)
+
+
+@pytest.mark.parametrize("loop", ["custom", "fit"])
+def test_workers_that_read_their_own_share_train_as_by_hand(launcher, by_hand, loop):
+    """Each global batch is 8 examples of each worker; the last has 3 of each."""
+    settings = {**OWN, "strategy": "multi-worker", "loop": loop, "train_data": make_share}
+    with LocalCluster(2, launcher=launcher) as cluster:
+        for report in cluster.run(train_there, settings, timeout=200, echo=False):
+            assert_same(report, by_hand)
+
+
+def test_own_data_on_parameter_servers(launcher, by_hand, tmp_path):
+    """With one worker there is nobody to be stale against; then it goes on from its checkpoint."""
+    settings = {**OWN, "strategy": "parameter-server", "checkpoint": str(tmp_path / "c"),
+                "export": str(tmp_path / "e")}  # fmt: skip
+    with LocalCluster(1, 1, launcher=launcher) as cluster:
+        cluster.run(train_there, {**settings, "epochs": 2}, timeout=200, echo=False)
+        report = cluster.run(train_there, settings, timeout=200, echo=False)
+    assert_same(report, by_hand)
+    assert report.resumed_from == str(tmp_path / "c" / "train-10")
+    assert "model.keras" in os.listdir(tmp_path / "e")
+
+
+def make_different():
+    """Another order on the second worker: what an unseeded shuffle does."""
+    number = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+    return make_data().unbatch().shuffle(EXAMPLES, seed=number).batch(BATCH)
+
+
+def test_workers_with_different_data_are_told(launcher):
+    from utils.cluster import ClusterError
+
+    settings = {**OWN, "strategy": "multi-worker", "train_data": make_different}
+    with LocalCluster(2, launcher=launcher) as cluster, pytest.raises(ClusterError) as failed:
+        cluster.run(train_there, settings, timeout=100, echo=False)
+    assert "RunError: the workers were not started alike: first batch of train data is" in str(
+        failed.value
+    )

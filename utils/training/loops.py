@@ -1,0 +1,140 @@
+"""The three loops: custom, Keras's `fit`, and coordinated; each trains what is left of an epoch.
+
+A loop asks the run how many steps it may take, takes them, and tells it; the run reports,
+saves and stops (`training.progress`). All take the step of `training.step`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ..keras_multi_worker import patch_keras_fit
+from .input_feed import InputFeed
+from .progress import Run
+from .state import Means, TrainState, batch_dtype
+from .step import (
+    ReplicaStep,
+    compile_closure,
+    compile_steps,
+    make_keras_loss,
+    make_test_replica,
+    make_train_replica,
+)
+
+# Steps in one call of `fit`'s compiled function. With several workers it must be 1: Keras asks
+# "is there another batch?" around each step, and a collective inside such a branch stops with
+# "You must feed a value for placeholder tensor" (Keras 3.15.1).
+STEPS_PER_EXECUTION = 16
+Coordinator = tf.distribute.coordinator.ClusterCoordinator
+EpochLoop = Callable[[Any], None]
+
+
+def choose_loop(state: TrainState, run: Run, feed: InputFeed) -> EpochLoop:
+    """Return a function of batches that trains what is left of an epoch."""
+    if run.record.is_coordinated:
+        return make_coordinated_loop(state, run, feed)
+    make = {"custom": make_custom_loop, "fit": make_fit_loop}[run.config.loop]
+    return make(state, run, feed)
+
+
+def make_custom_loop(state: TrainState, run: Run, feed: InputFeed) -> EpochLoop:
+    """Return the custom loop: several steps inside one compiled function."""
+    train_steps = compile_steps(state.strategy, make_train_replica(state, feed.prepare))
+
+    def train_epoch(batches: Any) -> None:
+        iterator = iter(distribute(state.strategy, batches))
+        while run.position.step < run.steps_per_epoch:
+            steps = run.next_steps()
+            train_steps(iterator, tf.constant(steps))
+            run.advance(steps, state.read_metrics)
+
+    return train_epoch
+
+
+def make_coordinated_loop(state: TrainState, run: Run, feed: InputFeed) -> EpochLoop:
+    """Return the loop of parameter servers: each batch goes as a step to any free worker.
+
+    Workers do not wait for each other: a step reads the parameters, computes a gradient and
+    applies it at once, so that a gradient may be older than the parameters that it changes
+    (`tf.distribute.ParameterServerStrategy`). An epoch is every global batch once, whichever
+    worker took it; the coordinator reads the data.
+    """
+    coordinator = Coordinator(state.strategy)
+    step = compile_closure(state.strategy, make_train_replica(state, feed.prepare))
+
+    def train_epoch(batches: tf.data.Dataset) -> None:
+        iterator = iter(batches)
+        while run.position.step < run.steps_per_epoch:
+            steps = run.next_steps()
+            send_steps(coordinator, step, iterator, steps)
+            run.advance(steps, state.read_metrics)
+
+    return train_epoch
+
+
+def make_fit_loop(state: TrainState, run: Run, feed: InputFeed) -> EpochLoop:
+    """Return Keras's own loop on the same weighted batches, exact for uneven ends.
+
+    Plain `fit` fails or drifts where a batch does not divide by the replicas. The model is
+    compiled without XLA, which makes small CNNs slower on CPUs.
+    """
+    for what in patch_keras_fit() if run.group.moves_together else ():
+        run.report("patched", what=what)
+    one_by_one = run.config.checkpoint_every or run.group.moves_together  # see STEPS_PER_EXECUTION
+    with state.strategy.scope():
+        state.model.compile(
+            optimizer=state.optimizer,
+            loss=make_keras_loss(state, batch_dtype(run.config.dtype)),
+            weighted_metrics=state.metrics,
+            steps_per_execution=1 if one_by_one else STEPS_PER_EXECUTION,
+            jit_compile=False,
+        )
+    if feed.prepare is not None:
+        train_step = state.model.train_step
+        state.model.train_step = lambda batch: train_step(feed.prepare(*batch))
+    return lambda batches: state.model.fit(
+        batches, verbose=0, shuffle=False, callbacks=[_Reporter(state, run)]
+    )
+
+
+class _Reporter(keras.callbacks.Callback):
+    """Tells `run` after every call of `fit`'s compiled steps."""
+
+    def __init__(self, state: TrainState, run: Run) -> None:
+        super().__init__()
+        self.state, self.run, self.done = state, run, 0
+        self.steps = run.steps_per_epoch - run.position.step
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Count up to batch `batch`, from 0; Keras counts a last, shorter call as a whole one."""
+        before, self.done = self.done, min(batch + 1, self.steps)
+        self.run.advance(self.done - before, self.state.read_metrics)
+
+
+def evaluate(state: TrainState, run: Run, feed: InputFeed) -> Means:
+    """Return the means over all real examples of `feed`, with the training's strategy."""
+    state.reset_metrics()
+    batches, steps = feed.batches(0), feed.steps_per_epoch
+    if run.record.is_coordinated:
+        step = compile_closure(state.strategy, make_test_replica(state))
+        send_steps(Coordinator(state.strategy), step, iter(batches), steps)
+    else:
+        test_steps = compile_steps(state.strategy, make_test_replica(state))
+        test_steps(iter(distribute(state.strategy, batches)), tf.constant(steps))
+    return state.read_metrics()
+
+
+def distribute(strategy: tf.distribute.Strategy, batches: Any) -> Any:
+    """Return global batches cut over the replicas; what is cut already, as it is."""
+    if isinstance(batches, tf.data.Dataset):
+        return strategy.experimental_distribute_dataset(batches)
+    return batches
+
+
+def send_steps(coordinator: Any, step: ReplicaStep, iterator: Any, steps: int) -> None:
+    """Send the next `steps` batches to whichever workers are free, and wait until all are done."""
+    for _ in range(steps):
+        coordinator.schedule(step, args=next(iterator))
+    coordinator.join()

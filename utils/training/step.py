@@ -1,0 +1,96 @@
+"""How a step works: forward, loss, gradient, update, metrics, on every strategy alike.
+
+A global batch is cut over the replicas. Each example has a weight, and the weights of a
+global batch sum to 1 (padding weighs 0; `data.batches`, `training.own_data`). A replica's
+loss is the sum of its weighted losses; the optimizer adds up the gradients of the replicas,
+so what is applied is the gradient of the global batch's mean loss, whatever its size and
+however it is cut.
+
+A step stands here for one replica (`make_train_replica`). Loops take it in three forms:
+several steps inside one compiled function (`compile_steps`), one step that a coordinator
+sends to a worker (`compile_closure`), and Keras's own step (`make_keras_loss` gives it
+the same loss). Follows https://www.tensorflow.org/tutorials/distribute/custom_training.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from .state import TrainState
+
+Batch = tuple[Any, Any, tf.Tensor]  # features, labels, weights [per_replica_batch]
+Prepare = Callable[[Any, Any, tf.Tensor], Batch]
+ReplicaStep = Callable[[Any, Any, tf.Tensor], None]
+Steps = Callable[[Iterator, tf.Tensor], None]
+
+
+def make_train_replica(state: TrainState, prepare: Prepare | None = None) -> ReplicaStep:
+    """Return the training step of one replica: features, labels, weights in, nothing out.
+
+    `prepare` is what the feed does to a replica's batch first (`training.input_feed`).
+    """
+
+    def train_replica(features: Any, labels: Any, weights: tf.Tensor) -> None:
+        if prepare is not None:
+            features, labels, weights = prepare(features, labels, weights)
+        with tf.GradientTape() as tape:
+            outputs = state.model(features, training=True)  # [per_replica_batch, ...]
+            loss = tf.reduce_sum(state.example_loss(labels, outputs) * weights)
+            if state.model.losses:  # regularisation counts once, not once a replica
+                loss += tf.nn.scale_regularization_loss(tf.add_n(state.model.losses))
+        variables = state.model.trainable_variables
+        state.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+        for metric in state.metrics:
+            metric.update_state(labels, outputs, weights)
+
+    return train_replica
+
+
+def make_test_replica(state: TrainState) -> ReplicaStep:
+    """Return the test step of one replica, which counts into the metrics."""
+
+    def test_replica(features: Any, labels: Any, weights: tf.Tensor) -> None:
+        outputs = state.model(features, training=False)  # [per_replica_batch, ...]
+        for metric in state.metrics:
+            metric.update_state(labels, outputs, weights)
+
+    return test_replica
+
+
+def compile_steps(strategy: tf.distribute.Strategy, replica_step: ReplicaStep) -> Steps:
+    """Return a compiled function of an iterator and a number of steps that runs so many.
+
+    The loop stands inside the `tf.function`, which leaves Python out of the steps.
+    """
+
+    @tf.function(reduce_retracing=True)
+    def run_steps(iterator: Iterator, steps: tf.Tensor) -> None:
+        for _ in tf.range(steps):
+            strategy.run(replica_step, args=next(iterator))
+
+    return run_steps
+
+
+def compile_closure(strategy: tf.distribute.Strategy, replica_step: ReplicaStep) -> ReplicaStep:
+    """Return `replica_step` as a function that a coordinator can send to a worker."""
+
+    @tf.function(reduce_retracing=True)
+    def step(features: Any, labels: Any, weights: tf.Tensor) -> None:
+        strategy.run(replica_step, args=(features, labels, weights))
+
+    return step
+
+
+def make_keras_loss(state: TrainState, dtype: str) -> keras.losses.Loss:
+    """Return the loss that makes Keras's own step the step above: a plain weighted sum.
+
+    Keras does not scale a sum by itself, and adds up the replicas.
+    """
+
+    class WeightedSum(keras.losses.Loss):
+        def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:
+            return state.example_loss(y_true, y_pred)
+
+    return WeightedSum(reduction="sum", dtype=dtype)
