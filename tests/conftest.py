@@ -20,7 +20,8 @@ LONG_FILES = (
     "test_lab_answers.py", "test_nbgrader_stock.py", "test_multi_worker.py", "test_recovery.py",
     "test_parameter_server.py", "test_labs.py", "test_checkpoints.py", "test_cluster_leftovers.py",
     "test_grading_attacks.py", "test_multi_worker_cli.py", "test_cli_grade.py", "test_chaos.py",
-    "test_cli_train.py", "test_own_data.py", "test_strategies.py", "test_release.py", "test_exercises.py",
+    "test_cli_train.py", "test_own_data.py", "test_strategies.py", "test_release.py",
+    "test_exercises.py",
 )  # fmt: skip
 
 
