@@ -1,6 +1,6 @@
 """The patches that let Keras 3's `fit` run under MultiWorkerMirroredStrategy.
 
-    from .keras_multi_worker import patch_keras_fit
+    from utils.keras_multi_worker import patch_keras_fit
     for line in patch_keras_fit():
         print(line)          # what was patched; nothing where nothing is broken
 

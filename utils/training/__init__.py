@@ -1,6 +1,6 @@
 """One training program for every strategy: records in, records out.
 
-    from . import train
+    from utils.training import train
     report = train(strategy="mirrored", replicas=4, dataset="fashion_mnist", epochs=2)
 
 Importing this package does not import TensorFlow; `train` does.
