@@ -202,7 +202,7 @@ def make_shuffled():
 
 
 def make_endless():
-    return make_shuffled().repeat()
+    return make_data().repeat()
 
 
 @pytest.mark.parametrize("loop, change", [

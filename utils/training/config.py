@@ -44,7 +44,9 @@ class TrainConfig:
       replica. Under strategies of a cluster, give functions.
     - `steps_per_epoch`: None for once through `train_data`, counted by one pass where
       tf.data does not know its length; else so many batches: the data is read on from one
-      epoch to the next, and begins again at its end.
+      epoch to the next, and begins again at its end. A run that resumes is exact where
+      every pass has the same order, and without `steps_per_epoch` also where the data are
+      shuffled anew in each.
     - `loss`: None for sparse categorical cross-entropy on logits; else a name that Keras
       knows, a `keras.losses.Loss`, a function of (labels, outputs) that gives one number
       per example, or a function without arguments that makes one of these.
