@@ -1,7 +1,7 @@
 # %% [markdown] shows="What runs on your machine; a first training on two replicas; how labs and hints work"
 # # Start here
 #
-# Two replicas train on real images on this computer in under a minute, and then you know how every lesson and lab of this course works.
+# Sooner or later one device is too slow or too small, and training has to run on several. Done right, they work on one model; done wrong, they train something else and never complain. In the next minutes you will train one model on two replicas, on this computer, and see how the lessons and labs work.
 #
 # **Time:** 25 minutes · **Builds on:** Keras; nothing of distribution · **Hardware:** any computer with two CPU cores; no GPU, no network
 #
@@ -13,7 +13,7 @@
 # - Restart a kernel when, and only when, it must be restarted.
 # - Use a lab's check cell and hints.
 #
-# **To begin:** click the next cell and press `Shift`+`Enter`. That runs it and goes on to the one below. Run the cells in order, from here to the end. The first two prepare every lesson in the same way; what their four devices are comes [below](#What-a-logical-device-is).
+# **To begin:** click the next cell and press `Shift`+`Enter`. That runs it and moves on to the one below. Run the cells in order, from here to the end. Every lesson starts with the same kind of set-up and import cells; what the four devices are comes [below](#What-a-logical-device-is).
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -51,7 +51,7 @@ from distlab.widgets import Slider, explore
 # %% [markdown]
 # ## What you train on
 #
-# Photographs of clothes, 28 by 28 pixels, in ten classes. They come with the course; nothing is downloaded.
+# Small photographs of clothes, 28 by 28 pixels, in ten classes. They come with the course, so nothing is downloaded.
 
 # %%
 data = load("fashion_mnist")
@@ -65,15 +65,15 @@ figures.show(figures.images(data.train.images[:14], names, title="Fashion-MNIST"
 #
 # A **replica** is one device's copy of the model. The next cells train two of them together, twice through 5,000 images, on two devices made out of your CPU.
 #
-# Before it shows a result, this course asks what you expect. Write your number in place of `None` and run the cell; your number is printed beside the result. Nobody sees it, and if you leave `None` everything still runs.
+# Before this course shows you a result, it asks what you expect. Replace `None` with your number and run the cell; your guess is then printed next to the result. Nobody else sees it, and everything runs even if you leave `None`.
 #
-# **Predict.** Picking one of the ten classes blindly is right once in ten. After the training, what share of 2,000 images that the model has never seen does it name correctly, in percent?
+# **Predict.** Guessing blindly among ten classes is right once in ten. After the training, what share of 2,000 images that the model has never seen does it classify correctly, in percent?
 
 # %%
 my_guess = None  # your number, for example 50
 
 # %% [markdown]
-# The next cell makes room for a picture. The one after it trains, and the picture is drawn again every few steps.
+# The next cell makes room for a picture. The one after it trains and redraws that picture every few steps, so look up. The mean *of the epoch so far* starts over in the second epoch: expect a drop halfway.
 
 # %% tags=["nbval-ignore-output"]
 events = []
@@ -100,7 +100,7 @@ show_guess(my_guess, 100 * report.test_accuracy, unit="%")
 assert report.test_accuracy > 0.5  # five times better than picking blindly
 
 # %% [markdown]
-# That was distributed training, with `tf.distribute.MirroredStrategy`. (*Custom loop* in the report means that the course's own loop ran, in place of Keras's `fit`; lesson 04 writes that loop.) What it did, in four numbers:
+# That was distributed training, with `tf.distribute.MirroredStrategy`. (*Custom loop* in the report means that the course's own loop ran instead of Keras's `fit`. You write that loop in lesson 04.) In four numbers:
 
 # %%
 start = events[0]
@@ -111,7 +111,7 @@ print(f"{start['steps_per_epoch'] * start['epochs']} steps")
 print(f"{gradient_bytes:,} bytes of gradients from each of them, at every step")
 
 # %% [markdown]
-# The trained weights, put into a model of the same kind, name images that they have not seen:
+# With the trained weights, a model of the same kind classifies images that it has not seen:
 
 # %% tags=["nbval-ignore-output"]
 model = build_model("cnn")  # the convolutional network that was trained
@@ -126,13 +126,13 @@ figures.show(figures.images(data.test.images[:10], words, title=title, columns=5
 # %% [markdown]
 # ## What each replica did
 #
-# Each step took 64 images, the **global batch**, and gave each replica its part. Each replica computed gradients on its own part. The gradients were added up over the replicas, which is called an **all-reduce**, and every copy of the weights made the same update.
+# Each step took 64 images, the **global batch**, and gave each replica its part. Each replica computed gradients on its own part. Then the gradients were added up over the replicas, which is called an **all-reduce**, and every copy of the weights made the same update.
 
 # %%
 figures.show(figures.mirrored_devices(2, device="CPU"))
 
 # %% [markdown]
-# Move the slider: which of the first 20 images does each replica get? (With the keyboard: `Tab` to the slider, then the arrow keys.)
+# Move the slider: which of the first 20 images does each replica get? (Run the cell to get the slider. With the keyboard: `Tab` to it, then the arrow keys.)
 
 
 # %%
@@ -146,7 +146,7 @@ def show_shares(replicas):
 explore(show_shares, replicas=Slider("Replicas", 1, 8, 2))
 
 # %% [markdown]
-# **Predict.** The same job, the same seed, once on one device and once on two replicas, in 64-bit arithmetic. Look at the weight that differs most between the two trained models. By how much does it differ: 0.1, 0.001, or less than 0.000001?
+# **Predict.** The same job with the same seed, once on one device and once on two replicas, in 64-bit arithmetic. Look at the weight that differs most between the two trained models. By how much does it differ: 0.1, 0.001, or less than 0.000001?
 
 # %%
 my_difference = None  # 0.1, 0.001 or 0.000001
@@ -160,7 +160,7 @@ show_guess(my_difference, max(gaps))
 assert max(gaps) < 1e-9
 
 # %% [markdown]
-# The difference is rounding and nothing else. Two replicas do not train two models: together they compute what one device computes.
+# Only rounding is left. The two replicas did not train two models: together they computed what one device computes. That holds for this model; lesson 05 shows what breaks it, batch normalization for one.
 #
 # ## What a logical device is
 #
@@ -200,11 +200,11 @@ print(f"cores: {os.cpu_count()}, logical devices: {len(devices)}")
 assert min(one) / min(four) < 3  # four devices, but not four times the speed
 
 # %% [markdown]
-# The split made four devices and no new cores, so four devices are not four times as fast. Logical devices **teach**: where variables lie, what is copied and what is added up are as on several GPUs. They do not **speed up**. Where a lesson speaks of speed, it says what was measured here and what would differ on real devices.
+# The split made four devices but no new cores, so four devices are not four times as fast. Logical devices are for **learning**: where variables live, what is copied and what is added up is as on several GPUs. They are not for **speed**. Where a lesson talks about speed, it says what was measured here and what differs on real devices.
 #
 # ## The mistake: more devices than there are
 #
-# This process has four devices. Suppose you want six replicas, and ask for them:
+# This process has four devices. Suppose you want six replicas, and simply ask for them. (`ReductionToOneDevice` suits a split CPU; on GPUs leave that argument out.)
 
 # %%
 six = [f"CPU:{i}" for i in range(6)]
@@ -215,9 +215,9 @@ places = Counter(copy.device[-5:] for copy in strategy.experimental_local_result
 print(strategy.num_replicas_in_sync, "replicas, and their copies lie on:", dict(places))
 
 # %% [markdown]
-# There is no error. The strategy counts six replicas, and two of the copies lie on `CPU:0` beside the one that belongs there, because TensorFlow puts what it cannot place on a device that exists (*soft placement*). Names of GPUs that are not there end the same way. Count the devices, not the replicas.
+# There is no error. The strategy counts six replicas, and two of the copies have moved in with the one that belongs on `CPU:0`, because TensorFlow puts what it cannot place on a device that exists (*soft placement*). Names of GPUs that you don't have are worse: the variables are made, but with the default reduction the first compiled all-reduce hung when we tried it, with no message at all. So count the devices, not the replicas.
 #
-# So split again, into six: first with TensorFlow's function, then with the course's.
+# Let's split again, into six: first with TensorFlow's function, then with the course's.
 
 # %%
 cpu = tf.config.list_physical_devices("CPU")[0]
@@ -232,9 +232,9 @@ except DistributedError as error:
 print(use_logical_devices(4), "are still there")
 
 # %% [markdown]
-# TensorFlow fixes its devices before its first operation and keeps them as long as the process lives. You may run a set-up cell again, as the last line shows; you cannot ask for more devices.
+# TensorFlow fixes its devices before its first operation and keeps them as long as the process lives. Running a set-up cell again is fine, as the last line shows; asking for more devices is not.
 #
-# The mend is a new process that splits first. In JupyterLab that is *Kernel → Restart Kernel…*, then a set-up cell with 6 in place of 4. Here a second Python process does it, so that your variables stay:
+# The fix is a new process that splits first. In JupyterLab that is *Kernel → Restart Kernel…*, then a set-up cell with 6 in place of 4. Here a second Python process does it, so you keep your variables:
 
 # %%
 program = """
@@ -257,10 +257,10 @@ assert fresh.stdout.count("CPU:") == 6, fresh.stderr
 #
 # | you want to | keys | menu | what stays |
 # |---|---|---|---|
-# | stop a cell that runs | `Esc`, then `I` `I` | Kernel → Interrupt Kernel | all variables, the devices |
-# | begin afresh | `Esc`, then `0` `0` | Kernel → Restart Kernel… | the page with its outputs, no variables |
+# | stop a running cell | `Esc`, then `I` `I` | Kernel → Interrupt Kernel | all variables, the devices |
+# | start from scratch | `Esc`, then `0` `0` | Kernel → Restart Kernel… | the page with its outputs, no variables |
 # | run everything again | | Run → Restart Kernel and Run All Cells… | the page; outputs and variables are made anew |
-# | free the memory of a lesson that you have left | | Kernel → Shut Down Kernel | the page with its outputs, no variables |
+# | free the memory of a lesson you have left | | Kernel → Shut Down Kernel | the page with its outputs, no variables |
 #
 # | key | does | key | does |
 # |---|---|---|---|
@@ -271,7 +271,7 @@ assert fresh.stdout.count("CPU:") == 6, fresh.stderr
 # | `Tab` | complete a name | `Shift`+`Tab` | show a function's documentation |
 # | `Ctrl`+`Shift`+`C` | find any command | `Ctrl`+`Shift`+`H` | list all keys |
 #
-# On a Mac use `Cmd` for `Ctrl`. An interrupt takes nothing from you, as this cell shows by interrupting itself:
+# On a Mac use `Cmd` for `Ctrl`. Interrupting a cell does not lose your variables. This one interrupts itself to prove it:
 
 # %%
 try:
@@ -283,7 +283,7 @@ except KeyboardInterrupt:
 # %% [markdown]
 # ## How a lab works
 #
-# A lab is a notebook of exercises with points. Each exercise has a text with hints, a **stub** (a function that you complete) and a **check cell**. Here is the first exercise of lab 01, read from its file; its hints open with a click.
+# A lab is a notebook of exercises with points. Each exercise has a text with hints, a **stub** (a function that you complete) and a **check cell**. Here is the first exercise of lab 01, read from its file. Click a hint to open it.
 
 # %% tags=["nbval-ignore-output"]
 lab = json.loads(Path("../labs/lab01-batches-and-words.ipynb").read_text(encoding="utf-8"))
@@ -295,7 +295,7 @@ assert "Hint 1" in cells[first] and "NotImplementedError" in cells[first + 1]
 
 
 # %% [markdown]
-# You complete the stub and run the check cell. Here is a first try, wrong on purpose, and what the lab's check says of it:
+# You complete the stub and run the check cell. Here is a first try, wrong on purpose, and the check's reply:
 
 
 # %%
@@ -309,11 +309,11 @@ except AssertionError as error:
     print("AssertionError:", error)
 
 # %% [markdown]
-# A check names the call, your answer, the right answer and the likely mistake. Try as often as you like; hints and the worked idea cost no points. Grading calls your function with other numbers, so compute the answer, do not type it in.
+# A check names the call, your answer, the right answer and the likely mistake. Try as often as you like; hints and the worked idea cost no points. Grading uses other numbers, so compute the answer, don't type it in.
 #
 # ## What runs here
 #
-# The course's doctor looks at this machine. Only a line that begins with `problem` stops the course. What is `missing` is used by a few later lessons, which run without it and say so. In a terminal, `distlab doctor` gives the full list, with advice (lines that name a folder are left out here).
+# The course's doctor looks at this machine. Only a line that begins with `problem` stops you. Whatever is `missing` is used by a few later lessons, which run without it and tell you so. In a terminal, `distlab doctor` gives the full list, with advice (lines that name a folder are left out here).
 
 # %% tags=["nbval-ignore-output"]
 findings = doctor.examine(quick=True)
@@ -353,6 +353,14 @@ assert report.seconds < 120
 # assert len({copy.device for copy in copies}) == strategy.num_replicas_in_sync
 # ```
 #
+# What you saw:
+#
+# - Each replica took half of every batch; an all-reduce added up the gradients.
+# - Logical devices behave like several devices and share the same cores.
+# - Six replicas lay on four devices: look where the copies are.
+# - More devices needed a new process; a stopped cell did not.
+# - A check names your mistake; a hint is one click away.
+#
 # ## Where it is described
 #
 # - TensorFlow's guide, [Distributed training with TensorFlow](https://www.tensorflow.org/guide/distributed_training), and its page [Use a GPU](https://www.tensorflow.org/guide/gpu), which has logical devices and soft placement.
@@ -362,7 +370,7 @@ assert report.seconds < 120
 #
 # ## The lab
 #
-# [Lab 01, batches and words](../labs/lab01-batches-and-words.ipynb), begins with the exercise that you saw. Read lesson 01 first: the lab asks for its words.
+# [Lab 01, batches and words](../labs/lab01-batches-and-words.ipynb), begins with the exercise that you saw. Read lesson 01 first: the lab uses its words.
 #
 # ## The course, lesson by lesson
 #
