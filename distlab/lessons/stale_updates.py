@@ -20,7 +20,7 @@ from distlab.errors import CourseError
 from distlab.lessons.slow_workers import check_delays, sleep_in_graph
 from distlab.lessons.update_records import Update
 from utils.training.parameter_server.coordination import Coordination, find_worker
-from utils.training.parameter_server.loop import AsynchronousLoop, BatchLoss
+from utils.training.parameter_server.loop import AsynchronousLoop, ExampleLoss
 
 if TYPE_CHECKING:
     import keras
@@ -67,7 +67,7 @@ class StalenessLoop(AsynchronousLoop):
         coordination: Coordination,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
-        batch_loss: BatchLoss,
+        example_loss: ExampleLoss,
         make_batches: Callable[[], tf.data.Dataset],
         *,
         delays: Sequence[float] | None = None,
@@ -79,7 +79,7 @@ class StalenessLoop(AsynchronousLoop):
         self.delays = check_delays(delays, coordination.workers)
         self.max_staleness = NO_BOUND if max_staleness is None else max_staleness
         self.damp, self.tickets = damp, Tickets(coordination.strategy)
-        super().__init__(coordination, model, optimizer, batch_loss, make_batches)
+        super().__init__(coordination, model, optimizer, example_loss, make_batches)
 
     @property
     def counts(self) -> dict[str, tf.Variable]:

@@ -21,6 +21,7 @@ from distlab.lessons.slow_workers import check_delays, sleep_in_graph
 from distlab.lessons.update_records import Round
 from utils.training.parameter_server.coordination import Coordination, find_worker
 from utils.training.parameter_server.counting import count_exactly
+from utils.training.parameter_server.loop import ExampleLoss
 from utils.training.parameter_server.variables import list_pieces
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class SynchronousRounds:
         coordination: Coordination,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
-        batch_loss: Callable[..., tf.Tensor],
+        example_loss: ExampleLoss,
         make_batches: Callable[[], tf.data.Dataset],
         *,
         wanted: int | None = None,
@@ -57,7 +58,7 @@ class SynchronousRounds:
                 "each closure under way needs a worker of its own"
             )
         self.coordination, self.model, self.optimizer = coordination, model, optimizer
-        self.wanted, self.backup, self.batch_loss = wanted, backup, batch_loss
+        self.wanted, self.backup, self.example_loss = wanted, backup, example_loss
         self.delays = check_delays(delays, coordination.workers)
         self.pieces = list_pieces(model.trainable_variables)
         with coordination.strategy.scope():
@@ -117,12 +118,13 @@ class SynchronousRounds:
     def _compile_compute(self) -> Callable[..., Any]:
         import tensorflow as tf
 
+        from utils.training.step import find_gradients
+
         @tf.function
         def compute(iterator: Any) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
             worker, batch = find_worker(), next(iterator)
-            with tf.GradientTape() as tape:
-                loss = self.batch_loss(self.model, *batch)
-            gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, self.pieces)]
+            loss, found, _ = find_gradients(self.model, self.example_loss, batch, self.pieces)
+            gradients = [tf.convert_to_tensor(gradient) for gradient in found]
             with tf.control_dependencies([loss, *gradients]):
                 waited = sleep_in_graph(tf.gather(tf.constant(self.delays), worker))
             with tf.control_dependencies([waited]):

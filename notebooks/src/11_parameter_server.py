@@ -181,10 +181,9 @@ images, labels = train.images[:1000, ..., None] / np.float32(255), train.labels[
 table_bytes = sum(p.payload_bytes for p in pieces)
 
 
-def cross_entropy(model, images, labels):
-    logits = model(images, training=True)  # [batch, 10]
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    return tf.reduce_mean(losses)
+def cross_entropy(labels, logits):
+    """Return the loss of each example, [batch]; `logits` is [batch, 10]."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
 
 
 def make_batches(images, labels, size=32):
@@ -565,8 +564,8 @@ for as_pieces in (False, True):
 
 
 # %%
-def squares(model, features, targets):
-    return tf.reduce_mean(tf.reduce_sum((model(features) - targets) ** 2, axis=-1)) / 2
+def squares(targets, outputs):
+    return tf.reduce_sum((outputs - targets) ** 2, axis=-1) / 2  # [example]
 
 
 def descend_with_utils(features, targets, rate, steps):

@@ -158,11 +158,10 @@ def sample():
     return train.images[:1000, ..., None] / np.float32(255), train.labels[:1000]
 
 
-def batch_loss(model, images, labels):
+def cross_entropy(labels, logits):
     import tensorflow as tf
 
-    logits = model(images, training=True)
-    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)  # [batch]
 
 
 def make_batches(images, labels, size=32):
@@ -182,7 +181,7 @@ def make_loop(coordination, sample, build, rate=0.05, **settings):
     with coordination.strategy.scope():
         model, optimizer = build(), keras.optimizers.SGD(rate)
     return StalenessLoop(
-        coordination, model, optimizer, batch_loss, lambda: make_batches(*sample), **settings
+        coordination, model, optimizer, cross_entropy, lambda: make_batches(*sample), **settings
     )
 
 
@@ -319,7 +318,7 @@ def on_exactness(images, labels):
     with coordination.strategy.scope():
         model, optimizer = build_mlp(dtype="float64"), keras.optimizers.SGD(0.05)
     loop = AsynchronousLoop(
-        coordination, model, optimizer, batch_loss,
+        coordination, model, optimizer, cross_entropy,
         lambda: tf.data.Dataset.from_tensors((images[:64].astype("float64"), labels[:64])).repeat(),
     )  # fmt: skip
     loop.run(8, max_in_flight=1)
@@ -328,7 +327,8 @@ def on_exactness(images, labels):
     plain, sgd = build_mlp(dtype="float64"), keras.optimizers.SGD(0.05)
     for _ in range(8):
         with tf.GradientTape() as tape:
-            loss = batch_loss(plain, images[:64].astype("float64"), labels[:64])
+            logits = plain(images[:64].astype("float64"), training=True)
+            loss = tf.reduce_mean(cross_entropy(labels[:64], logits))
         gradients = tape.gradient(loss, plain.trainable_variables)
         sgd.apply_gradients(zip(gradients, plain.trainable_variables))
     return pieces, read_weights(model.variables), plain.get_weights()
@@ -430,8 +430,8 @@ def on_learning_rates(features, targets, runs):
     from distlab.lessons.stale_updates import StalenessLoop
     from utils.training.parameter_server.coordination import connect
 
-    def squares(model, x, y):
-        return tf.reduce_mean(tf.reduce_sum((model(x) - y) ** 2, axis=-1)) / 2
+    def squares(y, outputs):
+        return tf.reduce_sum((outputs - y) ** 2, axis=-1) / 2
 
     coordination, found = connect(), {}
     for name, (rate, max_in_flight, damp) in runs.items():
@@ -477,14 +477,14 @@ def on_rounds(sample):
         with coordination.strategy.scope():
             model, optimizer = build_mlp(), keras.optimizers.SGD(0.05)
         loop = SynchronousRounds(
-            coordination, model, optimizer, batch_loss, lambda: make_batches(*sample),
+            coordination, model, optimizer, cross_entropy, lambda: make_batches(*sample),
             delays=(0.02, 0.02, 0.4), **settings,
         )  # fmt: skip
         loop.run(1)
         found.append((loop.run(6), int(optimizer.iterations.numpy())))
     try:
         SynchronousRounds(
-            coordination, model, optimizer, batch_loss, lambda: make_batches(*sample), wanted=4
+            coordination, model, optimizer, cross_entropy, lambda: make_batches(*sample), wanted=4
         )
     except DistributedError as error:
         return (*found, str(error))
@@ -514,7 +514,7 @@ def on_long_run(sample, folder, steps, hidden_units=128):
     with coordination.strategy.scope():
         model, optimizer = build_mlp(hidden_units=hidden_units), keras.optimizers.Adam()
     loop = StalenessLoop(
-        coordination, model, optimizer, batch_loss, lambda: make_batches(*sample),
+        coordination, model, optimizer, cross_entropy, lambda: make_batches(*sample),
         delays=(0.02, 0.02),
     )  # fmt: skip
     if folder is None:

@@ -18,34 +18,49 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .state import TrainState
+from .state import ExampleValues, TrainState
 
 Batch = tuple[Any, Any, tf.Tensor]  # features, labels, weights [per_replica_batch]
 Prepare = Callable[[Any, Any, tf.Tensor], Batch]
-ReplicaStep = Callable[[Any, Any, tf.Tensor], None]
+ReplicaStep = Callable[[Any, Any, tf.Tensor], Any]
 Steps = Callable[[Iterator, tf.Tensor], None]
 
 
 def make_train_replica(state: TrainState, prepare: Prepare | None = None) -> ReplicaStep:
-    """Return the training step of one replica: features, labels, weights in, nothing out.
+    """Return the training step of one replica: features, labels, weights in, its loss out.
 
     `prepare` is what the feed does to a replica's batch first (`training.input_feed`).
     """
 
-    def train_replica(features: Any, labels: Any, weights: tf.Tensor) -> None:
+    def train_replica(features: Any, labels: Any, weights: tf.Tensor) -> tf.Tensor:
         if prepare is not None:
             features, labels, weights = prepare(features, labels, weights)
-        with tf.GradientTape() as tape:
-            outputs = state.model(features, training=True)  # [per_replica_batch, ...]
-            loss = tf.reduce_sum(state.example_loss(labels, outputs) * weights)
-            if state.model.losses:  # regularisation counts once, not once a replica
-                loss += tf.nn.scale_regularization_loss(tf.add_n(state.model.losses))
-        variables = state.model.trainable_variables
-        state.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+        variables, batch = state.model.trainable_variables, (features, labels, weights)
+        loss, gradients, outputs = find_gradients(state.model, state.example_loss, batch, variables)
+        state.optimizer.apply_gradients(zip(gradients, variables))
         for metric in state.metrics:
             metric.update_state(labels, outputs, weights)
+        return loss
 
     return train_replica
+
+
+def find_gradients(
+    model: keras.Model, example_loss: ExampleValues, batch: tuple[Any, ...], variables: list[Any]
+) -> tuple[tf.Tensor, list[Any], Any]:
+    """Return a batch's loss, its gradient for each of `variables`, and the model's outputs.
+
+    `batch` is (features, labels, weights), with weights [per_replica_batch]; without weights
+    the loss is the mean over the batch.
+    """
+    features, labels, *weights = batch
+    with tf.GradientTape() as tape:
+        outputs = model(features, training=True)  # [per_replica_batch, ...]
+        losses = example_loss(labels, outputs)  # [per_replica_batch]
+        loss = tf.reduce_sum(losses * weights[0]) if weights else tf.reduce_mean(losses)
+        if model.losses:  # regularisation counts once, not once a replica
+            loss += tf.nn.scale_regularization_loss(tf.add_n(model.losses))
+    return loss, tape.gradient(loss, variables), outputs
 
 
 def make_test_replica(state: TrainState) -> ReplicaStep:

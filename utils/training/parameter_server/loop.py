@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-BatchLoss = Callable[..., "tf.Tensor"]
+ExampleLoss = Callable[[Any, Any], "tf.Tensor"]  # labels, outputs -> [batch]
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,10 @@ class AsynchronousLoop:
     """Trains `model` with closures, each a step on a batch of the worker that runs it.
 
     Model and optimizer are made in the strategy's scope; the optimizer is built here,
-    on the pieces of the variables, and counts exactly. `batch_loss(model, *batch)`
-    returns a scalar; `make_batches()` returns the `tf.data.Dataset` that each worker
-    makes for itself. `written` counts the updates that reached the servers.
+    on the pieces of the variables, and counts exactly. `example_loss(labels, outputs)`
+    returns one number per example, [batch], whose mean is the loss; `make_batches()` returns
+    the `tf.data.Dataset` of (features, labels) that each worker makes for itself. `written`
+    counts the updates that reached the servers.
     """
 
     def __init__(
@@ -49,13 +50,13 @@ class AsynchronousLoop:
         coordination: Coordination,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
-        batch_loss: BatchLoss,
+        example_loss: ExampleLoss,
         make_batches: Callable[[], tf.data.Dataset],
     ) -> None:
         import tensorflow as tf
 
         self.coordination, self.model, self.optimizer = coordination, model, optimizer
-        self.batch_loss = batch_loss
+        self.example_loss = example_loss
         self.pieces = list_pieces(model.trainable_variables)
         with coordination.strategy.scope():
             optimizer.build(self.pieces)
@@ -106,11 +107,9 @@ class AsynchronousLoop:
 
     def compute(self, batch: Any) -> tuple[tf.Tensor, list[Any]]:
         """Return the batch's loss, and its gradient for each of `pieces`."""
-        import tensorflow as tf
+        from ..step import find_gradients
 
-        with tf.GradientTape() as tape:
-            loss = self.batch_loss(self.model, *batch)
-        return loss, tape.gradient(loss, self.pieces)
+        return find_gradients(self.model, self.example_loss, batch, self.pieces)[:2]
 
     def write(self, gradients: list[Any]) -> tf.Tensor:
         """Apply the gradients; Keras's optimizer must be inside `strategy.run`.

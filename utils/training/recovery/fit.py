@@ -20,7 +20,7 @@ import keras
 from ...errors import RunError
 from ...events import report
 from ...keras_multi_worker import patch_keras_fit
-from ..state import make_loss
+from ..step import make_keras_loss
 from .settings import RecoveryReport
 from .trainer import Trainer
 
@@ -100,7 +100,8 @@ def train_with_backup(trainer: Trainer) -> RecoveryReport:
     patch_keras_fit()
     settings, model = trainer.settings, trainer.model
     with trainer.strategy.scope():
-        model.compile(trainer.optimizer, make_loss("float64", "sum"), jit_compile=False)
+        loss = make_keras_loss(trainer.state, "float64")
+        model.compile(trainer.optimizer, loss, jit_compile=False)
     backup = WholeBackup(settings.folder, settings.save_every or "epoch", trainer.group.is_chief)
     step, passed_over = backup.restore(model)
     chiefs = trainer.group.broadcast(step)

@@ -1,7 +1,9 @@
-"""What all three ways share: model, optimizer, compiled step, and the batches from a step on."""
+"""What all three ways share: what is trained, its step, and the batches from a step on."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -11,7 +13,9 @@ from ...data.batches import BatchPlan, epoch_order, make_batches
 from ...events import report
 from ...models import build_mlp
 from ...strategies import make_strategy
-from ..state import make_optimizer
+from ..config import TrainConfig
+from ..state import make_state
+from ..step import make_train_replica
 from ..worker_group import WorkerGroup
 from .settings import RecoveryReport, RecoverySettings
 
@@ -31,10 +35,8 @@ class Trainer:
         self.data = load("fashion_mnist").take(settings.examples).train
         replicas = self.strategy.num_replicas_in_sync
         self.plan = BatchPlan(len(self.data), settings.global_batch_size, replicas)
-        with self.strategy.scope():
-            self.model = build_mlp(settings.seed, "float64", settings.hidden_units)
-            self.optimizer = make_optimizer(settings.optimizer, settings.learning_rate)
-            self.optimizer.build(self.model.trainable_variables)
+        self.state = make_state(self.strategy, _make_config(settings))
+        self.model, self.optimizer = self.state.model, self.state.optimizer
         self.step = tf.Variable(0, dtype=tf.int64)
         self.checkpoint = tf.train.Checkpoint(
             model=self.model, optimizer=self.optimizer, step=self.step
@@ -76,18 +78,23 @@ class Trainer:
         weights = tuple(np.asarray(v) for v in self.model.trainable_variables)
         return RecoveryReport(step, self.restored_step, tuple(self.losses), weights)
 
-    def _compile_step(self):
-        def train_replica(images, labels, weights):
-            with tf.GradientTape() as tape:
-                logits = self.model(images, training=True)  # [per_replica_batch, 10]
-                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-                loss = tf.reduce_sum(losses * weights)  # weights of a global batch sum to 1
-            variables = self.model.trainable_variables
-            self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
-            return loss
+    def _compile_step(self) -> Callable[[Any], tf.Tensor]:
+        replica_step = make_train_replica(self.state)
 
         @tf.function
-        def train_step(batch):
-            return self.strategy.reduce("SUM", self.strategy.run(train_replica, args=batch), None)
+        def train_step(batch: Any) -> tf.Tensor:
+            losses = self.strategy.run(replica_step, args=batch)  # weights of a batch sum to 1
+            return self.strategy.reduce("SUM", losses, axis=None)
 
         return train_step
+
+
+def _make_config(settings: RecoverySettings) -> TrainConfig:
+    return TrainConfig(
+        strategy="multi-worker",
+        model=partial(build_mlp, settings.seed, "float64", settings.hidden_units),
+        optimizer=settings.optimizer,
+        learning_rate=settings.learning_rate,
+        dtype="float64",
+        seed=settings.seed,
+    )
