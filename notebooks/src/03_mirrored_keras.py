@@ -1,17 +1,17 @@
 # %% [markdown] shows="MNIST with `fit`: callbacks, TensorBoard, checkpoints, export"
 # # Keras on four replicas: MirroredStrategy with fit
 #
-# You train a digit classifier on MNIST with `fit` on four replicas, with the callbacks, the checkpoint and the export of a real job, and check that the four copies of every variable stay equal.
+# Moving a `fit` call from one device to four changes about three lines. A model made in the wrong place, or a batch that doesn't divide, can still spoil the run. In this lesson you train a digit classifier on MNIST as a real job would, with callbacks, a checkpoint and an export, and check that the four copies of every variable stay equal.
 #
 # **Time:** 45 minutes · **Builds on:** [what a strategy does](02-strategy-api.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
-# - Build an input pipeline whose global batch is the per-replica batch times the replicas.
+# - Build an input pipeline whose global batch is the per-replica batch times the number of replicas.
 # - Compile a model in a strategy's scope and train it with TensorBoard, checkpoint and learning-rate callbacks.
 # - Prove that every replica holds the same variables after training.
 # - Restore the best checkpoint, export the model, and load it with and without a scope.
-# - Predict how the last batch of an epoch is split, and repair the runs that it breaks.
+# - Predict how the last batch of an epoch is split, and fix the runs that it breaks.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -53,7 +53,7 @@ from distlab.widgets import Slider, explore
 # %% [markdown]
 # ## The picture first
 #
-# `MirroredStrategy` keeps a copy of every variable on every device. In each step every replica computes gradients on its part of the global batch, the gradients are added up over the replicas, and all copies make the same update. `fit` does all of it, once the model was made in the strategy's scope.
+# `MirroredStrategy` keeps a copy of every variable on every device. In each step every replica computes gradients on its part of the global batch, an all-reduce adds them up, and all copies make the same update. Make the model in the strategy's scope, and `fit` does the rest.
 
 # %%
 reduction = tf.distribute.ReductionToOneDevice()  # on CPUs; GPUs use NCCL by default
@@ -62,11 +62,11 @@ print(strategy.num_replicas_in_sync, "replicas")
 figures.show(figures.mirrored_devices(4, device="CPU"))
 
 # %% [markdown]
-# These four devices are parts of one CPU and share its cores: they do what four GPUs do, but speed is not what they are for. `ReductionToOneDevice` says how the gradients are added up; lesson 06 compares the ways.
+# These four devices are parts of one CPU and share its cores. They do what four GPUs would do, just not faster. `ReductionToOneDevice` chooses how the gradients are added up; [lesson 06](06-all-reduce.ipynb) compares the options.
 #
 # ## MNIST, and what TFDS knows about it
 #
-# A TFDS builder carries a description of its data, `info`, next to the data. `make_tfds_folder` writes the course's sample of the real MNIST as TFDS would (once, a few seconds), so nothing is downloaded. With a network, `tfds.load("mnist", with_info=True)` gives you the full set the same way.
+# A TFDS builder carries a description of its data, `info`, next to the data itself. `make_tfds_folder` writes the course's sample of the real MNIST in TFDS's format (once, in a few seconds), so nothing is downloaded. With a network, `tfds.load("mnist", with_info=True)` gives you the full set.
 
 # %%
 mnist = tfds.builder_from_directory(make_tfds_folder("mnist"))
@@ -81,9 +81,9 @@ figures.show(figures.images(pictures, digits, title="The first ten training exam
 # %% [markdown]
 # ## Scale, cache, shuffle, batch
 #
-# The pipeline produces *global* batches; the strategy cuts each of them into one piece per replica. So choose the per-replica batch size for one device, and multiply.
+# The pipeline produces *global* batches, and the strategy splits each of them into one piece per replica. So choose the per-replica batch size for one device, then multiply.
 #
-# The order matters: `cache` keeps whatever stands before it.
+# The order matters: `cache` stores whatever stands before it.
 #
 # **Predict.** If `shuffle` stood before `cache`, how many different orders would three epochs see?
 
@@ -102,7 +102,7 @@ print("cache, then shuffle:", count_orders(some.cache().shuffle(100, seed=0)))
 show_guess(my_guess, count_orders(some.shuffle(100, seed=0).cache()), unit=" order")
 
 # %% [markdown]
-# A cached order is frozen: `cache` comes first, `shuffle` after it. Now the pipeline. `drop_remainder=True` gives every batch the same, static shape; what happens without it is the mistake of this lesson. Of the evaluation sets nothing may be dropped, so their sizes must divide.
+# A cached order is frozen, so `cache` comes first and `shuffle` after it. Now the pipeline. `drop_remainder=True` gives every batch the same, static shape; what happens without it is the mistake of this lesson. We must not drop any evaluation examples, so we choose batch sizes that divide evenly.
 
 # %%
 per_replica_batch_size = 32
@@ -127,7 +127,7 @@ assert [int(d.cardinality()) * 200 for d in (validation, test)] == [1000, 2000]
 # %% [markdown]
 # ## Model, optimizer and compile in the scope
 #
-# The scope decides where variables are made, so the model and what `compile` makes, optimizer and metrics, belong in it. `fit` and `evaluate` find the strategy by themselves.
+# The scope decides where variables are made. The model has variables, and so do the optimizer and metrics that `compile` makes, so both belong inside. A slip can be silent: `compile("sgd", …)` outside the scope trains, with one step counter that all four replicas advance. `fit` and `evaluate` find the strategy by themselves.
 
 # %%
 with strategy.scope():
@@ -147,9 +147,9 @@ print(model.layers[0].kernel.path, "is a", type(model.layers[0].kernel.value).__
 # | `TensorBoard` | writes loss, accuracy and learning rate of each epoch to event files |
 # | `ModelCheckpoint` | keeps the model of the epoch with the best validation accuracy |
 # | `LearningRateScheduler` | sets 1e-3 for three epochs, then 1e-4, then 1e-5 |
-# | our own | prints the learning rate that the optimizer really holds |
+# | our own | prints the learning rate that the optimizer actually holds |
 #
-# They run once, in the Python process, and not once per replica. What they read from the model is the replicas' common value.
+# They run once, in the Python process, not once per replica: one checkpoint and one log, not four.
 
 
 # %%
@@ -185,7 +185,7 @@ history, fit_seconds = run.history, watch.seconds
 # %% [markdown]
 # ## Four copies, still equal?
 #
-# Each replica saw other examples in every step.
+# Each replica saw different examples in every step.
 #
 # **Predict.** After all these steps, what is the largest difference between the copies of any weight on the four devices?
 
@@ -211,11 +211,11 @@ assert largest == 0
 assert all(np.ptp(copies_of(v), axis=0).max() == 0 for v in model.optimizer.variables)
 
 # %% [markdown]
-# Not one bit differs: the copies began equal and every replica made the same update with the same summed gradient. The optimizer's own variables are mirrored too; the assertion compares them, and its step counter reads 5 × 30 on every replica.
+# Not one bit differs. The copies began equal, and every replica made the same update with the same summed gradient. The optimizer's own variables are mirrored too, and its step counter reads 5 × 30 on every replica. (BatchNormalization's moving averages do drift, as [lesson 05](05-loss-scaling.ipynb) shows; this model has none.)
 #
 # ## TensorBoard on the run
 #
-# On your own machine: `tensorboard --logdir logs` in a shell, or `%load_ext tensorboard` and `%tensorboard --logdir logs` in a notebook. The magic leaves a server running after the notebook is closed. Here the server is a child that cannot outlive this cell: a time limit and the end of the `with` block kill it, and it ends by itself when the pipe to this notebook breaks. The page in a browser asks this server for its numbers; the second cell asks the same questions.
+# On your own machine, run `tensorboard --logdir logs` in a shell, or `%load_ext tensorboard` and `%tensorboard --logdir logs` in a notebook. The magic leaves a server running after you close the notebook. Here the server is a child process that can't outlive its cell, and we ask it for the numbers that a browser would ask for. Skim the next two cells; the picture after them is what you would see.
 
 # %%
 SERVER = """
@@ -274,11 +274,11 @@ assert third - 0.5 > last - third and last > 0.8
 assert served["train"][0] < first
 
 # %% [markdown]
-# Most is learnt in the first three epochs, at the highest rate; after that the steps are ten and a hundred times smaller. `train` lies below `validation` at first: it is a mean over the epoch, taken while the model was still learning.
+# Most of the accuracy arrives in the first three epochs, at the highest rate; after that the rate is ten and then a hundred times smaller. `train` starts below `validation` because it is a mean over the epoch, taken while the model was still learning.
 #
 # ## The best checkpoint, not the last
 #
-# `ModelCheckpoint` kept the epoch with the best *validation* accuracy. Evaluated again it must give that number, to the digit. The *test* set chose nothing, so its number is the honest one.
+# `ModelCheckpoint` kept the epoch with the best *validation* accuracy. Evaluated again, it must give that number. The *test* set chose nothing, so its number is the honest one.
 
 # %% tags=["nbval-ignore-output"]
 with strategy.scope():
@@ -292,9 +292,9 @@ assert abs(again["accuracy"] - max(history["val_accuracy"])) < 1e-6
 # %% [markdown]
 # ## Export, then load with and without a scope
 #
-# A `.keras` file holds what Keras needs to rebuild the model. A SavedModel holds a function, `serve`, and its variables: it needs no Keras and no class of yours. Neither holds a strategy: whoever loads decides, with a scope or without.
+# A `.keras` file holds what Keras needs to rebuild the model. A SavedModel holds a function, `serve`, and its variables; it needs neither Keras nor your classes. Neither file holds a strategy: the code that loads it decides, with a scope or without.
 #
-# **Predict.** The model had four copies of each variable when it was saved. How many has it when it is loaded without a scope?
+# **Predict.** The model had four copies of each variable when it was saved. How many copies does it have when you load it outside any scope?
 
 # %%
 my_guess = None  # how many copies
@@ -330,11 +330,11 @@ for name, (predict, variable) in loaded.items():
 show_guess(my_guess, len(strategy.experimental_local_results(loaded["keras, no scope"][1])))
 
 # %% [markdown]
-# Train on four devices, serve on one: nothing needs to be converted. What was loaded in the scope has four copies again.
+# Train on four devices, serve on one, and convert nothing. What you load inside the scope has four copies again.
 #
 # ## The mistake: a last batch that does not divide
 #
-# Now leave out `drop_remainder`. 168 examples make one batch of 128 and a last one of 40, which divides by four. Let the strategy cut it, once from TFDS's files and once from arrays in memory.
+# Now leave out `drop_remainder`. 168 examples make one batch of 128 and a last one of 40, which divides by four. Let the strategy split it, once from TFDS's files and once from arrays in memory.
 
 
 # %%
@@ -355,7 +355,7 @@ assert show_pieces(from_files) == [32, 8, 0, 0]
 assert show_pieces(in_memory(168, global_batch_size)) == [10, 10, 10, 10]
 
 # %% [markdown]
-# For data that comes from files, the default sharding policy `AUTO` becomes `FILE`: the batches are cut again at 32, 32, 32, 32, and what is left fills replica 0 first. Two replicas get *no* example, and on CPUs a convolution of nothing fails:
+# For data that comes from files, the default sharding policy `AUTO` becomes `FILE`. Replica 0 is then filled up to its usual 32 first, and replica 1 gets what is left. Two replicas get *no* example at all, and on CPUs a convolution of nothing fails:
 
 
 # %%
@@ -373,13 +373,13 @@ print("InvalidArgumentError:", says)
 assert "depth" in says
 
 # %% [markdown]
-# The message speaks of depths, the cause is a batch of no examples. Three mends, by what you can give up:
+# The message talks about depths; the cause is a batch without examples. Three fixes, by what you can afford:
 #
-# | mend | what it costs |
+# | fix | what it costs |
 # |---|---|
-# | `batch(…, drop_remainder=True)` | up to one batch of examples an epoch, others each time thanks to `shuffle` |
-# | sharding policy `DATA` | nothing, where the last batch divides by the replicas |
-# | padding with examples of weight 0 | a few wasted computations; always exact. `utils.training.train` does this |
+# | `batch(…, drop_remainder=True)` | up to one batch of examples an epoch; different ones each time, thanks to `shuffle` |
+# | sharding policy `DATA` | nothing on one machine, if the last batch divides by the replicas; across workers, each reads all the data and discards the others' part |
+# | padding with examples of weight 0 | a little wasted computation; exact unless a layer looks across the batch, as BatchNormalization does. `utils.training.train` does this |
 
 # %%
 options = tf.data.Options()
@@ -389,7 +389,7 @@ assert show_pieces(by_data) == [10, 10, 10, 10]
 print(first_error(lambda: model.fit(by_data, **quiet), "input depth must.*"))
 
 # %% [markdown]
-# The second form of the same mistake keeps a familiar batch of 32 and adds a device. Three replicas cannot share 32 examples evenly, and plain `fit` stops in its first step. (A second number of replicas in one process wants `ReductionToOneDevice`, which `make_strategy` sets.)
+# The second form of the same mistake keeps a familiar batch of 32 and adds a device. Three replicas can't split 32 examples evenly, and plain `fit` fails at once. (A second group of replicas in one process needs `ReductionToOneDevice`, which `make_strategy` sets.)
 
 # %%
 three = make_strategy("mirrored", 3)
@@ -402,7 +402,7 @@ print(says := first_error(lambda: on_three.fit(batches, **quiet), r"Inputs to .*
 assert "[11,28,28,1] != " in says
 
 # %% [markdown]
-# Before its first step, Keras averages a batch over the replicas to learn its shape, and pieces of 11 and 10 cannot be added. The cure is the habit from above: choose the *per-replica* batch size, and multiply. Move the sliders before you choose; 10,000 examples is the whole sample.
+# Before its first step, Keras averages a batch over the replicas to learn its shape, and pieces of 11 and 10 can't be added. The fix is the habit from above: choose the *per-replica* batch size, and multiply. Run the cell to get its sliders; 10,000 examples is the whole sample.
 
 
 # %%
@@ -441,7 +441,7 @@ explore(
 # %% [markdown]
 # ## The same through utils
 #
-# `train(loop="fit")` is this program with the padding built in. 100 examples in batches of 32 end with a batch of 4, uneven for three replicas everywhere. The reference is plain Keras without any strategy, in float64 with SGD, on the same examples in the same order.
+# `train(loop="fit")` is this program with the padding built in. We give it 100 examples in batches of 32, so the last batch has 4. Three replicas can split neither evenly. The reference is plain Keras without any strategy, in float64 with SGD, on the same examples in the same order.
 
 # %%
 mnist_arrays = load("mnist").train
@@ -478,7 +478,7 @@ run_folder.cleanup()  # nothing of this lesson stays on the disk
 assert not folder.exists()
 
 # %% [markdown]
-# Every step costs time besides the computing: calling it, cutting the batch, moving those gradients. Who keeps the global batch of one device when adding replicas shrinks the piece of each: 16 examples over four replicas leave 4. The same 256 images, once in 16 steps and once in a single one:
+# Every step also costs time besides the computing: launching it, splitting the batch, moving those gradients. If you add replicas but keep the global batch, each replica gets less to do: 16 examples over four replicas is only 4 each. Here are the same 256 images, in 16 steps and in one. Each bar times a whole `fit` call, and with so few images the start-up easily outweighs the steps.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -492,7 +492,15 @@ print(f"the {EPOCHS} epochs with callbacks took {fit_seconds:.1f} s")
 assert len(rates) == 2 and all(np.isfinite(rate) for rate in rates.values())
 
 # %% [markdown]
-# Fewer steps pay the price of a step less often: that is the reason to scale the global batch with the replicas. How much it wins depends on the machine; what it does to learning is the subject of lesson 17.
+# So read these bars as the price of a short `fit`, not the speed of a step. The printed seconds include tracing, five validations and checkpoints, so they don't compare with lesson 04's images/s. To choose your own batch size, time steps in the middle of a long run. What a larger batch does to learning is the subject of lesson 17.
+#
+# ## What you saw
+#
+# - The global batch is the per-replica batch times the replicas: 32 × 4 = 128.
+# - With model and `compile` in the scope, `fit` trained, and each callback ran once.
+# - After 150 steps the four copies were equal to the bit.
+# - The best checkpoint gave its accuracy again, and loaded as one copy or as four.
+# - A last batch of 40 was split `[32, 8, 0, 0]` from files; there are three fixes.
 #
 # ## Take-away card
 #
@@ -509,7 +517,7 @@ assert len(rates) == 2 and all(np.isfinite(rate) for rate in rates.values())
 # keras.models.load_model("best.keras").export("saved_model")  # no scope: one device
 # ```
 #
-# A whole program, on one page: [mirrored_fit.py](../examples/mirrored_fit.py).
+# You bring `build_model`, `loss`, `decay` and the two data sets. A whole program, on one page: [mirrored_fit.py](../examples/mirrored_fit.py).
 #
 # ## Where it is described
 #
