@@ -1,7 +1,7 @@
 # %% [markdown] shows="The words, the batch arithmetic, and when one device is enough"
 # # Why distribute, and what is shared
 #
-# You see what replicas share, what they exchange, what it costs, and when one device is all you need.
+# Eight GPUs cost eight times as much as one, and a program may run no faster on them. Before you pay, you want to know what they share, what they send each other and what limits the gain. An hour from now you can work that out for your own model; sometimes the answer is that one device is plenty.
 #
 # **Time:** 50 minutes · **Builds on:** [start here](00-start-here.ipynb) · **Hardware:** two CPU cores
 #
@@ -61,15 +61,15 @@ from distlab.widgets.sharing import (
 # | **device**, accelerator | what computes: a GPU, a TPU core; here a logical CPU device |
 # | **worker** | one process, usually one machine, with one or several devices |
 # | **replica** | one device's copy of the model, working on its part of the batch |
-# | **all-reduce** | every replica hands in a tensor, such as its gradients, and every replica gets the sum |
+# | **all-reduce** | every replica contributes a tensor, such as its gradients, and every replica gets the sum |
 
 # %%
 figures.show(draw_cluster(workers=2, replicas_per_worker=2))
 
 # %% [markdown]
-# ## Two ways to share one computation
+# ## Two ways to split one computation
 #
-# A layer multiplies a batch of images by a matrix of weights. Several devices can share that product in two ways. **Data parallelism** cuts the batch: every device holds all weights. **Model parallelism** cuts the weights: every device sees all images. The next cell does both, on four devices.
+# A layer multiplies a batch of images by a matrix of weights. You can split that product over several devices in two ways. **Data parallelism** cuts the batch: every device holds all weights. **Model parallelism** cuts the weights: every device sees all images. The next cell does both, on four devices.
 
 # %%
 data = load("fashion_mnist")
@@ -92,9 +92,9 @@ print("model parallel sends", format_bytes(array_bytes([whole])), "of outputs fo
 figures.show(draw_two_ways(examples=64, inputs=784, units=128))
 
 # %% [markdown]
-# Both ways give the product that one device computes. They differ in what must travel between the devices. With data parallelism it is the gradient of the weights, once a step. With model parallelism it is each layer's outputs, before the next layer can begin, and their gradients on the way back.
+# Both ways give the product that one device computes. They differ in what must travel between the devices. With data parallelism it is the gradient of the weights, once a step. With model parallelism, split like this, it is each layer's outputs, before the next layer can begin, and their gradients on the way back.
 #
-# Data parallelism is the usual way: most models need no change for it. Model parallelism (lessons 15 and 16) is for a model that does not fit on one device. Until then, "distributed" means data parallel here.
+# Data parallelism is the usual way: most models need no change for it. For a model that does not fit on one device there are model parallelism (lessons 15 and 16) and *sharded* data parallelism (ZeRO, FSDP: lesson 15), which no `tf.distribute` strategy does. Until then, "distributed" means data parallel here, with the whole model on each device.
 #
 # ## One batch, three sizes
 #
@@ -123,11 +123,11 @@ print(f"{per_worker_batch_size} for each worker, {per_replica_batch_size} for ea
 batch_explorer(global_batch_size, workers, replicas_per_worker)
 
 # %% [markdown]
-# TensorFlow's split and the course's `split_evenly`, which draws the explorer, agree: examples that are left over go to the first replicas, one each. Set the global batch size to 1,030, then to 10. A replica without examples still takes part in the step; lesson 05 shows what that does to a mean.
+# TensorFlow's split and the course's `split_evenly`, which draws the explorer, agree here: left-over examples go to the first replicas, one each. (A smaller last batch from *files* may be cut less evenly: lesson 03.) Set the global batch size to 1,030, then to 10. A replica without examples still takes part in the step; lesson 05 shows what that does to a mean. (`without_autotune` only spares the cell a background thread.)
 #
 # ## What is reduced is gradients
 #
-# Many texts say that the replicas "average their weights". Watch one step of four replicas instead. The step returns four things from each replica: a layer's weights before, the replica's own gradient, the gradient after the all-reduce, and the weights afterwards. The picture shows one of those weights, the one with the largest gradient.
+# Do the replicas average their weights? Watch one step of four replicas instead. The step returns four things from each replica: a layer's weights before, the replica's own gradient, the gradient after the all-reduce, and the weights afterwards. The picture shows one of those weights, the one with the largest gradient.
 
 # %%
 images, labels = data.train.images[:64, ..., None] / 255, data.train.labels[:64]
@@ -175,11 +175,11 @@ np.testing.assert_allclose(total[0], one_device, rtol=1e-10, atol=1e-14)
 np.testing.assert_allclose(after[0], before[0] - 0.125 * total[0], rtol=1e-12)
 
 # %% [markdown]
-# Read the table by rows. The weights are equal before. The gradients differ. Their sum is equal on all replicas, and it is the gradient that one device computes from all 64 examples. So every replica makes the same update by itself, and the weights are equal after. No weight was sent.
+# Read the table row by row. The weights are equal before. The gradients differ. Their sum is equal on all replicas, and it is the gradient that one device computes from all 64 examples. So every replica makes the same update by itself, and the weights are equal after. No weight was sent.
 #
 # ### Averaging weights is another algorithm
 #
-# Suppose that each copy applied its *own* gradient, and the copies were then averaged. Is that the same? The cell takes the four gradients above, with two of Keras's optimizers.
+# Suppose each copy applied its *own* gradient, and we averaged the copies. Is that the same? The cell tries it on the four gradients above, with two of Keras's optimizers.
 
 
 # %%
@@ -200,9 +200,9 @@ for kind in (keras.optimizers.SGD, keras.optimizers.Adam):
 #
 # ## No parameter server in it
 #
-# It is also often written that `MultiWorkerMirroredStrategy` keeps its weights on **parameter servers**: processes that hold the weights, which workers read and update. That is another strategy, drawn below.
+# With several machines, you might expect a process in the middle to keep the weights: a **parameter server**, which workers read and update. That is another strategy, drawn below; `MultiWorkerMirroredStrategy` has none.
 #
-# To see what MultiWorkerMirrored does, two real processes then train one step of one weight, which starts at 1. The gradient of worker 0 is 1, that of worker 1 is 2, the learning rate is 0.1. Each process reports which jobs its cluster has, where its weight lives, and which operation talks to the other process.
+# To see what it does instead, two real processes train one step of one weight, which starts at 1. The gradient of worker 0 is 1, that of worker 1 is 2, the learning rate is 0.1. Each process reports which jobs its cluster has, where its weight lives, and which operation talks to the other process. (Starting them is plumbing: skim that code.)
 
 # %%
 figures.show(figures.parameter_server_devices(workers=3, servers=2))
@@ -271,13 +271,13 @@ assert all(r["jobs in the cluster"] == ["worker"] and r["weight after"] == 0.7 f
 #
 # ## Synchronous and asynchronous
 #
-# **Synchronous** training, with an all-reduce: every replica waits for the slowest. **Asynchronous** training, with parameter servers: nobody waits. Here are four workers, of which the last needs twice as long. Move the slider:
+# **Synchronous** training, with an all-reduce: every replica waits for the slowest. **Asynchronous** training, with parameter servers: nobody waits. Here are four workers, the last of which takes twice as long. Run the cell and move the slider:
 
 # %%
 pace_explorer(slow_seconds=2)
 
 # %% [markdown]
-# The price is **staleness**: while a worker computes, others change the weights, so its gradient belongs to weights that are some updates old. Four workers that take turns have gradients that are 3 updates old. Does that hurt? The smallest model there is will tell: one matrix of weights from pixels to classes, with its loss and gradient in NumPy.
+# The price is **staleness**: while a worker computes, others change the weights, so its gradient belongs to weights that are some updates old. When four workers take turns, each gradient is 3 updates old. Does that hurt? Let's ask the smallest model there is: one matrix of weights from pixels to classes, with its loss and gradient in NumPy.
 #
 # **Predict.** 200 updates with a learning rate of 0.02, once with fresh gradients, once with gradients that are 3 updates old. How many times larger is the loss at the end with the old ones? (1 means no harm.)
 
@@ -337,7 +337,7 @@ explore(
 )
 
 # %% [markdown]
-# Gradients that are 3 updates old did no harm. With gradients that are 15 updates old the loss no longer falls steadily; choose a learning rate of 0.005 and it falls again. Lesson 11 trains asynchronously, with parameter servers.
+# At this learning rate, gradients that are 3 updates old did this small model no harm; at 0.05 they do. With gradients that are 15 updates old the loss no longer falls steadily; choose a learning rate of 0.005 and it falls again. The older the gradients, the smaller the rate has to be. Lesson 11 trains asynchronously, with parameter servers.
 #
 # ## The mistake: the dataset's batch is taken for the replica's
 #
@@ -356,7 +356,7 @@ def describe_epoch(batch_size):
 wrong = describe_epoch(batch_size=64)
 
 # %% [markdown]
-# There is no error. Each replica gets a quarter of what was meant, and the epoch has as many steps as on one device, each now with an all-reduce. **The batch size of a dataset is the global one**; say so in its name:
+# There is no error. Each replica gets a quarter of what you meant, and the epoch has as many steps as on one device, each now with an all-reduce. **The batch size of a dataset is the global one**; let its name say so:
 
 # %%
 per_replica_batch_size = 64
@@ -370,7 +370,7 @@ assert right == ([64, 64, 64, 64], 1024 // 64 // 4)
 #
 # ## What it costs
 #
-# **Memory.** Each data-parallel replica holds all weights, a gradient for each, and what the optimizer keeps: for Adam two numbers for each weight, its *moments*. The *activations*, which are the layers' outputs, are kept from the forward pass for the backward pass; only they are shared out with the batch. The cell counts them for the convolutional network of lesson 00:
+# **Memory.** Each mirrored replica holds all weights, a gradient for each, and what the optimizer keeps: for Adam two numbers for each weight, its *moments*. The *activations*, the layers' outputs, are kept from the forward pass for the backward pass; only they are split with the batch. The cell counts them for the convolutional network of lesson 00:
 
 # %%
 cnn = build_model("cnn")
@@ -389,7 +389,7 @@ print(format_bytes(array_bytes(outputs)), "of activations for each image")
 memory_explorer(kept, array_bytes(outputs), replicas=4, global_batch_size=64)
 
 # %% [markdown]
-# More replicas shrink the last bar and none of the others. A model whose weights, gradients and moments alone do not fit on one device is not helped by any number of replicas: that is what model parallelism is for.
+# For a given global batch, more replicas shrink the last bar and none of the others. If weights, gradients and moments alone do not fit on one device, more *mirrored* replicas won't help. Model parallelism will; so will ZeRO or FSDP, where each added replica frees memory on the others.
 #
 # **Time.** More devices speed up the step. They do not speed up the preparation of the batch, if the program does that image by image in Python. The cell measures both on your machine, the step with the course's training program:
 
@@ -422,9 +422,9 @@ np.testing.assert_allclose(amdahl_speed_up(parallel, 8), on_8_devices, rtol=1e-1
 amdahl_explorer(parallel, {n: batch_seconds[1] / batch_seconds[n] for n in (2, 4)}, most_devices=8)
 
 # %% [markdown]
-# The curve is **Amdahl's law** for your measurement: the part that does not spread sets a limit that no number of devices passes. Move *work that spreads* to see what a slower input does. The squares are your logical replicas: they share the cores of one CPU and add the exchange of gradients, so they gain little, or even lose. (Lesson 12 makes the input fast.)
+# The curve is **Amdahl's law** for your measurement: the part that does not spread sets a limit that no number of devices passes. Move *work that spreads* to see what a slower input does. (With `prefetch`, input and step overlap, and the slower one sets the pace: lesson 12.) The squares are your logical replicas: they share the cores of one CPU and add the exchange of gradients, so don't expect them on the curve. On real GPUs, with a batch that grew with them, [Goyal and others](https://arxiv.org/abs/1706.02677) published about 90 % efficiency from 8 to 256.
 #
-# **Communication** is the other limit. A *ring* all-reduce passes pieces of the gradients round a circle of n devices (lesson 06). For gradients of S bytes each device sends 2 (n - 1) / n · S bytes, in 2 (n - 1) rounds. With the same global batch, computing shrinks with n and communication does not. This estimate takes the nominal speed of the link, and a delay of 50 µs a round:
+# **Communication** is the other limit. A *ring* all-reduce passes pieces of the gradients round a circle of n devices (lesson 06). For gradients of S bytes each device sends 2 (n - 1) / n · S bytes, in 2 (n - 1) rounds. With the same global batch, computing shrinks with n and communication does not. This estimate takes the nominal speed of the link and a delay of 50 µs a round, and no overlap of the two:
 
 # %% tags=["nbval-ignore-output"]
 gradient_bytes, ethernet = kept["gradients"], 10e9 / 8  # bytes; bytes a second
@@ -439,7 +439,7 @@ gain_explorer(gradient_bytes, step_seconds[1])
 # %% [markdown]
 # ### When one device is enough
 #
-# Ask two questions. Does one copy fit on one device? Is one device fast enough? If both answers are yes, use one device. It is often said that this is so in 95 % of cases. That number is a manner of speaking; your own two answers can be measured:
+# Ask two questions. Does one copy fit on one device? Is one device fast enough? If both answers are yes, use one device. You may hear that this covers 95 % of cases: treat that as folklore and measure your own.
 
 # %% tags=["nbval-ignore-output"]
 needed_bytes = sum(kept.values()) + 64 * array_bytes(outputs)
@@ -459,11 +459,19 @@ assert needed_bytes < 2**30 and minutes < 120
 # for batch in strategy.experimental_distribute_dataset(dataset):
 #     shares = [len(part) for part in strategy.experimental_local_results(batch)]
 #
-# bytes_of_one_device = 16 * parameters  # float32 with Adam
+# bytes_of_one_device = 16 * parameters  # float32 with Adam, mirrored
 # bytes_of_one_device += activation_bytes_per_image * per_replica_batch_size
-# seconds = input_seconds + step_seconds / devices  # Amdahl
-# seconds += 2 * (devices - 1) / devices * gradient_bytes / bytes_per_second  # ring all-reduce
+# seconds = input_seconds + step_seconds / devices  # Amdahl; with prefetch the larger of the two
+# seconds += 2 * (devices - 1) * (gradient_bytes / devices / bytes_per_second + round_seconds)  # ring
 # ```
+#
+# What you saw:
+#
+# - A last batch of 2 left two of four replicas with nothing.
+# - One product, cut by examples and by weights; workers that wait, and workers with old gradients.
+# - Own gradients differed, reduced ones were equal, no weight travelled.
+# - Adam in float32: 16 bytes a parameter on every replica; only activations shrink.
+# - Input, step and all-reduce in milliseconds: the gain to expect.
 #
 # ## Where it is described
 #
