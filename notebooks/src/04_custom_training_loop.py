@@ -1,7 +1,7 @@
 # %% [markdown] shows="The same by hand on Fashion-MNIST, with the same result as `fit`"
 # # The training loop by hand
 #
-# You write what `fit` does under MirroredStrategy yourself, on Fashion-MNIST: the step of one replica, the step of all, the loop, the metrics and the checkpoints, and get the weights of `fit` to the last digits.
+# Sooner or later `fit` is in your way: two models that train each other, a loss made of gradients, an update every fourth batch. Then you write the loop yourself, and on four replicas one wrong divisor trains differently without an error. In this lesson you write that loop on Fashion-MNIST, with metrics and checkpoints, and get the weights of `fit` to twelve decimal places.
 #
 # **Time:** 50 minutes · **Builds on:** [Keras on four replicas](03-mirrored-keras.ipynb) · **Hardware:** two CPU cores
 #
@@ -9,7 +9,7 @@
 #
 # - Write the training step of one replica and run it on all of them with `strategy.run`.
 # - Reduce the replicas' losses to one number, and explain why a metric needs no reduce.
-# - Save a checkpoint every second epoch, restore it without a strategy, and prove that it is the same model.
+# - Save a checkpoint every second epoch, restore it without a strategy, and check that it scores the same.
 # - Compare a Python loop with loops inside a `tf.function`.
 # - Fix the two errors that this loop meets first in Keras 3.
 
@@ -47,7 +47,7 @@ from distlab.widgets.predictions import prediction_explorer
 # %% [markdown]
 # ## One step, as a picture
 #
-# Five things happen in a step, and you will write each of them once: the batch is cut, each replica computes, gradients are added up, every replica makes the same update, and each replica counts into its own copy of the metrics.
+# Five things happen in a step, and you will write each of them once: the batch is split, each replica computes, gradients are added up, every replica makes the same update, and each counts into its own copy of the metrics. The picture shows the first four; the fifth sends nothing.
 
 # %%
 xs = [0, 184, 368, 552]
@@ -68,7 +68,7 @@ alt = (
 figures.show(figures.diagram(boxes, arrows, title="One step", alt=alt, height_px=376))
 
 # %% [markdown]
-# ## The data, cut for the replicas
+# ## The data, split over the replicas
 #
 # The course's sample of Fashion-MNIST: real pictures of clothes in ten classes.
 
@@ -80,9 +80,9 @@ title = "The first ten training examples"
 figures.show(figures.images(fashion.train.images[:10], names, title=title, columns=5))
 
 # %% [markdown]
-# `experimental_distribute_dataset` wraps a dataset of *global* batches. What comes out of it are `PerReplica` values: one piece for each replica, each on its own device.
+# `experimental_distribute_dataset` wraps a dataset of *global* batches. Out of it come `PerReplica` values: one piece for each replica, each on its own device.
 #
-# **Predict.** 2,000 test examples in batches of 128 leave a last batch of 80. How many examples of it does each of the four replicas get?
+# **Predict.** 2,000 test examples in batches of 128 leave a last batch of 80. How many of those examples does each of the four replicas get?
 
 # %%
 my_guess = None  # examples per replica
@@ -107,7 +107,7 @@ for number in (0, len(pieces) - 1):
 show_guess(my_guess, pieces[-1][0].shape[0], unit=" examples")
 
 # %% [markdown]
-# For training we take 3,840 examples, thirty full batches; an uneven last batch needs care with the loss, which is the subject of [lesson 05](05-loss-scaling.ipynb). Test batches of 200 divide 2,000. With `drop_remainder=True` all shapes are static, and here nothing is dropped.
+# For training we take 3,840 examples, thirty full batches; [lesson 05](05-loss-scaling.ipynb) is about uneven ones. Test batches of 200 divide 2,000 evenly. So `drop_remainder=True` makes all shapes static and drops nothing.
 
 # %%
 full = {"drop_remainder": True}
@@ -121,7 +121,7 @@ print(type(train_batches).__name__, "·", type(next(iter(train_batches))[0]).__n
 # %% [markdown]
 # ## Model, optimizer and metrics, in the scope
 #
-# Everything that has variables is made in the scope. `optimizer.build` makes the optimizer's variables now; left to the first step, they would be made inside a traced function, which is one of the mistakes below.
+# Everything that has variables is made in the scope. `optimizer.build` makes the optimizer's variables now. Left to the first step, they would be made inside a traced function, which is one of the mistakes below.
 
 # %%
 with strategy.scope():
@@ -134,11 +134,11 @@ with strategy.scope():
 print([type(v.value).__name__ for v in (model.weights[0], test_accuracy.count)])
 
 # %% [markdown]
-# Two kinds of variable. A `MirroredVariable` has equal copies. A `SyncOnReadVariable` has a copy of its own for each replica, and they are added up only when somebody reads it: no communication in the step.
+# There are two kinds of variable. A `MirroredVariable` has equal copies. A `SyncOnReadVariable` has a separate copy on each replica, and the copies are added up only when you read it: no communication during the step.
 #
 # ## The step of one replica
 #
-# It looks like a loop for one device, but for one number: the losses are divided by the **global** batch size. The optimizer adds the replicas' gradients, so each replica contributes its share of the mean.
+# It is the single-device step with one number changed: the losses are divided by the **global** batch size. The optimizer adds up the replicas' gradients, so each replica contributes its part of the mean.
 
 
 # %%
@@ -161,9 +161,9 @@ def make_train_replica(model, optimizer, accuracy, global_batch_size):
 train_replica = make_train_replica(model, optimizer, train_accuracy, GLOBAL_BATCH)
 
 # %% [markdown]
-# `strategy.run` calls it once on each replica. Before we let it train: the same loss on one device, to compare with.
+# `strategy.run` calls it once on each replica. Before we let it train, we compute the same loss on one device, to compare with.
 #
-# **Predict.** 128 examples went through four replicas. What does replica 0's copy of the metric's `count` hold, and what do you read from `count`? Guess the first.
+# **Predict.** 128 examples went through four replicas. What does replica 0's copy of the metric's `count` hold, and what do you get when you read `count`? Guess the first.
 
 # %%
 my_guess = None  # the count on replica 0
@@ -179,11 +179,11 @@ print("count on each replica:", counts, "· read:", int(train_accuracy.count.num
 show_guess(my_guess, counts[0])
 
 # %% [markdown]
-# The four losses add up to the mean over the 128 examples, as the assertion checks: a *share* is reduced with `SUM`. The metric needs no reduce: each replica counted its own 32, and reading adds them up.
+# The four losses add up to the mean over the 128 examples, as the assertion checks: parts of a mean are reduced with `SUM`. The metric needs no reduce. Each replica counted its own 32, and reading adds them up.
 #
 # ## The step of all, compiled
 #
-# A `tf.function` around `run` and `reduce` traces all replicas into one graph. The test step differs in what it does not do: no tape, no update. It returns how many examples it saw.
+# A `tf.function` around `run` and `reduce` traces all replicas into one graph. The test step leaves out the tape and the update, and returns how many examples it saw.
 
 
 # %%
@@ -234,7 +234,7 @@ print("test examples seen by all replicas together:", examples)
 # %% [markdown]
 # ## The loop, with a checkpoint every second epoch
 #
-# A `Checkpoint` names what belongs to the state of the run: the model, the optimizer with its moments and step counter, and the number of epochs done. The manager numbers its files and keeps the newest two.
+# A `Checkpoint` names everything that belongs to the state of the run: the model, the optimizer with its moments and step counter, and the number of epochs done. The manager numbers its files and keeps the newest two.
 
 # %%
 run_folder = tempfile.TemporaryDirectory()  # removed at the end of the lesson
@@ -267,7 +267,7 @@ assert np.isfinite(mean_loss) and accuracy > 0.7
 assert record["training"][-1] > record["training"][0]
 
 # %% [markdown]
-# The training curve is a mean over an epoch in which the model changed; the test curve is taken after it. Which pictures does the model get wrong? Below the first of them you can browse 200 images, before and after training: the true class is in bold, a wrong answer is vermillion and hatched.
+# The training curve is a mean over an epoch in which the model kept changing; the test curve is measured after it. Which pictures does the model get wrong? Here are the first six. Below them, once you run the cell, you can browse 200 images before and after training: the true class is in bold, a wrong answer is vermillion and hatched.
 
 # %% tags=["nbval-ignore-output"]
 after = predict(model, fashion.test.images[:200])
@@ -286,7 +286,7 @@ prediction_explorer(fashion.test.images[:200], truth, names, versions, start=int
 # %% [markdown]
 # ## Restore without a strategy
 #
-# A checkpoint holds values, not devices. Here it goes into a plain model with other initial weights, made outside any scope, as on the machine that will serve it. It predicts in batches of 50, as each replica did.
+# A checkpoint holds values, not devices. Here it goes into a plain model with different initial weights, made outside any scope, as on the machine that will serve it. It predicts in batches of 50, as each replica did.
 
 # %%
 plain, epochs_read = build_cnn(seed=1), tf.Variable(0)
@@ -298,11 +298,13 @@ print("epochs in the checkpoint:", int(epochs_read), "·", type(plain.weights[0]
 assert right.sum() == round(2000 * accuracy)
 
 # %% [markdown]
-# The assertion holds to the last example: the plain model gets as many of the 2,000 right as the four replicas did.
+# The assertion holds to the last example: the plain model gets exactly as many of the 2,000 right as the four replicas did.
 #
 # ## Who drives the loop?
 #
-# So far Python calls the compiled step once per batch. The loop can also stand *inside* a `tf.function`: either over the distributed dataset itself, a whole epoch in one call, or over an iterator, a chosen number of steps per call. A small model and small batches make the difference visible. (`steps` is a tensor: a Python number would make a new trace for each value.) First we check that all ways train the same; then comes the clock.
+# So far Python calls the compiled step once per batch. The loop can also run *inside* a `tf.function`: either over the distributed dataset itself, a whole epoch in one call, or over an iterator, with a chosen number of steps per call. (`steps` is a tensor: a Python number would make a new trace for each value.)
+#
+# With a small model and small batches, what surrounds the steps shows. First we check that all ways train the same; then we time whole passes over 20 batches, each with a new iterator.
 
 # %%
 small_batches = strategy.experimental_distribute_dataset(
@@ -370,7 +372,7 @@ for end in ends[1:]:
 print(len(ways), "ways, 20 steps each, the same weights")
 
 # %% [markdown]
-# **Predict.** Which way is fastest on your machine?
+# **Predict.** Which of the four passes is fastest on your machine?
 
 # %%
 my_guess = None  # one of the four names above
@@ -386,7 +388,9 @@ show_guess(my_guess, min(milliseconds, key=milliseconds.get))
 assert int(sgd.iterations.numpy()) == 20 * (1 + 4 + 4 * 3)
 
 # %% [markdown]
-# The bars are this machine's, with every pass over the 20 batches timed whole, its new iterator included. The other side of the choice does not depend on the machine: between two calls from Python you can print, stop or save, inside a call you cannot. `utils.training` takes up to 32 steps per call, fewer where a checkpoint is due.
+# Read these bars with care. A new iterator can be expensive, and three of the four ways make theirs in Python, once per pass. Over only 20 steps, that can hide what fewer calls save, the point of Keras's `steps_per_execution`. In your own job, make the iterator once, over a repeated dataset, and time the steps alone.
+#
+# The other side of the choice doesn't depend on the machine: between two calls you can print, stop or save; inside a call you can't. `utils.training` takes up to 32 steps per call, fewer where a checkpoint is due.
 #
 # ## The mistake: two errors of loops written for Keras 2
 #
@@ -396,9 +400,9 @@ assert int(sgd.iterations.numpy()) == 20 * (1 + 4 + 4 * 3)
 train_accuracy.reset_states()
 
 # %% [markdown]
-# The mend is one letter less, `reset_state()`, as in `evaluate` above.
+# The fix: drop the final *s*, as in `evaluate` above.
 #
-# The second one hides: an optimizer that makes its variables in the first step. On one device that works, on four replicas with `ReductionToOneDevice` too, and so the program looks right. With the default reduction of `MirroredStrategy`, collectives, it fails.
+# The second one hides: an optimizer that makes its variables in the first step. On one device that works, and on four replicas with `ReductionToOneDevice` too, so the program looks right. With collectives, which `MirroredStrategy` chooses by default here, it fails.
 
 
 # %%
@@ -431,13 +435,13 @@ for case, words in says.items():
 assert says["four, collectives, not built"].startswith("You must feed")
 
 # %% [markdown]
-# The placeholder belongs to a variable that was to be made while the graph was traced. With `optimizer.build(model.trainable_variables)` in the scope, before the first step, there is none, and the program no longer depends on how gradients are added.
+# The placeholder belongs to a variable that was to be made while the graph was being traced. Call `optimizer.build(model.trainable_variables)` in the scope before the first step, and there is no such variable. The program then no longer depends on how gradients are added.
 #
 # A third mistake raises nothing at all: leaving out `global_batch_size`. [Lesson 05](05-loss-scaling.ipynb) measures what it does.
 #
 # ## The same as fit, and through utils
 #
-# Our step, `fit` and `utils.training.train` with either loop, on four replicas: float64 and plain SGD, 512 examples in the same order.
+# Here are our step, `fit`, and `utils.training.train` with either loop, on four replicas: float64 and plain SGD, 512 examples in the same order.
 
 # %%
 order = epoch_order(512, seed=0, epoch=0)
@@ -484,7 +488,15 @@ assert 3 * sent < saved < 3.2 * sent and len(saving_seconds) == 2
 run_folder.cleanup()  # nothing of this lesson stays on the disk
 
 # %% [markdown]
-# A step moves as many bytes as the model has weights, whatever the batch; a checkpoint holds three times as many.
+# In every step each replica contributes as many bytes of gradients as the model has weights, whatever the batch. How many of them cross a network depends on the all-reduce, the subject of [lesson 06](06-all-reduce.ipynb). A checkpoint is three times as large, since Adam keeps two moments of every weight.
+#
+# ## What you saw
+#
+# - One replica's step, run on all four, gave the loss of one device.
+# - A part of the loss needs `SUM`; a metric adds up its copies when you read it.
+# - A checkpoint from four replicas, restored into a plain model, scored the same.
+# - Four ways to drive the loop gave the same weights; which is fastest, you measure.
+# - `reset_state`, and `optimizer.build` in the scope, fix the two errors.
 #
 # ## Take-away card
 #
@@ -501,7 +513,7 @@ run_folder.cleanup()  # nothing of this lesson stays on the disk
 #     return strategy.reduce("SUM", strategy.run(replica_step, args=(images, labels)), axis=None)
 # ```
 #
-# A whole program, on one page: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py).
+# You bring `model`, `optimizer`, `loss_object` and `GLOBAL_BATCH`. A whole program, on one page: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py).
 #
 # ## Where it is described
 #
