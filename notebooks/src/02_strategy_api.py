@@ -1,7 +1,7 @@
 # %% [markdown] shows="Scope, run, reduce, gather: what `tf.distribute.Strategy` does"
 # # What a strategy does
 #
-# A strategy decides where variables live, which device computes what, how the replicas' results become one and who gets which examples, and here you watch each of the four happen on four devices.
+# Code under a strategy often runs and still trains the wrong thing: one variable in the wrong place, one mean of unequal parts, and no error. A strategy does four jobs: it places variables, assigns computation, combines results and splits the data. In this lesson you watch each one happen on four devices, so you can tell when one goes wrong.
 #
 # **Time:** 45 minutes · **Builds on:** [why distribute](01-why-distribute.ipynb) · **Hardware:** two CPU cores
 #
@@ -52,7 +52,7 @@ from distlab.widgets import Slider, explore
 # | results and gradients | how one value per replica becomes one value | `reduce`, `gather`, `all_reduce`, the optimizer |
 # | data | which replica gets which examples | `experimental_distribute_dataset` |
 #
-# The picture shows how `MirroredStrategy` does the four jobs, with one replica on each of four logical devices. The rest of the lesson takes it apart.
+# The picture shows how `MirroredStrategy` does the four jobs, with one replica on each of four logical devices. `make_strategy("mirrored", 4)` is `tf.distribute.MirroredStrategy(devices)` with a reduction for CPUs. The rest of the lesson takes the picture apart.
 
 # %%
 mirrored = make_strategy("mirrored", 4)
@@ -62,7 +62,7 @@ figures.show(figures.mirrored_devices(4, device="CPU"))
 # %% [markdown]
 # ## Variables: what the scope changes
 #
-# While a scope is open, TensorFlow hands every new variable to the strategy, which decides where it is stored.
+# While a scope is open, TensorFlow hands every new variable to the strategy, which decides where to store it.
 #
 # **Predict.** `tf.Variable(tf.zeros([1000]))` takes 4,000 bytes. Made inside the scope of `mirrored`, how many bytes does it take on the four devices together?
 
@@ -80,9 +80,9 @@ for name, variable in {"outside": outside, "inside": inside}.items():
 show_guess(my_guess, array_bytes(mirrored.experimental_local_results(inside)), unit=" bytes")
 
 # %% [markdown]
-# A `MirroredVariable` is a handle on four ordinary variables, one per device, made with equal values. `experimental_local_results` returns them. The variable made outside is one plain variable, and no strategy knows of it.
+# A `MirroredVariable` is a handle on four ordinary variables, one per device, made with equal values. `experimental_local_results` returns them. The variable made outside is one plain variable, and no strategy knows about it.
 #
-# A scope puts its strategy in force and changes how variables are made; nothing else. In it your code speaks for all replicas at once: the *cross-replica context*. Inside `run`, which opens the scope by itself, the code speaks for one replica: its *replica context*.
+# A scope puts its strategy in force and changes how variables are made. For `MirroredStrategy` that is all; the multi-worker and parameter-server strategies also set the default device. Inside a scope your code speaks for all replicas at once: the *cross-replica context*. Inside `run`, which opens the scope for you, the code speaks for one replica: its *replica context*.
 
 
 # %%
@@ -102,9 +102,9 @@ print("inside run:  ", *mirrored.run(where))
 #
 # ## Computation: run
 #
-# `run(function)` calls the function once for each replica, with that replica's device as the default. What comes back is a `PerReplica`: one tensor for each replica, each still on its own device.
+# `run(function)` calls the function once for each replica, with that replica's device as the default. What comes back is a `PerReplica`: one tensor for each replica, each still on its own device. (The small cells run eagerly. A real step goes into a `tf.function`, as in the test bed.)
 #
-# An argument that is a `PerReplica` is taken apart again, so that each replica sees its own part. `experimental_distribute_values_from_function` makes one: below, a row of `table` for each replica.
+# An argument that is a `PerReplica` is taken apart again, so each replica sees its own part. `experimental_distribute_values_from_function` makes one: below, a row of `table` for each replica.
 
 
 # %%
@@ -150,7 +150,7 @@ show_guess(my_guess, tf.size(mirrored.reduce("SUM", losses, axis=None)), unit=" 
 #
 # ## Inside the step: all_reduce
 #
-# A replica that needs the sum during its step asks its replica context with `all_reduce`. Every replica must ask, and every replica gets the answer: below, each divides its own sum by everybody's.
+# A replica that needs the sum during its step calls `all_reduce` on its replica context. Every replica must call it, and every replica gets the answer. Below, each divides its own sum by the total.
 
 
 # %%
@@ -166,7 +166,7 @@ print("shares of the total:", [f"{share.numpy():.2f}" for share in shares])
 # %% [markdown]
 # ## Variables that replicas write to
 #
-# When every replica assigns its own value, the strategy must know what the variable is to hold afterwards. `aggregation` says how the values become one; `synchronization` says when.
+# When every replica assigns its own value, the strategy must know what the variable should hold afterwards. `aggregation` says how the values become one; `synchronization` says when.
 #
 # **Predict.** A variable starts at 0 with `aggregation=MEAN`. Replicas 0, 1, 2 and 3 add 1, 2, 3 and 4. What does each copy hold?
 
@@ -222,13 +222,13 @@ for examples in (8, 6):
     print(examples, "examples:", [part.numpy().tolist() for part in parts])
 
 # %% [markdown]
-# A batch of 6 leaves replica 3 with nothing. [Lesson 05](05-loss-scaling.ipynb) keeps the gradient exact all the same.
+# A batch of 6 leaves replica 3 with nothing. [Lesson 05](05-loss-scaling.ipynb) keeps the gradient exact all the same. (`without_autotune` only spares the cell a background thread.)
 #
 # ## Gradients: replace the reduction and count it
 #
 # In a replica context, a Keras optimizer first all-reduces the gradients and then updates each copy. How values are reduced is a part that you can replace: any `tf.distribute.CrossDeviceOps`. The one below is `ReductionToOneDevice` with a counter.
 #
-# **Predict.** The small network has 101,770 float32 weights. How many bytes of gradients do four replicas hand to the reduction in one step?
+# **Predict.** The small network has 101,770 float32 weights. How many bytes of gradients do four replicas pass to the reduction in one step?
 
 # %%
 my_guess = None  # your number of bytes
@@ -264,11 +264,11 @@ show_guess(my_guess, reduction.payload_bytes, unit=" bytes")
 assert reduction.payload_bytes == 4 * array_bytes(model.trainable_variables)
 
 # %% [markdown]
-# Each replica hands in one gradient for every weight, whatever the batch size. The step ran without `tf.function`, so the method was called at each step; inside one it would be called while the function is traced, and count once.
+# Each replica contributes one gradient for every weight of this network, whatever the batch size. The step ran without `tf.function`, so the method was called at each step. Inside one it would be called while the function is traced, and count once.
 #
 # ## Where a strategy of your own would begin
 #
-# A `tf.distribute.Strategy` is a thin shell: the work is done by its `extended`, a `tf.distribute.StrategyExtended`. Replacing the reduction is enough for most wishes. Beyond that, a new strategy is a subclass of `StrategyExtended` that fills in what the base class leaves open: the methods below, found by reading its source.
+# Skip this until you need it. A `tf.distribute.Strategy` is a thin shell: the work is done by its `extended`, a `tf.distribute.StrategyExtended`. Most needs are met by replacing the reduction. For more, subclass `StrategyExtended` and implement what the base class leaves open: the methods below, found by reading its source.
 
 
 # %%
@@ -290,9 +290,9 @@ print(textwrap.fill(", ".join(left_open), 96))
 #
 # ## The test bed: one step, three strategies
 #
-# A step written for a strategy also runs under the default strategy and under `OneDeviceStrategy`, unchanged. Debug it there first, where there is one replica and nothing to reduce; then compare.
+# A step written for a strategy also runs under the default strategy and under `OneDeviceStrategy`, unchanged. Debug it there first, where there is one replica and nothing to reduce. Then compare.
 #
-# Below, `make_batches` gives images, labels and weights; an example's weight is 1 / its global batch size, so the sum over all replicas of weight times loss is the mean loss of the global batch. `utils.training.train` is the same step with metrics, checkpoints and reports around it: from the same seed it must give the same weights.
+# Below, `make_batches` gives images, labels and weights. An example's weight is 1 / its global batch size, so the sum of weight times loss over all replicas is the mean loss of the global batch. (TensorFlow's tutorials do the same division with `tf.nn.compute_average_loss`.) `utils.training.train` is the same step with metrics, checkpoints and reports around it: from the same seed it must give the same weights.
 
 
 # %%
@@ -339,7 +339,7 @@ for ours, theirs in zip(weights["mirrored"], report.weights, strict=True):
 print(f"{report.strategy}, {report.replicas} replicas, {report.examples} examples: equal weights")
 
 # %% [markdown]
-# On one device, equal weights prove that the step runs. On four, they prove as well that it divides the loss and adds the gradients rightly; this does not follow from the first.
+# On one device, equal weights prove that the step runs. On four, they also prove that it divides the loss and adds up the gradients correctly. The first does not imply the second.
 #
 # ## The mistakes that people really make
 #
@@ -365,7 +365,7 @@ print("made in the scope:", mirrored.extended.variable_created_in_scope(kernel))
 # %% [markdown]
 # The error from `fit` has no message: the optimizer asked `strategy.extended.update` to write to a variable that the strategy did not make. `variable_created_in_scope` tells you which ones it made.
 #
-# Worse is a plain variable that your own step writes to: no error, and all four replicas write to one place. The mend is the same: make everything that has variables inside the scope, that is model, optimizer and metrics. `compile` and `fit` may stand outside.
+# Worse is a plain variable that your own step writes to: no error, and all four replicas write to one place. The fix is the same: make everything that has variables inside the scope, that is model, optimizer and metrics. `compile` belongs there too, because given a name it *makes* the optimizer. Outside, `compile("sgd", …)` trains without an error and counts each step once per replica: 4 steps on four replicas leave `optimizer.iterations` at 16, and every schedule runs four times too fast. Only `fit` may stand outside.
 
 # %%
 count = tf.Variable(1.0)  # no scope
@@ -380,14 +380,14 @@ print("made in the scope:", mirrored.extended.variable_created_in_scope(model.we
 # %% [markdown]
 # ### Asking for all_reduce outside a replica context
 #
-# In a scope, but not inside `run`, there is no replica, hence no replica context to ask.
+# In a scope, but not inside `run`, there is no replica, so there is no replica context to ask.
 
 # %% tags=["raises-exception"]
 with mirrored.scope():
     tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(1.0))
 
 # %% [markdown]
-# `get_replica_context()` returned None. The mirror image is `strategy.reduce` inside `run`. Each context has its own call, and the mend is to use the right one. (`merge_call`, which the message below names, stops all replicas while one function runs in the cross-replica context. Optimizers use it; you rarely need it.)
+# `get_replica_context()` returned None. The mirror image is `strategy.reduce` inside `run`. Each context has its own call, and the fix is to use that one. (`merge_call`, which the message below names, stops all replicas while one function runs in the cross-replica context. Optimizers use it; you rarely need it.)
 
 # %%
 try:
@@ -402,7 +402,7 @@ print([float(part) for part in mirrored.experimental_local_results(inside_run)])
 # %% [markdown]
 # ### MEAN over unequal counts
 #
-# Each replica returns the mean of its own examples, and `reduce("MEAN", …, axis=None)` averages the four means. With unequal counts, an example on a replica that has few of them counts for more. Move the slider: the two agree only where the examples divide by four.
+# Each replica returns the mean of its own examples, and `reduce("MEAN", …, axis=None)` averages the four means. With unequal counts, an example on a replica that has few of them counts for more. Run the cell and move the slider: the bars agree only where the examples divide by four.
 
 
 # %%
@@ -425,11 +425,11 @@ def compare_means(examples):
 explore(compare_means, examples=Slider("Examples", 4, 16, 6))
 
 # %% [markdown]
-# The mend: reduce per-example losses with `axis=0`, or sum on each replica and divide by the global number of examples once.
+# The fix: reduce per-example losses with `axis=0`, or sum on each replica and divide by the global number of examples once.
 #
 # ## What it costs
 #
-# Bytes: a mirrored variable is stored once for each replica. Seconds: each `run` starts one function on every replica and waits for them all; below, a `run` that does nothing. Logical devices share the cores, so here more replicas cost time and buy none.
+# Bytes: a mirrored variable is stored once for each replica. Seconds: each `run` starts one function on every replica and waits for them all; below, a `run` that does nothing. Logical devices share the cores, so don't expect more of them to buy time here.
 
 # %% tags=["nbval-ignore-output"]
 stored_bytes, microseconds = {}, {}
@@ -458,8 +458,17 @@ figures.show(figures.bars(microseconds, unit="µs", title="One compiled run that
 #     losses = strategy.run(replica_step, args=(batch,))            # one result per replica
 #     mean = strategy.reduce("SUM", losses, axis=None)   # each divided by the global batch size
 # # inside replica_step: tf.distribute.get_replica_context().all_reduce("SUM", value)
-# # shared counter: tf.Variable(0.0, synchronization=ON_READ, aggregation=SUM)
+# # counter: tf.Variable(0.0, synchronization=tf.VariableSynchronization.ON_READ,
+# #                      aggregation=tf.VariableAggregation.SUM)
 # ```
+#
+# What you saw:
+#
+# - One variable in the scope is four, one on each device.
+# - `run` gives a result per replica; `reduce` adds them up, `gather` lines them up.
+# - SUM and MEAN keep copies equal, NONE lets them drift, on read they add up.
+# - A replaced reduction counted bytes; a strategy of your own fills in `StrategyExtended`.
+# - Default, one-device and mirrored gave equal weights, to 1e-9.
 #
 # ## Where it is described
 #
