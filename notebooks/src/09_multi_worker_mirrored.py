@@ -1,14 +1,14 @@
 # %% [markdown] shows="MultiWorkerMirroredStrategy: real worker processes from a cell; who reads what; the chief's duties"
 # # Many workers, one model
 #
-# You train one model in several processes at once, each with its own TF_CONFIG, as on several machines: with your own loop and with Keras's `fit`, and get the weights of one process to the ninth digit.
+# One machine is full, so you rent a second, and now your program runs twice. What goes wrong then often goes wrong quietly: both read the same examples, or add numbers that never belonged together. In an hour you will have trained one model in two processes, with your own loop and with `fit`, and proved that the weights are one process's to the ninth digit.
 #
 # **Time:** 60 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb), [TF_CONFIG](08-tf-config.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
 # - Train with MultiWorkerMirroredStrategy on real processes, and prove that the result is one process's.
-# - Run Keras 3's `fit` across workers, and say what has to be mended for it.
+# - Run Keras 3's `fit` across workers, and say what has to be fixed for it.
 # - Choose among the auto-shard policies DATA, FILE and OFF from what each worker reads.
 # - Write what the chief does alone: the checkpoint that is kept, the summaries, the export.
 # - Tell which calls every worker must make, and diagnose a run in which one did not.
@@ -50,7 +50,7 @@ from utils.training.input_feed import ReadLog, set_auto_shard
 # %% [markdown]
 # ## The same program, started twice
 #
-# There is no master that commands. Every worker runs the whole program, and the copies meet in collective operations: an all-reduce returns to nobody before all have come. Worker 0 is the *chief*: it trains like the others, and also does what must be done once.
+# There is no master process. Every worker runs the whole program, and the copies meet in collective operations: an all-reduce returns to no worker until all have called it. Worker 0 is the *chief*: it trains like the others, and also does what must happen only once. (The arrows of the picture miss one thing: the sum goes back to both workers, and they save.)
 
 # %%
 boxes = {}
@@ -74,7 +74,7 @@ figures.show(figures.diagram(boxes, arrows, title="Two workers", alt=alt, height
 # %% [markdown]
 # ## A cluster from a cell
 #
-# `LocalCluster` starts real processes on this machine, each with its own port and TF_CONFIG, and ends them with the notebook. The function below runs in both; what they print arrives here line by line, each line with its task's name.
+# `LocalCluster` starts real processes on this machine, each with its own port and TF_CONFIG, and ends them with the notebook. The function below runs in both. What they print arrives here line by line, with the task's name in front.
 #
 # **Predict.** Each worker contributes the number of its examples: 100 for worker 0, 200 for worker 1. What does worker 1 get from the all-reduce with SUM?
 
@@ -103,11 +103,11 @@ show_guess(my_guess, results[1][1])
 assert [total for _, total in results] == [300.0, 300.0]
 
 # %% [markdown]
-# Three processes: the notebook and two workers. Each worker printed the same sum: an all-reduce gives the result to all.
+# Three processes: the notebook and two workers. Both workers printed the same sum: an all-reduce gives the result to everyone.
 #
 # ## Your own loop, on two workers
 #
-# The loop of [lesson 04](04-custom-training-loop.ipynb), written as a function that a worker runs. Three things are new. The strategy's name. The policy by which workers share the data (below). And that everyone runs all of it: nothing in it asks who is who.
+# This is the loop of [lesson 04](04-custom-training-loop.ipynb), written as a function that a worker runs. Three things are new: the strategy, the policy that splits the data among workers (more below), and that every worker runs all of it. Nothing in the loop asks which worker it is.
 
 
 # %%
@@ -154,7 +154,7 @@ def work_by_hand():
 
 
 # %% [markdown]
-# `cluster.run` waits for the results. `cluster.start` returns at once, and the job tells what happens while it happens: `job.events()` are the records that the workers report, `job.logs` the lines that one of them wrote, `job.kill`, `job.pause` and `job.restart` disturb it ([lesson 10](10-fault-tolerance.ipynb)).
+# `cluster.run` waits for the results. `cluster.start` returns at once, and lets you watch: `job.events()` yields the records that the workers report, `job.logs` the lines that one of them printed. `job.kill`, `job.pause` and `job.restart` make trouble ([lesson 10](10-fault-tolerance.ipynb)).
 
 # %% tags=["nbval-ignore-output"]
 job = cluster.start(work_by_hand)
@@ -164,7 +164,7 @@ by_hand = job.wait(timeout=60)
 assert len(list(job.events())) == 2 * 8 and job.logs("worker", 1) == ["training"]
 
 # %% [markdown]
-# Both report the same loss in each step: it was reduced over both. Now the claim: these are the weights of one process that was fed the whole global batches.
+# Both report the same loss in each step, since it was reduced over both. Now the claim: these are the weights of one process that got the whole global batches.
 
 # %%
 one_process = train_by_hand(tf.distribute.get_strategy())
@@ -182,7 +182,7 @@ print(len(by_hand), "workers have the weights of one process, to 1e-9")
 # %% [markdown]
 # ## Keras 3's fit, on two workers
 #
-# `fit` should need nothing but the strategy's scope. In this version of Keras it does not get through its first step.
+# `fit` should need nothing but the strategy's scope. In the Keras of this course, 3.15.1, it does not get through its first step.
 
 
 # %%
@@ -206,7 +206,9 @@ print(refused)
 assert "PerReplica" in refused
 
 # %% [markdown]
-# Two places in Keras's trainer take several replicas in one process for granted. `patch_keras_fit` replaces them, in the versions where they are broken, and returns what it did. It must be called in every worker.
+# Two places in Keras's trainer assume that one process sees all replicas. `patch_keras_fit` replaces both and returns what it did. Call it in every worker. It leaves any other version of Keras alone.
+#
+# The supported way needs no patch: the `fit` of `tf_keras`, the older Keras, works across workers (set `TF_USE_LEGACY_KERAS=1` before TensorFlow is imported).
 
 # %%
 fitted = cluster.run(fit, mend=True, timeout=60)
@@ -219,9 +221,9 @@ print("fit on two workers: the weights of one process, to 1e-9")
 # %% [markdown]
 # ## Who reads what: DATA, FILE, OFF
 #
-# Both workers run the same input pipeline. What keeps them from reading the same examples is the *auto-shard policy*, an option of the dataset. To see it, we number 24 examples, write them into four files of unequal length and take global batches of 8.
+# Both workers run the same input pipeline. What keeps them from training on the same examples is the *auto-shard policy*, an option of the dataset. To see it, we number 24 examples, write them into four files of unequal length and take global batches of 8, which is 4 for each worker.
 #
-# **Predict.** With OFF nothing is shared out. An epoch under DATA takes 24 / 8 = 3 steps. How many does it take under OFF?
+# **Predict.** Under DATA an epoch takes 24 / 8 = 3 steps. With OFF nothing is split between the workers. How many steps does an epoch take then?
 
 # %%
 my_guess = None  # steps
@@ -267,15 +269,15 @@ print("FILE, examples in each step:", *sizes)
 assert sizes == [[4, 4, 4, 2], [4, 4, 2, 0]]
 
 # %% [markdown]
-# - **DATA**: each worker runs the whole pipeline and keeps its part of every batch. Together they read exactly the batches of one process; the price is that every worker reads and decodes everything.
-# - **FILE**: worker 0 opens files 0 and 2, worker 1 files 1 and 3. Nothing is read twice, and the batches are others than one process would make. The files are unequal, so at the end worker 1 has an empty batch while worker 0 still trains: a loss that divides by 8 is then wrong ([lesson 05](05-loss-scaling.ipynb)).
-# - **OFF**: everyone reads everything, half a global batch a step: six steps, every example twice. Right only if each worker's pipeline shares by itself (`distribute_datasets_from_function`, [lesson 13](13-distributed-input.ipynb)).
+# - **DATA**: every worker runs the whole pipeline. TensorFlow cuts each global batch in two, and of these halves each worker keeps every second one. Together they train on exactly the batches of one process. The price: every worker reads and decodes everything.
+# - **FILE**: worker 0 opens files 0 and 2, worker 1 files 1 and 3. Nothing is read twice, but the batches differ from one process's. The files are unequal, so in the end worker 1 has an empty batch while worker 0 still trains; a loss that divides by 8 is then wrong ([lesson 05](05-loss-scaling.ipynb)).
+# - **OFF**: every worker reads everything, half a global batch a step: six steps, every example twice. Right only if your pipeline does the sharding itself (`distribute_datasets_from_function`, [lesson 13](13-distributed-input.ipynb)).
 #
-# The default, AUTO, is FILE where the pipeline begins with files and DATA elsewhere.
+# The default, AUTO, tries FILE, and falls back to DATA where it finds no files to split.
 #
 # ## The chief's duties
 #
-# Some things must happen once: the checkpoint that is kept, the summaries for TensorBoard, the export. But *saving a checkpoint may be collective* (the mistake below shows why), so all workers save, and only the chief's folder counts: the others write into temporary folders. A resumed run reads the chief's, so that folder must be one that every worker sees.
+# Some things must happen once: the checkpoint that is kept, the summaries for TensorBoard, the export. But *saving a checkpoint may be collective* (the mistake below shows why). So all workers save, and only the chief's folder counts; the others write into temporary ones. A resumed run reads the chief's folder, so every worker must be able to see it.
 
 
 # %%
@@ -313,9 +315,9 @@ for number, (names, in_shared_folder, total) in enumerate(kept):
 assert [in_shared_folder for _, in_shared_folder, _ in kept] == [True, False]
 
 # %% [markdown]
-# `seen` is a variable that each replica counts up by itself and that is *added up when it is read*: 32 on each worker in each step, 192 in all. Metrics are made of such variables.
+# `seen` is a variable that each replica counts up by itself and that is *added up when it is read*: 32 on each worker in each step, 192 in all. Keras's metrics are made of such variables.
 #
-# The notebook, one process without a strategy, restores what two workers saved, and finds the chief's summary:
+# The notebook, one process without a strategy, now restores what two workers saved, and finds the chief's summary:
 
 # %%
 plain, seen = build_mlp(seed=1), tf.Variable(0.0)
@@ -330,7 +332,7 @@ assert_same([seen.numpy(), *plain.get_weights()], [192.0, *build_mlp(seed=0).get
 # %% [markdown]
 # ## The mistake: the chief saves alone
 #
-# "Only the chief saves" reads like common sense, and many programs do it. With variables that are kept equal everywhere it even works. With one that is added up when it is read, the chief's save is an all-reduce, and the other worker is not there.
+# "Only the chief saves" sounds like common sense, and many programs do it. With variables that are kept equal everywhere it even works. But a variable that is added up when it is read turns the chief's save into an all-reduce, and the other worker isn't there.
 #
 # **Predict.** Each worker has counted 32 examples; the chief saves alone. Worker 1 goes on with three steps, each with an all-reduce of a loss of 0.5 on each worker. What does worker 1 get as the sum of the losses of its first step?
 
@@ -367,15 +369,17 @@ show_guess(my_guess, totals[0])
 assert totals == [32.5] * 3 and saved == 32.5
 
 # %% [markdown]
-# Read it slowly, for it is the worst kind of error. The chief's *save* met worker 1's *losses*: both are sums of one float, and TensorFlow matches collectives by their order. (The save reads the variable three times.) 32 + 0.5 went into the checkpoint as a number of examples, and to worker 1 as a loss, step after step. Then the chief came to its own first loss, for which it has no partner left. TensorFlow would wait for ever; `job.wait(timeout=3)` gives up. Had the types differed, there would have been an error at once.
+# It's the worst kind of error, so read this slowly. The chief's *save* met worker 1's *losses*. Both are sums of one float, and TensorFlow matches collectives by their order. (The save reads the variable three times.) So 32 + 0.5 went into the checkpoint as a number of examples, and to worker 1 as a loss, step after step. Then the chief reached its own first loss and had no partner left. By default TensorFlow sets no time limit here; `job.wait(timeout=3)` is what gave up.
 #
-# The mend is the code of the section before: everybody saves, the chief's is kept. The same holds for everything that reads such a variable: `if chief: print(metric.result())` is the same mistake.
+# When your own run hangs, compare the last line that each worker printed: which collective is one of them missing? While you search, `CommunicationOptions(timeout_seconds=60)`, the strategy's `communication_options`, turns the hang into a `DeadlineExceededError`.
+#
+# The fix is the code of the section before: everyone saves, the chief's is kept. The same holds for anything that reads such a variable: `if chief: print(metric.result())` is the same mistake.
 #
 # ## The same through utils
 #
-# `train` in every worker is the whole of it: it shares the data, mends `fit`, saves with all workers and keeps the chief's, and returns the same report everywhere. `make_strategy` adds one thing. TensorFlow takes all GPUs of a worker, but only one CPU device; ours takes all logical devices, here two, so that two workers have four replicas.
+# `train`, called in every worker, does all of this: it shards the data, patches `fit`, saves with all workers, keeps the chief's checkpoint, and returns the same report everywhere. `make_strategy` adds one thing. TensorFlow takes all GPUs of a worker, but only one CPU device; ours takes all logical devices, here two, so that two workers have four replicas.
 #
-# The function below trains three times in one process. Each `train` asks for the strategy and gets the same object. A second `MultiWorkerMirroredStrategy` would start this worker's server for collectives anew, and whoever already waits there would fail: one strategy per process.
+# The function below trains three times in one process. Each `train` asks for the strategy and gets the same object: one strategy per process. A second `MultiWorkerMirroredStrategy` would restart this worker's server for collectives, and a peer that is already waiting there would fail.
 
 
 # %%
@@ -404,7 +408,7 @@ for name in jobs:
     assert same == (name != "OFF")
 
 # %% [markdown]
-# From a shell, the same run with the same report: `distlab train --strategy multi-worker --workers 2 --replicas-per-worker 2`. On real machines, set TF_CONFIG on each and leave `--workers` out.
+# From a shell, the same run with the same report: `distlab train --strategy multi-worker --workers 2 --replicas-per-worker 2`. On real machines, leave `--workers` out and start it on each, with its own TF_CONFIG, the same code and data, open ports between them and a folder that all can see.
 #
 # ## What it costs
 
@@ -434,23 +438,34 @@ cluster.close()
 folder.cleanup()  # nothing of this lesson stays
 
 # %% [markdown]
-# Each worker sends about as many bytes a step as the model has, whatever the batch (lesson 06, all-reduce, counts them). On this machine the workers share two cores, so two workers are not faster than one; on two machines the computing is halved and these milliseconds are what it costs.
+# With two workers, each sends about as many bytes a step as the model has, whatever the batch ([lesson 06](06-all-reduce.ipynb) counts them, for more workers too). Here the workers share two cores, so expect no speed-up. On two machines each computes half the batch and pays with an all-reduce over a real network: measure it there, since loopback has no wire.
+#
+# ## What you saw
+#
+# - Two processes and one returned the same weights, to 1e-9.
+# - `fit` stopped at a `PerReplica`; with two patches it gave those weights too.
+# - DATA kept one process's batches, FILE left one worker without examples, OFF read everything twice.
+# - All workers saved; one process restored the chief's checkpoint.
+# - One save without its partner put 32.5 into a checkpoint, and nothing raised an error.
 #
 # ## Take-away card
 #
+# With your own `dataset`, `build_model` and `shared` folder:
+#
 # ```python
-# strategy = tf.distribute.MultiWorkerMirroredStrategy()   # TF_CONFIG set; once, before any operation
+# strategy = tf.distribute.MultiWorkerMirroredStrategy()  # TF_CONFIG is set; before any other op
+# me, jobs = strategy.cluster_resolver, strategy.cluster_resolver.cluster_spec().jobs
+# is_chief = me.task_type in (None, "chief") or me.task_id == 0 and "chief" not in jobs
 # options = tf.data.Options()
 # options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
 # batches = strategy.experimental_distribute_dataset(dataset.with_options(options))  # global batches
 # with strategy.scope():
-#     model, optimizer = build(), keras.optimizers.Adam()
-# manager = tf.train.CheckpointManager(checkpoint, shared if chief else temporary, max_to_keep=2)
-# manager.save()                                            # on every worker
-# if chief: write_summaries(), export()                     # nothing collective in here
+#     checkpoint = tf.train.Checkpoint(model=build_model())
+# folder = shared if is_chief else tempfile.mkdtemp()  # summaries and export: the chief alone
+# tf.train.CheckpointManager(checkpoint, folder, max_to_keep=2).save()  # on every worker
 # ```
 #
-# Whole programs, with the lines to type on two machines: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py), and [multi_worker_fit.py](../examples/multi_worker_fit.py) with tf_keras.
+# One file that you start on node-a and on node-b, with both TF_CONFIGs at its top: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py). With `fit`, through tf_keras: [multi_worker_fit.py](../examples/multi_worker_fit.py).
 #
 # ## Where it is described
 #
