@@ -272,8 +272,7 @@ newest = tf.train.latest_checkpoint(kept_folder)
 print("the file `checkpoint` still says:", Path(newest).name)
 print("but:", find_damage(newest).split(":")[0])
 whole_one = find_newest_whole(kept_folder, "ckpt")
-damaged = whole_one.passed_over[0].split(":")[0]
-print("newest whole checkpoint:", whole_one.step, "· passed over:", damaged)
+print("newest whole:", whole_one.step, "· passed over:", *(p.split(":")[0] for p in whole_one.passed_over))
 assert whole_one.step == 4 and find_damage(whole_one.path) is None
 
 # %% [markdown]
