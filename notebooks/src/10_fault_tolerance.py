@@ -269,10 +269,10 @@ assert np.all(values == newest.step), "whole: every value is of one step"
 data = kept_folder / "ckpt-8.data-00000-of-00001"
 data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
 newest = tf.train.latest_checkpoint(kept_folder)
-print("the file `checkpoint` still says:", Path(newest).name)
-print("but:", find_damage(newest).split(":")[0])
+print("`checkpoint` says:", Path(newest).name, "· it is:", find_damage(newest).split(":")[0])
 whole_one = find_newest_whole(kept_folder, "ckpt")
-print("newest whole:", whole_one.step, "· passed over:", *(p.split(":")[0] for p in whole_one.passed_over))
+damaged = whole_one.passed_over[0].split(":")[0]
+print("newest whole checkpoint:", whole_one.step, "· passed over:", damaged)
 assert whole_one.step == 4 and find_damage(whole_one.path) is None
 
 # %% [markdown]
