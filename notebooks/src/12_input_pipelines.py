@@ -1,7 +1,7 @@
 # %% [markdown] shows="From a naive pipeline to a tuned one, one measured stage at a time"
 # # Input pipelines
 #
-# You rebuild one input pipeline a stage at a time, measure what each stage is worth, and see on a time line what it did.
+# Your training is slow, you rent a faster accelerator, and the training stays slow: the step was waiting for its input all along. Here you rebuild one pipeline a stage at a time, measure what each stage is worth, and see on a time line what happened when. In an hour you can find such a wait in your own job, and fix it in a few lines.
 #
 # **Time:** 60 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
@@ -58,9 +58,9 @@ from distlab.widgets.input_explorer import input_explorer
 # %% [markdown]
 # ## Write the data first
 #
-# An input pipeline *extracts* bytes from files, *transforms* them into tensors and *loads* those into the step. The files come first: 4,000 real images, each packed as a PNG with its label and its number into a `tf.train.Example`, in 8 TFRecord files, the *shards*. Several files, so that several can be read at once, and so that workers can share them out ([distributed input](13-distributed-input.ipynb)). PNGs, because decoding costs time, as it does in real life.
+# An input pipeline *extracts* bytes from files, *transforms* them into tensors and *loads* those into the step. The files come first: 4,000 real images, each packed as a PNG with its label and its number into a `tf.train.Example`, in 8 TFRecord files, the *shards*. Several files can be read at once, and split between workers ([distributed input](13-distributed-input.ipynb)). PNGs have to be decoded, which costs time, as in real life.
 #
-# Augmentation flips and shifts each image at random. Columns that leave on one side come in on the other, so an image keeps its pixels row by row, and the set of images delivered can be checked whatever was drawn.
+# Augmentation flips and shifts each image at random. Columns that leave on one side come back on the other, so every row keeps its pixels. So we can check which images were delivered, whatever was drawn.
 
 # %%
 split, folder = load("fashion_mnist").train.take(4000), tempfile.TemporaryDirectory()
@@ -78,7 +78,7 @@ figures.show(figures.images(pictures, names, title=title, columns=8))
 # %% [markdown]
 # ## Four numbers first
 #
-# The naive pipeline reads one shard after another and handles one example after another. `as_written` keeps TensorFlow from improving it behind our back; more on that below. Beside it, a training step on a batch that is ready (the better of two runs counts).
+# The naive pipeline reads one shard after another and handles one example after another. `as_written` keeps TensorFlow from improving it behind our back; more on that below. For comparison, a training step on a batch that is ready. The better of two runs counts.
 
 
 # %%
@@ -127,7 +127,7 @@ print(f"{'the step computes':<24}{busy:>10.0%} of the time")
 assert four["steps on naive input"] < four["steps on ready tensors"]
 
 # %% [markdown]
-# The network is small, but so are the cores: on an accelerator the step gets faster, and the processor that feeds it does not. The time in which the step does not compute goes into waiting for input. That is what this lesson mends.
+# The network is small, but so are the cores. On an accelerator the step gets faster; the processor that feeds it doesn't. While the step doesn't compute, it waits for input. That is what this lesson fixes.
 #
 # ## Where does the time go?
 #
@@ -167,11 +167,13 @@ figures.show(figures.bars({n: 1e6 * c for n, c in costs.items()}, unit="µs", ti
 assert slowest in ("parse", "augment")
 
 # %% [markdown]
-# A dataset remembers what it was made from, so `take_apart` walks back to its source, and `rebuild` makes the chain up to any stage anew. Each bar is the time of the chain up to that stage less the time of the chain before it: time of the processor, in which other programs do not count. The two maps together cost most, although there is little to do for so small an image. Much of it is the price of *calling* a function, once for each image; the next cell tests that.
+# A dataset remembers what it was made from. So `take_apart` walks back to its source, and `rebuild` makes the chain again up to any stage. Each bar is the time of the chain up to that stage, minus that of the chain before it. It is processor time: waiting and other programs don't count. A bar of 0 is a difference lost in the noise.
+#
+# One of the two maps costs most, although so small an image gives it little to do. How much of that is the price of *calling* a function, once for each image? The next cell tests it.
 #
 # ## One stage at a time
 #
-# Now the same pipeline again and again, each time with one thing changed. First the reading. `interleave` takes a record from each of 8 shards in turn; with `num_parallel_calls` the 8 are read at the same time. Then the maps: on two threads, or *vectorised*, which is another thing altogether. Batch the records first, and call each map once for 128 of them.
+# Now the same pipeline again and again, with one thing changed each time. First the reading: `interleave` takes a record from each of 8 shards in turn, and with `num_parallel_calls` the 8 are read at the same time. Then the maps. You can run them on two threads. Or you can *vectorise* them: batch the records first, and call each map once for 128 of them.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -193,9 +195,9 @@ maps = costs["parse"] + costs["augment"]
 assert maps > 1.5 * (batch_costs["parse_batch"] + batch_costs["augment_batch"])
 
 # %% [markdown]
-# The same work in fewer calls is the cheaper by far. `read_at_once` is the parallel interleave. `parse_batch` calls `tf.io.parse_example` for all records at once, and `augment_batch` draws a flip and a shift *for each image* and moves all columns by one matrix product.
+# The work is the same, the calls are fewer, and each image is cheaper. `read_at_once` is the parallel interleave. `parse_batch` calls `tf.io.parse_example` once for all records. `augment_batch` still draws a flip and a shift *for each image*, and moves all columns with one matrix product.
 #
-# Last: keep what is the same each time (`cache`), and make the next batches while the step computes (`prefetch`). `tuned` caches single examples, so that each epoch can shuffle them anew.
+# Two lines are left: keep what is the same in every epoch (`cache`), and make the next batches while the step computes (`prefetch`). `tuned` caches single examples, so that each epoch can shuffle them again.
 
 
 # %%
@@ -206,11 +208,11 @@ def tuned(shards, store=LOCAL, batch=128):
 
 
 # %% [markdown]
-# The steps in between are in [`utils/input_pipeline/ladder.py`](../utils/input_pipeline/ladder.py), one function of two or three lines each, to be read as a diff; `LADDER` holds all eight by name. Faster is worth nothing if examples get lost, so `count_elements` counts number, label and pixels (row by row) of all that an epoch delivers.
+# The rungs in between are in [`utils/input_pipeline/ladder.py`](../utils/input_pipeline/ladder.py), one function of a few lines each. Read them as a diff. `LADDER` holds all eight by name. Speed is worth nothing if examples get lost, so `count_elements` counts the number, label and pixels (row by row) of everything that an epoch delivers.
 #
 # ### The waterfall on the local disk
 #
-# Images per second, measured in turns, after the first epoch. The limit is the same loop over one batch that is ready.
+# Images per second, measured in alternating rounds, after the first epoch. The limit is the same loop over one batch that is ready.
 #
 # **Predict.** How many times as fast as naive is tuned? Look at the bars above: which of them does a tuned epoch still pay?
 
@@ -240,11 +242,20 @@ assert local.ratio("limit: ready tensors", "tuned") > 1
 print("the cache makes the greatest difference; ready tensors are faster still")
 
 # %% [markdown]
-# Read it from the top. On a fast disk, reading in parallel brings nothing: there is nothing to wait for, and threads cost time. Parallel maps bring little on two cores, since handing an image to another thread costs about as much as parsing it. Whole batches bring a factor, and the cache much more: what is not done is fastest. Prefetch has no step to hide behind in this loop, so it can bring little. And `tuned` pays for something: examples in a new order each epoch, where `cache` keeps the same batches for ever. Ready tensors are the limit.
+# Read it from the top, each bar against the one before. Why a line helps, or doesn't:
+#
+# - **Reading in parallel** hides waiting. A fast local disk leaves little to hide, and threads cost time too.
+# - **Parallel maps** need spare cores. On two cores, passing a small image to another thread can cost as much as it saves.
+# - **Whole batches** make 128 calls into one.
+# - **The cache** skips reading and decoding. Work you skip is free.
+# - **Prefetch** overlaps making a batch with whatever the loop does. This loop has no step, so the bar says little about a training; the time line below does.
+# - **`tuned`** pays for a new order of the examples in each epoch; `cache` repeats the same batches for ever.
+#
+# Compare bars within one picture only: those were measured in turns. Between cells even the naive rate changes, with whatever else the computer does.
 #
 # ### A slow store
 #
-# Data often lies behind a network. `SLOW` emulates that: each shard answers after 50 ms when it is opened, then 20 ms for each block of 128 records. The delays are real and measured below; while one request waits, others go on. The pipelines are the same.
+# Data often sits behind a network. `SLOW` emulates that: each shard answers 50 ms after it is opened, then takes 20 ms for each block of 128 records. The delays are real; while one request waits, others go on. The pipelines are the same. (The first line's clock also counts building a pipeline and a Python loop over single records.)
 
 # %% tags=["nbval-ignore-output"]
 with Stopwatch() as watch:
@@ -262,11 +273,11 @@ assert slow.median("tuned") > at_most and slow.ratio("tuned", "naive") > 2
 print("one request at a time cannot be faster than its waits; the tuned pipeline is")
 
 # %% [markdown]
-# Interleaving alone still waits for one request at a time. Eight at once wait together. So the same line is worth nothing on one machine and a factor on another: measure where the job will run.
+# Interleaving alone still waits for one request at a time. In the parallel interleave eight requests wait together: compare these two bars. (`tuned` doesn't touch the store after its first epoch, so its bar says nothing about reading.) The same line can be worth nothing on one machine and a lot on another, so measure where the job will run.
 #
 # ## What happened when
 #
-# A time line of the first batches, from clocks inside the pipeline: every map reads the clock before and after its work, and so does the reading around each request. The step is a sleep of 20 ms, as if an accelerator computed.
+# A time line of the first batches, from clocks inside the pipeline. Every map reads the clock before and after its work, and so does the reading around each request. The step is a sleep of 20 ms, as if an accelerator computed.
 
 # %% tags=["nbval-ignore-output"]
 stages = ["read", "parse", "parse_batch", "augment", "augment_batch", "wait", "step"]
@@ -288,11 +299,11 @@ assert waited(spans["prefetch"]) < waited(spans["naive"])
 print("after the first batch, the prefetched loop waits less than the naive one")
 
 # %% [markdown]
-# In the naive time line only one thing happens at a time: read, parse, augment, step, and the step stands still while the others work. Below, the long first wait is the start: the pipeline is built, and eight shards are asked at once. From then on whole batches are made *ahead* of the steps, and step follows step.
+# In the naive time line only one thing happens at a time: read, parse, augment, step. The step stands still while the others work. In the second picture, the long first wait is the start: the pipeline is built, and eight shards are opened at once. After that, whole batches are made *ahead*, while a step runs, and the loop waits less.
 #
 # ## AUTOTUNE, and when it does not help
 #
-# `tf.data.AUTOTUNE` in place of a number lets TensorFlow choose it while the pipeline runs. By default TensorFlow goes further: it makes maps parallel and fuses them with the batch, even in a pipeline written naively. `as_written` switched that off.
+# Write `tf.data.AUTOTUNE` in place of a number, and TensorFlow chooses it while the pipeline runs. By default TensorFlow goes further: it makes maps parallel and fuses them with the batch, even in a pipeline written naively. `as_written` switched that off, so that each line showed its own effect. In your program it is on.
 
 # %% tags=["nbval-ignore-output"]
 auto = {
@@ -305,11 +316,11 @@ rates = measure_rates(auto, rounds=2).medians()
 figures.show(figures.bars(rates, unit="images/s", title="Images per second, without a cache"))
 
 # %% [markdown]
-# AUTOTUNE chooses how many threads work. It does not batch first, it does not place a cache, and it cannot make two cores into four. The more cores and the heavier the maps, the more it has to win; on two cores that is little. Structure first, numbers after.
+# AUTOTUNE chooses how many calls run at once and how much is buffered. It doesn't batch before the map, it doesn't place a cache, and it can't turn two cores into four. It has most to win with many cores and heavy maps. On two cores noise can swap these bars: run the cell again before you believe an order. `options.autotune.ram_budget` and `options.threading.private_threadpool_size` limit what it takes.
 #
 # ## Shuffling: how well?
 #
-# `shuffle(n)` holds n examples and hands out one of them at random. An example can move back any distance, but forward by no more than n. So a small buffer leaves sorted data nearly sorted. Here the labels are sorted first, as many data sets come: all of one class, then all of the next.
+# `shuffle(n)` holds n examples and passes on one of them at random. An example can move back any distance, but forward by no more than n. So a small buffer leaves sorted data nearly sorted. Here the labels are sorted first, as in many data sets: all of one class, then all of the next.
 
 # %%
 by_label = np.argsort(split.labels, kind="stable")  # [place] -> example
@@ -321,11 +332,11 @@ for buffer in (1, 128, 1000, 4000):
     print(f"{buffer:>6}{shuffle_quality(order):>10.2f}{classes:>20.1f}")
 
 # %% [markdown]
-# Quality is how far examples move, of what a perfect shuffle moves them: 0 is the old order, 1 is as good as random. A buffer of 128 on sorted data gives batches of two or three classes. Where the whole set does not fit into the buffer, shuffle the *files* as well, and interleave: that mixes over long distances and holds nothing in memory.
+# Quality is how far examples move, compared with a perfect shuffle: 0 is the old order, 1 is as good as random. On sorted data a buffer of 128 gives batches of two or three classes. If the whole set doesn't fit into the buffer, shuffle the *files* as well, and interleave: that mixes over long distances and holds nothing in memory.
 #
 # ## Determinism
 #
-# By default a parallel stage hands on its results in order, and waits for a late one. `deterministic = False` lets it hand on whatever is there: a late shard holds nobody up, and no two runs need be alike.
+# By default a parallel stage passes on its results in order, and waits for a late one. With `deterministic = False` it passes on whatever is ready. A late shard then holds nothing up, and no two epochs need be alike.
 
 # %% tags=["nbval-ignore-output"]
 loose = tf.data.Options()
@@ -365,9 +376,9 @@ print("cache before augmentation:", before)
 assert after == before == 1
 
 # %% [markdown]
-# One version each time. After augmentation that is the cache: it has frozen what was drawn, and nothing says so.
+# One version each time. After augmentation, that is the cache: it froze what was drawn, and nothing says so.
 #
-# But *before*? There the cache is innocent. The set-up cell called `set_seeds(0)`, and with a global seed `tf.random.uniform` inside a map starts from the same seed in every epoch: the same flips again. Many scripts seed like this. A `tf.random.Generator` keeps its state from epoch to epoch, and is as reproducible. A shuffle before the map, as in `tuned`, helps too: the draws are the same, but other images get them.
+# But *before*? There the cache is innocent. The set-up cell called `set_seeds(0)`, and with a global seed `tf.random.uniform` inside a map starts from the same seed in every epoch: the same flips again. Plenty of scripts set a seed like this. A `tf.random.Generator` keeps its state from epoch to epoch, and is just as reproducible. A shuffle before the map, as in `tuned`, helps too: the draws are the same, but other images get them.
 
 # %%
 generator = tf.random.Generator.from_seed(0)
@@ -388,11 +399,11 @@ print(f"with a shuffle, of 10 versions: {dealt:.1f}")
 assert flips > 1.8 and dealt > 3
 
 # %% [markdown]
-# Three rules: cache after the last stage that gives the same each time; shuffle after the cache, or the order is frozen too; and look at the second epoch. A cache after augmentation would be four times as large besides, since pixels are float32 there and uint8 before.
+# Three rules. Cache after the last stage that gives the same result each time. Shuffle after the cache, or the order is frozen too. And look at the second epoch. A cache after augmentation would also take four times the memory, since pixels are float32 there and uint8 before.
 #
 # ## The mistake: cache, then take
 #
-# To try something out, one takes a few examples of a cached set. A counter in the map says how often parsing runs in two epochs of 100 examples. Below it, another trap of `take`: a validation set cut from a shuffled dataset.
+# To try something out, you take a few examples of a cached set. A counter in the map shows how often parsing runs in two epochs of 100 examples. Below it, another trap of `take`: a validation set cut from a shuffled dataset.
 
 # %%
 calls, parses = tf.Variable(0), {}
@@ -425,13 +436,13 @@ print("cut before the shuffle:                        ", len(clean))
 assert len(first & trained) > 50 and not clean
 
 # %% [markdown]
-# A memory cache counts only once it has seen the *end* of its input. `take` stops before that, what was kept is thrown away, and every epoch parses anew; a warning in the C++ log is the only sign. Mended: `take` first, or read the set to its end once.
+# A memory cache counts only once it has seen the *end* of its input. `take` stops before that. What was kept is thrown away, and every epoch parses again; a warning in the C++ log is the only sign. The fix: `take` first, or read the set to its end once.
 #
-# `shuffle` draws a new order each time it is iterated, so `take` and `skip` cut different orders. Split first, by file or by number; then shuffle the training part alone.
+# `shuffle` draws a new order each time it is iterated, so `take` and `skip` cut different orders, and your validation score looks better than it is. Split first, by file or by number; then shuffle the training part alone.
 #
 # ## Larger than memory
 #
-# Nothing above loads the whole set: a pipeline holds what its buffers hold. Here are the same shards named 25 times over, 100,000 images; as float32 tensors they would take 299 MiB. The process's memory while they stream through:
+# A pipeline without a cache holds only what its buffers hold, so the data may be larger than memory. Here are the same shards listed 25 times over: 100,000 images, 299 MiB as float32 tensors. The process's memory while they stream through:
 
 # %% tags=["nbval-ignore-output"]
 large = shards.repeat(25)
@@ -448,11 +459,11 @@ print(f"all images: {format_bytes(whole)}; streaming took {format_bytes(max(0, *
 assert images > 99_000 and max(sizes) < whole / 2
 
 # %% [markdown]
-# Only three things here would hold it all: a cache, a shuffle buffer as long as the set, and a list of all batches. For a set beyond memory, give `cache` a file name on a fast disk, shuffle files and then a buffer of some thousand, and leave the list.
+# Only three things would hold the whole set: a cache, a shuffle buffer as long as the set, and a list of all batches. `tuned` has the first two, so it is for data that fits. For a set beyond memory, give `cache` a file name on a fast disk, shuffle the files and then use a buffer of a few thousand, and skip the list.
 #
 # ## What if? Your own numbers
 #
-# From the measured costs of single stages a small model says what each setting would give ([`utils/simulate/input.py`](../utils/simulate/input.py): what overlaps takes the longest of its parts, what does not takes their sum). Move the controls:
+# From the measured costs of single stages a small model predicts what each setting would give ([`utils/simulate/input.py`](../utils/simulate/input.py): what overlaps takes the longest of its parts, what does not takes their sum). Move the controls:
 #
 # 1. Raise the shards read at once until reading is no longer the longest part. What is next?
 # 2. Which single setting helps most with a step of 5 ms? With 100 ms?
@@ -466,7 +477,7 @@ input_explorer(InputCosts(wait, costs["parse"], costs["augment"], *in_batches), 
 # %% [markdown]
 # ## The same through `utils`
 #
-# Your four pipelines against those of the ladder. Then `tune`, which finds such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Read its report from both ends: *ready tensors* says how far it is from the limit, the last lines are a pipeline to copy. What was tried and brought nothing stands there too. In a shell: `distlab tune my_input:make_dataset --step-ms 5`.
+# First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Read its report from both ends. *Ready tensors* shows how far it is from the limit; the last lines are a pipeline to copy. What was tried and brought nothing is there too. If its bottleneck is not the tallest bar of your first picture, the computer was probably busy: run both again. In a shell: `distlab tune my_input:make_dataset --step-ms 5`.
 
 # %% tags=["nbval-ignore-output"]
 for name, make in by_hand.items():
@@ -490,7 +501,7 @@ print(f"first epoch             {naive_seconds:.2f} s naive, {tuned_seconds:.2f}
 assert shards.bytes < 4 * pixels
 
 # %% [markdown]
-# The first epoch of the tuned pipeline still reads and parses everything: it fills the cache. With a single epoch over a large set a cache is pure cost; then whole batches, parallel reading and prefetch are what is left.
+# The first epoch of the tuned pipeline still reads and parses everything: it fills the cache. With one pass over a large set a cache is pure cost; then whole batches, parallel reading and prefetch are left.
 #
 # ## Take-away card
 #
@@ -502,6 +513,14 @@ assert shards.bytes < 4 * pixels
 # batches = batches.map(augment_batch, tf.data.AUTOTUNE)  # whole batches, random: after it
 # dataset = batches.prefetch(2)  # always last
 # ```
+#
+# What you saw:
+#
+# - Every rung delivered each example once: counted, not assumed.
+# - Timing longer and longer chains found the most expensive stage.
+# - Whole batches, a cache and parallel reading gave several times the naive rate.
+# - A cache in the wrong place, or a global seed, froze the augmentation, and no error said so.
+# - Ready tensors are the limit; `tune` shows how far away you are.
 #
 # ## Where it is described
 #
