@@ -1,20 +1,17 @@
 # %% [markdown] shows="Each scaling mistake, measured as a ratio of updates"
 # # Loss scaling
 #
-# You scale a loss so that four replicas take exactly the step that one device would take, and
-# you measure what every usual mistake does to that step.
+# On four replicas, one wrong divisor makes every step four times too long. There is no error, and the loss may still go down; it just looks like a badly chosen learning rate. In an hour you will be able to scale a loss so that four replicas take exactly the step of one device, and to recognise each usual mistake by what it does to that step.
 #
-# **Time:** 60 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) ·
-# **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
 # - Scale the loss of one replica so that the update equals the single-device gradient.
-# - Measure the ratio of an applied update to that gradient, and tell a wrong length from a wrong
-#   direction.
+# - Measure the ratio of an applied update to that gradient, and tell a wrong length from a wrong direction.
 # - Divide weighted, uneven and per-pixel losses by the right number, and scale a penalty.
 # - Clip gradients after the reduction, and show what clipping before it does.
-# - Repair a `fit` call that follows an old tutorial.
+# - Fix a `fit` call that follows an old tutorial.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -49,10 +46,7 @@ from distlab.widgets.update_scaling import Shares, inner_products, update_explor
 # %% [markdown]
 # ## Four numbers first
 #
-# Sixty-four examples have the losses 1, 2, … 64. Four replicas hold 16 each. Each replica makes
-# one number of its 16 losses, and the four numbers are added up, as the replicas' gradients will
-# be. The first line is the mean that is wanted; then come three ways to get it, of which one is
-# right.
+# Sixty-four examples have the losses 1, 2, … 64, and four replicas hold 16 each. Each replica makes one number of its 16 losses, and the four numbers are added up, just as the replicas' gradients will be. The first line is the mean that we want. Then come three ways to get it, and one of them works.
 
 # %%
 losses = np.arange(1.0, 65.0).reshape(4, 16)  # [replica, example]
@@ -62,24 +56,17 @@ print("each gives its sum / 64:      ", (losses.sum(axis=1) / 64).sum())
 print("each gives its sum:           ", losses.sum())
 
 # %% [markdown]
-# Only the second way is right, with the number of *all* examples. The rest of the lesson is
-# this, for real gradients.
+# Only the second way gives the mean: it divides by the number of *all* examples. The rest of the lesson does this with real gradients.
 #
 # ## The instrument: one step of SGD at learning rate 1
 #
-# With plain SGD at learning rate 1 a step subtracts the gradient itself. So weights before minus
-# weights after is what was applied: the *update*. Every measurement below is an update that four
-# replicas make, held against the gradient that one device computes from the mean loss of the
-# same examples. The first cell computes that gradient.
+# Plain SGD at learning rate 1 subtracts the gradient itself. So if you take the weights before a step and subtract the weights after it, you get exactly what was applied: the *update*. We compare every update that four replicas make with the gradient that one device computes from the mean loss of the same examples.
 #
-# The second makes the same weights on four replicas. The `step` in it is the step of any custom
-# loop; `apply_step` runs it once, returns the update, and puts the weights back, so that every
-# measurement starts from the same place.
+# The next three cells build this instrument:
 #
-# The third finds the ratio for which ratio · gradient comes closest to the update. The length of
-# what is left over, relative to the gradient, is the *residual*. If it is 0, the direction is
-# right, and only the length can be wrong. If not, the update is *turned*, and no learning rate
-# mends it.
+# 1. The first computes the gradient on one device.
+# 2. The second puts the same weights on four replicas. The `step` in it is the step of any custom loop. `apply_step` runs it once, returns the update and puts the weights back, so every measurement starts from the same place.
+# 3. The third finds the ratio for which ratio · gradient comes closest to the update. The length of what is left over, relative to the gradient, is the *residual*. If it is 0, the direction is right and only the length can be wrong. If not, the update is *turned*, and no learning rate fixes that.
 
 # %%
 data = load("fashion_mnist").train
@@ -171,9 +158,7 @@ print("shares:", [len(share) for share in strategy.experimental_local_results(ba
 # %% [markdown]
 # ## Four ways to scale, and two that do not
 #
-# **Predict.** The global batch is 64, each replica holds 16. A replica's loss is
-# `tf.reduce_mean` over its own 16, as on one device. How many times the single-device gradient
-# is applied?
+# **Predict.** The global batch is 64, each replica holds 16. A replica's loss is `tf.reduce_mean` over its own 16, as on one device. How many times the single-device gradient is applied?
 
 # %%
 my_guess = None  # your number
@@ -199,18 +184,13 @@ measure("full batch", ways, model, batch, gradient)
 show_guess(my_guess, round(measured["full batch", "tf.reduce_mean"][0], 6), unit="×")
 
 # %% [markdown]
-# All point in the right direction; the lengths differ. Two ways apply the gradient itself: the
-# sum divided by the *global* batch size, and Keras's loss object as it comes.
+# All point in the right direction; only the lengths differ. Two ways apply the gradient itself: the sum divided by the *global* batch size, and Keras's loss object as it comes.
 #
-# Keras's object averages over the replica's 16, as `tf.reduce_mean` does, yet it gives ×1 and
-# not ×4: inside a strategy, Keras 3 divides by the number of replicas once more, by itself. Who
-# divides by 4 again takes a step four times too short.
+# Keras's object averages over the replica's 16, just as `tf.reduce_mean` does, yet it gives ×1 and not ×4. Inside a strategy, Keras 3 divides by the number of replicas once more, without being asked. If you then divide by 4 yourself, your step is four times too short.
 #
 # ### Does the length matter?
 #
-# With SGD, a loss four times too large is a learning rate four times too large. Below, each row
-# holds an update of the loss × 4, with the rate divided by 4, against an update of the right
-# loss. Adam, which divides by the size of its gradients, keeps its rate.
+# With SGD, a loss four times too large is the same as a learning rate four times too large. So each row below multiplies the loss by 4 and divides the rate by 4, and compares the update with that of the correct loss. Adam, which divides by the size of its gradients, keeps its rate.
 
 
 # %%
@@ -230,15 +210,11 @@ for way, (make, rate, rate_for_four) in optimizers.items():
     compare("loss × 4", way, wrong, right)
 
 # %% [markdown]
-# SGD alone shows no difference, and Adam hides the factor to within one per cent in length. That
-# is why a wrong scale is found late. But whatever has a size of its own beside the gradient,
-# here the weight decay, is now four times too weak: the update is turned.
+# SGD alone shows no difference. With Adam the length is within one per cent, and the small residual comes from its epsilon, which weighs more against tiny gradients. That is why a wrong scale is found late. But anything whose size doesn't come from the gradient, here the weight decay, is now four times too weak, and the update is turned.
 #
 # ## Sample weights
 #
-# With weights there are two means: the weighted sum divided by the number of examples, or by
-# the sum of the weights. The second is the weighted mean, and the ratios below are to its
-# gradient. The weights are whole numbers from 1 to 5.
+# With weights there are two means, and both are legitimate. You can divide the weighted sum by the number of examples, or by the sum of the weights. The second is the weighted mean, and the ratios below are relative to its gradient. The weights are whole numbers from 1 to 5.
 
 # %%
 weights = np.random.default_rng(0).integers(1, 6, 64).astype("float64")
@@ -270,18 +246,13 @@ measure("weights", ways, model, weighted_batch, weighted_gradient)
 assert np.isclose(measured["weights", "compute_average_loss(64)"][0], weights.mean(), rtol=1e-12)
 
 # %% [markdown]
-# `compute_average_loss` and Keras's object divide by 64 whatever the weights are: their ratio
-# is the mean weight. That is right where weights have a mean of 1 over the data; elsewhere it
-# is another learning rate. `"mean_with_sample_weight"` divides by the sum of the weights, but
-# by each replica's own, so an example on a replica with small weights counts for more: the
-# update is turned. The last way adds up the weights of all replicas first.
+# `compute_average_loss` and Keras's object divide by 64, whatever the weights are. So they give the first mean, exactly: ×3.109 is just the mean weight. With it, doubling all weights doubles the step; with the second mean, only the ratios between weights matter. Where the weights average to 1 over the data, the two roughly agree. The mistake is to want one and get the other.
+#
+# `"mean_with_sample_weight"` gives neither. It divides by the sum of each replica's own weights, so an example on a replica with small weights counts for more, and the update is turned. The last way adds up the weights of all replicas first.
 #
 # ## Regularisation
 #
-# Each replica computes the same penalty from the same weights, and the four equal gradients are
-# added up. `tf.nn.scale_regularization_loss` divides by the number of replicas. The loss of the
-# data is scaled rightly here; its part of the update is taken away, and what is left is held
-# against the penalty's own gradient.
+# Each replica computes the same penalty from the same weights, and the four equal gradients are added up. `tf.nn.scale_regularization_loss` divides by the number of replicas. The data loss is scaled correctly here. We subtract its contribution from the update and compare the remainder with the penalty's gradient.
 
 
 # %%
@@ -306,15 +277,11 @@ for way, scale in ways.items():
     compare("penalty", way, update - data_part, penalty)
 
 # %% [markdown]
-# Added as it is, the penalty counts once for each replica: the same program moved from 1 to 4
-# replicas regularises four times as much. In a custom loop nobody scales `model.losses` for
-# you; `fit` does, as is measured further down.
+# Added as it is, the penalty counts once for each replica. Move the same program from 1 to 4 replicas and it regularises four times as much. In a custom loop nobody scales `model.losses` for you; `fit` does, as we measure further down.
 #
 # ## The last batch
 #
-# 66 examples in batches of 32 leave 2 for the last batch, and two of the four replicas get
-# nothing. `compute_average_loss` with `global_batch_size=32` is right for the full batches; here
-# the mean of those 2 is wanted.
+# 66 examples in batches of 32 leave 2 for the last batch, and two of the four replicas get nothing. `compute_average_loss` with `global_batch_size=32` is right for the full batches; here we want the mean of those 2.
 
 # %%
 last_batch = share_out(images, labels, batch_size=32)[-1]
@@ -340,19 +307,13 @@ own = strategy.run(lambda x, y: mean_loss(y, model(x)), args=last_batch)
 print("the loss that tf.reduce_mean reports:", strategy.reduce("SUM", own, axis=None).numpy())
 
 # %% [markdown]
-# `tf.reduce_mean` now gives ×2, since two replicas have something to add. Keras's object, and
-# `compute_average_loss` without a size, assume that all four replicas hold as many examples as
-# this one: they divide by 4 where 2 is right. The constant 32 gives 2/32. Counting what is
-# really there is exact.
+# `tf.reduce_mean` now gives ×2, since two replicas have something to add. Keras's object, and `compute_average_loss` without a size, assume that all four replicas hold as many examples as this one, and divide by 4 where 2 is right. The constant 32 gives 2/32. Counting what is really there is exact.
 #
-# An empty replica has one more effect. The mean of nothing is not a number. Its gradient is
-# empty and does no harm, but the loss that you report is lost.
+# An empty replica has one more effect. The mean of nothing is not a number. Here its gradient is empty and does no harm, but the loss that you report is nan.
 #
 # ## One loss for each pixel
 #
-# In segmentation the loss has a value for each pixel, [batch, height, width]. Here the target
-# is the garment itself: pixels brighter than a half. `compute_average_loss` sums over
-# *everything* and divides by the batch size alone.
+# In segmentation the loss has a value for each pixel, [batch, height, width]. Our target is the garment itself: pixels brighter than a half. `compute_average_loss` sums over *everything* and divides by the batch size alone.
 
 # %%
 with strategy.scope():
@@ -373,14 +334,11 @@ ways = {
 measure("pixels", ways, segmenter, share_out(images[:64], masks)[0], pixel_gradient)
 
 # %% [markdown]
-# 784 is 28 · 28: every image counts as often as it has pixels. Average over the pixels first.
-# Keras's object does so by itself.
+# 784 is 28 · 28: every image counts as often as it has pixels. Average over the pixels first. Keras's object does so by itself.
 #
 # ## Batch normalisation
 #
-# A right scale is not enough where a layer looks across the batch. `BatchNormalization` uses
-# the mean and variance of *its replica's* 16 examples, and no factor mends that.
-# `synchronized=True` adds up the sums over the replicas first (SyncBatchNorm).
+# The right scale is not enough if a layer looks across the batch. `BatchNormalization` uses the mean and variance of *its replica's* 16 examples, and no factor fixes that. `synchronized=True` adds up the sums over the replicas first (SyncBatchNorm).
 
 
 # %%
@@ -409,20 +367,13 @@ for way, each in normalised.items():
     assert np.array_equal(each.get_weights()[4], copies[0])  # what is saved is the first one's
 
 # %% [markdown]
-# As it is, the layer has three faults here. The update is turned. A batch with empty replicas
-# turns 32 weights into nan, one for each unit. And the moving statistics, which inference uses,
-# drift apart: in Keras 3 nothing averages them, and what is saved is the first replica's, which
-# saw a quarter of the data. With `synchronized=True` all three are gone.
+# As it is, the layer has three faults here. The update is turned. A batch with empty replicas turns 32 weights into nan, one for each unit. And the moving statistics, which inference uses, drift apart: nothing in Keras 3 averages them, and what is saved is the first replica's, which saw a quarter of the data. With `synchronized=True` all three are gone.
 #
 # ## Clipping
 #
-# To clip by norm is to shorten a gradient that is longer than a limit to that limit. To clip
-# each replica's share before the sum is something else: four shares, each within the limit, can
-# add up to four times the limit. The limit below is a tenth of the gradient's length, so the
-# right update is a tenth of the gradient, and the ratios are to that.
+# Clipping by norm shortens a gradient that is longer than a limit to that limit. Clipping each replica's part before the sum is something else: four parts, each within the limit, can add up to four times the limit. Our limit is a tenth of the gradient's length. So the right update is a tenth of the gradient, and the ratios are relative to that.
 #
-# The first two rows let the optimizer clip. The other two ask for the sum in the step and clip by
-# *its* length: one hands on the clipped sum, one each replica's own share.
+# In the first two rows the optimizer clips. The other two compute the sum in the step and clip by *its* length: one passes on the clipped sum, the other each replica's own part times one factor.
 
 # %%
 limit = np.linalg.norm(gradient) / 10
@@ -450,21 +401,15 @@ for way, options in {
     compare("clipping", way, apply_step(model, batch, share_of_mean, **options), gradient / 10)
 
 # %% [markdown]
-# Keras 3 clips each replica's share before the shares are added: the sum is too long, and it is
-# turned, since the longer shares lost more. Keras 2 clipped after the reduction, so a recipe
-# changes its meaning between the two without an error.
+# Keras 3 clips each replica's part before the parts are added. The sum is too long, and it is turned, since the longer parts lost more. Keras 2 clipped after the reduction. So a recipe changes its meaning between the two, without an error.
 #
-# Handed the clipped sum, `apply_gradients` adds up four equal copies of it. So hand it shares
-# that still add up: each replica's own gradients, times one common factor.
+# Passing the clipped sum is no better: `apply_gradients` adds up four equal copies of it. Pass parts that still add up instead: each replica's own gradients, times one common factor.
 #
 # ## The mistake: an old tutorial's loss in `fit`
 #
-# Much of what is written advises `reduction="none"` or `"sum"` whenever there is a strategy.
-# That was meant for custom loops.
+# You will find code that passes `reduction="none"` or `"sum"` as soon as there is a strategy. That advice was meant for custom loops.
 #
-# **Predict.** `compile(loss=SparseCategoricalCrossentropy(reduction="none"))`, then `fit` with
-# batches of 64 over four replicas. There is no error and no warning. How many times the
-# gradient is applied?
+# **Predict.** `compile(loss=SparseCategoricalCrossentropy(reduction="none"))`, then `fit` with batches of 64 over four replicas. There is no error and no warning. How many times is the gradient applied?
 
 # %%
 my_guess = None  # your number
@@ -500,29 +445,19 @@ except ValueError as error:
     print(error)
 
 # %% [markdown]
-# `"none"` and `"sum"` apply 64 times the gradient, and the logged loss is the only hint. The mend
-# is to leave the reduction alone: `"sum_over_batch_size"` is the default, and `fit` scales the
-# penalty too.
+# `"none"` and `"sum"` apply 64 times the gradient, and the logged loss is the only hint. The fix is to leave the reduction alone: `"sum_over_batch_size"` is the default, and `fit` scales the penalty too.
 #
-# The last cell shows where the old advice comes from. In a custom loop Keras 2's loss object
-# refuses to run, and tells you to write `SUM` or `NONE`, except for `fit`: it is the exception that
-# got lost on the way. Keras 3's object runs in a custom loop, and scales itself, as measured above.
+# The last cell shows where the old advice comes from. In a custom loop Keras 2's loss object refuses to run and tells you to write `SUM` or `NONE`, except for `fit`. People copied the rule and dropped the exception. Keras 3's object runs in a custom loop and scales itself, as measured above.
 #
 # ## Every mistake in one picture
 #
-# First the table of all that was measured above. The picture then shows the rows that are not
-# right, on a logarithmic scale: a bar to the left is a step too short, a bar to the right a step
-# too long. Orange bars are *turned*, with the residual in their name: however close to ×1 they
-# are, no learning rate mends them.
+# First comes the table of everything we measured; ✓ means equal to what its section compares with. The picture then shows the other rows on a logarithmic scale: a bar to the left is a step too short, a bar to the right a step too long. Orange bars are *turned*, with the residual in their name. Most are so close to ×1 that you can hardly see them, yet no learning rate fixes them.
 #
-# Below the picture you can move it yourself. To scale a loss is to multiply each example's
-# gradient with a factor, so every update can be put together from the 64 single gradients. Things
-# to try:
+# Below the picture is an explorer; run its cell to get the controls. There, orange marks the way that you selected. Scaling a loss multiplies each example's gradient by a factor, so every update can be put together from the 64 single gradients. Things to try:
 #
 # 1. More replicas: which ways change, and which do not?
-# 2. The last batch of above: 2 examples, a written size of 32.
-# 3. 63 examples with Keras's loss object: it is a little turned, since an example on the smallest
-#    share counts for more.
+# 2. The last batch from above: 2 examples, a written size of 32.
+# 3. 63 examples with Keras's loss object: it is a little turned, since an example on the smallest part counts for more.
 
 
 # %%
@@ -561,9 +496,7 @@ update_explorer(singles)
 # %% [markdown]
 # ## The same through `utils`
 #
-# `utils.training.train` weighs each example with 1 / (real examples in its global batch) and
-# adds up: the real count again. One epoch of 66 examples in batches of 32, by hand and through
-# `train`, from the same weights and in the same order:
+# `utils.training.train` weights each example with 1 / (real examples in its global batch) and adds up: the real count again. Here is one epoch of 66 examples in batches of 32, by hand and through `train`, from the same weights and in the same order:
 
 # %%
 shape = {"global_batch_size": 32, "limit": 66, "epochs": 1, "seed": 0}
@@ -584,10 +517,7 @@ for name, loss in {"real count": over_real_count, "Keras's loss object": keras_l
 # %% [markdown]
 # ## What it costs
 #
-# To scale is one division. What can cost is to know the right number, since replicas have to
-# ask each other. All that they tell each other passes through the strategy's cross-device
-# operations; here is one that counts it. The seconds are those of logical devices on one
-# processor, where a message costs next to nothing.
+# Scaling itself is a single division. The cost, if any, is finding the right divisor: replicas may have to ask each other for it. Everything they send each other passes through the strategy's cross-device operations, so we plug in one that counts. Compare the bytes and the number of tensors. The milliseconds are those of a few steps on logical devices of one processor; they vary from run to run and rank nothing.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -620,10 +550,15 @@ assert costs["sum of weights"] == costs["constant 64"] + 8
 assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 
 # %% [markdown]
-# The sum of the weights, like the real count, is one number beside all the gradients. Clipping by the
-# sum reduces every gradient twice. Synchronised normalisation adds few bytes but several small
-# reductions, each of which must end before the layer can go on; on a network it is the waiting
-# that costs.
+# The sum of the weights, like the real count, is one number next to all the gradients. Clipping by the sum reduces every gradient twice. Synchronised normalisation adds few bytes but several small reductions, and each must end before the layer can go on. On a network that waiting is the cost.
+#
+# ## What you saw
+#
+# - Dividing by the global batch gave ×1; each replica's own mean gave ×4.
+# - The residual told turned updates from those that were only too long or too short.
+# - Weights, uneven batches, pixels and a penalty each have their own divisor.
+# - Clipping each part before the sum turned the update; one common factor did not.
+# - `fit` with `reduction="none"` applied 64 times the gradient; its default applied it once.
 #
 # ## Take-away card
 #
@@ -636,28 +571,20 @@ assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 #     return loss + tf.nn.scale_regularization_loss(tf.add_n(model.losses))  # if it has any
 #
 # # fit: leave the reduction alone. Across the batch: BatchNormalization(synchronized=True).
-# # Weights: divide by their sum on all replicas. Clip by the length of all_reduce("SUM", gradients).
+# # Weights: divide by all examples, or by all replicas' weights. Clip by the summed gradients' length.
 # ```
 #
 # A whole program with the division in its place: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py). With half precision, where the loss is scaled too: [mixed_precision.py](../examples/mixed_precision.py).
 #
 # ## Where it is described
 #
-# - TensorFlow's tutorial [Custom training with
-#   tf.distribute.Strategy](https://www.tensorflow.org/tutorials/distribute/custom_training),
-#   the part on the loss function
+# - TensorFlow's tutorial [Custom training with tf.distribute.Strategy](https://www.tensorflow.org/tutorials/distribute/custom_training), the part on the loss function
 # - API page [tf.nn.compute_average_loss](https://www.tensorflow.org/api_docs/python/tf/nn/compute_average_loss)
 # - API page [tf.nn.scale_regularization_loss](https://www.tensorflow.org/api_docs/python/tf/nn/scale_regularization_loss)
-# - Keras, [losses](https://keras.io/api/losses/) and
-#   [BatchNormalization](https://keras.io/api/layers/normalization_layers/batch_normalization/):
-#   the arguments `reduction` and `synchronized`
-# - Goyal and others, [Accurate, Large Minibatch SGD](https://arxiv.org/abs/1706.02677),
-#   sections 2.3 (normalisation statistics per worker) and 3 (weight decay, momentum, dividing
-#   by the total batch)
-# - Pascanu, Mikolov and Bengio, [On the difficulty of training recurrent neural
-#   networks](https://arxiv.org/abs/1211.5063): clipping by norm
+# - Keras, [losses](https://keras.io/api/losses/) and [BatchNormalization](https://keras.io/api/layers/normalization_layers/batch_normalization/): the arguments `reduction` and `synchronized`
+# - Goyal and others, [Accurate, Large Minibatch SGD](https://arxiv.org/abs/1706.02677), sections 2.3 (normalisation statistics per worker) and 3 (weight decay, momentum, dividing by the total batch)
+# - Pascanu, Mikolov and Bengio, [On the difficulty of training recurrent neural networks](https://arxiv.org/abs/1211.5063): clipping by norm
 #
 # ## The lab
 #
-# You practise this in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb): four wrong losses to mend, then weights,
-# regularisation and uneven batches, graded by the same ratio.
+# You practise this in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb): five losses to fix, plain, weighted, penalised, uneven and per pixel, graded by the same ratio.
