@@ -1,7 +1,7 @@
 # %% [markdown] shows="Linear scaling, warm-up, LARS and LAMB, and where they break"
 # # Large-batch training
 #
-# You multiply the batch by 4, 16, 32 and 64, find the learning rate that keeps the result, and measure where that stops working.
+# You get eight times the GPUs, the batch grows eightfold, and the model that used to train well gets worse. Keep the old learning rate and it falls short; scale the rate up and it may diverge. In an hour you will know how to scale it, what a warm-up saves, and how to tell when no rate can save the run.
 #
 # **Time:** 60 minutes · **Builds on:** [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
 #
@@ -46,7 +46,7 @@ from utils.training.warm_up import WarmUp
 # %% [markdown]
 # ## Five numbers first
 #
-# Twice as many devices, each as busy as before: the global batch doubles, and an epoch has half as many steps. Every step costs one all-reduce of all gradients, so the messages halve as well. Eight epochs of 10,000 examples are:
+# Twice as many devices, each as busy as before: the global batch doubles, and an epoch has half as many steps. Each step costs one all-reduce of all gradients, so communication halves too. Eight epochs of 10,000 examples are:
 
 # %%
 BATCHES, EPOCHS, EXAMPLES = (32, 128, 512, 1024, 2048), 8, 10_000
@@ -56,13 +56,13 @@ for size in BATCHES:
 # %% [markdown]
 # That is the promise of a large batch, and the trouble: 32 steps must do what 2,496 did.
 #
-# For the optimizer it does not matter how many devices share a batch. Lessons 04 and 05 made four replicas take exactly the step of one device. So this lesson trains on one device wherever only the global batch counts, and goes back to replicas for accumulation.
+# The optimizer doesn't care how many devices computed a batch. In lessons 04 and 05, four replicas took the step of one device, to rounding. So this lesson trains on one device wherever only the global batch counts, and goes back to replicas for accumulation.
 #
 # ## One long step for four short ones
 #
-# Take four steps of plain SGD with batches of 32 and rate 0.001. Or take one step with all 128 examples and rate 0.004. If the gradient stayed the same along the way, both would end in the same place: the four gradients of 32, added up, are four times the gradient of the 128.
+# Take four steps of plain SGD with batches of 32 and rate 0.001. Or take one step with all 128 examples and rate 0.004. If the gradient stayed the same along the way, both would end in the same place: the four gradients of 32 add up to four times the gradient of the 128.
 #
-# The network for the whole lesson has three hidden layers of 64. Images come with mean 0 and standard deviation 1.
+# The network for the whole lesson has three hidden layers of 64. Images are scaled to mean 0 and standard deviation 1.
 
 # %%
 data = load("fashion_mnist")
@@ -107,7 +107,7 @@ def walk(batch_size, rate):
 
 
 # %% [markdown]
-# **Predict.** How far apart do the two walks end, as a percentage of the way walked, with rate 0.001 (0.004 for the long step)? And with ten times that? Write the second.
+# **Predict.** How far apart do the two walks end, as a percentage of the distance walked, with rate 0.001 (0.004 for the long step)? And with ten times that? Write down the second.
 
 # %%
 my_guess = None  # in %
@@ -123,11 +123,13 @@ show_guess(my_guess, float(apart[0.01]), unit="%")
 assert 5 * apart[0.001] < apart[0.01]
 
 # %% [markdown]
-# With a small rate, the two are nearly the same step. This is the *linear scaling rule*: k times the batch, k times the rate. It holds as long as the gradient hardly changes over the k steps that are replaced. With a large rate it does change, and the long step goes on in a direction that the short ones have left. And 0.01 is no strange rate: below, 0.005 is the base. Keep that in mind for the start of training.
+# With the smallest rate the two end close together. This is the *linear scaling rule*: k times the batch, k times the rate. It holds as long as the gradient hardly changes over the k steps that are replaced. With a large rate it does change, and the long step keeps going in a direction that the short ones have already left.
+#
+# A plain rate of 0.01 isn't even large. The base rate below is 0.005 with momentum 0.9, and such momentum makes steps up to ten times longer: in effect 0.05. Keep that in mind for the start of training.
 #
 # ## The loop
 #
-# It is the custom loop of lesson 04, with two additions: the rate of every step comes in as data, and everything runs inside one `tf.function`. The optimizer is SGD with momentum 0.9.
+# It is lesson 04's custom loop with two additions: the rate of every step comes in as data, and everything runs inside one `tf.function`. The optimizer is SGD with momentum 0.9.
 
 
 # %%
@@ -179,7 +181,7 @@ def mean_error(way, size):
 
 
 # %% [markdown]
-# `RatePlan` is a rate for each step: up to a peak over the warm-up (none for now), then down to 0 in a straight line. First the base, which was tuned for batches of 32; then the same rate for larger batches.
+# A `RatePlan` holds a rate for each step. With W warm-up steps, step s uses `base + (peak - base) * s / W`; after that the rate falls to 0 in a straight line. For now W is 0. First the base, tuned for batches of 32; then the same rate with larger batches.
 #
 # **Predict.** The error is about 14 % with batches of 32. What is it with batches of 1,024 at the same rate, after the same eight epochs?
 
@@ -194,7 +196,7 @@ assert mean_error("same rate", 32) < mean_error("same rate", 512) < mean_error("
 assert mean_error("same rate", 1024) > mean_error("same rate", 32) + 5
 
 # %% [markdown]
-# The large batch did not fail; it did not arrive. Thirty-two times fewer steps of the same length go less far. Now k times the rate:
+# The large batch didn't fail; it didn't arrive. With 32 times fewer steps of about the same length, you don't get as far. Now k times the rate:
 
 # %% tags=["nbval-ignore-output"]
 rule = functools.partial(plan_rates, BASE_RATE, BASE_BATCH, examples=EXAMPLES, epochs=EPOCHS)
@@ -205,11 +207,11 @@ assert mean_error("scaled", 512) < mean_error("same rate", 512) - 2
 assert mean_error("scaled", 2048) > 40
 
 # %% [markdown]
-# Up to 512 the rule brings back nearly all. At 1,024 the seeds disagree: some runs were thrown off course. At 2,048 little or nothing was learned: who answers at random has an error of 90 %.
+# The rule recovers much of what was lost: in the stored run more than 90 % at batch 128, and about 70 % at 512. At 1,024 the seeds disagree, and some runs do worse than with the small rate. At 2,048 little or nothing was learned: guessing at random gives an error of 90 %.
 #
 # ## Warm-up
 #
-# The gradient changes fastest at the start, while the network is still random: the rule's assumption is worst just there. So let the rate grow to its peak over the first epochs. Goyal and others took 5 epochs of 90; here it is 2 of 8.
+# The gradient changes fastest at the start, while the network is still random, so the rule is at its worst there. So let the rate grow to its peak over the first epochs. Goyal and others took 5 epochs of 90; we take 2 of 8. (In Keras: `CosineDecay(…, warmup_target=…, warmup_steps=…)`.)
 
 # %% tags=["nbval-ignore-output"]
 plans = {"scaled": rule(512), "scaled, warm-up": rule(512, warm_up_epochs=2)}
@@ -233,11 +235,11 @@ figures.show(figures.lines(series, title=title, log_x=True, log_y=True, **words)
 assert series["scaled, warm-up"][1][2] < series["scaled"][1][2] < series["same rate"][1][2]
 
 # %% [markdown]
-# A batch of 128 needs no warm-up. At 512 it makes up the rest of the gap, at 1,024 it is the difference between a usable network and luck. At 2,048 it is not enough: with 32 steps in all there is no room to grow the rate slowly and still get somewhere.
+# A batch of 128 hardly needs a warm-up. At 512 it closes most of the remaining gap; at 1,024 it is the difference between a usable network and luck. At 2,048 it isn't enough: 32 steps leave no room to start slowly and still get somewhere.
 #
-# ## Beside the published one
+# ## Next to the published one
 #
-# Goyal and others trained ResNet-50 on ImageNet with this rule and this warm-up:
+# Goyal and others trained ResNet-50 on ImageNet with the same rule and a gradual warm-up:
 
 # %%
 sizes, percents = zip(*(row.values() for row in read_table("goyal_2017_table")))
@@ -250,11 +252,13 @@ print(f"128 to 4,096: between {low} and {high} %; 8,192: {percents[-1]} %")
 print(f"{count / EXAMPLES:.0f} times our images; at 8,192 still {count * epochs // 8192:,} steps")
 
 # %% [markdown]
-# The same shape: flat, then a rise. Theirs goes on to 8,192, ours to about 512, since ImageNet has far more images, and they train for 90 epochs. What counts is not the batch alone but how many steps are left, and how much the gradients of single examples differ.
+# Look at the y axis first: from bottom to top is a quarter of a percentage point. The curve is flat, and that was the paper's claim: no loss of accuracy up to 8,192. The paper also tried larger batches, which aren't in this table, and there the error climbs steeply.
+#
+# Ours holds to about 512. ImageNet has far more images, and they train for 90 epochs. What counts is not the batch alone but how many steps are left, and how much the gradients of single examples differ.
 #
 # ## Which layer breaks first
 #
-# A step that is long beside the weights that it changes wrecks them. So look at each layer's weights and gradient at the start:
+# A step that is long compared with the weights it changes wrecks them. So look at each layer's weights and gradient at the start:
 
 # %% tags=["nbval-ignore-output"]
 net.set_weights(STARTS[0])
@@ -266,7 +270,7 @@ figures.show(figures.bars(ratios, unit="", title="Length of weights / length of 
 assert max(ratios.values()) > 2 * min(ratios.values())
 
 # %% [markdown]
-# One rate for all layers must suit the shortest bar, and is then too small for the longest. *LARS* gives each layer a rate of its own: in proportion to its bar. Then every layer moves by the same share of its length. Two steps by hand, on one matrix, and by `Lars`:
+# One rate for all layers must suit the shortest bar, and is then too small for the longest. *LARS* gives each layer its own rate, in proportion to its bar. Then every layer's step is the same fraction of the length of its weights. Here are two steps on one matrix, by hand and with `Lars`:
 
 
 # %%
@@ -291,13 +295,13 @@ for scale in (1, 1000):  # the second gradient is a thousand times as long
 np.testing.assert_allclose(variable.numpy(), w, rtol=0, atol=1e-9)
 
 # %% [markdown]
-# The first move is rate × trust of the weights' length, 2.5 %. The second gradient is a thousand times as long, and yet the second move is no thousand times as far: it is the same again plus 0.9 of the first, which momentum keeps.
+# The first move is rate × trust of the weights' length, 2.5 %. The second gradient is a thousand times longer, yet the second step is nowhere near a thousand times longer: it is another 2.5 %, plus the 0.9 of the first that momentum keeps.
 #
-# *LAMB* is the same idea around Adam: Adam's step is stretched to the length of the weights. Keras has it as `keras.optimizers.Lamb`; with weight decay that is not the paper's, since the decay stays outside the ratio. `utils.training.layerwise.Lamb` has it inside. Biases take the plain step in both: they start at zero, and a share of zero is zero.
+# *LAMB* is the same idea around Adam: Adam's step is rescaled in proportion to the length of the weights. Keras has it as `keras.optimizers.Lamb`, but with weight decay that isn't the paper's: the decay stays outside the ratio. `utils.training.layerwise.Lamb` has it inside. Biases take the plain step in both: they start at zero, and a fraction of zero is zero.
 #
 # ### At the batch that broke
 #
-# Batch 2,048, warm-up, five rates for each optimizer, each twice the one before. SGD's largest is the one that the linear rule asks for.
+# Batch 2,048, with warm-up, and five rates for each optimizer, each twice the one before. SGD's largest is the one that the linear rule asks for.
 #
 # **Predict.** Which optimizer has the smallest error at its best rate?
 
@@ -330,11 +334,13 @@ title = "Batch 2,048: the error at five rates"
 figures.show(figures.lines(series, title=title, log_x=True, log_y=True, **words))
 
 # %% [markdown]
-# Read it with care. At the rate that the rule asks for, its largest, SGD is lost. LARS still learns at its own largest: it bounds every layer's step. That safety is what it offers, and plain Adam has some of it too. But at their *best* rates the four are a few points apart, Adam among the best, and all are well behind the 14 % of small batches. No optimizer brings back the steps that are missing. Others found the same at full size: with tuned rates, SGD with Nesterov momentum and Adam keep up with LARS and LAMB (Nado and others 2021).
+# Read it with care. At its largest rate, the one the rule asks for, SGD is lost. LARS still learns something at its own largest, because it bounds every layer's step. That safety is what it offers, and plain Adam has some of it too.
 #
-# ### Where LAMB was needed
+# At their *best* rates the four are only a few points apart, Adam among the best, and all are well behind the 14 % of small batches. No optimizer brings back the missing steps. Others found the same at full size: once the rates are tuned, SGD with Nesterov momentum and Adam keep up with LARS and LAMB (Nado and others 2021).
 #
-# The LAMB paper trained BERT-Large on 16 to 128 TPUs, batches growing with the chips, steps falling:
+# ### Where LAMB made its name
+#
+# The LAMB paper trained BERT-Large on 16 to 128 TPUs and more, batches growing with the chips:
 
 # %%
 lamb = read_table("lamb_bert_weak_scaling")
@@ -348,7 +354,7 @@ for row in lamb:
 #
 # ## A large batch of small ones
 #
-# A batch that does not fit in memory goes through in *micro-batches*: add up their gradients, then update once. As in lesson 05, each loss is divided by the size of the whole batch. By hand, in float64, on a batch of 64 cut into four:
+# If a batch doesn't fit in memory, pass it through in *micro-batches*: add up their gradients, then update once. As in lesson 05, each loss is divided by the size of the whole batch. By hand, in float64, a batch of 64 in four pieces:
 
 # %%
 plain = build_mlp(dtype="float64")
@@ -373,7 +379,7 @@ print("four micro-batches of 16: the gradient of one batch of 64, to 1e-9")
 # %% [markdown]
 # ## The mistake: Keras's accumulation under a strategy
 #
-# Keras optimizers accumulate by themselves: `gradient_accumulation_steps=4`. On one device that is all there is to it. Under MirroredStrategy, inside a `tf.function`, as in every `fit`:
+# Keras optimizers can accumulate by themselves: `gradient_accumulation_steps=4`. They average the micro-batches' gradients, so here each loss is divided by its own 16. Now the same under MirroredStrategy, inside a `tf.function`, where `fit` normally puts its step:
 
 # %%
 strategy = make_strategy("mirrored", 4)
@@ -420,7 +426,7 @@ except RuntimeError as error:
     print("RuntimeError:", str(error)[str(error).index("`merge_call`") :].split(". ")[0])
 
 # %% [markdown]
-# Keras decides at run time whether this call updates, so the all-reduce of the update stands in a branch of the graph, and TensorFlow allows none there. The same four calls without `tf.function` are right, only slow. The mend that stays fast is a loop of our own with no branch: all micro-batches of a global batch in one compiled step, and the update after the loop.
+# Keras decides at run time whether this call updates. So the update's all-reduce sits in a branch of the graph, where TensorFlow doesn't allow it. The same four calls without `tf.function` are correct, but not compiled. To have both, write a loop without a branch: all micro-batches of a global batch in one compiled step, and the update after the loop.
 
 # %%
 for batch in share_out(16):
@@ -435,7 +441,7 @@ assert distance(model) < 1e-9
 # %% [markdown]
 # ### A second trap: what a step is
 #
-# With accumulation, Keras hands a schedule the number of *calls*, not of updates. A warm-up of 8 steps, 4 micro-batches each:
+# With accumulation, Keras passes a schedule the number of *calls*, not of updates. Here is a warm-up of 8 steps, 4 micro-batches each:
 
 # %%
 schedule = WarmUp(base_rate=0.1, peak_rate=0.9, warm_up_steps=8, steps=100)
@@ -448,11 +454,11 @@ print(f"updates: {updates}, rate {used:.2f}, meant {schedule(updates):.2f}")
 assert np.isclose(used, 0.9) and np.isclose(schedule(4), list_rates(schedule.plan)[4])
 
 # %% [markdown]
-# After two updates the warm-up is over. Give the schedule four times the steps, or use a loop that calls the optimizer once per update, as ours does.
+# After two updates the warm-up is over. Make the schedule four times as long, or use a loop that calls the optimizer once per update, as ours does.
 #
 # ## What it costs
 #
-# In messages: a ring sends 2 (p − 1) / p of the gradients for every step, whatever the batch. So bytes for the same epochs fall as the batch grows. In memory: activations grow with what goes through at once; accumulation trades them for one more copy of the gradients. LARS keeps one number for each weight, LAMB two.
+# In messages: in a ring, each replica sends 2 (p − 1) / p of the gradients per step, whatever the batch, so fewer steps send fewer bytes. In memory: activations grow with what goes through at once; accumulation trades them for one more copy of the gradients. LARS keeps one number for each weight, as SGD does with momentum; LAMB keeps two, as Adam does. (The SGD in the table has no momentum, so it keeps next to nothing.)
 
 # %%
 gradient_bytes = array_bytes(plain.trainable_variables)
@@ -479,7 +485,15 @@ for count in (1, 4, 16):
 assert watch.seconds > 0
 
 # %% [markdown]
-# For this small network the activations are the smaller part, and micro-batches cost a little time; for a large one it is the other way round, and the memory decides.
+# In this small network the activations take less memory than one copy of the gradients, so accumulation costs more than it saves. In a large one they often take far more, and then memory decides. The times are single steps, so only large differences mean anything.
+#
+# ## What you saw
+#
+# - k times the rate worked up to a batch of 512, then broke.
+# - Warm-up rescued batch 1,024 on all three seeds, and didn't rescue 2,048.
+# - LARS bounded every layer's step; at its best rate, plain Adam did about as well.
+# - Micro-batches gave one large batch's update to 1e-9, on one device and on four replicas.
+# - Larger batches send fewer messages and hold more activations.
 #
 # ## Take-away card
 #
@@ -505,4 +519,4 @@ assert watch.seconds > 0
 #
 # ## The lab
 #
-# Large batches have no lab of their own. What accumulation stands on, to divide by the whole batch, is graded in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb).
+# Large batches have no lab of their own. What accumulation relies on, dividing by the whole batch, is graded in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb).
