@@ -1,7 +1,7 @@
 # %% [markdown] shows="CentralStorageStrategy: where variables live and what each step copies, next to MirroredStrategy"
 # # Central storage
 #
-# One host keeps the only copy of every variable while the accelerators compute, and you count what that saves in memory and what it costs in bytes sent.
+# Mirroring keeps a full set of weights and optimizer state on every GPU. What if that doesn't fit? The oldest answer is to keep one copy in the host's memory and send values out and gradients in. It's hardly used today, but it makes a fine suspect: in 40 minutes you'll audit what a strategy really sends, find traffic that nobody needs, and catch a metric that lies. You can audit any other strategy the same way.
 #
 # **Time:** 40 minutes · **Builds on:** [what a strategy does](02-strategy-api.ipynb) and [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
@@ -41,9 +41,9 @@ from distlab.widgets.storage import held_bytes, sent_bytes, storage_explorer
 # %% [markdown]
 # ## One store, several readers
 #
-# `MirroredStrategy` keeps a copy of all variables on every replica. `CentralStorageStrategy` keeps one set, usually in the host's memory, and sends values out and gradients in. Like mirroring it is synchronous, and it works on one machine.
+# `MirroredStrategy` keeps a copy of all variables on every replica. `CentralStorageStrategy` keeps one set, usually in the host's memory, and sends values out and gradients in. Like mirroring, it's synchronous and works on one machine.
 #
-# Here the logical device CPU:0 plays the host, and CPU:1, CPU:2 and CPU:3 play three GPUs. Both strategies get the same three replicas.
+# Here the logical device CPU:0 plays the host, and CPU:1, CPU:2 and CPU:3 play three GPUs. (The picture calls them GPU:0 to GPU:2, as on a real machine.) Both strategies get the same three replicas. `ReductionToOneDevice` is there for CPU notebooks; on GPUs, leave that argument out.
 
 # %%
 HOST, ACCELERATORS = "CPU:0", ["CPU:1", "CPU:2", "CPU:3"]
@@ -58,7 +58,7 @@ figures.show(figures.central_storage_devices(3, device="GPU", store="CPU:0, the 
 # %% [markdown]
 # ## Where the variables live
 #
-# Adam keeps two slots, moving averages, beside each weight: three arrays of the same size.
+# Next to each weight, Adam keeps two moving averages, its *slots*. That makes three arrays of the same size.
 #
 # **Predict.** Call the size of all weights V. How many V do the three accelerators hold together under `mirrored`, slots included?
 
@@ -89,7 +89,7 @@ V = array_bytes(model.trainable_variables)
 show_guess(my_guess, round(sum(held["mirrored"].values()) / V, 2), unit=" V")
 
 # %% [markdown]
-# A mirrored variable has a part on each of CPU:1, CPU:2 and CPU:3. An `AggregatingVariable`, which central storage makes, is one variable on CPU:0; no accelerator holds anything between steps. In bytes:
+# A mirrored variable has a part on each of CPU:1, CPU:2 and CPU:3. Central storage makes an `AggregatingVariable`: one variable, on CPU:0. Between steps the accelerators hold none of these arrays. In bytes:
 
 # %%
 groups = {
@@ -146,9 +146,9 @@ step_by_hand(by_hand, images[0], labels[0])
 show_guess(my_guess, sum(sent.values()), unit=" bytes")
 
 # %% [markdown]
-# Each replica is sent V and sends V back: 2 × 3 × V. All of it passes through the host, which is why the number of replicas matters so much below.
+# Each replica receives V and sends V back: 2 × 3 × V. All of it passes through the host, which is why the number of replicas matters so much below.
 #
-# `CentralStorageStrategy` does the same: reading a variable in a replica sends its value, and a variable with `aggregation=SUM` adds up what the replicas subtract.
+# `CentralStorageStrategy` does the same. Reading a variable in a replica sends its value there, and a variable with `aggregation=SUM` adds up what the replicas subtract. (We call `run` eagerly here, so that every step is easy to follow.)
 
 # %%
 with central.scope():
@@ -183,7 +183,7 @@ print("10 steps: equal weights; kernel on", kernel.device[-5:])
 # %% [markdown]
 # ## What TensorFlow really sends
 #
-# A compiled step is a graph whose operations have devices. A tensor that is made on one device and used on another is sent, once for each device that uses it. So the bytes can be counted without running anything: walk back from every assignment and output, since what none of them needs is never computed, and add up the tensors that change devices. A variable is read on the device where it lives.
+# A compiled step is a graph, and its operations have devices. A tensor that is made on one device and used on another has to be sent, once for each device that uses it. So we can count the bytes without running anything. Start from every assignment and output and walk back, because what none of them needs is never computed. Then add up the tensors that change devices. A variable is read on the device where it lives.
 
 
 # %%
@@ -227,7 +227,7 @@ assert sum(total.values()) == 6 * kernel.dtype.size * 7840
 figures.show(as_picture(total, kernel.dtype.size * 7840, "Sent in one step, in V: SGD by hand"))
 
 # %% [markdown]
-# The graph agrees with the hand count: V out and V in for each of three replicas. Now a real model with Keras's Adam, under both strategies.
+# The graph agrees with the hand count: V out and V in for each of three replicas. Now for a real model with Keras's Adam, under both strategies. (The batches carry a weight of 1 / global batch size for each example, so summing `losses * weights` scales the loss as `compute_average_loss` would.)
 
 
 # %%
@@ -269,15 +269,15 @@ for name in strategies:
     print(f"{name:<16} sends {step:.0f} V in a training step, {forward:.0f} V in a forward pass")
 
 # %% [markdown]
-# Central storage sends 8 V, not 6. The Keras optimizer asks for the sum *in the replicas*, as it must under mirroring: the host sends the sum to CPU:1, and CPU:1 sends it back for the update. Two V for nothing, whatever the number of replicas.
+# Central storage sends 8 V, not 6. Where do the other two come from? The Keras optimizer asks for the sum *in the replicas*, as it must under mirroring. So the host sends the sum to CPU:1, and CPU:1 sends it back for the update. That's two V for nothing, whatever the number of replicas.
 #
 # Mirroring sends 4 V here: two replicas send their gradients to the first, and the sum comes back. The weights never travel.
 #
-# Reading alone has its price as well. A forward pass, as in evaluation, sends V to each replica under central storage, and nothing under mirroring.
+# Reading alone has its price as well. In a forward pass, as in evaluation, central storage sends V to each replica; mirroring sends nothing.
 #
 # ## The same weights
 #
-# Both made the same eight steps. `utils.training.train`, under either strategy, makes them too.
+# Both strategies made the same eight steps. `utils.training.train` makes them too, under either one.
 
 # %%
 options = {"model": "mlp", "optimizer": "adam", "dtype": "float64", "replicas": 3, "epochs": 1}
@@ -292,7 +292,7 @@ print("central storage, mirrored, and train under both: equal weights to 1e-9")
 # %% [markdown]
 # ## Memory against bytes sent
 #
-# The counts fit two formulas with R replicas: 2 (R + 1) V for central storage, 2 (R - 1) V for mirroring reduced on one device. `utils` has them, and they agree with what was measured.
+# The counts fit two formulas with R replicas: 2 (R + 1) V for central storage, 2 (R - 1) V for mirroring reduced on one device. `utils` has both, and the assertions compare them with what we measured.
 
 # %%
 for name in strategies:
@@ -303,19 +303,19 @@ for name in strategies:
 storage_explorer()
 
 # %% [markdown]
-# Three things to try:
+# Three things to try (run the cell if you see only a still picture):
 #
-# 1. Add replicas. The ring stays below 2 V for each replica; the host's share grows with every one.
-# 2. Go from Adam to SGD. Mirroring needs a third of the memory, and central storage has less to save.
-# 3. Find a model that fits one way only. With Adam and accelerators of 16 GiB (16,384 MiB), look above a thousand million parameters.
+# 1. Add replicas. In a ring no replica ever sends 2 V; the host sends more with every replica you add.
+# 2. Go from Adam to SGD. Mirroring needs a third of the memory, so central storage has less to save.
+# 3. Find a model that fits one way only. With Adam, mirroring passes an accelerator's 16 GiB (16,384 MiB) between steps at about 1.4 billion parameters. During a step it's sooner, as "What it costs" shows.
 #
-# So central storage never wins in bytes sent. It wins where the variables and slots do not fit on an accelerator but do fit in the host, the replicas are few, and the link to the host is fast. Large models today are mostly *sharded* over the accelerators instead: lesson 15 does it.
+# So central storage never wins in bytes sent. It can win when three things hold: variables and slots don't fit on an accelerator but do fit in the host, there are few replicas, and the link to the host is fast. Large models today are mostly *sharded* over the accelerators instead (ZeRO, FSDP): [lesson 15](15-model-parallelism.ipynb) does it.
 #
 # ## The mistake: trusting Keras's metrics under central storage
 #
-# A metric, `keras.metrics.Mean`, is told 1 by each replica in step 1, 2 in step 2, and so on up to 5. The true mean is 3.
+# Each replica feeds 1 to a `keras.metrics.Mean` in step 1, 2 in step 2, and so on up to 5. The true mean is 3.
 #
-# **Predict.** What does the metric say under `central`?
+# **Predict.** What does the metric report under `central`?
 
 # %%
 my_guess = None  # your number
@@ -342,7 +342,7 @@ for name, strategy in strategies.items():
 show_guess(my_guess, seen["central-storage"][4, 0])
 
 # %% [markdown]
-# There is no error. Under central storage the total is `3 × (old total) + 3 × step`: the metric writes `total.assign(total + value)` on each replica, and the strategy adds up what three replicas assign, old total and all. Under mirroring the same variable is made `ON_READ`, each replica has its own, and nothing goes wrong.
+# There is no error. Under central storage the total is `3 × (old total) + 3 × step`. The metric writes `total.assign(total + value)` on each replica, and the strategy adds up what the three replicas assign, old total and all. Under mirroring the same variable is made `ON_READ`: each replica has its own, and nothing goes wrong.
 
 # %%
 totals = seen["central-storage"][:10, 1]
@@ -353,7 +353,9 @@ series = {name: (steps_so_far, values[:, 0]) for name, values in seen.items()}
 figures.show(figures.lines(series, x_label="step", y_label="reported mean", title=title))
 
 # %% [markdown]
-# The early steps get nearly all the weight. Then total and count overflow float32, and the mean is nan. `fit` keeps its loss in such a metric, so under central storage it reports a wrong loss while it trains rightly: below, the weights are equal and the reported losses are not.
+# The total triples in every step, so step 1 soon counts 3, 9, 27, … times, and the early steps drown out the rest. At step 81, where the line ends, total and count have overflowed float32 and the mean is nan.
+#
+# `fit` keeps its loss in such a metric. Under central storage it trains correctly and reports a wrong loss: below, the weights are equal and the reported losses are not. (`without_autotune` only spares this notebook a wait for tf.data's tuning thread. Your own pipelines should keep that thread.)
 
 # %% tags=["nbval-ignore-output"]
 images = split.images[..., np.newaxis] / 255.0
@@ -372,7 +374,7 @@ for ours, theirs in zip(*fitted.values(), strict=True):
 assert abs(losses["central-storage"] - losses["mirrored"]) > 1e-2
 
 # %% [markdown]
-# The mend is to add in place. `assign_add` hands the strategy only what is new, and the sum of that is right under every strategy. `utils.training` measures with metrics of this kind (`ExampleMean`), so what `train` reported above agrees too.
+# The fix is to add in place. `assign_add` passes the strategy only what is new, and the sum of that is right under both strategies. `utils.training` measures with metrics of this kind (`ExampleMean`), so the losses that `train` reported above agree too.
 
 
 # %%
@@ -404,9 +406,9 @@ print("train reports the same loss under both strategies")
 # %% [markdown]
 # ## What it costs
 #
-# Seconds for one step, measured. On logical devices nothing is copied over a wire: a tensor changes hands inside one process. So these seconds show the strategies' own work, and the bytes show what a wire would have to carry. Central storage may even come out ahead here, since it computes one update where mirroring computes three.
+# First, the measured seconds of one step. On logical devices nothing is copied over a wire: a tensor changes hands inside one process. So the seconds show the strategies' own work, and the bytes show what a wire would have to carry. Don't be surprised if central storage comes out ahead here: it computes one update where mirroring computes three.
 #
-# Memory, in the second cell: what fits on an accelerator of 16 GiB with Adam, activations left out. During a step a mirrored replica holds weights, two slots and gradients; under central storage it holds the values that it was sent, and its gradients.
+# Then the memory: what fits on an accelerator of 16 GiB with Adam, leaving activations out. During a step a mirrored replica holds weights, two slots and gradients. Under central storage it holds the values it was sent, and its gradients.
 
 # %% tags=["nbval-ignore-output"]
 milliseconds = {}
@@ -427,14 +429,21 @@ for name, count in arrays.items():
 # %% [markdown]
 # ## Where it stands in TensorFlow
 #
-# The strategy is experimental: TensorFlow promises neither to keep it nor to keep it as it is. Inside, it runs on a part that was written for parameter servers, with one store in the same process:
+# The strategy is experimental: TensorFlow promises neither to keep it nor to leave it as it is. Inside, it runs on a part that was written for parameter servers, with one store in the same process:
 
 # %%
 print("tf.distribute has it:", hasattr(tf.distribute, "CentralStorageStrategy"))
 print("its working part is the", type(central.extended).__name__)
 
 # %% [markdown]
-# Parameter servers, in lesson 11, take the same idea across machines: several stores, each with a share of the variables, and workers that need not wait for one another. What you counted here, values out and gradients in, is what each of those workers pays.
+# Parameter servers, in [lesson 11](11-parameter-server.ipynb), take the same idea across machines: several stores, each with some of the variables, and workers that don't have to wait for one another. What you counted here, values out and gradients in, is what each of those workers pays.
+#
+# What you have seen:
+#
+# - **Where:** everything on the host under central storage; a full set on each accelerator, 9 V in all, under mirroring.
+# - **How much:** 6 V by hand and in the graph, 8 V with a Keras optimizer; 4 V under mirroring.
+# - **Which:** central storage saves memory on the accelerators and never saves bytes sent.
+# - **The metric:** `assign_add` in place of `assign(total + value)`.
 #
 # ## Take-away card
 #
@@ -448,6 +457,8 @@ print("its working part is the", type(central.extended).__name__)
 # # held by each GPU between steps: 0 instead of (1 + slots) V
 # # choose it when (1 + slots) V does not fit on a GPU, fits in the host, and R is small
 # ```
+#
+# `build_model` is yours; `AddingMean` is the class above.
 #
 # ## Where it is described
 #
