@@ -1,8 +1,9 @@
 # %% [markdown] shows="Batch arithmetic with remainders; which parallelism fits; speed-up and efficiency"
 # # Lab 01 · Batches and words
 #
-# Count steps, share a batch among replicas, choose what to split, and say what more devices gave
-# you.
+# Before you pay for eight devices, work out how many steps they take, how many examples each one
+# sees and whether the model fits; afterwards, what you really gained. You write four small
+# functions that answer this.
 #
 # **Time:** 30 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
 #
@@ -16,8 +17,9 @@
 # | model parallelism | every device holds a part of the model |
 #
 # Each exercise has a cell for your code and a check cell below it, which tries your function on
-# worked numbers and says what went wrong. When you hand in, other numbers are tried, drawn from
-# another seed: a function that works out its answer passes, one that remembers it does not.
+# worked numbers and tells you what went wrong. When you hand in, other numbers are tried, drawn
+# from another `SEED` (that is what `INPUTS` in the check cells is for; leave it as it is). A
+# function that computes its answer passes, one that remembers it does not.
 
 # %%
 import numpy as np
@@ -32,8 +34,8 @@ SEED = 2026
 #
 # **2 points · easy · 5 minutes**
 #
-# An epoch goes once through the data. The last step may find fewer examples than a full batch,
-# and trains on those.
+# An epoch goes once through the data. The last step may find fewer examples than a full batch, and
+# trains on those.
 #
 # **Contract.** `plan_epoch(examples, global_batch_size)` takes two counts of examples, both 1 or
 # more. It returns two counts: `(steps, last_batch_size)`, the steps of one epoch and the examples
@@ -53,9 +55,9 @@ SEED = 2026
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# 10 examples in batches of 4: two whole batches, 2 left over, so 3 steps, and the last has 2. 8
-# examples in batches of 4: two whole batches, nothing left over, so 2 steps, and the last is a
-# full one of 4.
+# 10 examples in batches of 4: two whole batches and 2 left over, so 3 steps, the last with 2. 8
+# examples in batches of 4: two whole batches and nothing left over, so 2 steps, and the last one
+# is a full batch of 4.
 #
 # </details>
 
@@ -89,27 +91,30 @@ judges.EPOCH.judge(epoch_cases, got_epochs)
 #
 # **3 points · medium · 8 minutes**
 #
-# TensorFlow splits a global batch as evenly as it can over *all* replicas: no two shares differ
-# by more than one example, and the larger shares come first. (The rule stands in the docstring of
-# `batch_sizes_for_worker` in TensorFlow's `distribute.py`, under data, experimental.)
+# TensorFlow splits a global batch as evenly as it can over *all* replicas: no two shares differ by
+# more than one example, and the larger shares come first. (The rule stands in the docstring of
+# `batch_sizes_for_worker` in TensorFlow's `distribute.py`, under data, experimental. Only a smaller
+# last batch that is read from files may be cut less evenly; lesson 03 shows it, and this exercise
+# leaves it out.)
 #
 # **Contract.** `replica_batch_sizes(batch_size, workers, replicas_per_worker)` takes the examples
 # of one global batch (0 or more), the number of workers and the replicas on each. It returns a
-# sequence of `workers * replicas_per_worker` counts of examples, worker after worker.
+# list, tuple or array (no generator) of `workers * replicas_per_worker` counts of examples, worker
+# after worker.
 #
 # **Example.** `replica_batch_sizes(34, 2, 2)` is `[9, 9, 8, 8]`: worker 0 trains on 18 examples
 # and worker 1 on 16.
 #
 # <details><summary>Hint 1</summary>
 #
-# How many replicas are there in all? 1,024 examples over 4 workers of 4 devices are 64 for each
-# of 16.
+# How many replicas are there in all? 1,024 examples over 4 workers with 4 devices each are 64 for
+# each of 16.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The sizes must add up to the batch. If you round down, how many examples are still to be handed
-# out, and to whom?
+# The sizes must add up to the batch. If you round down, how many examples are still left, and
+# which replicas get them?
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -153,22 +158,25 @@ judges.BATCHES.judge(batch_cases, got_batches)
 #
 # **2 points · medium · 7 minutes**
 #
-# Two questions decide. Does one copy of the model fit on one device? And would one copy, on as
-# many devices as it needs, be done in time?
+# Two questions decide. Does one copy of the model fit on one device? And is training with one copy
+# fast enough?
 #
 # In float32 with Adam each parameter takes 16 bytes: the weight, its gradient and two moments, of
 # 4 bytes each. The activations of one step come on top. 1 GiB is `2**30` bytes.
 #
 # **Contract.** `choose_parallelism(parameters, activation_gib, device_gib, copy_hours,
-# allowed_hours)` takes a count, two sizes in GiB, and two times in hours: what one copy would
-# take, and what is allowed. It returns a word:
+# allowed_hours)` takes a count, two sizes in GiB, and two times in hours. `copy_hours` is how long
+# training takes with a single copy of the model, on one device or, if it does not fit there, on
+# just as many as hold it. `allowed_hours` is how long it may take. The function returns a word:
 #
 # | one copy | is done in time | takes too long |
 # |---|---|---|
 # | fits on one device | `"one device"` | `"data"` |
 # | does not fit | `"model"` | `"both"` |
 #
-# Memory that is just enough fits; a time that is just allowed is in time.
+# Memory that is just enough fits; a time that is just allowed is in time. `"data"` means whole
+# copies here, as in `MirroredStrategy`. (Sharded data parallelism, ZeRO or FSDP, is another answer
+# to "does not fit"; this table leaves it out.)
 #
 # **Example.** `choose_parallelism(2_000_000_000, 4, 24, 6, 8)` is `"model"`: 29.8 GiB of state
 # and 4 GiB of activations do not fit into 24 GiB.
@@ -180,14 +188,14 @@ judges.BATCHES.judge(batch_cases, got_batches)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Another data-parallel replica is another whole copy of the model. Does it make room on any device?
+# Another mirrored replica is another whole copy of the model. Does it make room on any device?
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
 # 100 million parameters are 1.6 billion bytes, 1.49 GiB. With 4 GiB of activations that is 5.49
-# GiB, which fits into 16. One copy would take 30 hours of the 8 allowed. It fits and takes too
-# long: copies of it share the data.
+# GiB, which fits into 16. One copy would take 30 hours, and 8 are allowed. So it fits and takes too
+# long: several copies split the data.
 #
 # </details>
 
@@ -231,15 +239,15 @@ judges.PARALLELISM.judge(model_cases, got_words)
 #
 # **3 points · medium · 10 minutes**
 #
-# A job was timed with different numbers of replicas, and every replica kept the same batch. So a
-# step of 4 replicas handles four times as many images as a step of one: what counts is images per
-# second.
+# You timed a job with different numbers of replicas, and every replica kept the same batch. So a
+# step of 4 replicas handles four times as many images as a step of one, and the number to compare
+# is images per second.
 #
 # **Contract.** `measure_scaling(replicas, step_seconds)` takes two lists of the same length: how
-# many replicas, and the seconds of one step with as many. One of the runs has 1 replica, and it
-# may stand anywhere. The function returns two sequences of that length, `(speed_ups,
-# efficiencies)`: images per second divided by those of one replica, and the speed-up divided by
-# the number of replicas, a fraction of 1. Answers within 1 % are accepted.
+# many replicas, and the seconds of one step with that many. One of the runs has 1 replica; it can
+# be anywhere in the list. The function returns two lists, tuples or arrays of that length,
+# `(speed_ups, efficiencies)`: images per second divided by those of one replica, and the speed-up
+# divided by the number of replicas, a fraction of 1. Answers within 1 % are accepted.
 #
 # **Example.** `measure_scaling([1, 2, 4], [0.100, 0.125, 0.160])` is `([1, 1.6, 2.5], [1, 0.8,
 # 0.625])`.
@@ -252,13 +260,13 @@ judges.PARALLELISM.judge(model_cases, got_words)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `step_seconds[replicas.index(1)]` is the time of one replica, wherever it stands.
+# `step_seconds[replicas.index(1)]` is the time of one replica, wherever it is in the list.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
 # One replica takes 0.1 s for `b` images, four take 0.2 s for `4b`: `10b` against `20b` images per
-# second. The speed-up is 2 and the efficiency 2 / 4 = 0.5. The batch has cancelled.
+# second. The speed-up is 2 and the efficiency 2 / 4 = 0.5. The batch cancels out.
 #
 # </details>
 
