@@ -1,8 +1,9 @@
 # %% [markdown] shows="Place a variable, run and reduce, gather, values from a function"
 # # Lab 02 · What a strategy does
 #
-# Place a variable on every replica, run a function there and bring back one number, collect rows,
-# and hand each replica its own examples.
+# A variable made in the wrong place, or a mean of means, gives wrong numbers and often no error.
+# Here you do it right: make a variable on every replica, run a function there and bring back one
+# number, collect rows, and give each replica its own examples.
 #
 # **Time:** 35 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
@@ -32,15 +33,15 @@ SEED = 2026
 #
 # **Contract.** `make_variable(strategy, start)` takes a strategy and a number. It returns a
 # `tf.Variable`, a scalar of float64 that begins at `start`, with one copy for each replica. When
-# every replica calls `assign_add` with a number of its own, every copy grows by the *mean* of
-# those numbers.
+# every replica calls `assign_add` with its own number, every copy grows by the *mean* of those
+# numbers.
 #
 # **Example.** Three replicas, start 10. Replicas 0, 1 and 2 add 1, 2 and 6: the three copies then
 # hold 13, 13 and 13.
 #
 # <details><summary>Hint 1</summary>
 #
-# Where must a variable be made, so that the strategy sees it?
+# Where do you have to make a variable, so that the strategy sees it?
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -50,7 +51,7 @@ SEED = 2026
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# A variable that keeps only what replica 0 writes, say a seed, is made so: `with
+# This makes a variable that keeps only what replica 0 writes, for example a seed: `with
 # strategy.scope(): tf.Variable(7, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)`.
 #
 # </details>
@@ -100,7 +101,7 @@ judges.VARIABLE.judge(variable_cases, got_copies)
 # <details><summary>Hint 2</summary>
 #
 # `strategy.reduce(tf.distribute.ReduceOp.SUM, result, axis=None)` adds up one value from each
-# replica. Which two sums do you need?
+# replica, and these must have the same shape. Which two sums do you need?
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -154,7 +155,7 @@ judges.MEAN.judge(mean_cases, got_means)
 #
 # <details><summary>Hint 1</summary>
 #
-# `reduce` makes one value of many. What puts values one after the other?
+# `reduce` makes one value out of many. Which call puts values one after the other?
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -200,8 +201,8 @@ judges.COLLECT.judge(collect_cases, got_rows)
 # **3 points · medium · 10 minutes**
 #
 # **Contract.** `deal_out(strategy, examples)` takes a strategy and a number of examples, at least
-# as many as replicas. It returns per-replica values: the ids 0, 1, … `examples - 1`, dealt out
-# one by one, as integer tensors. With R replicas, replica k holds k, k + R, k + 2 R and so on.
+# as many as replicas. It returns per-replica values: the ids 0, 1, … `examples - 1`, dealt out like
+# cards, as integer tensors. With R replicas, replica k holds k, k + R, k + 2 R and so on.
 #
 # **Example.** 8 examples over 3 replicas: (0, 3, 6), (1, 4, 7) and (2, 5).
 #
