@@ -1,7 +1,7 @@
 # %% [markdown] shows="Who gets which example: sharding, rebatching, uneven ends, the tf.data service"
 # # Distributed input
 #
-# You follow single examples through every way to share data out over replicas and workers, and see which of them reach nobody, and which are trained on twice.
+# Two workers train for a night, and half of the examples were never seen, or all of them twice. Nothing crashes; the loss even goes down. Here you follow single examples through every way to split data over replicas and workers. In an hour you can tell which of them reach nobody, and which are trained on twice.
 #
 # **Time:** 50 minutes · **Builds on:** [input pipelines](12-input-pipelines.ipynb) and [multi-worker training](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
 #
@@ -49,7 +49,7 @@ from utils.strategies import make_strategy
 # %% [markdown]
 # ## One picture first
 #
-# 32 examples, a global batch of 8, four replicas. Each example is a number, so that we can see where it goes. A filled square is an example that the replica received; light and dark squares are steps in turn.
+# We have 32 examples, a global batch of 8 and four replicas. Each example is a number, so that we can see where it goes. A filled square is an example that the replica received; light and dark squares are alternate steps.
 
 # %%
 strategy = make_strategy("mirrored", 4)
@@ -59,7 +59,7 @@ figures.show(figures.shares(views, 32, title="Who gets what: 32 examples, global
 print(check_cover(views, range(32)))
 
 # %% [markdown]
-# `experimental_distribute_dataset` takes a dataset of *global* batches and cuts each: the first replica gets the first two of eight. `views` holds the same as numbers: for each replica its *ids*, the examples' numbers, step by step. `check_cover` counts over all of them how many examples came exactly once. Every statement below is checked like this.
+# `experimental_distribute_dataset` takes a dataset of *global* batches and splits each: the first replica gets the first two of eight. `views` holds the same as numbers: for each replica its *ids*, the examples' numbers, step by step. `check_cover` counts, over all of them, how many examples came exactly once. We check every claim below like this.
 #
 # ## Batches that do not divide
 #
@@ -89,7 +89,7 @@ print("the mean of an empty share:", float(tf.reduce_mean(tf.zeros([0]))))
 assert check_cover(views, range(66)).once == 66
 
 # %% [markdown]
-# Nothing is lost, but the shares are uneven, and some replicas get an *empty* tensor. A mean over an empty share is nan, and a loss divided by the share's own size is wrong; [loss scaling](05-loss-scaling.ipynb) is about that. With a batch that four does not divide this happens in every step:
+# Nothing is lost, but the shares are uneven, and some replicas get an *empty* tensor. The mean of an empty share is nan, and a loss divided by the share's own size is wrong; [loss scaling](05-loss-scaling.ipynb) is about that. If four does not divide the batch, this happens in every step:
 
 # %%
 for examples, batch in ((20, 5), (12, 6)):
@@ -99,9 +99,9 @@ for examples, batch in ((20, 5), (12, 6)):
         assert check_cover(views, range(examples)).once == examples
 
 # %% [markdown]
-# TensorFlow has two ways to cut, and the auto-shard policy, of which more below, decides. With AUTO, the default, each share is rounded up, so 6 over four is 2, 2, 2, 0: the last replica never works at all, and nothing tells you. With OFF the shares differ by one at most. Choose a global batch that the replicas divide.
+# TensorFlow has two ways to split, and the auto-shard policy (more below) decides which. Without files, as here, AUTO, the default, acts like DATA and rounds each share up. So 6 over four is 2, 2, 2, 0: the last replica never works, and nothing tells you. OFF and FILE split a full batch into shares that differ by one at most, but they cut a short last batch at the same sizes: [lesson 03](03-mirrored-keras.ipynb) had 40 of 128 split as 32, 8, 0, 0. Choose a global batch that the replicas divide.
 #
-# `drop_remainder=True` makes all shares equal, as [TPUs demand](14-tpu-and-xla.ipynb):
+# `drop_remainder=True` makes all shares equal, as TPUs want ([lesson 14](14-tpu-and-xla.ipynb)):
 
 # %%
 views = distribute(strategy, 66, 32, drop_remainder=True)
@@ -109,11 +109,11 @@ figures.show(figures.shares(views, 66, title="66 examples, drop_remainder=True")
 print(check_cover(views, range(66)))
 
 # %% [markdown]
-# The last two examples reach nobody. In training, shuffle anew each epoch, and it is others that are left out each time. An evaluation that leaves any out is wrong.
+# The last two examples reach nobody. In training, shuffle each epoch, and others are left out each time. An evaluation that leaves any out is wrong.
 #
 # ## A function instead of a dataset
 #
-# `distribute_datasets_from_function` calls *your* function, once for each worker, and neither cuts batches nor shards: you return batches of the per-replica size. Its argument, the `InputContext`, says who is asking.
+# `distribute_datasets_from_function` calls *your* function once for each worker. It neither splits batches nor shards: you return batches of the per-replica size. Your function's argument, the `InputContext`, says who is asking.
 
 # %%
 asked = []
@@ -132,11 +132,11 @@ print("first step:", [view[0] for view in views.values()])
 assert check_cover(views, range(32)).once == 32
 
 # %% [markdown]
-# One machine, one input pipeline, four replicas that take turns at it. On several workers the function is called once in each process, with its own number.
+# One machine has one input pipeline, and its four replicas take turns at it. On several workers the function is called once in each process, with that worker's number.
 #
 # ## Two workers: who reads what?
 #
-# With several workers each runs the *whole* program, so each has the whole dataset in its hands. TensorFlow then *shards* it, gives each worker a part of its own, by an auto-shard policy. Real images this time, in 4 files of 8; their ids are their numbers. `auto_shard` does in one process what each worker would do.
+# Each of several workers runs the *whole* program, so each has the whole dataset. TensorFlow then *shards* it: an auto-shard policy gives each worker its own part. This time we use real images, in 4 files of 8; their ids are their numbers. `auto_shard` does in one process what each worker would do.
 
 # %%
 folder = tempfile.TemporaryDirectory()
@@ -161,9 +161,9 @@ print("AUTO without files shards as DATA does:", no_files == policies["DATA"])
 assert no_files == policies["DATA"]
 
 # %% [markdown]
-# FILE deals out whole files in turn; DATA lets each worker read everything and keep every second batch; OFF gives everything to everybody, so an epoch is twice as long as you think. AUTO tries FILE, and falls back to DATA where the source is not files.
+# FILE assigns whole files to the workers in turn. With DATA each worker reads everything and keeps every second batch. OFF gives everything to everyone, so an epoch is twice as long as you think. AUTO tries FILE, and falls back to DATA if the source is not files.
 #
-# **Predict.** Three files for two workers under FILE. What share of the data does worker 0 get, in per cent? And what if there is one file only?
+# **Predict.** Three files for two workers under FILE. What share of the data does worker 0 get, in per cent? And what if there is only one file?
 
 # %%
 my_guess = None  # your number
@@ -178,11 +178,11 @@ for policy in ("FILE", "AUTO"):
         print(error)
 
 # %% [markdown]
-# Files are not divided, so have many more of them than workers, of one size, or a multiple of their number. Fewer files than workers is an error, in TensorFlow's own words above; under AUTO as well, since the source *is* files. For a single file ask for DATA.
+# Files aren't divided. So have many more files than workers, of equal size, or a multiple of the number of workers. Fewer files than workers is an error, in TensorFlow's own words above. AUTO raises it as well, since the source *is* files. For a single file choose DATA.
 #
 # ## Two workers for real
 #
-# What was said so far came from one process. Now two real workers, as in [lesson 09](09-multi-worker-mirrored.ipynb), each a process of its own with its own `TF_CONFIG`. `receive` runs in those processes, so it imports for itself; each returns the ids that its replica received.
+# So far we stayed in one process. Now two real workers, as in [lesson 09](09-multi-worker-mirrored.ipynb), each a process with its own `TF_CONFIG`. `receive` runs in those processes, so it imports what it needs; each returns the ids that its replica received.
 
 
 # %%
@@ -212,7 +212,7 @@ print("shares of each step under FILE:", sizes_of(real["FILE"]))
 figures.show(figures.shares(real["FILE"], 32, title="FILE on two real workers, global batch 8"))
 
 # %% [markdown]
-# The same sets as in one process. The dataset was batched by 8, the *global* batch; each worker got it *rebatched* to 4. That is the rule for `experimental_distribute_dataset`: always give it the global batch.
+# The same sets as in one process. We batched the dataset by 8, the *global* batch. Each worker *rebatched* it to 4, and only then took its shard: every second batch of 4 is half of every batch of 8, as lesson 09 put it. So always give `experimental_distribute_dataset` the global batch.
 #
 # ### Uneven ends
 #
@@ -229,11 +229,11 @@ show_guess(my_guess, "trained" if check_cover(views, range(24)).once == 24 else 
 assert sizes_of(views)[-1] == [4, 0]
 
 # %% [markdown]
-# Trained on. A worker that has run out gets empty batches until all have run out: in every step the workers agree on whether anybody still has data. So there are as many steps as the longest share needs, the others idle, and an example of worker 0's last steps counts for more if the loss divides by what is there.
+# Trained on. A worker that has run out gets empty batches until all have run out: in every step the workers check whether any of them still has data. So there are as many steps as the longest share needs, while the others idle. And if the loss divides by the number of examples that are there, each of worker 0's last examples counts for more.
 #
 # ## The mistake: shard after shuffle
 #
-# With a function, or with policy OFF, sharding is yours. Each worker shuffles, then takes every second example:
+# With a function, or with policy OFF, sharding is your job. Here each worker shuffles, then takes every second example:
 
 
 # %%
@@ -256,9 +256,9 @@ print("shard, then shuffle:", check_cover(right, range(32)))
 assert check_cover(wrong, range(32)).lost and check_cover(right, range(32)).once == 32
 
 # %% [markdown]
-# Two workers with two orders (two seeds, or no seed at all) cut two different decks: some examples go to both, and as many to nobody. No error, no warning, and each worker has its 16. Shard first, best on the file names, before anything is read.
+# Two workers with two orders (two seeds, or no seed at all) cut two different decks. Some examples go to both, and as many to nobody. There is no error, no warning, and each worker has its 16. The fix: shard first, best on the file names, before anything is read.
 #
-# A second trap is TensorFlow's own. `tf.distribute.InputOptions` can ask for one dataset per *replica*:
+# The second trap is TensorFlow's own. `tf.distribute.InputOptions` can ask for one dataset per *replica*:
 
 # %%
 options = tf.distribute.InputOptions(
@@ -275,11 +275,11 @@ for kind, made in (("another", strategy), ("the same", other)):
 assert check_cover(views, range(32)).doubled == tuple(range(32))
 
 # %% [markdown]
-# The function was called four times and sharded by four: right. But the strategy object remembers the mode: it now takes itself for four input pipelines, and a dataset that is not sharded is given whole to *each* replica. One machine that never needed a policy suddenly does. Seen on TensorFlow 2.21: use a strategy of its own for this mode, as here.
+# The function was called four times and sharded by four, as it should. But the strategy object remembers the mode. It now counts four input pipelines, so it gives a dataset that isn't sharded to *each* replica whole. One machine that never needed a policy suddenly does. We saw this on TensorFlow 2.21: make a separate strategy for this mode, as here.
 #
 # ### Input options that are harmless
 #
-# `experimental_fetch_to_device` says where batches wait: on each replica's device (the default), or on the host, for what the device cannot hold, such as strings. The batch itself says where it is:
+# `experimental_fetch_to_device` decides where batches wait: on each replica's device (the default), or on the host, for what the device can't hold, such as strings. The batch knows where it is:
 
 # %%
 for fetch in (True, False):
@@ -292,7 +292,20 @@ assert places == ["CPU:0"] * 4
 # %% [markdown]
 # ## The tf.data service
 #
-# Where the processor beside the accelerator is too small, processes on other machines can do the work: a *dispatcher* hands out the dataset, *data workers* run it, and consumers fetch batches from them, through `dataset.apply(tf.data.experimental.service.distribute(...))`. Three real processes here, and two consumers, each a process again ([`consume`](../utils/input_pipeline/service.py) reads numbers in batches of 4 and reports each).
+# Sometimes the processor next to the accelerator is too small for the pipeline. Then other machines can run it: a *dispatcher* assigns the work, *data workers* run the dataset, and consumers fetch batches from them. In TensorFlow's own words, each part in its own program:
+#
+# ```python
+# service = tf.data.experimental.service
+# dispatcher = service.DispatchServer(service.DispatcherConfig(port=5050))  # on node-a
+# worker = service.WorkerServer(service.WorkerConfig(  # on node-b
+#     dispatcher_address="node-a:5050", worker_address="node-b:5051", port=5051))
+# worker.join()  # serve until killed; the dispatcher has the same method
+# # in the trainer: what stands before apply() runs on the data workers
+# dataset = dataset.apply(service.distribute(
+#     processing_mode=service.ShardingPolicy.DYNAMIC, service="grpc://node-a:5050", job_name="train"))
+# ```
+#
+# The servers have no password, so use a network that you trust. Below, `DataService` starts three such servers as real processes on this computer. The two consumers are processes too; [`consume`](../utils/input_pipeline/service.py) reads numbers in batches of 4 and reports each.
 
 # %%
 single = LocalCluster(workers=1)
@@ -315,7 +328,7 @@ assert check_cover(shared["DYNAMIC"], range(200)).once == 200
 assert check_cover(shared["OFF"], range(200)).doubled == tuple(range(200))
 
 # %% [markdown]
-# Consumers that name the same *job* (`job_name`) share one run of the dataset, first come, first served: with DYNAMIC the data workers divide the source among themselves. With OFF ("parallel_epochs") every data worker runs the whole dataset: two workers, two epochs. That is fine for endless, shuffled training and wrong for evaluation.
+# Consumers that name the same *job* (`job_name`) share one run of the dataset, first come, first served. With DYNAMIC the data workers split the source among themselves. With OFF ("parallel_epochs") every data worker runs the whole dataset: two workers, two epochs. That is fine for endless, shuffled training and wrong for evaluation.
 #
 # ### One consumer is killed
 #
@@ -338,11 +351,11 @@ show_guess(my_guess, "no" if cover.lost else "yes")
 assert cover.doubled == () and 0 < len(cover.lost) < 200
 
 # %% [markdown]
-# What was on its way to the dead consumer is gone with it. The service promises *at most once* here, not exactly once. The survivor ends by itself and does not notice.
+# Whatever was on its way to the dead consumer is gone with it. The service delivers *at most once* here, not exactly once. The survivor reaches its end and notices nothing.
 #
 # ### A data worker is killed
 #
-# Pieces of the source that it had taken may be lost with it, and a consumer goes on asking for it: left alone, it can wait at the end of the epoch and say nothing. What helps is a new data worker at the *same address*:
+# The pieces of the source that it had taken may be lost with it. And a consumer keeps asking for it: left alone, it can wait at the end of the epoch and say nothing. (We don't sit through that here.) What helps is a new data worker at the *same address*:
 
 # %% tags=["nbval-ignore-output"]
 reader = single.start(consume, service.address, "DYNAMIC", "worker killed", 400, 0.02)
@@ -358,7 +371,7 @@ print("all processes ended:", all(job.finished for job in service.jobs))
 # %% [markdown]
 # ## The same through `utils`
 #
-# `auto_shard` gave in one process what two workers received, and `split_evenly` cuts a batch as the strategy does with policy OFF:
+# `auto_shard` predicted in one process what two workers received. `split_evenly` splits a full batch as the strategy does with policy OFF:
 
 # %%
 assert sizes_of(distribute(strategy, 30, 30, "OFF")) == [split_evenly(30, 4)]
@@ -369,7 +382,7 @@ print("AUTO on files is FILE:", [say_ids(all_ids(view)) for view in again.values
 # %% [markdown]
 # ## What it costs
 #
-# DATA throws away what other workers need, *after* it was read and parsed. A counter in the map says how many examples each policy parses for its 32, and memory follows: a cache before the shard holds everything, on every worker.
+# DATA throws away what other workers need, *after* it was read and parsed. A counter in the map shows how many examples the two workers parse for their 32. Memory follows: a cache before the shard holds everything, on every worker.
 
 # %%
 parsed = []
@@ -395,7 +408,7 @@ pair.close()
 single.close()
 
 # %% [markdown]
-# Two workers parse everything twice under DATA, eight would eight times. FILE scales, if there are files enough.
+# Under DATA two workers parse everything twice; eight would parse it eight times. FILE scales, as long as there are enough files.
 #
 # ## Take-away card
 #
@@ -410,6 +423,14 @@ single.close()
 #     examples = files.interleave(tf.data.TFRecordDataset).map(parse).shuffle(10_000)
 #     return examples.batch(context.get_per_replica_batch_size(global_batch_size)).prefetch(2)
 # ```
+#
+# What you saw:
+#
+# - Every example counted, in one process and on two real workers.
+# - FILE needs enough equal files, DATA parses everything everywhere, OFF repeats it.
+# - An `InputContext` tells a function which part is its own.
+# - The service loses what a killed consumer had on its way.
+# - Shuffle before shard loses and doubles examples without a word; shard first.
 #
 # A whole program that serves batches to trainers on other machines: [data_service.py](../examples/data_service.py).
 #
