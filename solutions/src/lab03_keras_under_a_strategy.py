@@ -1,13 +1,11 @@
 # %% [markdown] shows="MNIST input, compile in scope, callbacks, restore, save and reload"
 # # Lab 03 · Keras under a strategy
 #
-# Feed MNIST, compile a model in the scope, steer its learning rate, load the best epoch, and save
-# a model so that it comes back on every replica.
+# Getting the data in, the learning rate right and the best weights back takes more lines than the model itself, and each can go wrong once there are several replicas. In this lab you write those pieces: an input pipeline, a model compiled in the scope, callbacks, and two ways to load what was saved.
 #
 # **Time:** 45 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
-# The check cells run your functions for real, `fit` and files included, with two to four replicas
-# on logical devices. Lesson 03 has the ideas.
+# The check cells run your functions for real, `fit` and files included, with two to four replicas on logical devices. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 03 has the ideas.
 
 # %%
 from utils.environment import quiet_tensorflow
@@ -30,16 +28,13 @@ SEED = 2026
 #
 # **2 points · easy · 8 minutes**
 #
-# **Contract.** `make_input(images, labels, batch_size)` takes NumPy arrays, uint8 `[n, 28, 28]`
-# and int64 `[n]`, and the size of the global batch. It returns a `tf.data.Dataset` of pairs
-# (images, labels): float32 `[batch, 28, 28, 1]` scaled to [0, 1], and `[batch]`. One pass over it
-# holds every example once, in any order; the last batch may be smaller.
+# **Contract.** `make_input(images, labels, batch_size)` takes NumPy arrays, uint8 `[n, 28, 28]` and int64 `[n]`, and the size of the global batch. It returns a `tf.data.Dataset` of pairs (images, labels): float32 `[batch, 28, 28, 1]` scaled to [0, 1], and `[batch]`. One pass over it ends, and holds every example once, in any order. The last batch may be smaller: unlike in the lesson's training pipeline, nothing may be dropped here.
 #
 # **Example.** 70 images in batches of 32 become batches of 32, 32 and 6.
 #
 # <details><summary>Hint 1</summary>
 #
-# `tf.data.Dataset.from_tensor_slices((images, labels))` makes one element for each example.
+# `tf.data.Dataset.from_tensor_slices((images, labels))` makes one element of each example.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -49,8 +44,7 @@ SEED = 2026
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# For numbers 0 to 9 divided by 10 in batches of 4:
-# `tf.data.Dataset.range(10).map(lambda x: tf.cast(x, tf.float32) / 10).batch(4)`, three batches.
+# For numbers 0 to 9 divided by 10 in batches of 4: `tf.data.Dataset.range(10).map(lambda x: tf.cast(x, tf.float32) / 10).batch(4)`, three batches.
 #
 # </details>
 
@@ -85,15 +79,13 @@ judges.INPUT.judge(input_cases, got_inputs)
 #
 # **2 points · easy · 8 minutes**
 #
-# **Contract.** `make_model(strategy)` returns a compiled Keras model for images `[28, 28, 1]`:
-# flattened, then one Dense layer of 10 logits, without an activation. SGD with learning rate
-# 0.1, sparse categorical cross-entropy, accuracy. Every weight has a copy on each replica.
+# **Contract.** `make_model(strategy)` returns a compiled Keras model for images `[28, 28, 1]`: flattened, then one Dense layer of 10 logits, without an activation. It is compiled with SGD at learning rate 0.1, sparse categorical cross-entropy and accuracy. Every weight has a copy on each replica.
 #
 # **Example.** With 4 replicas the kernel `[784, 10]` exists four times.
 #
 # <details><summary>Hint 1</summary>
 #
-# Which of the two, making the model or compiling it, belongs in the scope? Both.
+# Which of the two belongs in the scope, making the model or compiling it? Which of them makes variables?
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -103,8 +95,7 @@ judges.INPUT.judge(input_cases, got_inputs)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# `with strategy.scope():` then a `keras.Sequential` of `keras.Input`, `Flatten` and `Dense`, and
-# `model.compile(optimizer, loss, metrics=[...])`, all indented.
+# Write `with strategy.scope():`, then a `keras.Sequential` of `keras.Input`, `Flatten` and `Dense`, and `model.compile(optimizer, loss, metrics=[...])`, all indented.
 #
 # </details>
 
@@ -139,17 +130,13 @@ judges.MODEL.judge(model_cases, got_models)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Exercise 3: a learning rate that falls, and a note of it
+# ## Exercise 3: a learning rate by epoch, and a note of it
 #
 # **2 points · medium · 10 minutes**
 #
-# **Contract.** `make_callbacks(boundaries, rates, noted)` takes epochs in rising order, one more
-# learning rate than epochs, and an empty list. It returns a list of Keras callbacks. Epochs count
-# from 0; before epoch `boundaries[0]` the rate is `rates[0]`, from there on `rates[1]`, and so on.
-# At the end of every epoch the rate that was in use is appended to `noted`, as a number.
+# **Contract.** `make_callbacks(boundaries, rates, noted)` takes a sequence of epochs in rising order, a sequence of learning rates with one more entry, and an empty list. It returns a list of Keras callbacks. Epochs count from 0; before epoch `boundaries[0]` the rate is `rates[0]`, from there on `rates[1]`, and so on. At the end of every epoch the callbacks append the rate that was in use to `noted`, as a number.
 #
-# **Example.** Boundaries (3, 7) and rates (1e-3, 1e-4, 1e-5): epochs 0, 1, 2 have 1e-3, epochs 3
-# to 6 have 1e-4, later ones 1e-5.
+# **Example.** Boundaries (3, 7) and rates (1e-3, 1e-4, 1e-5): epochs 0, 1, 2 have 1e-3, epochs 3 to 6 have 1e-4, later ones 1e-5.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -158,14 +145,12 @@ judges.MODEL.judge(model_cases, got_models)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# A callback of your own is a class with `on_epoch_end(self, epoch, logs)`; it finds the optimizer
-# at `self.model.optimizer`.
+# A callback of your own is a class with `on_epoch_end(self, epoch, logs)`; it finds the optimizer at `self.model.optimizer`.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# How many boundaries have been reached in epoch 5, if they are 3 and 7? One, so the rate is
-# `rates[1]`. In epoch 3? Also one: boundary 3 begins there.
+# Say the boundaries are 3 and 7. How many have been reached in epoch 5? One, so the rate is `rates[1]`. In epoch 3? Also one, since the new rate begins there.
 #
 # </details>
 
@@ -205,11 +190,9 @@ judges.CALLBACKS.judge(callback_cases, got_rates)
 #
 # **2 points · easy · 6 minutes**
 #
-# A ModelCheckpoint has written `epoch-01.weights.h5`, `epoch-02.weights.h5` and so on.
+# A ModelCheckpoint has written `epoch-01.weights.h5`, `epoch-02.weights.h5` and so on (after `epoch-09` comes `epoch-10`).
 #
-# **Contract.** `restore_best(model, folder, losses)` takes a built Keras model, the folder's path
-# as a string, and the validation losses of epochs 1, 2, … as a list. It loads into `model` the
-# weights of the epoch with the lowest loss. What it returns does not matter.
+# **Contract.** `restore_best(model, folder, losses)` takes a built Keras model, the folder's path as a string, and the validation losses of epochs 1, 2, … as a list. It loads the weights of the epoch with the lowest loss into `model`. What it returns does not matter.
 #
 # **Example.** Losses 0.9, 0.4 and 0.6: `epoch-02.weights.h5` is loaded.
 #
@@ -261,16 +244,13 @@ judges.RESTORE.judge(restore_cases, got_weights)
 #
 # **2 points · medium · 8 minutes**
 #
-# **Contract.** `save_and_reload(model, path, strategy)` takes a trained Keras model that lives on
-# one device, a path that ends in `.keras`, and a strategy. It saves the whole model there, and
-# returns the model loaded from that file, with a copy of every weight on each replica.
+# **Contract.** `save_and_reload(model, path, strategy)` takes a compiled Keras model that lives on one device, a `pathlib.Path` that ends in `.keras`, and a strategy. It saves the whole model there, and returns the model loaded from that file, with a copy of every weight on each replica.
 #
-# **Example.** With 3 replicas the loaded model has the same outputs, and three copies of each
-# weight.
+# **Example.** With 3 replicas the loaded model has the same outputs, and three copies of each weight.
 #
 # <details><summary>Hint 1</summary>
 #
-# A file does not know about strategies. What decides where variables are made?
+# A file knows nothing of strategies. What decides where variables are made?
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -280,8 +260,7 @@ judges.RESTORE.judge(restore_cases, got_weights)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# To load a model onto one device on purpose, `load_model` is called outside every scope, as
-# lesson 03 does it before it evaluates.
+# To load a model onto one device on purpose, call `load_model` outside every scope, as lesson 03 does with `plain_keras`. What would you change for four?
 #
 # </details>
 
@@ -311,5 +290,4 @@ judges.RELOAD.judge(reload_cases, got_reloaded)
 # %% [markdown]
 # ## Before you hand in
 #
-# Restart the kernel and run all cells: every check cell should print that its worked examples are
-# right.
+# Restart the kernel and run all cells. Every check cell should report that its worked examples are right.

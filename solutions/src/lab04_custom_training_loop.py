@@ -1,13 +1,11 @@
 # %% [markdown] shows="The step, the epoch, the metric, the checkpoint; equal to one device"
 # # Lab 04 · The custom training loop
 #
-# Write the four parts of a training loop for several replicas: the step, the epoch, the metric,
-# and the checkpoint that a run resumes from.
+# A hand-written loop goes wrong quietly: a mean of means, an accuracy that forgets the small batch, a checkpoint without the momentum. In this lab you write the four parts for several replicas: the step, the epoch, the metric, and the checkpoint that a run resumes from.
 #
 # **Time:** 45 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
-# The check cells run your functions on two or four replicas and compare what comes out with one
-# device, computed in NumPy. Lesson 04 has the ideas.
+# The check cells run your functions on two or four replicas and compare the result with one device, computed in NumPy. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 04 has the ideas.
 
 # %%
 from utils.environment import quiet_tensorflow
@@ -29,31 +27,23 @@ SEED = 2026
 #
 # **3 points · medium · 12 minutes**
 #
-# **Contract.** `train_step(model, optimizer, images, labels, global_batch_size)` runs on every
-# replica, through `strategy.run`. It takes a Keras model that gives logits `[share, 10]`, a built
-# optimizer, this replica's images `[share, 784]` and labels `[share]`, and the examples of the
-# whole batch. It applies the gradients once, and returns this replica's loss, a scalar tensor: the
-# replicas' losses, added up, are the mean cross-entropy of the batch.
+# **Contract.** `train_step(model, optimizer, images, labels, global_batch_size)` runs on every replica, through `strategy.run`. It takes a Keras model that gives logits `[share, 10]`, a built optimizer, this replica's images `[share, 784]` and labels `[share]`, and the number of examples in the whole batch. It applies the gradients once and returns this replica's loss, a scalar tensor. Added up, the replicas' losses are the mean cross-entropy of the batch. Shares may differ in size.
 #
-# **Example.** After one step on 4 replicas of 8 examples, the weights equal those of one device
-# that took the mean loss of all 32.
+# **Example.** After one step on 4 replicas of 8 examples, the weights equal those of one device that took the mean loss of all 32.
 #
 # <details><summary>Hint 1</summary>
 #
-# `tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)` has one number for each example.
+# `tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)` returns one number for each example.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# A `tf.GradientTape` watches the model's variables. `optimizer.apply_gradients` takes pairs of
-# gradient and variable, and adds up the gradients of all replicas first.
+# A `tf.GradientTape` watches the model's variables. `optimizer.apply_gradients` takes pairs of gradient and variable, and adds up the gradients of all replicas first.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# For one weight `w`, loss `w * x` on each of two replicas with x = 2 and x = 4, batch of 2: the
-# scaled losses are `2 w / 2` and `4 w / 2`, their gradients 1 and 2, the sum 3: the mean of 2 and
-# 4.
+# Take one weight `w` and the loss `w * x`, on two replicas with x = 2 and x = 4: a batch of 2. The scaled losses are `2 w / 2` and `4 w / 2`. Their gradients are 1 and 2, which add up to 3, the mean of 2 and 4.
 #
 # </details>
 
@@ -89,28 +79,23 @@ judges.STEP.judge(step_cases, got_steps)
 #
 # **2 points · medium · 10 minutes**
 #
-# **Contract.** `run_epoch(strategy, dataset, step)` takes a distributed data set, and a function
-# for one replica: `step(share)` returns two scalar tensors, the sum of its losses (float64) and
-# the number of its examples (int64). `run_epoch` runs it on every batch and every replica, and
-# returns one number: the mean loss of all examples of the epoch.
+# **Contract.** `run_epoch(strategy, dataset, step)` takes a distributed data set, and a function for one replica: `step(share)` returns two scalar tensors, the sum of its losses (float64) and the number of its examples (int64). `run_epoch` runs it once on every batch and every replica, and returns one number: the mean loss over all examples of the epoch.
 #
 # **Example.** Losses 1, 2, 3, 4 in one batch and 10 in the next: 20 / 5 = 4.
 #
 # <details><summary>Hint 1</summary>
 #
-# What a loop must carry from batch to batch are two running sums.
+# Which two running sums must the loop carry from batch to batch?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `strategy.run(step, args=(share,))` gives two per-replica values; `strategy.reduce` with SUM
-# makes one number of each.
+# `strategy.run(step, args=(share,))` returns two per-replica values; `strategy.reduce` with SUM turns each into one number.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Batches (2, 4) and (9,): sums 6 and 9, counts 2 and 1, so 15 / 3 = 5. The mean of the batch means
-# 3 and 9 would be 6.
+# Batches (2, 4) and (9,) have the sums 6 and 9 and the counts 2 and 1, so the mean is 15 / 3 = 5. The mean of the batch means, 3 and 9, would be 6.
 #
 # </details>
 
@@ -148,11 +133,9 @@ judges.EPOCH.judge(epoch_cases, got_epochs)
 #
 # **2 points · medium · 10 minutes**
 #
-# **Contract.** `evaluate(strategy, model, dataset)` takes a Keras model that gives logits
-# `[share, 10]`, and a distributed data set of pairs (images, labels). It returns the accuracy over
-# all images, a number between 0 and 1. The last batch may be smaller.
+# **Contract.** `evaluate(strategy, model, dataset)` takes a Keras model that gives logits `[share, 10]`, and a distributed data set of pairs (images, labels). It returns the accuracy over all images, a number between 0 and 1. The last batch may be smaller.
 #
-# **Example.** 16 images with 8 right, then 4 images with 4 right: 12 / 20 = 0.6.
+# **Example.** A batch of 16 images with 8 right, then one of 4 with 4 right: 12 / 20 = 0.6.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -161,13 +144,12 @@ judges.EPOCH.judge(epoch_cases, got_epochs)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# On one replica: `tf.argmax(logits, axis=1)`, compared with the labels, gives a boolean for each
-# image.
+# On one replica: `tf.argmax(logits, axis=1)`, compared with the labels, gives a boolean for each image.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Two replicas with 3 of 4 and 1 of 2 right: 4 of 6, two thirds. The mean of 0.75 and 0.5 is 0.625.
+# Two replicas have 3 of 4 and 1 of 2 right. Together that is 4 of 6, two thirds. The mean of 0.75 and 0.5 would be 0.625.
 #
 # </details>
 
@@ -206,17 +188,11 @@ judges.ACCURACY.judge(accuracy_cases, got_accuracies)
 #
 # **3 points · hard · 13 minutes**
 #
-# A run with two replicas is cut off. It goes on in another process, without a strategy, and must
-# end with the weights that it would have had. The optimizer is SGD with momentum.
+# A run on two replicas is cut off. It is resumed with a fresh model and no strategy, and must end with the weights that it would have had without the interruption. The optimizer is SGD with momentum.
 #
-# **Contract.** `save_state(folder, model, optimizer, epochs)` is called after every epoch, with the
-# path of an empty folder the first time, a Keras model, its built optimizer and the number of
-# epochs done. `load_state(folder, model, optimizer)` gets a fresh model and a fresh, built
-# optimizer of the same kind. It puts the latest saved state into both, and returns the number of
-# epochs done, 0 if nothing was saved.
+# **Contract.** `save_state(folder, model, optimizer, epochs)` is called after every epoch. It gets the path of a folder, empty the first time, a Keras model, its built optimizer and the number of epochs done. `load_state(folder, model, optimizer)` gets a fresh model and a fresh, built optimizer of the same kind. It puts the latest state saved in that folder into both, and returns the number of epochs done, 0 if nothing was saved.
 #
-# **Example.** Saved after epochs 1, 2 and 3; loaded, it returns 3, and epochs 4 and 5 give the
-# weights of an uninterrupted run.
+# **Example.** Saved after epochs 1, 2 and 3; loaded, it returns 3, and epochs 4 and 5 give the weights of an uninterrupted run.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -225,15 +201,12 @@ judges.ACCURACY.judge(accuracy_cases, got_accuracies)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `tf.train.Checkpoint(model=..., optimizer=..., epochs=tf.Variable(...))` and a
-# `tf.train.CheckpointManager`, which knows its `latest_checkpoint`.
+# `tf.train.Checkpoint(model=..., optimizer=..., epochs=tf.Variable(...))` and a `tf.train.CheckpointManager`, which knows its `latest_checkpoint`.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# For a single counter: `tf.train.Checkpoint(count=tf.Variable(7)).save(folder + "/ckpt")` writes
-# it. Later `tf.train.Checkpoint(count=variable).restore(tf.train.latest_checkpoint(folder))` puts
-# 7 into `variable`.
+# For a single counter: `tf.train.Checkpoint(count=tf.Variable(7)).save(folder + "/ckpt")` writes it. Later `tf.train.Checkpoint(count=variable).restore(tf.train.latest_checkpoint(folder))` puts 7 into `variable`.
 #
 # </details>
 
@@ -273,5 +246,4 @@ judges.RESUME.judge(resume_cases, got_resumed)
 # %% [markdown]
 # ## Before you hand in
 #
-# Restart the kernel and run all cells: every check cell should print that its worked examples are
-# right.
+# Restart the kernel and run all cells. Every check cell should report that its worked examples are right.
