@@ -1,7 +1,7 @@
 # %% [markdown] shows="What runs on your machine; a first training on two replicas; how labs and hints work"
 # # Start here
 #
-# Sooner or later one device is too slow or too small, and training has to run on several. Done right, they work on one model; done wrong, they train something else and never complain. In the next minutes you will train one model on two replicas, on this computer, and see how the lessons and labs work.
+# Sooner or later one device is too slow or too small, and training has to run on several. Done right, they work on one model; done wrong, they train something else and never complain. In the next few minutes you will train one model on two replicas, on this computer, and see how the lessons and labs work.
 #
 # **Time:** 25 minutes · **Builds on:** Keras; nothing of distribution · **Hardware:** any computer with two CPU cores; no GPU, no network
 #
@@ -73,7 +73,7 @@ figures.show(figures.images(data.train.images[:14], names, title="Fashion-MNIST"
 my_guess = None  # your number, for example 50
 
 # %% [markdown]
-# The next cell makes room for a picture. The one after it trains and redraws that picture every few steps, so look up. The mean *of the epoch so far* starts over in the second epoch: expect a drop halfway.
+# The next cell makes room for a picture. The one after it trains and redraws that picture every few steps, so look up. It shows the mean loss *of the epoch so far*, which starts over in the second epoch: expect a drop halfway.
 
 # %% tags=["nbval-ignore-output"]
 events = []

@@ -337,7 +337,7 @@ explore(
 )
 
 # %% [markdown]
-# At this learning rate, gradients that are 3 updates old did this small model no harm; at 0.05 they do. With gradients that are 15 updates old the loss no longer falls steadily; choose a learning rate of 0.005 and it falls again. The older the gradients, the smaller the rate has to be. Lesson 11 trains asynchronously, with parameter servers.
+# At a learning rate of 0.02, gradients that are 3 updates old did this small model no harm; at 0.05 they do. With gradients that are 15 updates old, the loss no longer falls steadily at 0.02; choose 0.005 and it falls again. The older the gradients, the smaller the rate has to be. Lesson 11 trains asynchronously, with parameter servers.
 #
 # ## The mistake: the dataset's batch is taken for the replica's
 #
@@ -389,9 +389,9 @@ print(format_bytes(array_bytes(outputs)), "of activations for each image")
 memory_explorer(kept, array_bytes(outputs), replicas=4, global_batch_size=64)
 
 # %% [markdown]
-# For a given global batch, more replicas shrink the last bar and none of the others. If weights, gradients and moments alone do not fit on one device, more *mirrored* replicas won't help. Model parallelism will; so will ZeRO or FSDP, where each added replica frees memory on the others.
+# For a given global batch, more replicas shrink the last bar and none of the others. If weights, gradients and moments alone do not fit on one device, more *mirrored* replicas don't help. Model parallelism does; so do ZeRO and FSDP, where each added replica frees memory on the others.
 #
-# **Time.** More devices speed up the step. They do not speed up the preparation of the batch, if the program does that image by image in Python. The cell measures both on your machine, the step with the course's training program:
+# **Time.** More real devices speed up the step. They do not speed up the preparation of the batch, if the program does that image by image in Python. The cell measures both on your machine, the step with the course's training program:
 
 
 # %% tags=["nbval-ignore-output"]
@@ -424,7 +424,7 @@ amdahl_explorer(parallel, {n: batch_seconds[1] / batch_seconds[n] for n in (2, 4
 # %% [markdown]
 # The curve is **Amdahl's law** for your measurement: the part that does not spread sets a limit that no number of devices passes. Move *work that spreads* to see what a slower input does. (With `prefetch`, input and step overlap, and the slower one sets the pace: lesson 12.) The squares are your logical replicas: they share the cores of one CPU and add the exchange of gradients, so don't expect them on the curve. On real GPUs, with a batch that grew with them, [Goyal and others](https://arxiv.org/abs/1706.02677) published about 90 % efficiency from 8 to 256.
 #
-# **Communication** is the other limit. A *ring* all-reduce passes pieces of the gradients round a circle of n devices (lesson 06). For gradients of S bytes each device sends 2 (n - 1) / n · S bytes, in 2 (n - 1) rounds. With the same global batch, computing shrinks with n and communication does not. This estimate takes the nominal speed of the link and a delay of 50 µs a round, and no overlap of the two:
+# **Communication** is the other limit. A *ring* all-reduce passes pieces of the gradients round a circle of n devices (lesson 06). For gradients of S bytes each device sends 2 (n - 1) / n · S bytes, in 2 (n - 1) rounds. With the same global batch, computing shrinks with n and communication does not. This estimate takes the nominal speed of the link and a delay of 50 µs a round, with no sending while the devices compute:
 
 # %% tags=["nbval-ignore-output"]
 gradient_bytes, ethernet = kept["gradients"], 10e9 / 8  # bytes; bytes a second
@@ -439,7 +439,7 @@ gain_explorer(gradient_bytes, step_seconds[1])
 # %% [markdown]
 # ### When one device is enough
 #
-# Ask two questions. Does one copy fit on one device? Is one device fast enough? If both answers are yes, use one device. You may hear that this covers 95 % of cases: treat that as folklore and measure your own.
+# Ask two questions. Does one copy fit on one device? Is one device fast enough? If both answers are yes, use one device. You may hear that they are in 95 % of cases. Treat that as folklore and measure your own case:
 
 # %% tags=["nbval-ignore-output"]
 needed_bytes = sum(kept.values()) + 64 * array_bytes(outputs)
