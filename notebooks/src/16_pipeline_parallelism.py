@@ -1,7 +1,7 @@
 # %% [markdown] shows="Micro-batches through stages for real; schedules drawn from the run, bubbles and activations counted"
 # # Pipeline parallelism
 #
-# You run micro-batches through the stages of a cut model in the order of four schedules, see on the run's own trace who waits for whom, and count what each schedule idles and keeps.
+# Cut a model over four devices and train it the obvious way, and three of the four are always waiting. You pay for four and use one. Micro-batches fix that; how well depends on the schedule, and the schedule also decides how much memory you need. In an hour you will have run four schedules, drawn them from their own traces, and know what each one wastes and keeps.
 #
 # **Time:** 60 minutes · **Builds on:** [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
 #
@@ -45,7 +45,7 @@ from distlab.widgets.pipeline_explorer import pipeline_explorer
 # %% [markdown]
 # ## One device works, three wait
 #
-# A model is cut into four stages, each on its own device. A batch goes through them forward, and its gradients come back. A forward takes one unit of time on a stage, a backward two.
+# A model is cut into four stages, each on its own device. A batch goes through them forward, and its gradients come back. On each stage the forward takes one unit of time, the backward two.
 #
 # **Predict.** What percentage of their time are the devices idle?
 
@@ -60,11 +60,11 @@ figures.show(figures.timeline(alone.rows(), title=title, unit="forwards"))
 show_guess(my_guess, 100 * alone.bubble_fraction, unit="%")
 
 # %% [markdown]
-# The idle part is called the *bubble*. The cure is to cut the batch into *micro-batches*: while stage 1 has the first, stage 0 can begin with the second.
+# The idle part is called the *bubble*. The cure is to cut the batch into *micro-batches*: as soon as stage 0 has passed the first one on, it can begin with the second.
 #
 # ## A batch in pieces
 #
-# That changes nothing in the result, as long as every micro-batch divides its loss by the size of the whole batch: then gradients add up. By hand, on a network of eight dense layers:
+# The result stays the same as long as every micro-batch divides its loss by the size of the whole batch: then the gradients simply add up. By hand, on a network of eight dense layers:
 
 # %%
 split = load("fashion_mnist").train.take(64)
@@ -88,7 +88,7 @@ print("eight micro-batches of 8: the gradients of one batch of 64, to 1e-9")
 # %% [markdown]
 # ## Where to cut
 #
-# A pipeline is as fast as its slowest stage, so stages should cost the same. Costs are measured, layer by layer, and `partition_layers` finds the cut whose dearest stage is cheapest. The convolutional network of earlier lessons, cut for three stages:
+# A pipeline is as fast as its slowest stage, so stages should cost the same. We measure the cost layer by layer, and `partition_layers` minimises the cost of the most expensive stage. Here it cuts the convolutional network of earlier lessons into three stages:
 
 # %% tags=["nbval-ignore-output"]
 cnn = build_cnn()
@@ -103,11 +103,11 @@ for stage, layers in enumerate(cut):
 assert [n for layers in cut for n in layers] == list(range(7)) and len(cut) == 3
 
 # %% [markdown]
-# Equal numbers of layers would be far from equal work, and no cut is perfect, since a layer cannot be halved here. For what follows we take the network of eight dense layers, two on each of four stages, and call each of them equally dear.
+# Equal numbers of layers would be far from equal work. And no cut is perfect, since a layer can't be halved here. From now on we use the network of eight dense layers, two on each of four stages, and treat them as equally expensive.
 #
 # ## GPipe
 #
-# A schedule says what each stage does, in which order: F3 is the forward of micro-batch 3, BW3 its backward. GPipe does all forwards, then all backwards.
+# A schedule says what each stage does, and in which order: F3 is the forward of micro-batch 3, BW3 its backward. GPipe does all forwards, then all backwards.
 
 # %%
 gpipe = make_schedule("gpipe", stages=4, micro_batches=8)
@@ -118,9 +118,25 @@ pipeline = cut_model(model, costs=equal, stages=4, devices=devices)
 print("layers:", [list(part) for part in pipeline.layers])
 
 # %% [markdown]
-# `run_pipeline` follows the schedule for real: a thread for each stage, a device for each thread, activations and gradients sent from device to device, no operation before its input has come.
+# In outline, a stage does this with its order (`utils/parallel/stage.py` has it whole):
 #
-# One thing is arranged. Two cores cannot do the work of four devices at once. So each operation does its real work, a fraction of a millisecond, and then waits until a stated time is over: 20 ms forward, 40 ms backward. The order, the waiting for one another and the results are real; the lengths are chosen.
+# ```python
+# for kind, m in order:                           # ("F", 0), ("F", 1), …
+#     if kind == "F":
+#         x = receive("F", m)                     # from the stage before
+#         with tf.GradientTape() as tape:
+#             tape.watch(x)
+#             y = layers(x)
+#         kept[m] = tape, x, y                    # this is what costs memory
+#         send("F", m, y)                         # the last stage takes the loss instead
+#     else:
+#         tape, x, y = kept.pop(m)
+#         for_x, own = tape.gradient(y, (x, weights), receive("B", m))
+#         totals = [a + b for a, b in zip(totals, own)]
+#         send("B", m, for_x)                     # to the stage before
+# ```
+#
+# `run_pipeline` does this for real, with a thread and a device for each stage. One thing is arranged: two cores can't do the work of four devices at once. So each operation does its real work, a fraction of a millisecond, then waits until its chosen time is over: 20 ms forward, 40 ms backward. The order, the waiting for each other and the results are real; the lengths are chosen.
 #
 # **Predict.** Four stages and eight micro-batches: what percentage is idle now?
 
@@ -158,11 +174,11 @@ assert step.peak_activations_per_stage == simulated.peak_activations_per_stage
 assert abs(simulated.bubble_fraction - 3 / 11) < 1e-12
 
 # %% [markdown]
-# Labels are the numbers of the micro-batches. The run looks like the simulation, a little longer by what sending, threads and other programs cost. (It is the shortest of three.) Its gradients are those of the unsplit model.
+# The labels are the numbers of the micro-batches. The run looks like the simulation, a little longer because of sending, threads and other programs. (It is the shortest of three.) Its gradients are those of the unsplit model.
 #
-# With P stages and M micro-batches the bubble is (P - 1) / (M + P - 1): 3 of 11. More micro-batches make it smaller. But GPipe keeps every micro-batch's activations on every stage until the backwards begin, so memory grows with M.
+# With P stages of equal cost and M micro-batches the bubble is (P - 1) / (M + P - 1): here 3 of 11. More micro-batches make it smaller. But GPipe keeps every micro-batch's activations on every stage until the backwards begin, so memory grows with M.
 #
-# What GPipe was made for is not speed but *parameters that fit*: a model of any size, cut over enough devices. Its paper's speeds against two partitions, beside the simulator's:
+# GPipe's first aim was *models that fit*: cut over enough devices, they may be far larger than one device's memory. Here are its paper's speeds relative to two partitions, next to those of our simulator, whose messages take no time:
 
 # %%
 rows = read_table("gpipe_table3_2019")
@@ -182,7 +198,7 @@ assert all(abs(simulated / published - 1) < 0.2 for published, simulated in tabl
 # %% [markdown]
 # ## 1F1B
 #
-# Nothing forces a stage to do all forwards first. In 1F1B, *one forward, one backward*, the last stage does the backward of a micro-batch at once, and each stage takes in only as many as are on their way behind it.
+# Nothing forces a stage to do all forwards first. In 1F1B, *one forward, one backward*, the last stage does each micro-batch's backward at once. Every stage takes in only as many as are still on their way behind it.
 #
 # **Predict.** Four stages, eight micro-batches. How many micro-batches does stage 0 keep at most?
 
@@ -207,11 +223,11 @@ print("kept at most under 1F1B:", early.peak_activations_per_stage)
 assert abs(simulated.bubble_fraction - 3 / 11) < 1e-12
 
 # %% [markdown]
-# The bubble is the same, 3 of 11. The memory is not: stage s of P keeps P - s micro-batches, however many there are. So M can be large, and the bubble small. (Stage 0 holds most here since its inputs are whole images.)
+# The bubble is the same, 3 of 11. The memory isn't: stage s of P keeps at most P - s micro-batches, however many there are. So you can make M large, and the bubble small. (Stage 0 holds most bytes here because its inputs are whole images.)
 #
 # ## Interleaved 1F1B
 #
-# To make the bubble itself smaller, let each stage hold several smaller parts of the model: with two *chunks* the model is cut into eight parts, and stage 0 has parts 0 and 4, stage 1 parts 1 and 5, and so on. The pipeline fills twice as fast; each micro-batch goes round twice.
+# To make the bubble itself smaller, let each stage hold several smaller parts of the model. With two *chunks* the model is cut into eight parts: stage 0 has parts 0 and 4, stage 1 parts 1 and 5, and so on. The pipeline fills twice as fast, and each micro-batch goes round twice.
 
 # %% tags=["nbval-ignore-output"]
 interleaved = make_schedule("interleaved-1f1b", stages=4, micro_batches=8, chunks=2)
@@ -230,11 +246,11 @@ assert abs(simulated.bubble_fraction - 3 / 19) < 1e-12
 assert round_twice.traffic.count_bytes() * 3 == early.traffic.count_bytes() * 7  # cuts: 7 and 3
 
 # %% [markdown]
-# The bars are half as long, and most are too narrow for a label: look again in the explorer below, with four micro-batches. The idle time is divided by the number of chunks. The price: more is sent, since there are seven cuts instead of three, and more is kept.
+# The bars are half as long, and most are too narrow for a label; the explorer below, with four micro-batches, has the numbers. The idle time is divided by the number of chunks. The price: more is sent, since there are seven cuts instead of three, and more is kept.
 #
 # ## Rematerialisation
 #
-# Memory can be bought with time. A stage keeps only the *input* of each micro-batch, and computes its forward again when the backward comes. Each backward then costs a forward more.
+# You can buy memory with time. A stage keeps only the *input* of each micro-batch, and computes its forward again when the backward comes. Each backward pass then costs one extra forward pass. (It is also called recomputation or gradient checkpointing.)
 
 # %%
 again, simulated = run_beside(pipeline, gpipe, times, rematerialise=True)
@@ -248,11 +264,11 @@ figures.show(figures.grouped_bars(groups, unit="kB", title=title))
 print(f"the step takes {longer:.2f} times as long, simulated")
 
 # %% [markdown]
-# A step takes a third longer when a backward costs two forwards. GPipe always does this. It saves most where stages have many layers; ours have two.
+# A step takes a third longer, if a backward costs two forwards. The system of the GPipe paper does this as a rule. It saves most where stages have many layers; ours have two.
 #
 # ## Zero bubble
 #
-# A backward does two things: B, the gradient for the inputs, for which the stage before is waiting; and W, the gradient for the weights, for which nobody waits. Zero-bubble schedules take them apart and fill the gaps with W. These two are drawn by the simulator.
+# A backward does two things: B, the gradient for the inputs, which the stage before is waiting for; and W, the gradient for the weights, which nothing waits for. Zero-bubble schedules separate the two and fill the gaps with W. The simulator draws both:
 
 # %%
 for name in ("zb-h1", "zb-h2"):
@@ -263,9 +279,9 @@ for name in ("zb-h1", "zb-h2"):
     print(f"bubble {split_run.bubble_fraction:.3f}, kept at most {kept}")
 
 # %% [markdown]
-# ZB-H1 keeps no more than 1F1B does on its first stage. ZB-H2 keeps nearly twice as much, and no stage waits between its first start and its last end. Stages begin and end at different times, so it needs an optimizer step that does not wait for all of them.
+# ZB-H1 keeps no more than 1F1B does on its first stage. ZB-H2 keeps nearly twice as much, and no stage waits between its first start and its last end, which is what the bubble counts. Both pictures end at 27. But under ZB-H2 each stage is done 24 after it started, so stage 0 could begin the next batch while stage 3 is still busy. That needs an optimizer step that doesn't wait for all stages.
 #
-# Our runner can do B and W apart too, and the gradients are the same:
+# Our runner can separate B and W too, with the same gradients:
 
 # %%
 apart = run_pipeline(pipeline, make_schedule("zb-h2", 4, 8), images, labels)
@@ -276,7 +292,7 @@ pipeline_explorer()
 # %% [markdown]
 # Three things to try:
 #
-# 1. Raise the micro-batches under `gpipe`, then under `1f1b`: the bubble shrinks alike, the memory does not.
+# 1. Raise the micro-batches under `gpipe`, then under `1f1b`: the bubble shrinks alike, the memory doesn't.
 # 2. Give a hop a delay of half a forward. Which schedule suffers most?
 # 3. Under `interleaved-1f1b`, choose 10 micro-batches, and read the line that appears.
 #
@@ -294,11 +310,13 @@ for number, own in enumerate(replicated.steps):
 print("all-reduce of each stage, bytes sent:", replicated.reduced_bytes)
 
 # %% [markdown]
-# Activations cross the cut, small and often; gradients cross between copies, once, and of the size of the weights. That is why the stages of a pipeline may stand in different machines, and why the numbers of stages and copies are chosen together: lesson 19 plans it.
+# Activations cross the cut often, here in small messages. Gradients cross between the copies once, and are as large as the weights. That is why the stages of a pipeline may sit in different machines. Lesson 20, planning, chooses the numbers of stages and copies together.
+#
+# TensorFlow has no pipeline runner for production. Teams that need one use PyTorch (Megatron-LM, DeepSpeed) or JAX; the schedules and the counts are the same.
 #
 # ## The mistake: new weights on the way back
 #
-# All schedules so far stop at the end of a batch, update the weights everywhere, and fill the pipeline again. PipeDream does not stop: each stage updates its weights after each micro-batch. Then a micro-batch meets other weights on its way back than on its way there.
+# All schedules so far stop at the end of a batch, update the weights everywhere, and fill the pipeline again. PipeDream doesn't stop: each stage updates its weights after each micro-batch. So a micro-batch may meet other weights on its way back than on its way there.
 #
 # **Predict.** Four stages, 1F1B without a stop. How many updates does stage 0 make between the forward and the backward of a micro-batch?
 
@@ -315,7 +333,7 @@ title = "Updates made between a forward and its backward"
 figures.show(figures.matrix(behind, names, [f"stage {s}" for s in range(4)], title=title))
 
 # %% [markdown]
-# Here the backward computes its forward again with the weights that it finds, as a system does that keeps inputs alone. There is no error message. Compare each gradient with the true one, that of the whole model with the weights that the forward used. Then the mend: *stash* the weights of each micro-batch until it has come back.
+# Here the backward computes its forward again with the weights it finds, as a system does that keeps only inputs. There is no error message. So compare each gradient with the true one: that of the whole model with the weights that the forward used. Then the fix: *stash* the weights of each micro-batch until it has come back.
 
 # %% tags=["nbval-ignore-output"]
 errors = {"present weights": measure_errors(fresh, naive, images, labels)}
@@ -334,11 +352,11 @@ extra = [(kept - 1) * own for kept, own in zip(stashed.peak_versions_per_stage, 
 print("bytes of weights:", held, "· stashed besides:", extra)
 
 # %% [markdown]
-# Stashing makes the gradient right for the weights that were used. They are still old ones, up to three updates behind on stage 0: no stashing mends *staleness*, and most systems today stop at the end of the batch instead.
+# Stashing makes the gradient correct for the weights that were used. But they are still old ones, up to three updates behind on stage 0. No stashing fixes this *staleness*, which is why most systems today stop at the end of the batch instead.
 #
-# A `GradientTape` stashes without being asked: it keeps the tensors that the forward read, and an update makes new ones. The mistake comes with rematerialisation.
+# A `GradientTape` stashes without being asked: it keeps the tensors that the forward read, and an update makes new ones. The mistake comes in with rematerialisation.
 #
-# A second mistake is a schedule that cannot run. Here stage 0 wants micro-batch 0 back before it sends micro-batch 1, and stage 1 wants micro-batch 1 before it sends anything back:
+# A second mistake is a schedule that can't run. Here stage 0 wants micro-batch 0 back before it sends micro-batch 1, and stage 1 wants micro-batch 1 before it sends anything back:
 
 # %%
 wrong = [
@@ -352,7 +370,7 @@ print(check_schedule(read_schedule(right, micro_batches=2)))
 # %% [markdown]
 # ## What it costs
 #
-# All schedules side by side, four stages and eight micro-batches: the bubble, the most that any stage keeps in micro-batches, and the time of a step in forwards. Then what the same schedules took here.
+# All schedules next to each other, for four stages and eight micro-batches: the bubble, the most that any stage keeps in micro-batches, and the longest time that a stage is in use, in forwards. Then what the same schedules took here.
 
 # %%
 table, names = [], ["gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-h2"]
@@ -374,13 +392,21 @@ figures.show(figures.grouped_bars(groups, unit="ms", title="The longest span of 
 assert all(each.longest_stage_span > 0.5 for each in ran.values())
 
 # %% [markdown]
+# ## What you saw
+#
+# - Measured costs decided the cut; the most expensive stage sets the pace.
+# - Every schedule gave the unsplit model's gradients, to 1e-9.
+# - GPipe and 1F1B left 3 of 11 idle and kept 8 and 4 micro-batches on stage 0; two chunks left 3 of 19.
+# - Rematerialisation kept only inputs, for a third more time.
+# - Changed weights gave wrong gradients without a word; stashing corrected them.
+#
 # ## Take-away card
 #
 # ```python
 # loss = tf.reduce_sum(losses) / global_batch_size       # in every micro-batch: gradients add up
 # # bubble: GPipe and 1F1B (P - 1) / (M + P - 1), interleaved (P - 1) / (V M + P - 1)
 # # kept on stage s: GPipe M micro-batches, 1F1B min(M, P - s)
-# # rematerialise: keep inputs alone, a forward more for each backward
+# # rematerialise: keep only inputs, one extra forward for each backward
 # pipeline = cut_model(model, costs, stages=4, devices=devices)
 # step = run_pipeline(pipeline, make_schedule("1f1b", 4, 8), images, labels)
 # figures.timeline(step.rows(), title="what ran when")
