@@ -497,7 +497,7 @@ assert len(rates) == 2 and all(np.isfinite(rate) for rate in rates.values())
 # ## What you saw
 #
 # - The global batch is the per-replica batch times the replicas: 32 × 4 = 128.
-# - With model and `compile` in the scope, `fit` trained, and each callback ran once.
+# - With model and `compile` in the scope, `fit` used all four replicas, and callbacks still ran once.
 # - After 150 steps the four copies were equal to the bit.
 # - The best checkpoint gave its accuracy again, and loaded as one copy or as four.
 # - A last batch of 40 was split `[32, 8, 0, 0]` from files; there are three fixes.

@@ -1,7 +1,7 @@
 # %% [markdown] shows="The same by hand on Fashion-MNIST, with the same result as `fit`"
 # # The training loop by hand
 #
-# Sooner or later `fit` is in your way: two models that train each other, a loss made of gradients, an update every fourth batch. Then you write the loop yourself, and on four replicas one wrong divisor trains differently without an error. In this lesson you write that loop on Fashion-MNIST, with metrics and checkpoints, and get the weights of `fit` to twelve decimal places.
+# Sooner or later `fit` is in your way: two models that train each other, a loss made of gradients, an update every fourth batch. Then you write the loop yourself, and on four replicas one wrong divisor changes every step without an error. In this lesson you write that loop on Fashion-MNIST, with metrics and checkpoints, and get the weights of `fit` to twelve decimal places.
 #
 # **Time:** 50 minutes · **Builds on:** [Keras on four replicas](03-mirrored-keras.ipynb) · **Hardware:** two CPU cores
 #
@@ -390,7 +390,7 @@ assert int(sgd.iterations.numpy()) == 20 * (1 + 4 + 4 * 3)
 # %% [markdown]
 # Read these bars with care. A new iterator can be expensive, and three of the four ways make theirs in Python, once per pass. Over only 20 steps, that can hide what fewer calls save, the point of Keras's `steps_per_execution`. In your own job, make the iterator once, over a repeated dataset, and time the steps alone.
 #
-# The other side of the choice doesn't depend on the machine: between two calls you can print, stop or save; inside a call you can't. `utils.training` takes up to 32 steps per call, fewer where a checkpoint is due.
+# The other side of the choice doesn't depend on the machine: between two calls your Python code can print, stop or save; during a call it can't. `utils.training` takes up to 32 steps per call, fewer where a checkpoint is due.
 #
 # ## The mistake: two errors of loops written for Keras 2
 #
@@ -437,7 +437,7 @@ assert says["four, collectives, not built"].startswith("You must feed")
 # %% [markdown]
 # The placeholder belongs to a variable that was to be made while the graph was being traced. Call `optimizer.build(model.trainable_variables)` in the scope before the first step, and there is no such variable. The program then no longer depends on how gradients are added.
 #
-# A third mistake raises nothing at all: leaving out `global_batch_size`. [Lesson 05](05-loss-scaling.ipynb) measures what it does.
+# A third mistake raises nothing at all: leaving out `global_batch_size`. That is right only while all replicas hold equally many examples; [lesson 05](05-loss-scaling.ipynb) measures the rest.
 #
 # ## The same as fit, and through utils
 #
