@@ -1,17 +1,17 @@
 # %% [markdown] shows="What XLA demands, found by compiling on the CPU"
 # # TPU and XLA
 #
-# You compile a training step with XLA on the CPU, break each of the rules that a TPU sets, see what TensorFlow says, and mend it, so that the same program runs as it is on a TPU.
+# You rent a TPU by the hour, and the first hour goes into error messages: a shape, an op, a stray `print`. Most of them you can have at home for free: XLA, the compiler behind a TPU, compiles for the CPU as well. Here you break each of its rules, see what TensorFlow says, and fix it. (We have never run this lesson on a TPU, and say where that matters.)
 #
 # **Time:** 50 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) and [input pipelines](12-input-pipelines.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
 # - Compile a training step with XLA, and prove that it takes the same steps.
-# - Recognise the five things that stop a step on a TPU: a dynamic shape, an op that XLA lacks, a host callback, a shape that depends on the data, a Python side effect.
+# - Recognise five things that don't belong in a TPU's step: a dynamic shape, an op that XLA lacks, a host callback, a shape that depends on the data, a Python side effect.
 # - Repair each of them without changing the result.
 # - Connect to a TPU with resolver, initialisation and topology, in a program that runs without one too.
-# - Measure what bfloat16 and `steps_per_execution` give, and say what they cost.
+# - Measure what bfloat16 and `steps_per_execution` give, and what they cost.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -43,9 +43,9 @@ from utils.training.tpu_ready import examine_model
 # %% [markdown]
 # ## Four numbers first
 #
-# A TPU runs nothing op by op. It runs *programs*, and the compiler that makes them is XLA. XLA compiles for the CPU too: `tf.function(step, jit_compile=True)`. So nearly everything that a TPU asks can be learnt here.
+# A TPU runs nothing op by op. It runs *programs*, and the compiler that makes them is XLA. XLA compiles for the CPU too, with `tf.function(step, jit_compile=True)`, so you can learn most of a TPU's rules here.
 #
-# One training step, three ways: Python calls each op; a graph of ops; one program. The program is made at the first call, which is the fourth number.
+# We take one training step three ways: Python calls each op; a graph of ops; one program. The program is made at the first call, and that is the fourth number.
 
 # %%
 data = load("fashion_mnist").train.take(8192)
@@ -85,11 +85,11 @@ figures.show(figures.bars(milliseconds, unit="ms", title=title, highlight="XLA",
 assert milliseconds["XLA, first call"] > milliseconds["XLA"]
 
 # %% [markdown]
-# (The scale is logarithmic: equal lengths are equal factors.) The first call costs as much as hundreds or thousands of steps, so a program must be used hundreds of times, or compiling does not pay. Keep that in mind for the first rule.
+# (The scale is logarithmic: equal lengths are equal factors.) Divide the time of the first call by what each step saves: that many steps pay for compiling. XLA doesn't always win, either: when we measured the course's small CNN on two CPU cores, a compiled step handled half as many images per second. Keep the price of a first call in mind for the first rule.
 #
 # ## What XLA makes
 #
-# First the proof that it is the same training: eight steps from the same weights, three ways. (Not to the last bit: XLA adds up in another order.) Then the program of a much smaller function, one layer, as XLA takes it in.
+# First the proof that it is the same training: eight steps from the same weights, three ways. (Not to the last bit: XLA adds up in another order.) Then the program of a much smaller function, one layer, as XLA receives it.
 
 
 # %%
@@ -112,7 +112,7 @@ for line in program.split("\n"):
 assert "f32[32,4]" in program and "f32[32,3]" in program
 
 # %% [markdown]
-# Every number has a type and a *shape*, and 32, the batch, is part of the program. Memory is laid out when the program is compiled, not when it runs. All five rules follow: shapes are known in advance; there is only what XLA has an instruction for; there is no Python, and no host, inside.
+# Every number has a type and a *shape*, and 32, the batch, is part of the program. Memory is laid out when the program is compiled, not when it runs. The next four rules follow from that. Shapes are known in advance, XLA must have an instruction for each op, and there is no Python and no host inside.
 #
 # ## Rule 1: no dynamic shapes
 #
@@ -141,7 +141,7 @@ of_cut = [dynamic(x, np.ones_like(x)) for x in cut]
 show_guess(my_guess, dynamic.experimental_get_tracing_count(), unit="programs")
 
 # %% [markdown]
-# One for each width, and you have seen what one costs. The mend: pad to one size in the input pipeline, and tell the loss which pixels are real. Losses and gradients are the same. For lengths that differ by much, use a few sizes (buckets). The last batch of an epoch is a dynamic shape as well: `batch(32, drop_remainder=True)`.
+# One for each width, and you have seen what one costs. The fix: pad to one size in the input pipeline, and tell the loss which pixels are real. Losses and gradients are the same. If lengths differ by much, use a few sizes (buckets). A short last batch is another shape too: `batch(32, drop_remainder=True)` leaves it out. (`TPUStrategy.run` can pad it for you; one fixed shape doesn't depend on that.)
 
 # %%
 static = tf.function(pixel_loss, jit_compile=True)
@@ -155,9 +155,11 @@ assert np.allclose(of_cut, of_padded, rtol=1e-5)
 # %% [markdown]
 # ## Rule 2: only ops that XLA has
 #
-# XLA knows most of TensorFlow's ops that train, and not the rest. What it says names the op. `refusal` keeps the part of the message that is the same each time.
+# XLA has most of TensorFlow's ops that train, and not the rest. The error names the op. `refusal` keeps the part of the message that is the same each time.
 #
-# The mend comes in the cell after: the same thing in ops that XLA has; which of four steps, as one-hot, added up. (Or count in the input pipeline, which runs on the host and may use every op.)
+# The fix is in the second cell, the same count in ops that XLA has: each pixel's step as one-hot, added up. (Or count in the input pipeline, which runs on the host and may use every op.)
+#
+# On a real TPU you may not even get the error. With soft device placement, the default, TensorFlow can move such an op to the host's CPU, and every step then pays for the round trip.
 
 
 # %%
@@ -191,9 +193,9 @@ assert (counts.numpy() == histogram(batch[0]).numpy()).all()
 # %% [markdown]
 # ## Rule 3: no calls back to the host
 #
-# `tf.numpy_function`, `tf.py_function` and `tf.print` leave the program for Python, on the host, in the middle of a step.
+# `tf.numpy_function`, `tf.py_function` and `tf.print` leave the program for the host in the middle of a step, the first two for Python itself.
 #
-# There are two mends, in the second cell: what prepares the batch goes into `map`, on the host; what computes is written in TensorFlow. And to see the loss, *return* it: the host prints it between steps.
+# The second cell has two fixes. What prepares the batch goes into `map`, on the host; what computes is written in TensorFlow. And to see the loss, *return* it: the host prints it between steps.
 
 
 # %%
@@ -227,7 +229,7 @@ assert np.isclose(means, blur(images[:32]).mean(), rtol=1e-5).all()
 # %% [markdown]
 # ## Rule 4: no shapes that depend on the data
 #
-# Train on the hard examples only: those with a loss above the mean. How many they are, only the data knows.
+# Say we train on the hard examples only: those with a loss above the mean. Only the data knows how many that will be.
 
 
 # %%
@@ -251,9 +253,9 @@ print("shapes while tracing:", *shapes, " means:", means)
 assert np.isclose(*means) and not shapes[0].is_fully_defined()
 
 # %% [markdown]
-# Same mean, but the first shape is not known. XLA for the CPU does compile it, by laying out room for all six and carrying a count along. Do not count on a TPU to do so for every op: `tf.where` with *three* arguments asks nothing special.
+# The mean is the same, but the first shape is unknown. XLA for the CPU does compile this: it lays out room for all six and carries a count along. Don't count on that for every op and every device; `tf.where` with *three* arguments asks for nothing special.
 #
-# A loop that runs until the data say stop is the same trouble.
+# A loop that runs until the data says stop has the same trouble.
 #
 # **Predict.** Does XLA compile the *gradient* of a `while` loop that runs until the values are small? ("yes" or "no")
 
@@ -284,11 +286,11 @@ print("with maximum_iterations, same gradient:", same)
 assert refused and same
 
 # %% [markdown]
-# Going forward it would do; for the gradient each round's values are kept, and XLA must know how much room that takes. A limit mends it; the loop still stops as early as before.
+# The forward pass alone would compile. The gradient needs the values of each round, and XLA must know how much room they take. The fix is a limit; the loop still stops as early as before.
 #
 # ## The mistake: Python inside the step
 #
-# The rules so far announce themselves. The fifth does not: Python runs while the step is *traced*, once, and what it computed is built into the program. Here the step adds noise to its images, and counts its calls.
+# The rules so far announce themselves, at least here. The fifth doesn't. Python runs while the step is *traced*, once, and what it computed is built into the program. Here the step adds noise to its images, and counts its calls.
 #
 # **Predict.** Five steps. How many different noises?
 
@@ -307,7 +309,7 @@ show_guess(my_guess, len({float(noise(0.0)) for _ in range(5)}))
 print("steps: 5, counted by Python:", len(calls))
 
 # %% [markdown]
-# No error, no warning: a training that is quietly worse. Nor is it XLA's doing: every `tf.function` does this. The mend: random numbers from TensorFlow, state in variables.
+# No error, no warning: the training is just a little worse. Don't blame XLA; every `tf.function` does this. The fix: random numbers from TensorFlow, state in variables.
 
 # %%
 count, generator = tf.Variable(0), tf.random.Generator.from_seed(1)
@@ -326,7 +328,7 @@ assert int(count) == 5
 # %% [markdown]
 # ## The same through `utils`: is my model ready?
 #
-# `examine_model` takes any Keras model, traces its training step twice, reads the graph, and compiles it; in a shell it is `distlab tpu-ready my_model:make_model`. It finds the frozen noise too: a constant that differs between two traces came from Python. Five models, one violation each:
+# `examine_model` takes any Keras model, traces its training step twice, reads the graph, and compiles it; in a shell that's `distlab tpu-ready my_model:make_model`. It finds the frozen noise too: a constant that differs between two traces came from Python. Five models, one violation each:
 
 
 # %%
@@ -368,13 +370,13 @@ print("\n".join(f"{f.layer or 'input':<15}{f.kind:<22}{f.what.split(' (')[0][:45
 assert len({f.kind for f in found}) == 5 and examine_model(build_mlp(), batch_size=8).ready
 
 # %% [markdown]
-# The course's own model is ready, so let us go to a TPU.
+# The model of this lesson is ready, so let us go to a TPU.
 #
 # ## TPUStrategy
 #
-# Three calls come before the strategy, and they come once, at the start of the program, since the second wipes the TPU's memory: the *resolver* finds the TPU (`"local"` on a TPU machine, a name or address elsewhere), *initialising* it gives the *topology*, which core sits where. The first cell makes them; where there is none, the third call fails.
+# Three calls come before the strategy, once, at the start of the program. The *resolver* finds the TPU (`"local"` on a TPU machine, a name or address elsewhere). The second call connects to it. The third *initialises* it: that wipes the TPU's memory, so don't repeat it later, and it returns the *topology*, which core sits where. The first cell makes these calls; without a TPU, the third one fails. (On a TPU machine you install `tensorflow-tpu` in place of `tensorflow`.)
 #
-# `make_strategy("tpu")` of the second cell makes the same calls, and says in one sentence if there is nothing to call. Its program takes a TPU if there is one, and else the usual device; not a line of the training differs. `distlab train --strategy tpu` is this in a shell.
+# In the second cell `make_strategy("tpu")` makes the same calls, and reports in one sentence if there is no TPU. The program then takes a TPU if there is one and the usual device otherwise, with the same training code. The TPU branch is what we have never run. In a shell that's `distlab train --strategy tpu`.
 
 
 # %%
@@ -397,7 +399,7 @@ report = train(strategy=name, model="mlp", limit=512, epochs=1)
 assert np.isfinite(report.loss).all()
 
 # %% [markdown]
-# A topology is plain data, so you can read one without the hardware. This one has the shape of a TPU v3-8: one host, a mesh of 2 by 2 chips, two cores each. Each core is a replica: a global batch of 1,024 is 128 on each, and 128 is a good number, since a TPU works on 8 by 128 numbers at a time and pads what does not fill them.
+# A topology is plain data, so you can read one without the hardware. This one has the shape of a TPU v3-8, a machine of 2018: one host, a mesh of 2 by 2 chips, two cores each. Each core is a replica, so a global batch of 1,024 is 128 on each. That suits the machine, which works on tiles of 8 by 128 numbers and pads what doesn't fill them. Newer chips differ (a v5e has one core), so ask `strategy.num_replicas_in_sync`.
 
 # %%
 places = [[[x, y, 0, core] for y in (0, 1) for x in (0, 1) for core in (0, 1)]]
@@ -411,7 +413,7 @@ assert v3_8["cores"] == 8
 # %% [markdown]
 # ## What it costs: bfloat16
 #
-# A TPU multiplies in bfloat16: the exponent of float32 with 8 bits of precision in place of 24. Nothing overflows that did not before (float16 ends at 65,504), and no loss scaling is needed. But small steps get lost.
+# A TPU multiplies in bfloat16: float32's exponent, but 8 bits of precision instead of 24. Its range is practically float32's, where float16 ends at 65,504; so as a rule it needs no loss scaling. (Lesson 18 takes up precision and memory.) But small steps get lost.
 
 # %%
 for dtype in (tf.float32, tf.bfloat16, tf.float16):
@@ -424,7 +426,7 @@ for dtype in (tf.float32, tf.bfloat16):
 assert float(weight) == 1.0
 
 # %% [markdown]
-# A hundred updates, and the bfloat16 weight has not moved: next below 1 comes 0.996, and each step of 0.001 is rounded back. Therefore *mixed* precision: weights and updates in float32, multiplication and what flows between the layers in bfloat16.
+# After a hundred updates, the bfloat16 weight hasn't moved: the next number below 1 is about 0.996, so each step of 0.001 is rounded back. Hence *mixed* precision: weights and updates in float32, multiplications and what flows between the layers in bfloat16.
 
 # %% tags=["nbval-ignore-output"]
 rows = {}
@@ -446,11 +448,11 @@ assert abs(rows["mixed_bfloat16"][2] - rows["float32"][2]) < 0.02
 assert rows["bfloat16"][2] > rows["mixed_bfloat16"][2]
 
 # %% [markdown]
-# Mixed precision saves activations, which is most of a large model's memory, and not weights; its loss is float32's. Pure bfloat16 halves the weights too and learns worse. As for the seconds: a TPU is made for bfloat16. A CPU without instructions for it, as yours may be, converts to and fro.
+# Mixed precision halves the activations, which often take most of the memory when batches are large. It leaves the weights as they are, and its loss stays within 0.02 of float32's here. Pure bfloat16 halves the weights too, and in this run it learns worse. As for the seconds: a TPU is made for bfloat16, but a CPU without instructions for it, as yours may be, converts back and forth.
 #
 # ### `steps_per_execution`
 #
-# Between two steps the host has its say: fetch the result, run callbacks, start the next. A TPU waits meanwhile. `compile(steps_per_execution=n)` runs `n` steps before it comes back.
+# Between two steps the host works: it fetches the result, runs callbacks, starts the next step. Meanwhile a TPU waits. `compile(steps_per_execution=n)` runs `n` steps before it comes back.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -470,7 +472,7 @@ assert all(np.allclose(a, b, atol=1e-4) for a, b in zip(trained[1], trained[64])
 assert returns == {1: 256, 8: 32, 64: 4}
 
 # %% [markdown]
-# Same weights, fewer returns. What that saves in seconds is in the picture; it wavers here, where host and device are the same two cores. A TPU is a machine of its own, and a host that has its say after each short step keeps it waiting. The price: callbacks see every `n`-th step only, and Ctrl-C or a checkpoint has to wait for it. Choose `n` so that an execution takes about a second.
+# The weights are the same up to rounding, with fewer returns. The picture shows what that saves in seconds; it varies from run to run here, where host and device are the same two cores. A TPU is a machine of its own: if the host steps in after every short step, the TPU sits idle. The price: callbacks see only every `n`-th step, and Ctrl-C or a checkpoint has to wait for it. A good start is an `n` for which an execution takes about a second.
 #
 # ## Take-away card
 #
@@ -486,6 +488,14 @@ assert returns == {1: 256, 8: 32, 64: 4}
 #     model.compile("adam", loss, steps_per_execution=100)
 # # before you pay for one: distlab tpu-ready my_model:make_model
 # ```
+#
+# What you saw:
+#
+# - Op by op, as a graph or compiled: the same losses to 1e-4.
+# - XLA refuses, compiles again or lays out spare room for four of the five; the fifth stays silent.
+# - Each had a fix with the same result.
+# - One program finds its TPU, or trains without one.
+# - Mixed bfloat16 halved activations; `steps_per_execution` cut 256 returns to 4.
 #
 # A whole program for a TPU, whose step also compiles here: [tpu.py](../examples/tpu.py). Half precision on GPUs: [mixed_precision.py](../examples/mixed_precision.py).
 #
