@@ -1,7 +1,7 @@
 # %% [markdown] shows="Eight ways a configuration goes wrong, each made for real and diagnosed"
 # # TF_CONFIG: who is who in a cluster
 #
-# You write the configuration that turns separate processes into one cluster, watch a worker die and come back, and make the eight mistakes that stop a cluster from starting, each for real.
+# You start the same program on two machines, and one of three things happens: it hangs, it stops with an error from deep inside TensorFlow, or, worst of all, it runs on both machines without either noticing the other. The cause is usually one environment variable. In the next hour you'll write it, watch a worker die and come back, and make the eight classic mistakes on purpose, so that you know them when you meet them by accident.
 #
 # **Time:** 50 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
@@ -50,7 +50,7 @@ from distlab.widgets import cockpit
 # %% [markdown]
 # ## Two kinds of cluster
 #
-# A *cluster* is a set of processes that know each other's addresses. Each process is a *task*, and what it is there for is its *job*. TensorFlow knows four jobs, and they make two kinds of cluster.
+# A *cluster* is a set of processes that know each other's addresses. Each process is a *task*, and what it's there for is its *job*. TensorFlow knows four jobs, which make two kinds of cluster.
 
 # %%
 boxes = {
@@ -77,9 +77,9 @@ figures.show(figures.diagram(boxes, arrows, title="Jobs and tasks", alt=alt, hei
 # %% [markdown]
 # ## A real one
 #
-# `LocalCluster` starts real processes on this machine and calls a function in each of them. So that we can read later what TensorFlow has to say, these tasks are told to say everything.
+# `LocalCluster` starts real processes on this machine and calls a function in each of them. We'll want to read TensorFlow's log later, so these tasks print all of it.
 #
-# **Predict.** Each of two workers has one device. What does `num_replicas_in_sync` say in a worker?
+# **Predict.** Each of two workers has one device. What is `num_replicas_in_sync` in a worker?
 
 # %%
 my_guess = None  # a number
@@ -107,11 +107,11 @@ assert len({process for *_, process in introduced}) == 2  # two processes
 assert introduced[0][1] == introduced[1][1]  # one cluster
 
 # %% [markdown]
-# Two processes that have never met count two replicas, because an environment variable told each of them who the other is. That variable is `TF_CONFIG`: a `cluster`, the same in every task, and a `task`, different in each.
+# Two processes that have never met count two replicas, because an environment variable told each of them about the other. That variable is `TF_CONFIG`. It holds a `cluster`, the same in every task, and a `task`, different in each.
 #
 # ## Write it yourself
 #
-# It is JSON with the addresses of all tasks, by job, and this task's own place in them. Index 1 means the address at place 1, counting from 0. The builder of `utils` writes the same text, refuses what cannot work, and does the larger kind as well.
+# It's JSON: the addresses of all tasks, by job, and this task's own place among them. Places count from 0, so index 1 means the second address. The builder in `utils` writes the same text, refuses what can't work, and does the larger kind as well.
 
 # %%
 hosts = ["node-a", "node-b"]
@@ -139,11 +139,11 @@ for name, text in [*built.items(), ("", ""), *large.items()]:
     print(f"{name:<12}{describe_role(parse_tf_config(text))}" if text else "")
 
 # %% [markdown]
-# Where no chief is listed, worker 0 has its duties. The list shows the two rules that are forgotten most: with parameter servers the chief trains nothing but directs, and an evaluator is told about the cluster without being in it.
+# Where no chief is listed, worker 0 has its duties. Two rules in this list are easily forgotten. With parameter servers the chief directs and doesn't train. And an evaluator is no member of the training cluster. Here it gets that cluster's addresses and a task of its own; TensorFlow's tutorial gives it a cluster with nothing but itself, `{"evaluator": ["host:port"]}`. The linter accepts both.
 #
 # ## Check it before anything starts
 #
-# A start that goes wrong costs minutes of waiting, and a line of the linter costs nothing. It says where, what and what to write instead. One configuration alone cannot show that two tasks contradict each other; all of them together can.
+# A wrong start can cost minutes of waiting; the linter answers at once. It tells you where the mistake is, what it is and what to write instead. One configuration alone can't show that two tasks contradict each other, so it can look at all of them together.
 
 # %%
 for text in (by_hand[0].replace('"worker": [', '"workers": ['), by_hand[1].replace("1}}", "2}}")):
@@ -157,7 +157,7 @@ assert all(finding.severity == "note" for text in by_hand for finding in lint(te
 #
 # ## Resolvers: who tells TensorFlow
 #
-# A strategy does not read TF_CONFIG itself. It asks a *resolver* for the cluster, the task type and the task id, and there is one resolver for each place where these may be written. Three of them run here, and give the same cluster.
+# A strategy doesn't read TF_CONFIG itself. It asks a *resolver* for the cluster, the task type and the task id. There is one resolver for each place where these may be written. Three of them run here and give the same cluster.
 
 # %%
 resolvers = tf.distribute.cluster_resolver
@@ -182,11 +182,11 @@ for name in slurm:
     del os.environ[name]
 
 # %% [markdown]
-# The third line shows that the first resolver reads the variable anew whenever it is asked, and keeps nothing.
+# The third line shows that the first resolver reads the variable again each time it's asked, and keeps nothing.
 #
-# Slurm's resolver counts GPUs to know the tasks of a node: on CPUs one pretends one for each task. It sorts node names as text, so that n10 comes before n2: pad them, n02.
+# Slurm's resolver counts GPUs to find out how many tasks a node has. On CPUs we pretend there's one GPU per task. It also sorts node names as text, so n10 comes before n2: pad them, n02.
 #
-# The other two need what is not here. These are their arguments, which say what they read.
+# The other two need something we don't have here. Their arguments show what they read.
 
 # %%
 for kind in (resolvers.KubernetesClusterResolver, resolvers.TPUClusterResolver):
@@ -204,7 +204,7 @@ for kind in (resolvers.KubernetesClusterResolver, resolvers.TPUClusterResolver):
 #
 # ## Watch a worker die
 #
-# Now a job that takes a while: logistic regression on pictures of clothes, half of each batch on each worker. Worker 0 saves the weights at every tenth step, and a fresh start goes on from there. Lessons 09 and 10 write this with care; here it is something to kill, slowed down so that you can.
+# Machines fail, and jobs get killed. So here is a job that takes a while: logistic regression on pictures of clothes, half of each batch on each worker. Worker 0 saves the weights at every tenth step, and a restart continues from there. Lessons [09](09-multi-worker-mirrored.ipynb) and [10](10-fault-tolerance.ipynb) do this with more care. This one only has to live long enough for you to kill it, so we slow it down.
 
 
 # %%
@@ -243,7 +243,7 @@ def train(folder, steps, batch=64):
 
 
 # %% [markdown]
-# `cockpit(job)` shows every task while it runs. Its buttons work: with `restarts=1`, what you kill comes back once, and the whole group with it. If you run this lesson at one go, the next cell kills worker 1 for you; run cell by cell, you may be faster.
+# `cockpit(job)` shows every task while it runs, and its buttons work. With `restarts=1`, what you kill comes back once, and the whole group with it. The job has only 100 steps, so decide what to kill before you run the cell. If you run the lesson in one go, the next cell kills worker 1 for you. (Lines like `E0000 …` in the lanes are TensorFlow's log, which we asked for above.)
 
 # %% tags=["nbval-ignore-output"]
 folder = tempfile.TemporaryDirectory()
@@ -264,9 +264,9 @@ figures.show(view.picture())
 assert "killed by you" in view.picture().alt and "back at step" in view.picture().alt
 
 # %% [markdown]
-# The curve has a hole: between ✕ and ↻ nobody trained. Worker 0 was well, and its curve has the same hole, because a synchronous group waits for its slowest member and dies with its first dead one. What was learnt after the last saved step was learnt twice.
+# The curve has a hole: between ✕ and ↻ nobody trained. Worker 0 was fine, and its curve has the same hole. A synchronous group waits for its slowest member and stops with its first dead one. Everything after the last checkpoint had to be trained again.
 #
-# A notebook whose kernel crashes takes its cluster with it. Should anything survive, `distlab cluster list` finds it, and `distlab cluster stop` ends what has lost its owner. Right now it finds what this lesson keeps: a process that waits to start the next tasks.
+# A notebook whose kernel crashes takes its cluster with it. If anything does survive, `distlab cluster list` finds it, and `distlab cluster stop` ends what has lost its owner. Right now the list shows what this lesson keeps running: a process that waits to start the next tasks.
 
 # %% tags=["nbval-ignore-output"]
 distlab = [sys.executable, "-m", "utils"]  # the command `distlab`
@@ -279,7 +279,7 @@ assert len(mine) == 1 and mine[0]["owner_lives"]
 # %% [markdown]
 # ## The mistake, eight times
 #
-# All eight start the same two workers, and take one step. What differs is TF_CONFIG, or when it is looked at. `change` gets a task's right configuration and returns what a mistaken reader would have set. `examine` waits for the job, collects what each of its tasks wrote and raised, and asks `diagnose_cluster` for the first cause.
+# All eight starts use the same two workers and take one step. What differs is TF_CONFIG, or when it's read. `change` gets a task's correct configuration and returns what someone might have set by mistake. `examine` waits for the job, collects what each task printed and raised, and asks `diagnose_cluster` for the first cause.
 
 
 # %%
@@ -323,7 +323,7 @@ def examine(mistake, job, change=json.dumps, seconds=30):
 
 
 # %% [markdown]
-# Two of them take their time, so they start now, and we read their logs at the end: a worker that never comes, and a port at which this notebook itself listens.
+# Two of the mistakes take their time, so we start them now and read their logs at the end: a worker that never comes, and a port that this notebook itself is listening on.
 
 
 # %%
@@ -349,7 +349,7 @@ waiting["taken port"] = cluster.start(start_with, use_taken_port)
 # %% [markdown]
 # ### In the text
 #
-# An index that counts from 1; the same index in both; Python's way to print a dict in place of JSON; a job with an s too many. The linter would have named all four.
+# Four typos: an index that counts from 1, the same index in both tasks, a dict printed by Python instead of JSON, and a job with an s too many. The linter would have found all four.
 
 # %% tags=["nbval-ignore-output"]
 in_the_text = {
@@ -364,11 +364,11 @@ names = [found.name for found in diagnosed.values()]
 assert names == ["wrong-index", "taken-port", "not-json", "misspelt-job"]
 
 # %% [markdown]
-# Note the second: two processes of one machine that both say index 0 want the same port, so it looks like a taken port. On two machines each gets its port, and the group breaks later, when both connect.
+# Look at the second. Two processes on one machine that both claim index 0 want the same port, so it looks like a taken port. On two machines each gets its port, and the group breaks later, when both connect.
 #
 # ### In the program
 #
-# The cluster must be known before TensorFlow starts up. One operation is enough to be too late.
+# TensorFlow must know the cluster before it starts up. One operation is enough to be too late.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -381,7 +381,7 @@ examine("strategy after an op", cluster.start(compute_first))
 assert diagnosed["strategy after an op"].name == "late-strategy"
 
 # %% [markdown]
-# **Predict.** Now TF_CONFIG is right, and set one line after the strategy is made. Do the workers raise an error, wait for each other, or do something else?
+# **Predict.** Now TF_CONFIG is correct, but set one line after the strategy is made. Do the workers raise an error, wait for each other, or do something else?
 
 # %%
 my_word = None  # "error", "wait", or what you think
@@ -404,11 +404,11 @@ assert diagnosed["TF_CONFIG after the strategy"].name == "late-tf-config"
 assert job.logs("worker", 0)[-1] == "num_replicas_in_sync: 1"
 
 # %% [markdown]
-# This is the worst of the eight. Nothing fails: two workers train two models, each on its share of the data, and the chief saves one of them. Only one number betrays it, `num_replicas_in_sync: 1`. Print it, and compare it with what you expect.
+# This is the worst of the eight, because nothing fails. Two workers train two models that never exchange a gradient, and in the end you keep one of them. In your own job you might notice nothing, except that the second machine doesn't seem to help. Only one number gives it away: `num_replicas_in_sync: 1`. Print it, and compare it with what you expect.
 #
 # ### In the world
 #
-# The two that were started at the beginning. The first is still waiting; TensorFlow names the missing task every few seconds, in a line that is hidden unless `TF_CPP_MIN_LOG_LEVEL` is 0.
+# Now the two that we started at the beginning. The first is still waiting. TensorFlow names the missing task every few seconds in a log line that you see by default. Our `quiet_tensorflow` hides it, and so does any script that sets `TF_CPP_MIN_LOG_LEVEL` above 0. When a start hangs, unset that variable first.
 
 # %% tags=["nbval-ignore-output"]
 examine("missing peer", waiting["missing peer"], seconds=3)
@@ -420,7 +420,7 @@ assert diagnosed["taken port"].name == "taken-port"
 assert len(diagnosed) == 8
 
 # %% [markdown]
-# The mend, for all eight: write the texts with a builder, lint them together, set TF_CONFIG before TensorFlow is imported, make the strategy first, and check the number of replicas.
+# The fix for all eight: write the texts with a builder, lint them together, set TF_CONFIG before importing TensorFlow, make the strategy first, and check the number of replicas.
 
 # %%
 assert cluster.run(take_step, echo=False, timeout=60) == [2.0, 2.0]
@@ -429,7 +429,7 @@ print("sum over all replicas, in each worker: 2.0")
 # %% [markdown]
 # ## What it costs
 #
-# A task is a whole Python with a whole TensorFlow. This cluster imports it once, in a warm process, and forks the tasks from it: what they do not write to, they share.
+# A task is a whole Python process with a whole TensorFlow. This cluster imports TensorFlow once, in a warm process, and forks the tasks from it. They share the memory that they don't write to.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -451,9 +451,18 @@ folder.cleanup()
 assert psutil.Process().children(recursive=True) == []  # nothing is left
 
 # %% [markdown]
+# What you have seen:
+#
+# - **Write and check:** one `cluster` for all, one `task` each; a linter that reads them together.
+# - **Roles:** worker 0 saves where there's no chief; the evaluator stays outside.
+# - **Resolvers:** three places to read from, one cluster.
+# - **Restart:** a killed worker takes the group back to the last checkpoint, and `distlab cluster list` finds leftovers.
+# - **Diagnose:** seven mistakes that show in the log, and one that shows only as `num_replicas_in_sync: 1`.
+#
 # ## Take-away card
 #
 # ```python
+# import json, os
 # os.environ["TF_CONFIG"] = json.dumps({
 #     "cluster": {"worker": ["node-a:12345", "node-b:12345"]},  # the same in every task
 #     "task": {"type": "worker", "index": 0},  # 1 on node-b
@@ -461,10 +470,11 @@ assert psutil.Process().children(recursive=True) == []  # nothing is left
 # import tensorflow as tf  # after TF_CONFIG
 # strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before any other operation
 # assert strategy.num_replicas_in_sync == 2  # 1: it trains alone
-# is_chief = strategy.cluster_resolver.task_id == 0  # saves, writes summaries
+# me, has_chief = strategy.cluster_resolver, "chief" in strategy.cluster_resolver.cluster_spec().jobs
+# is_chief = me.task_id == 0 and me.task_type == ("chief" if has_chief else "worker")  # it saves
 # ```
 #
-# A whole program that reads TF_CONFIG, with the lines to type on two machines: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
+# A whole program that reads TF_CONFIG, with the lines to type on two machines: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py). Run it on a network you trust: TensorFlow listens on all interfaces, unencrypted and without a password.
 #
 # ## Where it is described
 #
