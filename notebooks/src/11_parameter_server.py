@@ -1,7 +1,7 @@
 # %% [markdown] shows="ParameterServerStrategy: a coordinator, workers and servers; staleness measured and bounded"
 # # Parameter servers
 #
-# You run a coordinator, two workers and two parameter servers as real processes, and see what asynchronous training gives and what it takes: nobody waits, and gradients arrive late.
+# In synchronous training one slow worker holds up all the others. And where do you put an embedding table that fits into no worker? Parameter servers answer both: variables live elsewhere, in pieces, and no worker waits for another. The price is that gradients arrive late. In this hour you run a coordinator, two workers and two servers as real processes, and measure both sides of the bargain.
 #
 # **Time:** 60 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb), [central storage](07-central-storage.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
@@ -9,7 +9,7 @@
 #
 # - Schedule closures on workers, join them and fetch their results.
 # - Place variables on parameter servers in pieces, and count the bytes that a step moves.
-# - Measure the staleness of every update, and choose a learning rate that bears it.
+# - Measure the staleness of every update, and choose a learning rate that stays stable under it.
 # - Count steps exactly where Keras 3 loses some.
 # - Compare asynchronous training, synchronous rounds and backup workers when one worker is slow.
 
@@ -65,7 +65,7 @@ from utils.training.parameter_server.variables import (
 # %% [markdown]
 # ## Four kinds of process
 #
-# *Parameter servers* (the job `ps`) hold the variables, each a part. *Workers* read them, compute a gradient and write it back, each at its own pace. The *coordinator* (the job `chief`) is where your program runs: it hands out the work. An *evaluator* may stand beside; it comes last.
+# *Parameter servers* (the job `ps`) hold the variables, each a part. *Workers* read them, compute a gradient and write it back, each at its own pace. The *coordinator* (the job `chief`) is where your program runs: it hands out the work. An *evaluator* is optional; it comes last. Here `LocalCluster` starts workers and servers; on your machines each is a `tf.distribute.Server` (see the take-away card).
 
 # %%
 boxes = {
@@ -91,11 +91,11 @@ figures.show(figures.diagram(boxes, arrows, title=title, alt=alt, height_px=336)
 # %% [markdown]
 # ## Schedule, join, fetch
 #
-# A *closure* is a compiled function and its arguments. `schedule` puts it in a queue and returns at once, with a promise of its result; whichever worker is free takes the next one. `join` waits until the queue is empty, `fetch` gives the results.
+# A *closure* is a compiled function and its arguments. `schedule` puts it in a queue and returns at once, with a promise of its result; any free worker takes the next one. `join` waits until the queue is empty, `fetch` gets the results.
 #
-# The function below is for the coordinator. 150 closures add 1 to a variable `a` in one go (`assign_add`: the server adds), and 150 more add 1 to `b` as one does in Python: read it, add, write it back.
+# The function below is for the coordinator. 150 closures add 1 to a variable `a` in one go (`assign_add`: the server adds). 150 more add 1 to `b` as you would in Python: read it, add, write it back.
 #
-# **Predict.** Both variables begin at 0, and two workers share the closures. What does `b` hold at the end, about?
+# **Predict.** Both variables begin at 0, and two workers split the closures. What does `b` hold at the end, about?
 
 # %%
 my_guess = None  # the count
@@ -138,13 +138,13 @@ show_guess(my_guess, read_add_write)
 assert in_one_go == by_worker.sum() == 150 >= read_add_write and "/job:ps" in device
 
 # %% [markdown]
-# The servers lost nothing that they were asked to add. `b` lost the additions that one worker made between the other's read and its write: both had read the same number, and both wrote the same. How many depends on the machine, and changes from run to run. Keep `b` in mind: it comes back in Keras.
+# The servers lost nothing that they were asked to add. `b` lost additions when one worker wrote between the other's read and its write: both had read the same number, and both wrote the same. How many depends on the machine, and changes from run to run. Keep `b` in mind: it comes back in Keras.
 #
 # ## Where the variables live
 #
-# Parameter servers are at home where a model is nearly all table: a row for each user, product or word. Ours is made from pixels: an image is cut into 49 patches, a patch's place and its four quarters' grey levels (8 each, so 8⁴ = 4,096 patterns) make a *token*, like a word, and the model adds up the tokens' rows of a table. A row is 16 float32 numbers.
+# Parameter servers suit models that are mostly embedding tables: a row for each user, product or word. We make ours from pixels. An image is cut into 49 patches. A patch's place and the grey levels of its four quarters (8 each, so 8⁴ = 4,096 patterns) make a *token*, like a word, and the model adds up the tokens' rows of a table. A row is 16 float32 numbers.
 #
-# A *partitioner* cuts variables that are large enough along their first axis, a piece for each server. `connect` makes strategy and coordinator as above, with a partitioner.
+# A *partitioner* cuts variables that are large enough along their first axis, a piece for each server. `connect` makes strategy and coordinator as above, with a `MinSizePartitioner` of `tf.distribute.experimental.partitioners` as the strategy's `variable_partitioner`.
 #
 # **Predict.** The table has 49 places x 4,096 patterns = 200,704 rows. How many of them are on ps 1?
 
@@ -167,7 +167,7 @@ show_guess(my_guess, next(p.rows for p in pieces if p.server == 1), unit=" rows"
 #
 # ## A step moves the rows it touches
 #
-# A batch of 32 images has 32 x 49 tokens. Looked up where the table lives, only those rows travel, and the gradient comes back as *IndexedSlices*: row numbers and rows. `keras.layers.Embedding` reads the whole variable first. For both we count the bytes on the *loopback* device, the network of a machine with itself; what other programs send there counts too.
+# A batch of 32 images has 32 x 49 tokens. Looked up where the table lives, only those rows travel, and the gradient comes back as *IndexedSlices*: row numbers and rows. Under this strategy, `keras.layers.Embedding` reads the whole variable first. For both we count the bytes on the *loopback* device, the network of a machine with itself; what other programs send there counts too.
 #
 # **Predict.** The whole table takes 12,544 KiB. How many KiB does a step move that reads and writes only its rows?
 
@@ -224,11 +224,13 @@ show_guess(my_guess, sent["own"] / 1024, unit=" KiB")
 assert 32 * 49 * 16 * 4 < sent["own"] < table_bytes / 4 and sent["keras"] > 5 * sent["own"]
 
 # %% [markdown]
-# This is what parameter servers are for. The last bar is what two workers would send if each had the whole table, and its gradient went through a ring all-reduce ([lesson 06](06-all-reduce.ipynb)). A dense model gains nothing: all its variables are read and all its gradients written in every step, and an all-reduce spreads that load better.
+# The first two bars are why the lookup belongs where the table is. The last bar needs care: it is two workers that each hold the whole table, and a ring all-reduce of its *dense* gradient ([lesson 06](06-all-reduce.ipynb)). TensorFlow is smarter. An Embedding's gradient is `IndexedSlices`, and MultiWorkerMirroredStrategy gathers only those: 0.219 MiB a step for as many rows, in a measurement outside this lesson. So bytes alone are no reason for parameter servers. The reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. A dense model saves nothing: a step reads all its variables and writes all its gradients.
 #
 # ## Staleness
 #
-# While a worker computes, others write. Its gradient belongs to parameters that are no longer there: how many updates came in between is its *staleness*. To measure it, each closure looks at a counter of tickets before it reads the parameters, and draws the next ticket when its gradient is ready; every number is drawn once. Staleness is the ticket less the number seen before. A sleep inside the worker stands for a longer computation, so that the machine's own pace matters less. (`tf.control_dependencies` keeps the order: what is inside waits for what is named.)
+# While a worker computes, others write. Its gradient belongs to parameters that are no longer there: how many updates came in between is its *staleness*.
+#
+# To measure it, a closure looks at a counter of tickets before it reads the parameters, and draws the next ticket when its gradient is ready; every number is drawn once. Staleness is the ticket less the number seen before. The cell is long, but it is five things in a row: look, compute, sleep, draw a ticket, write. (The sleep stands for a longer computation, so that the machine's own pace matters less. `tf.control_dependencies` keeps the order: what is inside waits for what is named.)
 #
 # **Predict.** Two workers; worker 1 takes five times as long as worker 0. What is the mean staleness over all updates of both, about?
 
@@ -292,11 +294,11 @@ show_guess(my_guess, mean_staleness(slow))
 assert means[1] > means[0]
 
 # %% [markdown]
-# The number on a bar is the staleness of that update. The mean cannot exceed the number of workers less one, whatever their speeds: a worker has one window open at a time, from its look to its ticket, so a ticket makes at most one update of each *other* worker staler by 1. A slow worker does not raise the mean; it piles the staleness onto its own, rare updates.
+# The number on a bar is the staleness of that update. The mean cannot exceed the number of workers less one, whatever their speeds. A worker has one window open at a time, from its look to its ticket, so a ticket makes at most one update of each *other* worker staler by 1. A slow worker does not raise the mean; it piles the staleness onto its own, rare updates.
 #
 # ## The learning rate that tames it
 #
-# Let *k* be the largest curvature of the loss: how much the gradient changes for a step of length 1 in the direction where it changes most. Plain descent is stable for rates below 2/*k*. For gradients of a constant staleness *s* the limit is 2 sin(π / (4*s* + 2)) / *k*: with *s* = 1 half as much, 1/*k*. We know *k* of our least squares exactly, so we can stand between the two limits: 1.5/*k*, once with one closure under way at a time, which is never stale, and once with both workers busy.
+# Let *k* be the largest curvature of the loss: how much the gradient changes for a step of length 1 in the direction where it changes most. Plain descent is stable for rates below 2/*k*. For gradients of a constant staleness *s* the limit is 2 sin(π / (4*s* + 2)) / *k*: with *s* = 1 half as much, 1/*k*. We know *k* of our least squares exactly, so we can stand between the two limits, at 1.5/*k*: once with one closure in flight, which is never stale, and once with both workers busy.
 #
 # **Predict.** With both workers busy at 1.5/*k*: is the loss after 40 updates smaller or larger than at the start?
 
@@ -316,11 +318,13 @@ show_guess(my_guess, "larger" if losses["1.5/k, both"][-1] > 0.5 else "smaller")
 assert [values[-1] > values[0] for values in losses.values()] == [False, True, False]
 
 # %% [markdown]
-# The same model, data and rate, stable alone, explodes with a staleness of about one; a third of the rate bears it. Two more cures are options of `StalenessLoop`, `descend` for any Keras model: `damp=True` divides a gradient by 1 + its staleness, and `max_staleness=4` drops what is staler than 4. Both know the staleness in time, because the ticket is drawn before anything is written.
+# The same model, data and rate, stable alone, explodes with a staleness of about one. At a third of that rate training is stable again. (Where the exploding curve dips, the weights swing past the minimum and come close to it for a moment.)
+#
+# Two more cures are options of `StalenessLoop`, which is `descend` for any Keras model. `damp=True` divides a gradient by 1 + its staleness; `max_staleness=4` drops what is staler than 4. Both know the staleness in time, because the ticket is drawn before anything is written.
 #
 # ## A counter that loses steps
 #
-# Keras 3 counts an optimizer's steps with `iterations.assign(iterations + 1)`: read, add, write back, as with `b` above. `count_exactly(optimizer)` replaces that one method by an addition at the server. Who cares? Adam does: it multiplies its rate by a factor that grows to 1 with the number of steps.
+# Keras 3 counts an optimizer's steps with `iterations.assign(iterations + 1)`: read, add, write back, like `b` above. `count_exactly(optimizer)` replaces that one method by an addition at the server. Who cares? Adam does: it multiplies its rate by a factor that grows to 1 with the number of steps.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -396,11 +400,11 @@ print(f"{len(updates)} closures scheduled and done, {written} updates written")
 assert len(updates) <= written and len({u.ticket for u in updates}) == len(updates) >= 80
 
 # %% [markdown]
-# No closure was lost: `run` returns an update for each that it scheduled. *Written* may be one more than *done*: a worker that dies after its update and before its answer makes the closure run twice. This is called "at least once"; one gradient more among thousands does no harm.
+# No closure was lost: `run` returns an update for each that it scheduled. *Written* may be one more than *done*: a worker that dies after its update and before its answer makes the closure run twice. This is called "at least once"; one extra gradient among thousands rarely matters.
 #
 # ## A parameter server dies
 #
-# With a server, its variables are gone. The run ends with an error that names it; a new run goes on from the last checkpoint, which the coordinator saves between closures.
+# With a server, its variables are gone. The run ends with an error that names it. A new run goes on from the last checkpoint, which the coordinator saves between closures.
 
 # %% tags=["nbval-ignore-output"]
 folder = tempfile.TemporaryDirectory()
@@ -420,7 +424,7 @@ assert begun >= 40 and begun + len(updates) == written == 100
 # %% [markdown]
 # ## One slow worker
 #
-# Three workers and one server now. A *synchronous* round waits for all gradients, averages them and writes once. With a *backup worker* the round ends with the first two of three gradients, and the late one is thrown away. Asynchronously, everyone writes alone. At first each worker takes 50 ms a step; then worker 2 takes 250 ms.
+# Three workers and one server now. A *synchronous* round waits for all gradients, averages them and writes once. With a *backup worker* the round ends with the first two of three gradients, and the late one is thrown away. Asynchronously, every worker writes alone. At first each worker takes 50 ms a step; then worker 2 takes 250 ms.
 #
 # **Predict.** Speed is gradients used per second. What share of it does *asynchronous* training keep when one of three workers becomes five times slower?
 
@@ -479,7 +483,7 @@ show_guess(my_guess, kept["asynchronous"], unit="%")
 assert kept["synchronous"] < min(kept["asynchronous"], kept["backup"])
 
 # %% [markdown]
-# Synchronous training runs at the pace of the slowest. Asynchronous training loses only what worker 2 no longer does, and rounds with a backup worker, on a machine with cores to spare, lose nothing. The price: asynchronous updates are stale, and a backup worker's gradients are computed for nothing. The simulator knows no overhead, and can be asked about 64 workers, of which one is five times slower; all vary by 20 % from step to step.
+# Synchronous training runs at the pace of the slowest. Asynchronous training loses what worker 2 no longer does. Rounds with a backup worker do not wait for it, so in the simulator they lose nothing. The measured bars also hold what the simulator leaves out: messages, scheduling, and five processes on your cores. Neither way is free: asynchronous updates are stale, and a backup worker's gradients are computed for nothing. The simulator can also be asked about 64 workers, of which one is five times slower; all vary by 20 % from step to step.
 
 # %%
 many, modes = Cluster([1.0] * 63 + [5.0], jitter=0.2), {"synchronous": {}, "asynchronous": {}}
@@ -489,9 +493,9 @@ for mode, extra in {**modes, "backup": {"backup": 2}, "bounded": {"bound": 4}}.i
     print(f"{mode:<13} {pace}, staleness {run.mean_staleness:4.1f}, at most {max(run.staleness)}")
 
 # %% [markdown]
-# *Bounded* is stale-synchronous training: nobody may be more than 4 steps ahead of the slowest. It smooths out jitter. Against a worker that is always slow it does not help: in the long run all go at its pace.
+# *Bounded* is stale-synchronous training: no worker may be more than 4 steps ahead of the slowest. It smooths out jitter. Against a worker that is always slow it does not help: in the long run all go at its pace.
 #
-# ## Evaluation, inline and beside
+# ## Evaluation, inline and sidecar
 #
 # *Inline*: the coordinator joins, then schedules the test batches on the workers. Training waits, and the answer belongs to one step. *Sidecar*: an evaluator, a process of its own, restores each checkpoint as it appears. Here are both, on the model with the table.
 
@@ -526,7 +530,7 @@ seen.cleanup()
 assert found[-1].step == 300 and abs(found[-1].accuracy - inline.accuracy) < 0.005
 
 # %% [markdown]
-# Both agree on the last checkpoint, though one read a table in two pieces and the other a whole one: a variable that was cut is saved whole. The evaluator takes the newest checkpoint, so where it is slower than the training it skips some.
+# Both agree on the last checkpoint, though one read a table in two pieces and the other a whole one: a variable that was cut is saved whole. The evaluator takes the newest checkpoint, so if it is slower than the training it skips some.
 #
 # ## The mistake: a Keras model on sharded variables
 #
@@ -554,9 +558,9 @@ for as_pieces in (False, True):
         print(error.cause)
 
 # %% [markdown]
-# The second line is the mend: give the tape and the optimizer the pieces. They are plain variables, each on its server.
+# The second line is the fix: give the tape and the optimizer the pieces. They are plain variables, each on its server.
 #
-# Saving such a model fails in the same manner (`no attribute 'device'`); `train_with_checkpoints` saves the TensorFlow variables. A second classic: `optimizer.apply_gradients` outside `strategy.run` ends in `'NoneType' object has no attribute 'merge_call'`.
+# Saving such a model fails in the same way (`no attribute 'device'`); `train_with_checkpoints` saves the TensorFlow variables. A second classic: `optimizer.apply_gradients` outside `strategy.run` ends in `'NoneType' object has no attribute 'merge_call'`. And a third: Keras 3's `fit` does not run on parameter servers at all; that of `tf_keras` does.
 #
 # ## The same through utils
 #
@@ -600,23 +604,34 @@ for each in (cluster, three, evaluator):
 assert sum(held.values()) == table_bytes
 
 # %% [markdown]
-# Every worker adds 2x the model to the servers' traffic, so a server's link is what runs out first; more servers share it. A synchronous ring has no such spot.
+# With dense variables, every worker adds 2x the model to the servers' traffic, so a server's link is what runs out first. More servers divide the load. A synchronous ring has no such bottleneck.
+#
+# ## What you saw
+#
+# - 150 closures scheduled, joined, fetched; `assign_add` kept all of them, read-add-write did not.
+# - A table in two halves, and a step that moved only the rows it touched.
+# - A staleness of about one made a stable rate explode; a third of that rate did not.
+# - Keras's step counter can lose steps; the exact one reached 150.
+# - One slow worker hurt synchronous training most; the ways around it cost staleness or wasted gradients.
 #
 # ## Take-away card
 #
+# With your own `make_dataset`, `replica_step` and `steps`; the model is made under `strategy.scope()`:
+#
 # ```python
+# resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+# if resolver.task_type in ("ps", "worker"):  # the same file runs in every role
+#     tf.distribute.Server(resolver.cluster_spec(), resolver.task_type, resolver.task_id).join()
+# partitioner = tf.distribute.experimental.partitioners.MinSizePartitioner(256 << 10, max_shards=2)
 # strategy = tf.distribute.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
 # coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 # batches = iter(coordinator.create_per_worker_dataset(make_dataset))
 # step = tf.function(lambda iterator: strategy.run(replica_step, args=(next(iterator),)))
 # promises = [coordinator.schedule(step, args=(batches,)) for _ in range(steps)]
-# coordinator.join()  # raises when a parameter server has died
-# losses = coordinator.fetch(promises)
-# checkpoint_manager.save()  # joined first: one step's values
-# # count with variable.assign_add(1); optimizer.iterations loses steps
+# coordinator.join()  # raises when a parameter server has died; then fetch(promises), then save
 # ```
 #
-# A whole program in every role, with the lines to type on two machines: [parameter_server.py](../examples/parameter_server.py).
+# Count steps with `variable.assign_add(1)`, since `optimizer.iterations` loses some. A server's `join` never returns: stop those processes yourself. A whole program in every role, with the lines to type on two machines: [parameter_server.py](../examples/parameter_server.py).
 #
 # ## Where it is described
 #
