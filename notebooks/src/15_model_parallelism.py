@@ -1,7 +1,7 @@
 # %% [markdown] shows="One layer split by columns and by rows; stages in two processes; DTensor meshes; ZeRO's memory"
 # # Model parallelism
 #
-# You put one model on several devices in four ways, by layers, by columns, by rows and by layouts, and every way gives the loss and the gradients of the unsplit model.
+# Your model doesn't fit on one device. Adding more devices the usual way doesn't help: data parallelism puts a full copy on each. In an hour you will split one model by layers, by columns, by rows and by layouts, know what each split sends and stores, and check that every one gives the loss and the gradients of the whole model.
 #
 # **Time:** 60 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) and lesson 06, all-reduce · **Hardware:** two CPU cores
 #
@@ -49,9 +49,9 @@ from utils.simulate.published import read_table
 # %% [markdown]
 # ## Four numbers first
 #
-# Take a language model of 7.5 thousand million parameters, trained with Adam in mixed precision. Each parameter takes 16 bytes: 2 for the weight, 2 for its gradient, and 12 for a 32-bit copy and Adam's two averages.
+# Take a language model with 7.5 billion parameters, trained with Adam in mixed precision. Each parameter takes 16 bytes: 2 for the weight, 2 for its gradient, and 12 for a 32-bit copy and Adam's two averages.
 #
-# **Predict.** You have 64 accelerators of 80 GB and train data-parallel on all of them. How many GB must each one hold, activations left out?
+# **Predict.** You have 64 accelerators of 80 GB and train data-parallel on all of them. How many GB must each one hold, not counting activations?
 
 # %%
 my_guess = None  # GB on each of 64 accelerators
@@ -67,9 +67,9 @@ title = "A model of 7.5 thousand million parameters"
 figures.show(figures.bars(held, unit="GB", title=title, reference=("an accelerator: 80", 80.0)))
 
 # %% [markdown]
-# Data parallelism spreads the examples, not the model: 64 devices hold 64 copies, and the model fits on none of them. To spread the model itself there are two cuts. *Between* layers: each device has some of the layers. *Through* layers: each device has a part of every layer.
+# Data parallelism spreads the examples, not the model: 64 devices hold 64 copies, and the model fits on none of them. There are three ways out. Cut *between* layers: each device has some of the layers. Cut *through* layers: each device has a part of every layer. Or stay data-parallel and shard only what is *stored*, as ZeRO and FSDP do; that comes [at the end](#What-it-costs) and is often the first thing to try.
 #
-# All that follows is checked against one reference: a network with ten hidden units, unsplit, in float64.
+# Everything below is checked against one reference: a network with ten hidden units, unsplit, in float64.
 
 # %%
 split = load("fashion_mnist").train.take(32)
@@ -88,7 +88,7 @@ print([(v.path, tuple(v.shape)) for v in model.trainable_variables])
 # %% [markdown]
 # ## Layers on different devices
 #
-# The first layer goes to CPU:0, the second to CPU:1. Two things must cross: the hidden values on the way forward, and the gradient for them on the way back.
+# The first layer goes to CPU:0, the second to CPU:1. Two things must cross: the hidden values on the way forward, and their gradient on the way back.
 
 # %%
 boxes = {
@@ -143,9 +143,9 @@ print(format_bytes(array_bytes(model.trainable_variables)), "of weights did not 
 show_guess(my_guess, array_bytes([arrived, upstream]), unit=" bytes")
 
 # %% [markdown]
-# Weights stay where they are; activations travel. That is the trade of every kind of model parallelism, and it is the reverse of data parallelism, where gradients of the size of all weights travel and activations stay.
+# Weights stay where they are; activations travel. That is the trade of every cut between or through layers. Data parallelism is the reverse: gradients as large as all the weights travel, and activations stay.
 #
-# `run_placed` does it for any chain of layers. Here is a convolutional network, with convolutions on two devices and the dense layers on two more.
+# `run_placed` does it for any chain of layers. Here is a convolutional network, with the convolutions on two devices and the dense layers on two more.
 
 # %%
 cnn = build_cnn(dtype="float64")
@@ -168,19 +168,19 @@ figures.show(figures.matrix(table, rows, columns, title=title, format="{:.3f}"))
 assert placed.traffic.count_bytes("activations") == placed.traffic.count_bytes("gradients")
 
 # %% [markdown]
-# Convolutions hold few weights and large activations, dense layers the reverse: with 32 images the device with fewest weights holds most in all. And a good cut sends little: after the last pooling layer it is less than a third of what crosses after the first.
+# Convolutions hold few weights and large activations, dense layers the reverse. With 32 images, the device with the fewest weights holds the most in all. And a good cut sends little: less than a third crosses after the last pooling layer of what crosses after the first.
 #
-# This way has one flaw. While one device works, the other three wait for it. [Lesson 16](16-pipeline-parallelism.ipynb) fills that time.
+# This way has one flaw: while one device works, the other three wait. [Lesson 16](16-pipeline-parallelism.ipynb) fills that time.
 #
 # ## One layer by columns
 #
-# The other cut goes through a layer. With y = x W, give each device some *columns* of W: five hidden units and five.
+# The other cut goes through a layer. With y = x W, give each device some *columns* of W: five hidden units each.
 
 # %%
 figures.show(split_matrix("columns", [5, 5], inputs=784))
 
 # %% [markdown]
-# Forward, each device has five columns of y; an all-gather puts them together. Backward, each device knows how its own five units depend on x. The gradient for x is the sum over both.
+# Forward, each device has five columns of y, and an all-gather puts them together. Backward, each device knows how its own five units depend on x. The gradient for x is the sum over both.
 
 # %%
 kernel = first[0]  # [784, 10]
@@ -195,7 +195,7 @@ print("the gradient for x is the sum of two parts of shape", parts[0].shape)
 # %% [markdown]
 # ## One layer by rows
 #
-# Or give each device some *rows* of W, and the columns of x that meet them. Now every device has a part of every sum.
+# Or give each device some *rows* of W, and the matching columns of x. Now every device has a part of every sum.
 
 # %%
 figures.show(split_matrix("rows", [392, 392], outputs=10))
@@ -208,7 +208,7 @@ np.testing.assert_allclose(dx, dy @ kernel.T, atol=1e-12)
 print("forward: the sum of two terms of shape", terms[0].shape)
 
 # %% [markdown]
-# The two are mirror images: what columns need backward, rows need forward. `split_dense` is the same layer with the tensors on their devices and the collectives counted, as a ring of lesson 06 would send them.
+# The two are mirror images: what columns need backward, rows need forward. `split_dense` is the same layer with the tensors on their devices and the collectives counted, as lesson 06's ring would send them.
 
 # %%
 for way in ("columns", "rows"):
@@ -222,7 +222,7 @@ for way in ("columns", "rows"):
 # %% [markdown]
 # ## Two layers, one all-reduce
 #
-# Now both layers of the network. Split both by columns, and there are two collectives forward and two backward.
+# Now both layers of the network. Split both by columns, and you need two collectives forward and two backward.
 #
 # **Predict.** Split the first by columns and the second by rows. How many collectives does a step need in all?
 
@@ -237,9 +237,9 @@ print([f"{call.phase}: {call.kind} of {call.payload_bytes:,} bytes" for call in 
 show_guess(my_guess, len(both.calls), unit=" collectives")
 
 # %% [markdown]
-# The hidden values are never put together. The five that device 0 has made are just the five that its rows of the second kernel need, and ReLU works on each value alone. This is the block of Megatron-LM, found twice in every layer of its transformers. (The all-reduce backward is for the gradient of x, which the layers before would need. Here there are none.)
+# The hidden values are never put together. The five that device 0 computed are exactly the five that its rows of the second kernel need, and ReLU works on each value by itself. Megatron-LM uses this pair twice in every transformer layer: in the MLP, and in attention, where each device gets whole heads. (The backward all-reduce is for the gradient of x, which earlier layers would need. Here there are none.)
 #
-# Ten units need not divide. On three devices they go as 4, 3 and 3:
+# Ten units need not divide evenly: three devices get 4, 3 and 3.
 
 # %%
 ways, heads = ["columns", "rows", "both"], ["1 device", "2 devices", "3 devices", "4 devices"]
@@ -254,7 +254,7 @@ figures.show(figures.matrix(table, ways, heads, title=title, format="{:,}"))
 # %% [markdown]
 # ## Two stages in two processes
 #
-# Devices of one process share memory. Between machines a tensor must be sent, and the sender's tape cannot follow it: backward needs its own message. `run_stage` runs in each worker: it builds the model, keeps its own layers alone, and sends hidden values and gradients over a socket, here in four micro-batches.
+# Devices of one process share memory. Between machines a tensor must be sent, and the sender's tape can't follow it, so the backward pass needs its own message. `run_stage` runs in each worker: it builds the model, keeps only its own layers, and sends hidden values and gradients over a socket, here in four micro-batches.
 
 # %%
 order = make_schedule("1f1b", stages=2, micro_batches=4)
@@ -270,11 +270,11 @@ print("bytes of weights in each process:", [report.parameter_bytes for report in
 print("sent:", joined.traffic.count_links())
 
 # %% [markdown]
-# The bytes are those of the hand-made version: cutting a batch into micro-batches changes when things are sent, not how much.
+# The bytes are those of the hand-made version. Cutting a batch into micro-batches changes when things are sent, not how much.
 #
 # ## DTensor: say how it lies, not what to send
 #
-# Everything so far was written by hand, collectives and all. DTensor takes the other road. The devices form a *mesh* with named dimensions, every tensor gets a *layout* that says which of its axes is split over which dimension, and the program stays that of one device. TensorFlow finds the collectives.
+# So far we wrote everything by hand, collectives included. DTensor goes the other way. The devices form a *mesh* with named dimensions. Every tensor gets a *layout*, which says which of its axes is split over which dimension. The program stays that of one device, and TensorFlow finds the collectives.
 
 # %%
 mesh = dtensor.create_mesh([("batch", 2), ("model", 2)], devices=devices)
@@ -292,9 +292,9 @@ print("layout of the product:", dtensor.fetch_layout(product).sharding_specs)
 print("on each device:", [tuple(piece.shape) for piece in dtensor.unpack(product)])
 
 # %% [markdown]
-# Each device has 16 examples and 5 units: the batch is split one way and the layer the other.
+# Each device has 16 examples and 5 units: the batch is split one way, the layer the other.
 #
-# **Predict.** Four devices as a mesh of batch 4, of model 4, and of 2 × 2. Under which does a device hold least of the weights?
+# **Predict.** Four devices as a mesh of batch 4, of model 4, and of 2 × 2. Under which does a device hold the fewest bytes of weights?
 
 # %%
 my_guess = None  # "batch 4", "model 4" or "2 × 2"
@@ -321,11 +321,11 @@ figures.show(figures.matrix(numbers, list(table), columns, title=title, format="
 # %% [markdown]
 # One function, three layouts, equal gradients. "batch 4" is data parallelism, "model 4" is the split by columns and rows, and 2 × 2 is both.
 #
-# The idea is Mesh-TensorFlow's, of 2018: name the dimensions of tensors and of the mesh, and lay the one on the other. It trained transformers of up to 5 thousand million parameters on 512 TPU cores. GSPMD put the same idea into XLA, from where JAX has it; DTensor is TensorFlow's own, still experimental, and Keras 3 does not use it.
+# The idea is Mesh-TensorFlow's, of 2018: name the dimensions of tensors and mesh, and map one onto the other. It trained transformers of up to 5 billion parameters on 512 TPU cores. GSPMD brought the idea to XLA, and through it to JAX. DTensor is TensorFlow's own version, and still experimental. Keras has an API for this, `keras.distribution.ModelParallel` with a `LayoutMap`, but it works with the JAX backend: with TensorFlow's, the variables stay whole, without a warning.
 #
 # ## The mistake: a nonlinearity before the all-reduce
 #
-# By rows, each device has a part of every sum. It is tempting to go on with that part at once: apply ReLU, and add up later.
+# By rows, each device has a part of every sum. It is tempting to carry on with that part: apply ReLU now, add up later.
 
 # %%
 early = np.maximum(terms[0], 0) + np.maximum(terms[1], 0)  # ReLU, then all-reduce
@@ -335,9 +335,9 @@ print(f"{100 * wrong:.0f} % of the hidden values are wrong, and nothing complain
 assert wrong > 0.1
 
 # %% [markdown]
-# ReLU of a sum is not the sum of ReLUs. So a layer split by rows must be summed before its nonlinearity, and a layer split by columns need not be: that is why the order is columns first, then rows.
+# ReLU of a sum is not the sum of ReLUs. So a layer split by rows must be summed before its nonlinearity, and a layer split by columns need not be. That is why the order is columns first, then rows.
 #
-# The second mistake gives right numbers in the wrong place. A tape remembers operations, not devices. Ask it for gradients outside the scope, and the whole backward pass runs on CPU:0 (GPU:0 on a machine with GPUs), with every activation copied there.
+# The second mistake gives correct numbers in the wrong place. A tape remembers operations, not devices. Ask it for gradients outside the scope, and the whole backward pass runs on CPU:0 (GPU:0 on a machine with GPUs), with every activation copied there.
 
 # %%
 with tf.device("CPU:2"):
@@ -352,11 +352,11 @@ print(dict(zip(["forward", "outside", "inside"], where)))
 assert outside.device.endswith("CPU:0") and inside.device.endswith("CPU:2")
 
 # %% [markdown]
-# The mend is the second `with`: open the device's scope again for its part of the backward pass. `PlacedLayer.gradient_device` above was read from the gradients for this reason.
+# The fix is the second `with`: open the device's scope again for its part of the backward pass. `run_placed` does so too, and reads `PlacedLayer.gradient_device` from the gradients themselves.
 #
 # ## What it costs
 #
-# Memory first. ZeRO splits nothing through the layers: it stays data-parallel, but each device keeps only its share of the optimizer state (stage 1), of the gradients too (2), of the weights too (3), and fetches the rest when it is needed. Its paper's row for 7.5 thousand million parameters on 64 devices, computed and published:
+# Memory first. ZeRO cuts no layer: it stays data-parallel, but each device stores only its share of the optimizer state (stage 1), of the gradients too (stage 2), of the weights too (stage 3), and fetches the rest when it is needed. PyTorch's FSDP does what stage 3 does. Here is the paper's row for 7.5 billion parameters on 64 devices, computed and published:
 
 # %%
 (row,) = read_table("zero_memory")
@@ -372,9 +372,11 @@ print("published:", published)
 np.testing.assert_allclose([m.total / 1e9 for m in memory[1:]], published, rtol=0.01)
 
 # %% [markdown]
-# With stage 3 the model of the first cell fits, without a cut through any layer; the price is that all weights are sent twice in each step, and gradients once. Which is cheaper depends on what is larger, weights or activations.
+# With stage 3 the model of the first cell fits, without a cut through any layer. The price: all weights are sent twice in each step, and gradients once, half as much again as an all-reduce sends. Whether a cut is cheaper depends on what is larger, weights or activations.
 #
-# Time, second: what a split costs where it gains nothing. Logical devices share two cores, so these are costs alone, and our collectives are the NumPy ring of lesson 06. On real devices each has its own arithmetic, and the collectives must be fast: tensor parallelism stays within one machine with fast links, as a rule.
+# TensorFlow has no ZeRO or FSDP, and for tensor parallelism only experimental DTensor. With 64 GPUs to fill, people use PyTorch (FSDP, DeepSpeed, Megatron-LM) or JAX.
+#
+# Time, second: what a split costs where it gains nothing. Logical devices share two cores, so these are costs alone, and our collectives are lesson 06's NumPy ring. Real devices each have their own arithmetic, but the collectives must be fast. So tensor parallelism usually stays within one machine with fast links.
 
 # %% tags=["nbval-ignore-output"]
 ways = {
@@ -387,6 +389,14 @@ assert min(milliseconds.values()) > 0
 figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images, best of five"))
 
 # %% [markdown]
+# ## What you saw
+#
+# - By layers, 5,120 bytes of activations crossed and the weights stayed.
+# - Columns need an all-reduce backward, rows forward.
+# - Columns, then rows: one all-reduce each way, and ReLU between them for free.
+# - One program ran on three meshes; "model 4" held the fewest weights, "batch 4" the fewest images.
+# - ZeRO's stage 3 took 120 GB down to 1.88 GB on each of 64 devices.
+#
 # ## Take-away card
 #
 # ```python
