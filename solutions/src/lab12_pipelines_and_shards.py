@@ -1,16 +1,18 @@
 # %% [markdown] shows="Split a layer; write a 1F1B schedule; judged by bubble and memory"
 # # Lab 12 · Pipelines and shards
 #
-# Split a layer by columns and by rows, with the gradients of the whole one; write the 1F1B
-# schedule, and choose how many micro-batches it needs.
+# A split layer that forgets one sum still runs, with the wrong gradient, and nothing complains.
+# Here you write both splits yourself, with the gradients of the whole layer. Then you write the 1F1B
+# schedule, and work out how many micro-batches a pipeline needs.
 #
 # **Time:** 50 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
 #
-# In exercises 1 and 2 you compute what all devices compute, one part after the other, in NumPy:
+# In exercises 1 and 2 you compute in NumPy what all devices compute, one part after the other:
 # forward and backward by hand. The layer is y = x W + b, with x `[batch, inputs]`, W `[inputs,
-# outputs]` and b `[outputs]`. When g is the gradient for y, the gradient for W is xᵀ g, for b it is
-# the sum of g over the batch, and for x it is g Wᵀ. In exercise 3 your schedule is run by the
-# judge's own simulator. Lessons 15 and 16 have the ideas.
+# outputs]` and b `[outputs]`. If g is the gradient for y, the gradient for W is xᵀ g, the one for b
+# is the sum of g over the batch, and the one for x is g Wᵀ. In exercise 3 the judge's own simulator
+# runs your schedule. Lessons 15 and 16 have the ideas. Write your own: `utils.schedules` and
+# `utils.parallel` are there to read afterwards.
 
 # %%
 import numpy as np
@@ -28,8 +30,9 @@ SEED = 2026
 # **Contract.** `column_layer(x, kernels, biases, upstream)` takes x `[batch, inputs]`, a list of
 # kernels `[inputs, own columns]`, one for each device, a list of biases `[own columns]`, and the
 # gradient for the whole output, `[batch, outputs]`. It returns four things: the whole output
-# `[batch, outputs]`; a list with each kernel's gradient; a list with each bias's gradient; the
-# gradient for x, `[batch, inputs]`. The parts may have different numbers of columns.
+# `[batch, outputs]`; a list with each kernel's gradient, in that kernel's shape; a list with each
+# bias's gradient, in that bias's shape; the gradient for x, one array `[batch, inputs]`. The parts
+# may have different numbers of columns.
 #
 # **Example.** Ten columns as five and five: device 0 computes columns 0 to 4 of the output.
 #
@@ -40,13 +43,13 @@ SEED = 2026
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Every device has used all of x. What happens to gradients of a thing that is used twice?
+# Every device has used all of x. If something is used twice, what happens to its two gradients?
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# x = (2), kernels (3) and (5), upstream (1, 10): output (6, 10); the gradient for x is 1 × 3 + 10 ×
-# 5 = 53. Device 0 knows the 3, device 1 the 50: an all-reduce adds them.
+# x = (2), kernels (3) and (5), biases 0, upstream (1, 10): the output is (6, 10); the gradient for x
+# is 1 × 3 + 10 × 5 = 53. Device 0 knows the 3, device 1 the 50: an all-reduce adds them.
 #
 # </details>
 
@@ -88,8 +91,9 @@ judges.COLUMNS.judge(column_cases, got_columns)
 # **Contract.** `row_layer(parts, kernels, bias, upstream)` takes a list with each device's columns
 # of x, `[batch, own inputs]`, a list of kernels `[own inputs, outputs]`, the whole bias
 # `[outputs]`, and the gradient for the output, `[batch, outputs]`. It returns four things: the
-# output `[batch, outputs]`; a list with each kernel's gradient; the bias's gradient `[outputs]`; a
-# list with the gradient for each part of x.
+# output `[batch, outputs]`; a list with each kernel's gradient, in that kernel's shape; the bias's
+# gradient `[outputs]`; a list with the gradient for each part of x, in that part's shape. The parts
+# may have different numbers of inputs.
 #
 # **Example.** Ten inputs as five and five: each device computes a part of *every* sum.
 #
@@ -100,13 +104,13 @@ judges.COLUMNS.judge(column_cases, got_columns)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# How often is the bias in the sum of the parts, if every part adds it?
+# If every part adds the bias, how often is it in the sum of the parts?
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# x = (2, 4) as (2) and (4), kernels (3) and (5), bias 1: the parts are 6 and 20, the output 6 + 20
-# + 1 = 27. With upstream 10, the parts of x get 30 and 50.
+# x = (2, 4) as (2) and (4), kernels (3) and (5), bias 1: the parts are 6 and 20, the output is 6 +
+# 20 + 1 = 27. With upstream 10, the parts of x get 30 and 50.
 #
 # </details>
 
@@ -144,14 +148,15 @@ judges.ROWS.judge(row_cases, got_rows)
 #
 # **Contract.** `make_1f1b(stages, micro_batches)` returns a list with one list for each stage,
 # first stage first: what the stage does, in order, as pairs `("F", m)`, the forward of micro-batch
-# m, or `("BW", m)`, its backward. With P stages, stage s does P - s forwards (or all, if there are
-# fewer), then one backward and one forward in turn until the forwards are done, then the
-# backwards that are left. Micro-batches count from 0 and go in order.
+# m, or `("BW", m)`, its backward. With P stages, stage s does P - s forwards (or all of them, if
+# there are fewer), then one backward and one forward in turn until the forwards are done, then the
+# backwards that are left. Stages and micro-batches count from 0, and micro-batches go in order.
 #
 # **Example.** The last of 2 stages, 3 micro-batches: F0 BW0 F1 BW1 F2 BW2. The first: F0 F1 BW0 F2
 # BW1 BW2.
 #
-# Graded are the bubble fraction and the most micro-batches that each stage keeps at a time.
+# Two things are graded: the bubble fraction, and the most micro-batches that each stage keeps at a
+# time.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -208,12 +213,12 @@ judges.SCHEDULE.judge(schedule_cases, got_schedules)
 #
 # **2 points · easy · 8 minutes**
 #
-# Without communication and with equal stages, a stage of a pipeline with P stages works for M
-# micro-batches and stands idle for P - 1 of them. The bubble fraction is the idle part of the whole
+# If messages take no time and all stages are equal, each stage of a pipeline with P stages works for
+# M micro-batches and sits idle for P - 1 of them. The bubble fraction is the idle part of the whole
 # time.
 #
 # **Contract.** `fewest_micro_batches(stages, most_bubble)` takes P, 2 or more, and a fraction
-# between 0 and 1. It returns the smallest M whose bubble fraction is at most that.
+# between 0 and 1. It returns a whole number: the smallest M whose bubble fraction is at most that.
 #
 # **Example.** 4 stages and 0.1: 27, since 3 / (27 + 3) = 0.1.
 #
@@ -224,7 +229,9 @@ judges.SCHEDULE.judge(schedule_cases, got_schedules)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Solve (P - 1) / (M + P - 1) = b for M, then round up; or try M = 1, 2, 3 and so on.
+# Try M = 1, 2, 3 and so on. Or solve (P - 1) / (M + P - 1) = b for M and round up, but beware of
+# floating point: for 4 stages and b = 0.2 the quotient can come out a hair above 12, and rounding up
+# gives 13. So check whether one fewer would do.
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -261,5 +268,5 @@ judges.COUNT.judge(count_cases, got_counts)
 # %% [markdown]
 # ## Before you hand in
 #
-# Restart the kernel and run all cells: every check cell should print that its worked examples are
+# Restart the kernel and run all cells. Every check cell should print that its worked examples are
 # right.
