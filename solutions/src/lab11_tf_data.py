@@ -1,14 +1,14 @@
 # %% [markdown] shows="Make a slow pipeline fast; judged by the ratio to the naive one"
 # # Lab 11 · A pipeline that keeps up
 #
-# Make a slow input pipeline several times as fast, with the same examples, and say beforehand
-# where the time goes.
+# A step that waits for its input wastes the device it runs on. Make a slow input pipeline several
+# times as fast, with the same examples, and predict where the time goes.
 #
 # **Time:** 45 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
-# Your pipeline and the naive one are measured in turns in the same process, five epochs each
-# after a first one, by the clock and by processor time. The better of the two median ratios counts,
-# so another program that runs beside them does not decide. Lesson 12 has the ideas.
+# Your pipeline and the naive one take turns in the same process, five epochs each after a first
+# one. Both are timed by the clock and by processor time, and the better of the two median ratios
+# counts. So another program that runs at the same time doesn't decide your mark. Lesson 12 has the ideas.
 
 # %%
 from utils.environment import quiet_tensorflow
@@ -36,6 +36,8 @@ SEED = 2026
 # return records.map(parse).map(augment).batch(batch_size)
 # ```
 #
+# These functions are given:
+#
 # | function | takes | returns |
 # |---|---|---|
 # | `parse` | one record | image uint8 `[28, 28, 1]`, label, id |
@@ -43,29 +45,29 @@ SEED = 2026
 # | `augment` | image, label, id | the image flipped and shifted at random, float32 in [0, 1], label, id |
 # | `augment_batch` | images, labels, ids | the same for a whole batch |
 #
-# **Contract.** `make_fast(files, batch_size)` takes a list of TFRecord files and the size of a
-# batch. It returns a `tf.data.Dataset` of (images, labels, ids) in batches of that size (the last may
-# be smaller). Every epoch holds every example exactly once, in any order, and augments anew: no two
-# epochs show the same images. After the first epoch it delivers at least 3 times the images per
-# second of the naive one. (The example solution reaches 8 or more; 2.7 is accepted, for noise.)
+# **Contract.** `make_fast(files, batch_size)` takes a list of TFRecord files and a batch size.
+# It returns a `tf.data.Dataset` of (images, labels, ids) in batches of that size (the last may
+# be smaller). Every epoch delivers every example exactly once, in any order, and augments again: no
+# two epochs show the same images. After the first epoch it delivers at least 3 times the images per
+# second of the naive one. (We accept 2.7, to allow for noise.)
 #
 # **Example.** The same three lines with `.prefetch(1)` at the end are not enough.
 #
 # <details><summary>Hint 1</summary>
 #
-# PNGs are decoded again in every epoch. What can be remembered, and what must not be?
+# PNGs are decoded again in every epoch. What could be kept from the first epoch, and what must not be?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# A function that is called once for a batch of 64 has less to do than one that is called 64 times.
-# In which order do `cache`, `batch` and the two maps stand then?
+# One call for a batch of 64 costs less than 64 calls for one image each. In which order do
+# `cache`, `batch` and the two maps stand then?
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
 # For numbers in text files: `lines.map(read).cache().batch(64).map(scale_batch)`. Reading happens in
-# the first epoch only; scaling in every epoch, for 64 numbers at a time.
+# the first epoch only; scaling happens in every epoch, 64 numbers at a time.
 #
 # </details>
 
@@ -98,30 +100,30 @@ judges.PIPELINE.judge(pipeline_cases, got_pipelines)
 #
 # **2 points · easy · 8 minutes**
 #
-# A batch goes through some stages, reading, parsing, training and so on, which take some seconds
-# each. Either one batch goes through all of them before the next one begins; or all stages work
+# A batch goes through several stages, such as reading, parsing and training. Each takes some
+# seconds. Either one batch goes through all stages before the next one starts. Or all stages work
 # at the same time, each on another batch, as with prefetch.
 #
 # **Contract.** `predict_rate(stage_seconds, batch_size, overlapped)` takes a list of seconds for
-# one batch, the images of a batch, and whether the stages overlap. It returns images per second, in
-# the long run.
+# one batch, one per stage, the number of images in a batch, and whether the stages overlap. It
+# returns images per second, in the long run.
 #
 # **Example.** Stages of 10, 30 and 5 ms, batches of 64: 2,133 images/s with overlap, 1,422 without.
 #
 # <details><summary>Hint 1</summary>
 #
-# A chain of workers on a belt is as fast as its slowest one.
+# An assembly line is as fast as its slowest station.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Work out the seconds from one batch's end to the next one's end.
+# Work out the seconds from the end of one batch to the end of the next.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Stages of 1 s and 3 s, batches of 6 images: with overlap a batch every 3 s, 2 images/s; without,
-# a batch every 4 s, 1.5 images/s.
+# Stages of 1 s and 3 s, batches of 6 images. With overlap there is a batch every 3 s: 2 images/s.
+# Without, there is a batch every 4 s: 1.5 images/s.
 #
 # </details>
 
@@ -157,15 +159,15 @@ judges.RATE.judge(rate_cases, got_rates)
 # **2 points · easy · 7 minutes**
 #
 # **Contract.** `count_calls(examples, epochs, cache_after)` takes the number of examples, the number
-# of epochs, and where the cache stands: after "nothing" (there is none), after "parse", or after
-# "augment". It returns two numbers: how many PNGs are decoded, and how many images are augmented, in
-# all epochs together.
+# of epochs, and where the cache is: after "nothing" (there is no cache), after "parse", or after
+# "augment". It returns two numbers, for all epochs together: how many PNGs are decoded, and how
+# many images are augmented.
 #
 # **Example.** 1,000 examples, 5 epochs, cache after "parse": 1,000 and 5,000.
 #
 # <details><summary>Hint 1</summary>
 #
-# What stands before a cache runs while the cache is filled.
+# The stages before a cache run only while the cache is being filled.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -209,5 +211,5 @@ judges.CALLS.judge(call_cases, got_calls)
 # %% [markdown]
 # ## Before you hand in
 #
-# Restart the kernel and run all cells: every check cell should print that its worked examples are
+# Restart the kernel and run all cells. Every check cell should print that its worked examples are
 # right.
