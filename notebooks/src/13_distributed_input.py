@@ -1,7 +1,7 @@
 # %% [markdown] shows="Who gets which example: sharding, rebatching, uneven ends, the tf.data service"
 # # Distributed input
 #
-# Two workers train for a night, and half of the examples were never seen, or all of them twice. Nothing crashes; the loss even goes down. Here you follow single examples through every way to split data over replicas and workers. In an hour you can tell which of them reach nobody, and which are trained on twice.
+# Two workers train for a night, and a quarter of the examples were never seen, another quarter twice. Nothing crashes; the loss even goes down. Here you follow single examples through every way to split data over replicas and workers. In an hour you can tell which of them reach nobody, and which are trained on twice.
 #
 # **Time:** 50 minutes · **Builds on:** [input pipelines](12-input-pipelines.ipynb) and [multi-worker training](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
 #
@@ -99,7 +99,7 @@ for examples, batch in ((20, 5), (12, 6)):
         assert check_cover(views, range(examples)).once == examples
 
 # %% [markdown]
-# TensorFlow has two ways to split, and the auto-shard policy (more below) decides which. Without files, as here, AUTO, the default, acts like DATA and rounds each share up. So 6 over four is 2, 2, 2, 0: the last replica never works, and nothing tells you. OFF and FILE split a full batch into shares that differ by one at most, but they cut a short last batch at the same sizes: [lesson 03](03-mirrored-keras.ipynb) had 40 of 128 split as 32, 8, 0, 0. Choose a global batch that the replicas divide.
+# TensorFlow has two ways to split, and the auto-shard policy (more below) decides which. Without files, as here, AUTO, the default, acts like DATA and rounds each share up. So 6 over four is 2, 2, 2, 0: the last replica never works, and nothing tells you. OFF and FILE split a full batch into shares that differ by one at most, but they cut a short last batch at the sizes of a full one: [lesson 03](03-mirrored-keras.ipynb) had 40 of 128 split as 32, 8, 0, 0. Choose a global batch that the replicas divide.
 #
 # `drop_remainder=True` makes all shares equal, as TPUs want ([lesson 14](14-tpu-and-xla.ipynb)):
 
@@ -178,7 +178,7 @@ for policy in ("FILE", "AUTO"):
         print(error)
 
 # %% [markdown]
-# Files aren't divided. So have many more files than workers, of equal size, or a multiple of the number of workers. Fewer files than workers is an error, in TensorFlow's own words above. AUTO raises it as well, since the source *is* files. For a single file choose DATA.
+# Files aren't divided. So have many more files than workers, of similar size, or equal files whose number the workers divide. Fewer files than workers is an error, in TensorFlow's own words above. AUTO raises it as well, since the source *is* files. For a single file choose DATA.
 #
 # ## Two workers for real
 #
