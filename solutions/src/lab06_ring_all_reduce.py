@@ -1,23 +1,19 @@
 # %% [markdown] shows="Reduce-scatter and all-gather; judged by sums, bytes and messages"
 # # Lab 06 · Ring all-reduce
 #
-# Write the two halves of a ring all-reduce, put them together, and predict what it costs.
+# Every library that trains on many devices has this algorithm inside. You write both halves of it, put them together, and predict what it costs.
 #
 # **Time:** 45 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
 #
-# All ranks live in this process, and every message goes through a network that counts it. Rank r
-# stands on a ring between r - 1 and r + 1; the last one's neighbour is rank 0. With P ranks, each
-# rank's vector is cut into P chunks. `chunks[r][k]` is chunk k as rank r holds it, a NumPy array.
+# All ranks live in this process, and every message goes through a network that counts it. The ranks stand in a ring: rank r sits between r - 1 and r + 1, and the last one's neighbour is rank 0. With P ranks, each rank's vector is cut into P chunks. `chunks[r][k]` is chunk k as rank r holds it, a NumPy array.
 #
 # ```python
-# arrived = network.exchange([Send(source, destination, values, chunk), ...])   # one step
+# arrived = network.exchange([Send(source, destination, values, chunk), ...])   # one step; a list
 # for message in arrived:
 #     message.destination, message.chunk, message.values
 # ```
 #
-# In one step, each rank sends at most one message and receives at most one; all travel at once.
-# Graded are the sums, the number of steps, the messages and bytes of each rank, and what the
-# messages held. Lesson 06 has the ideas.
+# In one step, each rank sends at most one message and receives at most one; all of them travel at once. You're graded on the sums, the number of steps, the messages and bytes of each rank, and what the messages held. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 06 has the ideas.
 
 # %%
 import numpy as np
@@ -33,30 +29,23 @@ SEED = 2026
 #
 # **3 points · medium · 15 minutes**
 #
-# **Contract.** `reduce_scatter(chunks, network)` changes `chunks` in place, in P - 1 steps. In
-# step s (from 0), rank r sends its chunk (r - s) mod P to rank r + 1, which adds it to its own.
-# Afterwards rank r holds the whole sum of chunk (r + 1) mod P. With one rank it sends nothing.
+# **Contract.** `reduce_scatter(chunks, network)` changes `chunks` in place, in P - 1 steps. In step s (from 0), rank r sends its chunk (r - s) mod P to rank r + 1, which adds it to its own. Afterwards rank r holds the complete sum of chunk (r + 1) mod P. With one rank it sends nothing.
 #
-# **Example.** Two ranks that hold the chunks (1), (2) and (10), (20): rank 0 sends 1 and rank 1
-# sends 20. Rank 0 then holds (1), (22), rank 1 (11), (20).
+# **Example.** Two ranks hold the chunks (1), (2) and (10), (20). Rank 0 sends 1 and rank 1 sends 20. Afterwards rank 0 holds (1), (22) and rank 1 (11), (20).
 #
 # <details><summary>Hint 1</summary>
 #
-# One step is one call of `network.exchange` with P messages. Collect them first, then add what
-# arrived.
+# One step is one call of `network.exchange` with P messages. Collect all of them first, then add what arrived.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `Send(rank, (rank + 1) % ranks, chunks[rank][k], k)` with `k = (rank - step) % ranks`. What
-# arrived knows its destination and its chunk.
+# `% ranks` closes the ring, for the neighbour and for the chunk. Each message that arrives knows its destination and its chunk, so adding takes one line.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Three ranks, step 0: rank 0 sends chunk 0, rank 1 chunk 1, rank 2 chunk 2. In step 1 rank 1
-# sends chunk 0, to which it has just added rank 0's. So chunk 0 arrives at rank 2 with the values
-# of two ranks in it, and is whole.
+# Three ranks, step 0: rank 0 sends chunk 0, rank 1 chunk 1, rank 2 chunk 2. In step 1 rank 1 sends chunk 0, to which it has just added rank 0's. So chunk 0 arrives at rank 2 with the values of two ranks in it, and is complete once rank 2 adds its own.
 #
 # </details>
 
@@ -95,28 +84,23 @@ judges.SCATTER.judge(scatter_cases, got_scattered)
 #
 # **2 points · medium · 10 minutes**
 #
-# **Contract.** `all_gather(chunks, network)` begins where reduce-scatter has ended: rank r holds
-# the whole sum of chunk (r + 1) mod P. In P - 1 steps, in step s, rank r sends its chunk
-# (r + 1 - s) mod P to rank r + 1, which puts it in the place of its own. Afterwards every rank
-# holds every sum.
+# **Contract.** `all_gather(chunks, network)` begins where reduce-scatter ended: rank r holds the complete sum of chunk (r + 1) mod P. It takes P - 1 steps. In step s, rank r sends its chunk (r + 1 - s) mod P to rank r + 1, which replaces its own with it. Afterwards every rank holds every sum.
 #
-# **Example.** From (1), (22) and (11), (20): rank 0 sends 22, rank 1 sends 11, and both hold
-# (11), (22).
+# **Example.** From (1), (22) and (11), (20): rank 0 sends 22, rank 1 sends 11, and both hold (11), (22).
 #
 # <details><summary>Hint 1</summary>
 #
-# The same loop as before, with one other chunk and one other assignment.
+# It's the same loop as before, with another chunk and another assignment.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The sums are whole. What would happen if you added them once more?
+# The sums are complete. What would happen if you added them once more?
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Three ranks: rank 0 has finished chunk 1, rank 1 chunk 2, rank 2 chunk 0. Step 0 sends just
-# these. In step 1 rank 0 hands on chunk 0, which has just arrived.
+# Three ranks: rank 0 has finished chunk 1, rank 1 chunk 2, rank 2 chunk 0. Step 0 sends exactly these. In step 1 rank 0 passes on chunk 0, which has just arrived.
 #
 # </details>
 
@@ -155,17 +139,13 @@ judges.GATHER.judge(gather_cases, got_gathered)
 #
 # **3 points · medium · 10 minutes**
 #
-# **Contract.** `all_reduce(vectors, network)` takes one array `[length]` for each rank and returns
-# a list with each rank's sum, `[length]`. Each vector is cut into P chunks as `np.array_split`
-# does: lengths that do not divide make the first chunks one element longer, and with fewer elements
-# than ranks the last chunks are empty. Chunks without elements are sent all the same.
+# **Contract.** `all_reduce(vectors, network)` takes one array `[length]` for each rank. It returns a list with one array `[length]` for each rank: the sum, as that rank has it. Each vector is cut into P chunks as `np.array_split` does it. If the length doesn't divide evenly, the first chunks are one element longer; with fewer elements than ranks, the last chunks are empty. Empty chunks are sent all the same. Grading also tries one rank, and fewer elements than ranks.
 #
-# **Example.** Two ranks, (1, 2, 3) and (10, 20, 30): both get (11, 22, 33). Chunk 0 has two
-# elements, chunk 1 one; each rank sends 2 messages, 3 elements of 8 bytes in all.
+# **Example.** Two ranks, (1, 2, 3) and (10, 20, 30): both get (11, 22, 33). Chunk 0 has two elements, chunk 1 has one. Each rank sends 2 messages, 3 elements of 8 bytes in all.
 #
 # <details><summary>Hint 1</summary>
 #
-# You have both halves. What is left is to cut and to join.
+# You have both halves. What's left is cutting and joining.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -175,8 +155,7 @@ judges.GATHER.judge(gather_cases, got_gathered)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# A vector of 7 over 3 ranks has chunks of 3, 2 and 2 elements. In a full round a rank sends every
-# chunk but one, twice: about 2 × 2/3 of its 56 bytes.
+# A vector of 7 over 3 ranks has chunks of 3, 2 and 2 elements. In each half a rank sends every chunk but one. Both halves together are about 2 × 2/3 of its 56 bytes.
 #
 # </details>
 
@@ -213,14 +192,11 @@ judges.ALL_REDUCE.judge(all_reduce_cases, got_reduced)
 #
 # **2 points · easy · 7 minutes**
 #
-# In the alpha-beta model a message takes a latency and its bytes divided by the bandwidth.
-# Messages of one step travel at the same time.
+# In the alpha-beta model, a message takes one latency plus its bytes divided by the bandwidth. Messages of one step travel at the same time.
 #
-# **Contract.** `ring_seconds(ranks, payload_bytes, latency_seconds, bandwidth)` takes the number
-# of ranks, the bytes of one rank's vector, the latency of one message and the bandwidth in bytes a
-# second. It returns the seconds of a ring all-reduce. Chunks count as exactly 1/P of the vector.
+# **Contract.** `ring_seconds(ranks, payload_bytes, latency_seconds, bandwidth)` takes the number of ranks, the bytes of one rank's vector, the latency of one message in seconds and the bandwidth in bytes per second. It returns the seconds of a ring all-reduce. Count a chunk as exactly 1/P of the vector.
 #
-# **Example.** 4 ranks, 1 MB, 10 µs, 1 GB/s: 6 steps of 10 µs and 250 kB: 0.00156 s.
+# **Example.** 4 ranks, 1 MB, 10 µs, 1 GB/s: 6 steps of 10 µs and 250 kB each, 0.00156 s.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -234,8 +210,7 @@ judges.ALL_REDUCE.judge(all_reduce_cases, got_reduced)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# 2 ranks, 8 bytes, latency 1 s, 2 bytes a second: 2 steps of 1 s and 4 bytes, so 2 × (1 + 2) = 6
-# seconds.
+# 2 ranks, 8 bytes, latency 1 s, 2 bytes per second: 2 steps, each 1 s and 4 bytes, so 2 × (1 + 2) = 6 seconds.
 #
 # </details>
 
@@ -267,5 +242,4 @@ judges.SECONDS.judge(seconds_cases, got_seconds)
 # %% [markdown]
 # ## Before you hand in
 #
-# Restart the kernel and run all cells: every check cell should print that its worked examples are
-# right.
+# Restart the kernel and run all cells. Every check cell should report that its worked examples are right.

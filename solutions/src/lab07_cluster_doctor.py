@@ -1,13 +1,11 @@
 # %% [markdown] shows="Write and repair TF_CONFIGs; read the logs of eight failed clusters"
 # # Lab 07 · Cluster doctor
 #
-# Write TF_CONFIG for every task of a cluster, repair a set that disagrees, and tell from a log why
-# a cluster failed.
+# A cluster that won't start is quiet or cryptic, and rarely both helpful and polite. Here you write TF_CONFIG for every task of a cluster, repair a set of them that disagree, and tell from a log why a cluster failed.
 #
 # **Time:** 45 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
 #
-# Lesson 08 has the ideas. `distlab tf-config lint` and `utils.tf_config.diagnose` do this for a
-# living; here you do it yourself, with Python's `json`.
+# Lesson 08 has the ideas. Elsewhere `distlab tf-config lint` and `utils.tf_config.diagnose` do this work for you; here you do it yourself, with Python's `json`. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are.
 
 # %%
 import json
@@ -24,9 +22,7 @@ SEED = 2026
 #
 # **2 points · easy · 8 minutes**
 #
-# **Contract.** `write_config(hosts, index)` takes the addresses of all workers, "host:port" each,
-# in order, and the index of one of them, from 0. It returns the text that goes into that worker's
-# TF_CONFIG: JSON with `cluster` and `task`.
+# **Contract.** `write_config(hosts, index)` takes the addresses of all workers in order, each "host:port", and the index of one of them, from 0. It returns the text for that worker's TF_CONFIG: JSON with `cluster` and `task`.
 #
 # **Example.** For the hosts `["a:1", "b:1"]` and index 1:
 # `{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}`
@@ -38,13 +34,12 @@ SEED = 2026
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `json.dumps` makes JSON of dictionaries, lists, strings and numbers. `str` does not.
+# `json.dumps` makes JSON from dictionaries, lists, strings and numbers. `str` doesn't.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# A cluster of one worker, `["a:1"]`: the cluster is `{"worker": ["a:1"]}`, the task `{"type":
-# "worker", "index": 0}`. Put both into one dictionary, then into one string.
+# A cluster of one worker, `["a:1"]`: the cluster is `{"worker": ["a:1"]}`, the task `{"type": "worker", "index": 0}`. Put both into one dictionary, then into one string.
 #
 # </details>
 
@@ -78,18 +73,13 @@ judges.WORKER.judge(worker_cases, got_configs)
 #
 # **2 points · medium · 10 minutes**
 #
-# **Contract.** `write_role(machines, job, index)` takes a dictionary from job to addresses, with
-# the keys "chief", "worker", "ps" and "evaluator", and one task: its job and its index within that
-# job. It returns that task's TF_CONFIG as text. The training cluster is the coordinator, the workers and
-# the parameter servers; the evaluator stands outside and is in nobody's cluster, not even its
-# own, but its *task* says what it is.
+# **Contract.** `write_role(machines, job, index)` takes a dictionary from job to addresses, with the keys "chief", "worker", "ps" and "evaluator", and one task: its job and its index within that job. It returns that task's TF_CONFIG as text. The cluster holds the coordinator (job "chief"), the workers and the parameter servers, and it's the same for every task. The evaluator stands outside: no cluster lists it, not even the one in its own TF_CONFIG. Its *task* says what it is. (TensorFlow also accepts an evaluator with a cluster of its own. In this exercise it gets everyone's.)
 #
-# **Example.** With one machine a job, `"chief": ["a:1"]` and so on, the task of the second
-# parameter server would be `{"type": "ps", "index": 1}`, beside the same cluster as everyone's.
+# **Example.** With one machine per job, `"chief": ["a:1"]` and so on, the parameter server's task is `{"type": "ps", "index": 0}`, next to the same cluster as everyone's.
 #
 # <details><summary>Hint 1</summary>
 #
-# The cluster does not depend on `job` and `index` at all.
+# The cluster doesn't depend on `job` and `index` at all.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -99,9 +89,7 @@ judges.WORKER.judge(worker_cases, got_configs)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Machines a (chief), b and c (workers), d (ps), e (evaluator). Everyone's cluster is `{"chief":
-# ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}`. The evaluator's task is `{"type":
-# "evaluator", "index": 0}`.
+# Machines a (chief), b and c (workers), d (ps), e (evaluator). Everyone's cluster is `{"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}`. The evaluator's task is `{"type": "evaluator", "index": 0}`.
 #
 # </details>
 
@@ -138,20 +126,15 @@ judges.ROLE.judge(role_cases, got_roles)
 #
 # **3 points · medium · 12 minutes**
 #
-# Somebody has copied TF_CONFIGs from machine to machine and edited them by hand. They disagree, so
-# the cluster waits for ever or stops.
+# The TF_CONFIGs of a cluster were copied from machine to machine and edited by hand. Now they disagree, so the cluster waits forever or stops.
 #
-# **Contract.** `repair(configs)` takes a list of TF_CONFIG texts, one for each worker, in the
-# order of the workers. Worker 0's own is right, and its list of machines is the right one. It
-# returns the list of repaired texts, in the same order: all with the same machines in the same
-# order, and each with its own index.
+# **Contract.** `repair(configs)` takes a list of TF_CONFIG texts, one for each worker, in the order of the workers. Worker 0's text is right, and so is its list of machines. It returns the list of repaired texts, in the same order: all with the same machines in the same order, and each with its own index.
 #
-# **Example.** The check cell breaks four configurations: one index is used twice, one list is a
-# machine short, one is in another order.
+# **Example.** The check cell breaks three of four configurations: one has an index that's already used, one has a list that's a machine short, one has the machines in another order.
 #
 # <details><summary>Hint 1</summary>
 #
-# `json.loads` reads a text. What of worker 0's can you take over as it is?
+# `json.loads` reads a text. What can you take over from worker 0's as it is?
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -161,8 +144,7 @@ judges.ROLE.judge(role_cases, got_roles)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Two workers; the second says `{"cluster": {"worker": ["b:1", "a:1"]}, "task": {"type": "worker",
-# "index": 0}}`, the first lists a before b. Repaired, the second has the first's list and index 1.
+# Two workers. The first lists a before b; the second has `{"cluster": {"worker": ["b:1", "a:1"]}, "task": {"type": "worker", "index": 0}}`. Repaired, the second has the first's list and index 1.
 #
 # </details>
 
@@ -198,7 +180,7 @@ judges.REPAIR.judge(repair_cases, got_repaired)
 #
 # **3 points · hard · 15 minutes**
 #
-# Eight clusters failed for real. Print their logs and read them:
+# Eight clusters failed for real. The last two causes are new; the other six you met in lesson 08. Print their logs and read them:
 #
 # | word | what had happened |
 # |---|---|
@@ -211,8 +193,7 @@ judges.REPAIR.judge(repair_cases, got_repaired)
 # | `dead-peer` | a worker died in the middle of training |
 # | `mismatched-sizes` | two workers have clusters of different sizes |
 #
-# **Contract.** `name_cause(log)` takes a log as one string and returns one of the eight words.
-# Addresses, ports and numbers differ each time, and idle lines may be missing.
+# **Contract.** `name_cause(log)` takes a log as one string and returns one of the eight words. Addresses, ports and numbers differ each time, and lines that don't matter may be missing.
 #
 # **Example.** The cell below prints one log; its cause is `wrong-index`.
 
@@ -224,18 +205,17 @@ print(lab07.make_log("wrong-index", seed=1))
 #
 # <details><summary>Hint 1</summary>
 #
-# For each of them, find a few words that stand in no other log.
+# For each of them, find a few words that appear in no other log. The last line isn't always enough.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# One of the eight has no error in it at all. Which number betrays it?
+# Two of the eight contain no error at all. One names the task it's waiting for. In the other, which number gives it away?
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# `exceeds the maximum id` stands only in the log of the wrong index. So `if "exceeds the maximum
-# id" in log: return "wrong-index"`, and seven more like it.
+# `exceeds the maximum id` appears only in the log of the wrong index. So `if "exceeds the maximum id" in log: return "wrong-index"`, and seven more like it.
 #
 # </details>
 
@@ -276,5 +256,4 @@ judges.CAUSE.judge(cause_cases, got_causes)
 # %% [markdown]
 # ## Before you hand in
 #
-# Restart the kernel and run all cells: every check cell should print that its worked examples are
-# right.
+# Restart the kernel and run all cells. Every check cell should report that its worked examples are right.
