@@ -196,7 +196,7 @@ assert mean_error("same rate", 32) < mean_error("same rate", 512) < mean_error("
 assert mean_error("same rate", 1024) > mean_error("same rate", 32) + 5
 
 # %% [markdown]
-# The large batch didn't fail; it didn't arrive. With 32 times fewer steps of about the same length, you don't get as far. Now k times the rate:
+# The large batch didn't fail; it didn't arrive. With about 35 times fewer steps of the same rate, you don't get as far. Now k times the rate:
 
 # %% tags=["nbval-ignore-output"]
 rule = functools.partial(plan_rates, BASE_RATE, BASE_BATCH, examples=EXAMPLES, epochs=EPOCHS)
@@ -211,7 +211,7 @@ assert mean_error("scaled", 2048) > 40
 #
 # ## Warm-up
 #
-# The gradient changes fastest at the start, while the network is still random, so the rule is at its worst there. So let the rate grow to its peak over the first epochs. Goyal and others took 5 epochs of 90; we take 2 of 8. (In Keras: `CosineDecay(…, warmup_target=…, warmup_steps=…)`.)
+# The gradient changes fastest at the start, while the network is still random, and there the rule is at its worst. So let the rate grow to its peak over the first epochs. Goyal and others took 5 epochs of 90; we take 2 of 8. (In Keras: `CosineDecay(…, warmup_target=…, warmup_steps=…)`.)
 
 # %% tags=["nbval-ignore-output"]
 plans = {"scaled": rule(512), "scaled, warm-up": rule(512, warm_up_epochs=2)}
@@ -485,7 +485,7 @@ for count in (1, 4, 16):
 assert watch.seconds > 0
 
 # %% [markdown]
-# In this small network the activations take less memory than one copy of the gradients, so accumulation costs more than it saves. In a large one they often take far more, and then memory decides. The times are single steps, so only large differences mean anything.
+# In this small network the activations take less memory than one copy of the gradients, so accumulation costs more than it saves. In a large one they often take far more, and then memory decides (lesson 18 measures it). The times are single steps, so only large differences mean anything.
 #
 # ## What you saw
 #
