@@ -290,7 +290,7 @@ assert refused and same
 #
 # ## The mistake: Python inside the step
 #
-# The rules so far announce themselves, at least here. The fifth doesn't. Python runs while the step is *traced*, once, and what it computed is built into the program. Here the step adds noise to its images, and counts its calls.
+# Breaking the rules so far shows sooner or later, as an error or as lost time. Breaking the fifth doesn't. Python runs while the step is *traced*, once, and what it computed is built into the program. Here the step adds noise to its images, and counts its calls.
 #
 # **Predict.** Five steps. How many different noises?
 
