@@ -1,16 +1,17 @@
 # %% [markdown] shows="Shard the data, write the worker, save on the chief; real processes"
 # # Lab 08 · Training on several workers
 #
-# Give each worker its own examples, write the function that every worker runs, and save so that
-# exactly one checkpoint is there in the end.
+# The first program that people start on two machines often trains twice on the same data, and then
+# both copies write into the same checkpoint. Yours won't: you give each worker its own examples,
+# write the function that every worker runs, and save so that exactly one checkpoint is left.
 #
 # **Time:** 50 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
 # Your functions run in real worker processes, each with its own TF_CONFIG, started by
-# `utils.cluster.LocalCluster`; a check takes some seconds. What goes wrong in a worker comes back
-# here with the worker's name. Lesson 09 has the ideas.
+# `utils.cluster.LocalCluster`, so a check takes some seconds. An error in a worker is reported here
+# with the worker's name. Lesson 09 has the ideas.
 #
-# A function that runs in another process takes along what it uses. Import what it needs inside
+# A function that runs in another process takes with it what it uses. Import what it needs inside
 # it, or use the `np` and `tf` of this notebook.
 
 # %%
@@ -29,21 +30,22 @@ from distlab.exercises import lab08
 SEED = 2026
 
 # %% [markdown]
-# ## Exercise 1: to each worker its shard
+# ## Exercise 1: a shard for each worker
 #
 # **3 points · medium · 12 minutes**
 #
 # **Contract.** `make_worker_dataset(ids, global_batch_size, context)` runs on every worker. It takes
-# an array of example ids, the size of the global batch, which the number of workers divides, and a
+# an array of example ids, the size of the global batch (a multiple of the number of workers) and a
 # `tf.distribute.InputContext`. It returns a `tf.data.Dataset` of this worker's batches of ids. With
 # W workers, worker i reads ids i, i + W, i + 2 W, … in this order, in batches of global batch / W.
+# Every id is read once by one worker: if the last batch is smaller, it is kept.
 #
 # **Example.** 12 ids, 2 workers, global batch 4: worker 1 reads (1, 3), (5, 7), (9, 11).
 #
 # <details><summary>Hint 1</summary>
 #
-# `context.num_input_pipelines` and `context.input_pipeline_id` say how many workers there are,
-# and which one this is.
+# `context.num_input_pipelines` is the number of workers here, `context.input_pipeline_id` the index
+# of this one.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -90,11 +92,11 @@ judges.SHARDS.judge(shard_cases, got_shards)
 # The model is one matrix: logits = images · weights, from `[784, 10]` weights in float64.
 #
 # **Contract.** `train_worker(seed, steps, batch)` runs on every worker. It makes a
-# MultiWorkerMirroredStrategy, first of all; starts from `softmax.draw_weights(seed)`; and takes
-# `steps` steps of gradient descent with learning rate `lab08.RATE`. The global batch of step s is
-# `lab08.read_step(seed, s, batch)`: images `[batch, 784]` and labels `[batch]`. Worker i of W takes
-# every W-th example of it, from i on. It returns the weights as an array: on all workers the same,
-# and the same as one process with the whole batches.
+# MultiWorkerMirroredStrategy before anything else, starts from `softmax.draw_weights(seed)` and
+# takes `steps` steps of gradient descent with learning rate `lab08.RATE`. The global batch of step
+# s is `lab08.read_step(seed, s, batch)`: images `[batch, 784]` and labels `[batch]`. Worker i of W
+# takes every W-th example of it, starting at i. It returns the weights as an array: the same on all
+# workers, and the same as one process would get from the whole batches.
 #
 # **Example.** 2 workers, 2 steps, batch 16: each works on 8 examples a step, and both return the
 # weights that one process would have.
@@ -114,7 +116,8 @@ judges.SHARDS.judge(shard_cases, got_shards)
 # <details><summary>Worked idea</summary>
 #
 # One weight w = 0, gradients 1 and 3 of two examples, one on each of two workers. Scaled by the
-# batch of 2 they are 0.5 and 1.5; summed, 2, their mean. Both workers subtract rate × 2 and agree.
+# batch of 2 they are 0.5 and 1.5. Their sum, 2, is the mean of 1 and 3. Both workers subtract
+# rate × 2, and so keep the same weight.
 #
 # </details>
 
@@ -163,22 +166,22 @@ judges.TRAINING.judge(training_cases, got_trained)
 #
 # **3 points · medium · 15 minutes**
 #
-# Every worker must take part in saving: some variables are read by asking all workers, so that one
-# which does not save lets the others wait. But only the chief, worker 0, may write into the shared
-# folder. In the check, the workers write one after the other, and each would save another value.
+# Every worker must take part in saving: some variables are read with an all-reduce, and if one
+# worker does not save, the others wait for it. But only the chief, worker 0, may write into the
+# shared folder. In the check the workers write one after the other, each a different value.
 #
 # **Contract.** `choose_folder(shared, index)` takes the path of the shared folder and the worker's
-# index, and returns the folder this worker writes its checkpoint into: worker 0 into the shared one,
-# each other worker into a folder of its own beside it (in the same parent folder), which need not
-# exist yet. `clean_up(shared, folder, index)` is called when all have written; it removes what
-# this worker wrote elsewhere.
+# index. It returns the folder that this worker writes its checkpoint into: the shared one for
+# worker 0, and for each other worker a folder of its own next to it (in the same parent folder),
+# which need not exist yet. `clean_up(shared, folder, index)` is called when all have written. It
+# removes what this worker wrote outside the shared folder.
 #
 # **Example.** For 3 workers and `/runs/shared`: `/runs/shared`, `/runs/worker-1`,
 # `/runs/worker-2`; afterwards only the first is there.
 #
 # <details><summary>Hint 1</summary>
 #
-# `Path(shared).parent / name` is a folder beside the shared one.
+# `Path(shared).parent / name` is a folder next to the shared one.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -188,8 +191,8 @@ judges.TRAINING.judge(training_cases, got_trained)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# For log files one would do the same: worker 0 logs to `/runs/log`, worker k to `/runs/log-k`,
-# and the names differ since the index is in them.
+# For log files you would do the same: worker 0 logs to `/runs/log`, worker k to `/runs/log-k`. The
+# index in the names keeps them apart.
 #
 # </details>
 
@@ -224,5 +227,5 @@ judges.SAVING.judge(saving_cases, got_saved)
 # %% [markdown]
 # ## Before you hand in
 #
-# Restart the kernel and run all cells: every check cell should print that its worked examples are
+# Restart the kernel and run all cells. Every check cell should print that its worked examples are
 # right.
