@@ -1,13 +1,14 @@
 # %% [markdown] shows="Make a killed run finish with the same weights; choose the interval"
 # # Lab 09 · Fault tolerance
 #
-# Make a run that is killed finish with the weights it would have had, find the newest checkpoint
-# that is whole, and choose how often to save.
+# Your job will be killed one day; whether that costs minutes or a week is decided before. You make
+# a killed run finish with the weights it would have had, find the newest checkpoint that is whole,
+# and choose how often to save.
 #
 # **Time:** 50 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
-# In exercise 1 a real worker process gets a real SIGKILL; the whole group starts again by itself,
-# and calls your function again. A check takes some seconds. Lesson 10 has the ideas.
+# In exercise 1 a real worker process gets a real SIGKILL. The whole group is started again, and
+# your function is called again. That check takes some seconds. Lesson 10 has the ideas.
 
 # %%
 from utils.environment import quiet_tensorflow
@@ -24,7 +25,7 @@ from distlab.exercises import lab09
 SEED = 2026
 
 # %% [markdown]
-# ## Exercise 1: finish all the same
+# ## Exercise 1: finish in spite of a kill
 #
 # **4 points · hard · 20 minutes**
 #
@@ -35,19 +36,19 @@ SEED = 2026
 # |---|---|
 # | `state` | a fresh `tf.train.Checkpoint` with `state.weights` and `state.step`, an integer variable at 0 |
 # | `run.take_step()` | trains on the batch of step number `state.step`, and adds 1 to `state.step` |
-# | `run.shared_folder` | where the checkpoints lie that count |
+# | `run.shared_folder` | the folder of the checkpoints that count |
 # | `run.write_folder` | where *this* worker writes: the shared folder on worker 0, another one on worker 1 |
 #
-# It takes steps until `total_steps` are done, over all attempts together, and saves when a
-# multiple of `every` steps is done, on all workers. At its beginning it restores the latest
-# checkpoint if there is one. What it returns does not matter.
+# It takes steps until `total_steps` are done, all attempts together. It saves whenever a multiple
+# of `every` steps is done, on all workers. At its start it restores the latest checkpoint, if there
+# is one. What it returns does not matter.
 #
-# **Example.** 7 steps in all, saved every 3, worker 1 killed in step 5: steps 0 to 5, then, from
-# the checkpoint of 3 steps, 3 to 6.
+# **Example.** 7 steps in all, saved every 3, worker 1 killed in step 5: the first attempt takes
+# steps 0 to 5; the second restores the checkpoint of 3 steps and takes steps 3 to 6.
 #
 # <details><summary>Hint 1</summary>
 #
-# A restarted function begins at its first line. What must stand there?
+# A restarted function begins at its first line. What must it do there?
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -58,9 +59,9 @@ SEED = 2026
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Counting to 10 through crashes: restore the count; `while count < 10:` count one more; if it is a
-# multiple of 3, save. After a crash at 8 it goes on from 6. A `for` over ten steps would count to
-# 16.
+# Counting to 10 through crashes: restore the count; `while count < 10:` count one more; if it is
+# now a multiple of 3, save. After a crash at 8 it goes on from 6. A `for` over ten steps would
+# count to 16.
 #
 # </details>
 
@@ -99,18 +100,19 @@ judges.KILLED.judge(killed_cases, got_runs)
 #
 # **2 points · medium · 12 minutes**
 #
-# The machine went down while a checkpoint was being written. Its files are there, but not whole.
+# A machine went down while a checkpoint was being written. The files are there, but not whole, and
+# a program that insists on the newest one fails at every restart.
 #
 # **Contract.** `newest_whole(folder)` takes the path of a folder with checkpoints `ckpt-STEP`, each
 # an `.index` file and a `.data-00000-of-00001` file. It returns the path without these endings,
-# `folder/ckpt-STEP`, of the highest step whose values can all be read. At least one can.
+# `folder/ckpt-STEP`, of the highest step whose values can all be read. There is at least one.
 #
 # **Example.** Of `ckpt-2`, `ckpt-4` and `ckpt-6` the last one's data file is only half there:
 # `folder/ckpt-4`.
 #
 # <details><summary>Hint 1</summary>
 #
-# Which of the files of a damaged checkpoint may still look well? Do not look: read.
+# Which files of a damaged checkpoint may still look fine? Do not judge by names and sizes: read.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -166,8 +168,8 @@ judges.NEWEST.judge(newest_cases, got_newest)
 #
 # **2 points · easy · 6 minutes**
 #
-# Saved too often, a run only writes; too seldom, each failure costs much work. Young (1974) found
-# the best time between two checkpoints, for failures that are rare.
+# Save too often, and the run mostly writes. Save too rarely, and each failure costs a lot of work.
+# Young (1974) found the best time between two checkpoints, if failures are rare.
 #
 # **Contract.** `best_interval(checkpoint_seconds, mtbf_seconds)` takes the seconds that one
 # checkpoint costs and the mean time between failures in seconds. It returns Young's interval in
@@ -217,17 +219,17 @@ judges.INTERVAL.judge(interval_cases, got_intervals)
 #
 # **2 points · medium · 8 minutes**
 #
-# To first order, two things are lost: the time of writing, once in every interval; and the work
+# To first order, you lose two things: the time of writing, once in every interval, and the work
 # since the last checkpoint, half an interval on average, once in every mean time between failures.
 #
 # **Contract.** `lost_share(interval, checkpoint_seconds, mtbf_seconds)` takes three times in
-# seconds and returns the lost share of the time, a number (0.1 is a tenth).
+# seconds and returns the share of the time that is lost, a number (0.1 is a tenth).
 #
 # **Example.** Every 300 s a checkpoint of 10 s, a failure every 7,200 s: 0.0333 + 0.0208 = 0.0542.
 #
 # <details><summary>Hint 1</summary>
 #
-# Two terms; one falls with the interval and one grows with it.
+# There are two terms: one falls as the interval grows, the other rises.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -268,5 +270,5 @@ judges.LOSS.judge(loss_cases, got_losses)
 # %% [markdown]
 # ## Before you hand in
 #
-# Restart the kernel and run all cells: every check cell should print that its worked examples are
+# Restart the kernel and run all cells. Every check cell should print that its worked examples are
 # right.
