@@ -1,13 +1,14 @@
 # %% [markdown] shows="Schedule closures, cut a table, measure and bound staleness"
 # # Lab 10 · Parameter servers
 #
-# Schedule closures on real workers, cut a table over real servers, measure how stale updates are,
-# and bound it.
+# Nobody waits in asynchronous training, which is its charm and its problem: updates arrive late.
+# You schedule closures on real workers, cut a table over real servers, measure how stale updates
+# are, and bound it.
 #
 # **Time:** 45 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
 # In exercises 1 and 2 your function runs on the coordinator of a cluster of two workers and three
-# parameter servers, all of them real processes; a check takes some seconds. Lesson 11 has the
+# parameter servers, all of them real processes, so a check takes some seconds. Lesson 11 has the
 # ideas.
 
 # %%
@@ -28,15 +29,15 @@ SEED = 2026
 # **3 points · medium · 12 minutes**
 #
 # **Contract.** `run_closures(coordinator, closure, count)` takes a `ClusterCoordinator`, a
-# `tf.function` without arguments that returns a scalar, and a number. It has the closure run
-# `count` times on the workers, all of them under way at once, waits once until all are done, and
-# returns the sum of what they returned, as a number.
+# `tf.function` without arguments that returns a scalar, and a number. It runs the closure `count`
+# times on the workers: it schedules all of them before it waits for any, waits once until all are
+# done, and returns the sum of what they returned, as a number.
 #
-# **Example.** For 6 closures: 6 times scheduled, once joined.
+# **Example.** For 6 closures: `schedule` is called 6 times, then `join` once.
 #
 # <details><summary>Hint 1</summary>
 #
-# `coordinator.schedule(closure)` returns at once, with a result-to-be.
+# `coordinator.schedule(closure)` returns at once, with a promise of the result.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -47,9 +48,9 @@ SEED = 2026
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Three closures that return 1, 2 and 3: schedule three times and keep the three results in a
-# list; join; fetch the list; its sum is 6. A join after each would let one worker work while the
-# other waits.
+# Three closures that return 1, 2 and 3: schedule three times and keep the three promises in a list;
+# join; fetch the list; its sum is 6. With a join after each, one worker would work while the other
+# sits idle.
 #
 # </details>
 
@@ -84,7 +85,7 @@ judges.CLOSURES.judge(closure_cases, got_closures)
 # **Contract.** `make_partitioner(servers)` returns what
 # `tf.distribute.ParameterServerStrategy(resolver, variable_partitioner=...)` takes: a partitioner
 # that cuts every variable along its first axis into as many pieces as there are servers, as equal
-# as can be. The variables in question have more rows than there are servers.
+# as possible. Every variable here has more rows than there are servers.
 #
 # **Example.** 10 rows over 3 servers: 4 rows on server 0, 3 on server 1, 3 on server 2.
 #
@@ -131,13 +132,13 @@ judges.PARTITIONER.judge(table_cases, got_pieces)
 #
 # **3 points · medium · 12 minutes**
 #
-# A closure reads the parameters, computes, and applies its update. What others apply in between
-# makes it stale: it was computed for parameters that are gone.
+# A closure reads the parameters, computes, and applies its update. If others apply theirs in
+# between, it is stale: it was computed for parameters that are no longer there.
 #
 # **Contract.** `measure_staleness(events)` takes what happened, in order: pairs `("read", k)` and
-# `("apply", k)` of closure k; every closure reads once and applies once, later. It returns a list
-# with the staleness of closures 0, 1, 2, …: how many *other* updates were applied after closure k had
-# read and before it applied its own.
+# `("apply", k)` of closure k. Every closure reads once and later applies once. It returns a list
+# with the staleness of closures 0, 1, 2, …: how many *other* updates were applied after closure k
+# had read and before it applied its own.
 #
 # **Example.** read 0, read 1, apply 1, read 2, apply 2, apply 0: closure 0 has staleness 2,
 # closures 1 and 2 have 0.
@@ -195,19 +196,19 @@ judges.STALENESS.judge(event_cases, got_staleness)
 # **2 points · easy · 7 minutes**
 #
 # Between synchronous and asynchronous lies the *stale synchronous* rule (Ho et al. 2013): a worker
-# may run ahead of the slowest one, but not by more than a bound. A worker's clock is the number of
-# steps that it has done.
+# may run ahead of the slowest one, but only so far. A worker's clock is the number of steps that it
+# has done.
 #
 # **Contract.** `may_start(own_clock, clocks, bound)` takes the clock of the worker that asks, the
 # clocks of all workers, its own included, and the bound, 0 or more. It returns True if the worker
-# may begin its next step: if it is at most `bound` steps ahead of the slowest.
+# may begin its next step, that is, if it is now at most `bound` steps ahead of the slowest.
 #
 # **Example.** Clocks 3, 1 and 2, bound 2: the worker at 3 is 2 ahead of the slowest and may start.
 # With clocks 4, 1 and 2 the worker at 4 must wait.
 #
 # <details><summary>Hint 1</summary>
 #
-# Bound 0 is synchronous training: nobody begins a step before all have done the last one.
+# Bound 0 is synchronous training: no worker begins a step before all have done the last one.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -217,8 +218,8 @@ judges.STALENESS.judge(event_cases, got_staleness)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Bound 1, clocks 2, 2, 3: the workers at 2 may start, they are level with the slowest. The one at 3
-# is 1 ahead and may start. After that step it is at 4, 2 ahead, and waits.
+# Bound 1, clocks 2, 2, 3: the workers at 2 may start, since they are level with the slowest. The
+# one at 3 is 1 ahead and may start. After that step it is at 4, 2 ahead, and waits.
 #
 # </details>
 
@@ -250,5 +251,5 @@ judges.START.judge(start_cases, got_starts)
 # %% [markdown]
 # ## Before you hand in
 #
-# Restart the kernel and run all cells: every check cell should print that its worked examples are
+# Restart the kernel and run all cells. Every check cell should print that its worked examples are
 # right.
