@@ -1,7 +1,7 @@
 # %% [markdown] shows="Naive, ring, tree and hierarchical, with messages and bytes counted; the ring stepped through with your own gradient"
 # # All-reduce
 #
-# Every training step ends with the same sum: each replica has a gradient, and all of them need the total. Send everything to one place and that place becomes the bottleneck; add replicas and the others mostly wait. In an hour you'll have summed gradients in four ways, counted every message, and learned to predict what the sum costs before you rent the machines.
+# Every training step ends with the same sum: each replica has a gradient, and all of them need the total. Send everything to one place, and with every replica you add the others wait longer. In an hour you'll have summed gradients in four ways, counted every message, and learned to predict what the sum costs before you rent the machines.
 #
 # **Time:** 60 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb), [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
 #
@@ -48,7 +48,7 @@ from distlab.widgets.ring_stepper import ring_stepper
 # %% [markdown]
 # ## Four ranks, ten numbers
 #
-# Four replicas each compute a gradient on 32 Fashion-MNIST images of their own. We call them *ranks* here, as everything written about collectives does. The picture shows the gradient of the last layer's bias, ten numbers per rank, and below it the row that every rank needs in the end. The whole gradient is longer: lay its arrays end to end and each rank has one long vector.
+# Four replicas, here called *ranks* as in all writing about collectives, each compute a gradient on 32 Fashion-MNIST images of their own. The picture shows the gradient of the last layer's bias, ten numbers per rank, and below it the row that every rank needs in the end. Lay all arrays of a gradient end to end, and each rank has one long vector.
 
 # %%
 fashion, model = load("fashion_mnist").train, build_mlp(seed=0)
@@ -78,9 +78,7 @@ print("all arrays end to end:", vectors[0].shape, "numbers a rank,", format_byte
 # %% [markdown]
 # ## A post office that counts
 #
-# Ranks may only send messages. Our four live in one process, so sending is just a copy. What matters is the log that `Post` keeps: which step, from whom, to whom, how many bytes. Messages of one step travel at the same time. In a step, a rank sends at most one message and receives at most one.
-#
-# (`at`, `copy` and `join` let the same post office carry TensorFlow tensors between devices later. You can skip them for now.)
+# Ranks may only send messages. Our four live in one process, so sending is just a copy. What matters is the log that `Post` keeps: which step, from whom, to whom, how many bytes. Messages of one step travel at the same time; in a step, a rank sends and receives at most one. (Skip `at`, `copy` and `join` for now: they're for tensors on devices, later.)
 
 
 # %%
@@ -118,7 +116,7 @@ class Post:
 # %% [markdown]
 # ## Naive: everything to rank 0
 #
-# This is what most people would write first. Rank 0 takes the other vectors one after the other, adds them up, and sends the sum to each rank.
+# Rank 0 takes the other vectors one after the other, adds them up, and sends the sum to each rank.
 
 
 # %%
@@ -173,9 +171,9 @@ show_guess(my_guess, round(by_hand["ring"][2] / N, 3), unit=" times")
 print("steps, most messages, most bytes:", by_hand["ring"])
 
 # %% [markdown]
-# The ring takes as many steps as the naive way, but each message is a quarter of the size. In total a rank sends 2(P - 1)/P of the vector. That is less than two vectors *however many ranks there are*, and no rank sends more than another. As long as only the ranks themselves do the adding, no all-reduce can get by with less. (Near the end, a network switch adds too, and beats this.)
+# The ring takes as many steps as the naive way, but each message is a quarter of the size. In total a rank sends 2(P - 1)/P of the vector: less than two vectors *however many ranks there are*, and no rank sends more than another. As long as only the ranks do the adding, no all-reduce can get by with less.
 #
-# Now step through it with your ten numbers. Use the buttons, or the arrow keys once a button has the focus. (Nothing but a still picture? Run the cell.) A blue, dashed chunk has just arrived; a green one is complete. Follow chunk 0 along its row, and stop after step 3: who holds which complete sum?
+# Now step through it with your ten numbers. Use the buttons, or the arrow keys once a button has the focus. A blue, dashed chunk has just arrived; a green one is complete. Follow chunk 0 along its row, and stop after step 3: who holds which complete sum?
 
 # %%
 ring_stepper(biases)
@@ -183,9 +181,9 @@ ring_stepper(biases)
 # %% [markdown]
 # ## Recursive doubling and hierarchical
 #
-# A ring of P ranks needs 2(P - 1) steps, and every step costs a latency. For short vectors fewer steps are better. In **recursive doubling**, partners at distance 1, 2, 4, … swap their whole sums: log2 P steps, each with the whole vector. The code and `utils` call it `tree`, for short. Don't confuse it with NCCL's tree, a *double binary tree*: that one takes about 2 log2 P steps, but no rank ever sends more than two vectors.
+# A ring of P ranks needs 2(P - 1) steps, and every step costs a latency. For short vectors fewer steps are better. In **recursive doubling**, partners at distance 1, 2, 4, … swap their whole sums: log2 P steps, each with the whole vector. The code calls it `tree`. NCCL's tree is another one, a *double binary tree*: about 2 log2 P steps, and no rank ever sends more than two vectors.
 #
-# **Hierarchical** is for machines that hold several ranks each. Reduce inside every machine, run a ring over one leader per machine, and pass the sum back. Here there are two machines, with ranks 0, 1 and 2, 3. With a network card per GPU a single leader would leave most cards idle, so real libraries reduce-scatter inside the machine, all-reduce between ranks of the same number, and all-gather inside.
+# **Hierarchical** is for machines that hold several ranks each. Reduce inside every machine, run a ring over one leader per machine, and pass the sum back. Here there are two machines, with ranks 0, 1 and 2, 3. Where every GPU has its own network card, one leader would leave most cards idle. Libraries then reduce-scatter inside the machine, all-reduce between ranks of equal number, and all-gather inside.
 
 
 # %%
@@ -219,11 +217,11 @@ title = "Four ranks on two machines; most: of one rank"
 figures.show(figures.matrix(np.array(rows), list(by_hand), columns, title=title, format="{:.4g}"))
 
 # %% [markdown]
-# Three of the four win something. Recursive doubling needs the fewest steps and messages, the ring sends the fewest bytes from its busiest rank, and hierarchical sends the fewest over the slow link between the machines. Naive wins nothing; it's merely simple.
+# Three of the four win something. Recursive doubling needs the fewest steps and messages, the ring's busiest rank sends the fewest bytes, and hierarchical sends the fewest between the machines. Naive wins nothing; it's merely simple.
 #
 # ## On logical devices
 #
-# Here are the same four functions, now with tensors. Each rank is a device, adding happens on that device, and sending is a copy from one device to another. Only the post office changes.
+# The same four functions, now with tensors. Each rank is a device, which does its own adding, and sending is a copy to another device. Only the post office changes.
 
 
 # %%
@@ -246,7 +244,7 @@ assert by_hand == {n: run(call, placed, make_device_post()) for n, call in algor
 #
 # ## TensorFlow's own, in one process
 #
-# In one process, `MirroredStrategy(cross_device_ops=...)` chooses the reduction. To see what each choice does, we look into the traced graph: on which devices does it add?
+# `MirroredStrategy(cross_device_ops=...)` chooses. To see what each choice does, we look into the traced graph: on which devices does it add?
 
 
 # %%
@@ -274,13 +272,13 @@ for result in [*to_one(), *by_groups()]:
     np.testing.assert_allclose(result, np.sum(biases, axis=0), atol=1e-7)
 
 # %% [markdown]
-# `ReductionToOneDevice` is the naive way: everything goes to one device, which adds and sends back. `HierarchicalCopyAllReduce` adds in two groups, 0 with 1 and 2 with 3, and then adds the two sums. (It was made for GPUs that are wired in two groups, as in NVIDIA's DGX-1.) Leave the argument out and CPUs get a collective, which the next section shows. NVIDIA GPUs get NCCL, NVIDIA's library, which knows the machine's wiring and picks ring, its own tree or something newer by itself.
+# `ReductionToOneDevice` is the naive way: one device adds and sends back. `HierarchicalCopyAllReduce` adds in two groups, 0 with 1 and 2 with 3, and then adds the two sums. (It was made for GPUs that are wired in two groups, as in NVIDIA's DGX-1.) Leave the argument out and CPUs get a collective, which the next section shows. NVIDIA GPUs get NCCL, which knows the machine's wiring and picks its algorithm by itself.
 #
 # ## The mistake: NCCL where there is no GPU
 #
-# You'll find `NcclAllReduce` in a lot of example code. Building the graph works, here as everywhere. Running it is the first cell below: "No OpKernel was registered", because the operation exists for GPUs only. The fix is one of the two above, or no argument at all.
+# You'll find `NcclAllReduce` in a lot of example code. Building the graph works everywhere. Running it here doesn't, as the first cell below shows: the operation exists for GPUs only. The fix is one of the two above, or no argument at all.
 #
-# The default has a trap of its own, and notebooks walk right into it. The first collective fixes the *group* of this process. A second strategy with another number of replicas then joins the old group. (The second cell does that in worker processes, so that it doesn't spoil this notebook.)
+# The default has a trap for notebooks. The first collective fixes the *group* of this process. A second strategy with another number of replicas then joins the old group. (The second cell does that in worker processes, so that it doesn't spoil this notebook.)
 
 # %%
 nccl, _ = trace_reduce(tf.distribute.NcclAllReduce())
@@ -316,7 +314,7 @@ print("the second strategy is", said[0])
 #
 # ## Between processes: CommunicationOptions
 #
-# Across workers the reduction is always a collective, and you choose which one when you make the strategy:
+# Across workers you choose between collectives when you make the strategy:
 #
 # ```python
 # options = tf.distribute.experimental.CommunicationOptions(
@@ -324,7 +322,7 @@ print("the second strategy is", said[0])
 # strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
 # ```
 #
-# With AUTO, the default, TensorFlow chooses. (`make_strategy("multi-worker", communication="RING")`, below, is these two statements.)
+# With AUTO, the default, TensorFlow chooses. (`make_strategy`, below, runs these two statements. A `timeout_seconds=` in the options turns a hang into an error; TensorFlow recommends it for debugging only.)
 #
 # **Predict.** Two workers on this machine ask for NCCL. Do they fail, as above, or run?
 
@@ -358,7 +356,7 @@ show_guess(my_guess, "run")
 #
 # ## RING against ours
 #
-# `ProcessRing` is our ring once more, written from the point of view of one rank: each process holds a socket to the next rank and one from the previous. (It listens on a port of its own, because TF_CONFIG's belong to TensorFlow.) Both workers reduce the gradients of rank 0 and rank 1 in both ways. Then `time_both` lets the two take turns on vectors of several sizes, each call behind a barrier. We keep the best of seven rounds.
+# `ProcessRing` is our ring once more, seen from one rank: each process holds a socket to the next rank and one from the previous. (It has a port of its own: TF_CONFIG's belong to TensorFlow.) Both workers reduce the gradients of rank 0 and rank 1 in both ways. Then `time_both` lets the two take turns on vectors of several sizes, each call behind a barrier. We keep the best of seven rounds.
 
 
 # %%
@@ -402,7 +400,7 @@ assert all(seconds[-1] > 0 for seconds in best.values())
 #
 # ## Latency and bandwidth, from your own timings
 #
-# The alpha-beta model says that a message of n bytes takes alpha + n / bandwidth. A ring of P ranks then takes 2(P - 1) latencies, plus 2(P - 1)/P of the bytes over the bandwidth. We fit the two parameters to every other size, then predict all of them. The second picture asks the model about more ranks than you have.
+# The alpha-beta model says that a message of n bytes takes alpha + n / bandwidth. A ring of P ranks then takes 2(P - 1) latencies, plus 2(P - 1)/P of the bytes over the bandwidth. We fit the two parameters to every other size, then predict all of them.
 
 
 # %%
@@ -428,13 +426,13 @@ draw_times(asked, "Simulated: 16 ranks on the link fitted above")
 assert max(asked[name][1][-1] for name in ("ring", "tree")) < asked["naive"][1][-1]
 
 # %% [markdown]
-# Two numbers describe each line of the first picture, roughly. On the left it's flat, where latency is everything; on the right it's straight, where bytes are. The model is off in the corner between the two, and wherever caches or other programs interfere.
+# Two numbers roughly describe each line of the first picture: flat on the left, where latency is everything, and straight on the right, where bytes are. The model is off between the two, and wherever caches or other programs interfere.
 #
-# The second picture asks about something you can't measure here: sixteen machines on links like *yours*. In this model recursive doubling (`tree`) wins for short vectors, the ring for long ones, and naive never. That is why libraries hold several algorithms and choose by size. (NCCL's double binary tree isn't drawn. It would lose much less on the right, as it never sends more than two vectors.)
+# The second picture asks about sixteen machines on links like *yours*. In this model recursive doubling (`tree`) wins for short vectors, the ring for long ones, and naive never. That is why libraries hold several algorithms and choose by size.
 #
 # ## The model against published clusters
 #
-# NVIDIA's `nccl-tests` measures NCCL's all-reduce. The first picture below has 29 sizes, published for two AWS p4de machines of eight A100s each; the model is fitted to two of them. The table shows *bus bandwidth* for one machine of H200s: 2(P - 1)/P of the bytes over the time, which for a ring shouldn't depend on P. There the model gets the first row and a latency of 5 µs. Both tables are somebody else's measurements. The files in `utils/simulate/published` name the machine and the tool, but not NCCL's version.
+# NVIDIA's `nccl-tests` measures NCCL's all-reduce. The first picture below has 29 sizes, published for two AWS p4de machines of eight A100s each; the model is fitted to two of them. The table shows *bus bandwidth* for one machine of H200s: 2(P - 1)/P of the bytes over the time, which for a ring shouldn't depend on P. There the model gets the first row and a latency of 5 µs. The files in `utils/simulate/published` name the machines and the tool, but not NCCL's version.
 
 # %%
 published = {r["bytes"]: r["time_us_out_of_place"] / 1e6 for r in read_table("nccl_allreduce_p4de")}
@@ -457,13 +455,13 @@ figures.show(
 assert np.allclose(table[:, 0], table[:, 1], rtol=0.008)
 
 # %% [markdown]
-# In the middle of the curve the model's time is about half of what was published. Two numbers can't know about a library that changes algorithm and protocol with the message size, as NCCL does. (The data don't say what ran at which size.)
+# In the middle of the curve the model predicts about half of the published time. NCCL changes algorithm and protocol with the message size, and two numbers can't follow that. (The data don't say what ran where.)
 #
-# In the table the published ring is flat within a percent, as the model says. That's a modest test: one constant compared with five numbers that hardly differ. The last column is more interesting. From five ranks on it's above the ring, because the switch itself does the adding (NVLink SHARP) and each rank sends its vector only once.
+# In the table the published ring is flat within a percent, as the model says. The last column is above any ring from five ranks on: there the switch itself does the adding (NVLink SHARP), and each rank sends its vector only once.
 #
 # ## Buckets
 #
-# A model has many gradients, most of them small. Reduced one by one, each would pay the latencies again. So they are packed: laid end to end in buckets. In TensorFlow, `bytes_per_pack` says how large a pack should be at least. The API page says that 0, the default, is "determined automatically"; TensorFlow 2.21's code then packs everything into one. (Why not always one? With several, the first can travel while the backward pass still computes the rest.)
+# A model has many gradients, most of them small. Reduced one by one, each would pay the latencies again, so they are packed into buckets, end to end. In TensorFlow, `bytes_per_pack` says how large a pack should be at least. At 0, the default, TensorFlow 2.21 packs everything into one. (We counted; the API page only says "determined automatically".) Why not always one? With several, the first can travel while the backward pass still computes the rest.
 #
 # **Predict.** Our four gradients take 401,408, 512, 5,120 and 40 bytes. How many collectives are there with `bytes_per_pack=4096`?
 
@@ -499,11 +497,11 @@ for bucket_bytes in (1, 4096, 8192, 2**20):
     np.testing.assert_allclose(bucketed.arrays[3][-1], np.sum(biases, axis=0), atol=1e-7)
 
 # %% [markdown]
-# With 4,096, the large array fills a pack and the other three share one. The last lines are our own buckets of *at most* so many bytes. The bytes stay the same, and the number of messages goes down.
+# With 4,096, the large array fills a pack and the other three share one. The last lines are our own buckets of *at most* so many bytes: same bytes, fewer messages.
 #
 # ## The same through utils
 #
-# `utils.collectives` has the four algorithms for any number of ranks and any length. It counts the same steps, messages and bytes as our own code, and gets the same sums.
+# `utils.collectives` has the four algorithms for any number of ranks and any length, with the same counts as ours, and the same sums.
 
 # %%
 for name, counted in by_hand.items():
@@ -528,11 +526,11 @@ for ranks in (2, 4, 8, 64, 1024):
 #
 # What you have seen:
 #
-# - **Write:** reduce-scatter and all-gather are one loop, once with adding and once with copying.
-# - **Count:** 1.5 vectors per rank for the ring, 3 for naive rank 0, 2 steps for recursive doubling, 2 vectors between machines for hierarchical.
-# - **Choose:** `cross_device_ops` in one process, `CommunicationOptions` across workers. NCCL runs on GPUs only; elsewhere it's an error or an ignored hint.
-# - **Pack:** four gradients, one collective, a quarter of the messages.
-# - **Fit and predict:** two numbers from every other size describe the rest, except where the algorithm changes.
+# - **Write:** one loop, run once with adding and once with copying.
+# - **Count:** each algorithm but the naive one is best at something.
+# - **Choose:** `cross_device_ops` in one process, `CommunicationOptions` across workers; without GPUs, NCCL is an error in the one and a hint in the other.
+# - **Pack:** four gradients in one bucket, a quarter of the messages.
+# - **Predict:** two numbers go a long way, until the algorithm changes.
 #
 # ## Take-away card
 #
