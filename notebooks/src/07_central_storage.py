@@ -1,7 +1,7 @@
 # %% [markdown] shows="CentralStorageStrategy: where variables live and what each step copies, next to MirroredStrategy"
 # # Central storage
 #
-# Mirroring keeps a full set of weights and optimizer state on every GPU. What if that doesn't fit? The oldest answer is to keep one copy in the host's memory and send values out and gradients in. It's hardly used today, but it makes a fine suspect: in 40 minutes you'll audit what a strategy really sends, find traffic that nobody needs, and catch a metric that lies. You can audit any other strategy the same way.
+# Mirroring keeps a full set of weights and optimizer state on every GPU. What if that doesn't fit? The oldest answer is to keep one copy in the host's memory and send values out and gradients in. You may never train this way, but it makes a fine suspect. In 40 minutes you'll audit what a strategy really sends, find traffic that nobody needs, and catch a metric that lies. The same audit works on any strategy.
 #
 # **Time:** 40 minutes · **Builds on:** [what a strategy does](02-strategy-api.ipynb) and [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
@@ -183,7 +183,7 @@ print("10 steps: equal weights; kernel on", kernel.device[-5:])
 # %% [markdown]
 # ## What TensorFlow really sends
 #
-# A compiled step is a graph, and its operations have devices. A tensor that is made on one device and used on another has to be sent, once for each device that uses it. So we can count the bytes without running anything. Start from every assignment and output and walk back, because what none of them needs is never computed. Then add up the tensors that change devices. A variable is read on the device where it lives.
+# A compiled step is a graph, and its operations have devices. A tensor that is made on one device and used on another has to be sent, once for each device that uses it. So we can count the bytes without running anything: walk back from every assignment and output, since what none of them needs is never computed, and add up the tensors that change devices. A variable is read on the device where it lives.
 
 
 # %%
@@ -277,7 +277,7 @@ for name in strategies:
 #
 # ## The same weights
 #
-# Both strategies made the same eight steps. `utils.training.train` makes them too, under either one.
+# Both strategies made the same eight steps, and so does `utils.training.train` under either one.
 
 # %%
 options = {"model": "mlp", "optimizer": "adam", "dtype": "float64", "replicas": 3, "epochs": 1}
@@ -292,7 +292,7 @@ print("central storage, mirrored, and train under both: equal weights to 1e-9")
 # %% [markdown]
 # ## Memory against bytes sent
 #
-# The counts fit two formulas with R replicas: 2 (R + 1) V for central storage, 2 (R - 1) V for mirroring reduced on one device. `utils` has both, and the assertions compare them with what we measured.
+# The counts fit two formulas with R replicas: 2 (R + 1) V for central storage, 2 (R - 1) V for mirroring reduced on one device. The explorer computes with both, and the assertions compare them with what we measured.
 
 # %%
 for name in strategies:
@@ -303,7 +303,7 @@ for name in strategies:
 storage_explorer()
 
 # %% [markdown]
-# Three things to try (run the cell if you see only a still picture):
+# Three things to try:
 #
 # 1. Add replicas. In a ring no replica ever sends 2 V; the host sends more with every replica you add.
 # 2. Go from Adam to SGD. Mirroring needs a third of the memory, so central storage has less to save.
@@ -406,7 +406,7 @@ print("train reports the same loss under both strategies")
 # %% [markdown]
 # ## What it costs
 #
-# First, the measured seconds of one step. On logical devices nothing is copied over a wire: a tensor changes hands inside one process. So the seconds show the strategies' own work, and the bytes show what a wire would have to carry. Don't be surprised if central storage comes out ahead here: it computes one update where mirroring computes three.
+# First, the measured time of one step. On logical devices nothing crosses a wire: a tensor changes hands inside one process. So the times show the strategies' own work, and the bytes show what a wire would have to carry. Central storage may even come out ahead here, since it computes one update where mirroring computes three.
 #
 # Then the memory: what fits on an accelerator of 16 GiB with Adam, leaving activations out. During a step a mirrored replica holds weights, two slots and gradients. Under central storage it holds the values it was sent, and its gradients.
 
