@@ -1,7 +1,7 @@
 # %% [markdown] shows="Eight ways a configuration goes wrong, each made for real and diagnosed"
 # # TF_CONFIG: who is who in a cluster
 #
-# You start the same program on two machines, and one of three things happens: it hangs, it stops with an error from deep inside TensorFlow, or, worst of all, it runs on both machines without either noticing the other. The cause is usually one environment variable. In the next hour you'll write it, watch a worker die and come back, and make the eight classic mistakes on purpose, so that you know them when you meet them by accident.
+# You start the same program on two machines, and it hangs. Or it stops with an error from deep inside TensorFlow. Or, worst of all, it runs happily on both, and neither notices the other. Often the cause is one environment variable, TF_CONFIG. In the next hour you'll write it, watch a worker die and come back, and make eight mistakes on purpose, so that you know them when you meet them by accident.
 #
 # **Time:** 50 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
@@ -143,7 +143,7 @@ for name, text in [*built.items(), ("", ""), *large.items()]:
 #
 # ## Check it before anything starts
 #
-# A wrong start can cost minutes of waiting; the linter answers at once. It tells you where the mistake is, what it is and what to write instead. One configuration alone can't show that two tasks contradict each other, so it can look at all of them together.
+# A wrong start can cost minutes of waiting; the linter answers at once. It tells you where the mistake is, and what to write instead. One configuration alone can't show that two tasks contradict each other; all of them together can.
 
 # %%
 for text in (by_hand[0].replace('"worker": [', '"workers": ['), by_hand[1].replace("1}}", "2}}")):
@@ -157,7 +157,7 @@ assert all(finding.severity == "note" for text in by_hand for finding in lint(te
 #
 # ## Resolvers: who tells TensorFlow
 #
-# A strategy doesn't read TF_CONFIG itself. It asks a *resolver* for the cluster, the task type and the task id. There is one resolver for each place where these may be written. Three of them run here and give the same cluster.
+# A strategy doesn't read TF_CONFIG itself. It asks a *resolver* for the cluster, the task type and the task id, and there's one for each place where these may be written. Three of them run here and give the same cluster.
 
 # %%
 resolvers = tf.distribute.cluster_resolver
@@ -204,7 +204,7 @@ for kind in (resolvers.KubernetesClusterResolver, resolvers.TPUClusterResolver):
 #
 # ## Watch a worker die
 #
-# Machines fail, and jobs get killed. So here is a job that takes a while: logistic regression on pictures of clothes, half of each batch on each worker. Worker 0 saves the weights at every tenth step, and a restart continues from there. Lessons [09](09-multi-worker-mirrored.ipynb) and [10](10-fault-tolerance.ipynb) do this with more care. This one only has to live long enough for you to kill it, so we slow it down.
+# Here is a job that takes a while: logistic regression on pictures of clothes, half of each batch on each worker. Worker 0 saves the weights at every tenth step, and a restart continues from there. Lessons [09](09-multi-worker-mirrored.ipynb) and [10](10-fault-tolerance.ipynb) do this with more care. This one is slowed down so that you have time to kill it.
 
 
 # %%
@@ -420,7 +420,7 @@ assert diagnosed["taken port"].name == "taken-port"
 assert len(diagnosed) == 8
 
 # %% [markdown]
-# The fix for all eight: write the texts with a builder, lint them together, set TF_CONFIG before importing TensorFlow, make the strategy first, and check the number of replicas.
+# The fix for the first six: write the texts with a builder, lint them together, set TF_CONFIG before importing TensorFlow, make the strategy first, and check the number of replicas. For the last two, do what the cure says: start the missing task, free the port.
 
 # %%
 assert cluster.run(take_step, echo=False, timeout=60) == [2.0, 2.0]
