@@ -450,7 +450,7 @@ folder.cleanup()  # nothing of this lesson stays
 #
 # ## Take-away card
 #
-# With your own `dataset`, `build_model` and `shared` folder:
+# With your own `make_batches` (global batches), `build_model` and `shared` folder:
 #
 # ```python
 # strategy = tf.distribute.MultiWorkerMirroredStrategy()  # TF_CONFIG is set; before any other op
@@ -458,7 +458,7 @@ folder.cleanup()  # nothing of this lesson stays
 # is_chief = me.task_type in (None, "chief") or me.task_id == 0 and "chief" not in jobs
 # options = tf.data.Options()
 # options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-# batches = strategy.experimental_distribute_dataset(dataset.with_options(options))  # global batches
+# batches = strategy.experimental_distribute_dataset(make_batches().with_options(options))
 # with strategy.scope():
 #     checkpoint = tf.train.Checkpoint(model=build_model())
 # folder = shared if is_chief else tempfile.mkdtemp()  # summaries and export: the chief alone

@@ -608,7 +608,7 @@ assert sum(held.values()) == table_bytes
 #
 # ## What you saw
 #
-# - 150 closures scheduled, joined, fetched; `assign_add` kept all of them, read-add-write did not.
+# - 150 closures scheduled, joined, fetched; `assign_add` kept all of them, read-add-write need not.
 # - A table in two halves, and a step that moved only the rows it touched.
 # - A staleness of about one made a stable rate explode; a third of that rate did not.
 # - Keras's step counter can lose steps; the exact one reached 150.
