@@ -269,7 +269,7 @@ assert "killed by you" in view.picture().alt and "back at step" in view.picture(
 # A notebook whose kernel crashes takes its cluster with it. If anything does survive, `distlab cluster list` finds it, and `distlab cluster stop` ends what has lost its owner. Right now the list shows what this lesson keeps running: a process that waits to start the next tasks.
 
 # %% tags=["nbval-ignore-output"]
-distlab = [sys.executable, "-m", "utils"]  # the command `distlab`
+distlab = [sys.executable, "-m", "distlab"]  # the command `distlab`
 shown = subprocess.run([*distlab, "cluster", "list", "--json"], capture_output=True, text=True)
 mine = [c for c in json.loads(shown.stdout)["clusters"] if c["owner"] == os.getpid()]
 for process in mine[0]["processes"]:
