@@ -31,8 +31,11 @@ class Progress:
         before, self.done = self.done, done
         if sys.stderr.isatty():
             self._bar = self._bar or _make_bar(self._command, self.total, self._unit, before)
-            self._bar.set_postfix_str(note, False)
+            news = bool(note) and note != self._bar.postfix  # to be seen, however soon after
+            self._bar.set_postfix_str(note, refresh=False)
             self._bar.update(done - before)
+            if news:
+                self._bar.refresh()
         elif not self._quiet and time.monotonic() - self._said >= self._seconds:
             self._said = time.monotonic()
             more = f", {note}" if note else ""
