@@ -89,7 +89,8 @@ def test_a_worker_dies_and_comes_back_in_front_of_the_reader(cluster, tmp_path):
     at, back = re.fullmatch(
         r"✕ killed by you at step (\d+) · ↻ back at step (\d+)", killed["notes"]
     ).groups()
-    assert int(at) >= 23 and int(back) == done + 1 <= int(at) + 1 and done == same
+    # the kill may fall between the save of a step and the report of it: one step more is done
+    assert int(at) >= 23 and int(back) == done + 1 <= int(at) + 2 and done == same
     assert re.fullmatch(r"✕ worker 1 gone at step \d+ · ↻ back at step \d+",
                         lanes_of(view)["worker 0"]["notes"])  # fmt: skip
     for lane in view.view["lanes"]:

@@ -40,7 +40,7 @@ def test_other_optimizers_have_other_bytes():
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [((1e9, 8, 4), "stage 4"), ((1e9, 0, 1), "0 ranks"), ((1e9, 1.5, 1), "1.5 ranks"),
+    [((1e9, 8, 4), "stage 4"), ((1e9, 0, 1), "ranks 0"), ((1e9, 1.5, 1), "ranks 1.5"),
      ((0, 8, 1), "0 parameters"), ((float("inf"), 8, 1), "inf parameters"),
      ((1e9, 8, 1, ParameterBytes(-1)), "bytes of 0 or more")],
 )  # fmt: skip

@@ -95,7 +95,7 @@ def auto_shard(dataset: Any, workers: int, policy: str) -> Views:
 
 def _first_sentence(error: Exception) -> str:
     """Return the first sentence of TensorFlow's error, without the operation's name."""
-    return re.sub(r"^\{\{.*?\}\} ", "", first_line(error)).split(". ")[0]
+    return re.sub(r"^\{\{.*?\}\} ", "", first_line(error, 1000)).split(". ")[0]
 
 
 def sharding_options(policy: str) -> Any:
