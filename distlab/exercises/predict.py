@@ -6,16 +6,15 @@ from typing import Any
 def show_guess(guess: Any, measured: Any, unit: str = "") -> None:
     """Print the reader's guess beside what was measured, in one line.
 
-    `guess` is a number, a word, or None when nothing was written down; `unit`
-    goes before the values when it is a sign such as "x", after them otherwise
-    (" images/s", "%"). With `guess=None` the line is the same on every run as
-    long as `measured` is.
+    `guess` is a number, a word, or None when nothing was written down; then only what
+    was measured is printed. `unit` follows the values (" images/s", "%"), a factor ("x",
+    "×") is printed as "4.0 times", and a currency's sign stands before its amount.
     """
     seen = _format(measured, unit)
     if guess is None or (isinstance(guess, str) and not guess.strip()):
-        print(f"no guess written down: measured {seen}")
+        print(f"measured: {seen}")
     else:
-        print(f"you said {_format(guess, '')}, measured {seen}")
+        print(f"you said {_format(guess, '')}, measured: {seen}")
 
 
 def _format(value: Any, unit: str) -> str:
@@ -23,14 +22,17 @@ def _format(value: Any, unit: str) -> str:
         value = value.numpy()
     if hasattr(value, "item") and getattr(value, "size", 1) == 1:
         value = value.item()
-    text = _format_number(value) if isinstance(value, float) else str(value).strip()
-    if unit in ("x", "×", "€", "$"):
+    text = _format_number(value) if isinstance(value, int | float) else str(value).strip()
+    if unit in ("€", "$"):
         return unit + text
+    unit = "times" if unit in ("x", "×") else unit
     separator = "" if unit in ("", "%") or unit.startswith(" ") else " "
     return text + separator + unit
 
 
 def _format_number(value: float) -> str:
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10_000 else f"{value:,}"
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     text = f"{value:.4g}"

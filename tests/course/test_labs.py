@@ -58,12 +58,15 @@ def test_check_says_the_number_given_and_the_number_wanted() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((None, 4.0, "x"), "no guess written down: measured x4.0"),
-        ((2, 4.0, "x"), "you said 2, measured x4.0"),
-        (("  ", 3), "no guess written down: measured 3"),
-        (("ring", "tree"), "you said ring, measured tree"),
-        ((1, np.float32(0.125), "%"), "you said 1, measured 0.125%"),
-        ((900, 12345.6, "images/s"), "you said 900, measured 12,346 images/s"),
+        ((None, 4.0, "x"), "measured: 4.0 times"),
+        ((2, 4.0, "×"), "you said 2, measured: 4.0 times"),
+        (("  ", 3), "measured: 3"),
+        (("ring", "tree"), "you said ring, measured: tree"),
+        ((1, np.float32(0.125), "%"), "you said 1, measured: 0.125%"),
+        ((900, 12345.6, "images/s"), "you said 900, measured: 12,346 images/s"),
+        ((None, 1628320, " bytes"), "measured: 1,628,320 bytes"),
+        ((True, np.bool_(False)), "you said True, measured: False"),
+        ((None, 2.5, "$"), "measured: $2.5"),
     ],
 )
 def test_show_guess_prints_one_stable_line(arguments: tuple, said: str, capsys) -> None:
