@@ -7,7 +7,7 @@ import time
 import psutil
 
 
-def wait_for(look, seconds: float = 20.0):
+def wait_for(look, seconds: float = 60.0):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := look():

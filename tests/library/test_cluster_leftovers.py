@@ -228,8 +228,8 @@ def test_sigkill_of_the_kernel_leaves_nothing(kernels):
     kernel.open_notebook()
     assert kernel.run(START)["status"] == "ok"
     processes, ports = kernel.wait_until_started()
-    kernel.begin("late = LocalCluster(workers=2); late.run(int)")
     known = {p.pid for p in psutil.Process(kernel.process).children(recursive=True)}
+    kernel.begin("late = LocalCluster(workers=2); late.run(int)")
     fresh = wait_for(
         lambda: {p.pid for p in psutil.Process(kernel.process).children(recursive=True)} - known
     )

@@ -94,6 +94,18 @@ def test_an_exception_names_the_worker_that_raised_it(cluster):
     assert failed.value.task == "worker 1" and "Traceback" in failed.value.details
 
 
+def test_of_several_root_errors_the_first_is_named(cluster):
+    def fail():
+        import tensorflow as tf
+
+        raise tf.errors.InternalError(
+            None, None, "2 root error(s) found.\n  (0) INTERNAL: first cause\n  (1) CANCELLED: x"
+        )
+
+    with pytest.raises(ClusterError, match=r"worker 0: InternalError: \(0\) INTERNAL: first cause"):
+        cluster.run(fail, echo=False, timeout=60)
+
+
 def test_a_killed_worker_is_named(cluster):
     job = cluster.start(reduce_for_ever)
     wait_for_event(job)

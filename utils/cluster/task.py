@@ -81,7 +81,9 @@ def serve(tf: Any) -> None:
 
 
 def _describe(error: BaseException) -> tuple[str, str, str]:
-    first_line = str(error).strip().split("\n")[0]
+    first_line, *rest = str(error).strip().split("\n")
+    if first_line.endswith("root error(s) found.") and rest:  # TensorFlow lists them below
+        first_line = rest[0].strip()
     summary = f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
     return ("error", summary, traceback.format_exc())
 
