@@ -15,6 +15,13 @@ class Anything:
 
 
 @dataclass(frozen=True)
+class AnyOf:
+    """What agrees with each of several answers."""
+
+    answers: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
 class Digest:
     """What is kept of a large array: its shape, its first numbers and random sums of all of it.
 
@@ -53,7 +60,7 @@ def find_wrong(got: Sequence[Any], right: Sequence[Any], tolerance: float = 1e-3
 def same(given: Any, wanted: Any, tolerance: float = 1e-3) -> bool:
     """Return whether two answers agree: words but for case, numbers within `tolerance`, shapes.
 
-    `wanted` may be or hold a `Digest` of what is wanted, or `Anything`. A dictionary
+    `wanted` may be or hold a `Digest` of what is wanted, `AnyOf` or `Anything`. A dictionary
     agrees key by key; a list or tuple that is no array of numbers (words in it, or parts of
     different lengths) item by item.
     """
@@ -61,6 +68,9 @@ def same(given: Any, wanted: Any, tolerance: float = 1e-3) -> bool:
         return _same_word(given, wanted)
     if isinstance(wanted, Anything):
         return True
+    if isinstance(wanted, AnyOf):
+        given = given.answers if isinstance(given, AnyOf) else (given,)
+        return all(any(same(one, w, tolerance) for w in wanted.answers) for one in given)
     if isinstance(wanted, Digest):
         return _same_digest(given, wanted, tolerance)
     if isinstance(wanted, dict):
@@ -127,6 +137,8 @@ def show(value: Any) -> str:
     """Return a short text of an answer: NumPy's numbers and arrays as plain ones."""
     if isinstance(value, Digest):
         return _show_first(value.shape, value.first)
+    if isinstance(value, AnyOf):
+        return " or ".join(show(answer) for answer in value.answers)
     if isinstance(value, str | bool):
         return repr(str(value)) if isinstance(value, str) else str(value)
     if isinstance(value, dict):
@@ -140,6 +152,16 @@ def show(value: Any) -> str:
         return repr(value)[:80]
     except Exception:  # a learner's own object may not even have a text
         return f"an object of type {type(value).__name__}"
+
+
+def explain_kind(value: Any) -> str:
+    """Return what is wrong with `value` if it, or an item of it, can be read only once, or ""."""
+    items = value if isinstance(value, list | tuple) else []
+    for one in (value, *items):
+        kind = str(getattr(one, "what", type(one).__name__))  # a judge sees an Opaque
+        if kind in ("generator", "map", "zip", "filter"):
+            return f"this is a {kind} object, which can be read only once: put list(...) round it"
+    return ""
 
 
 def _cut(text: str, longest: int = 200) -> str:

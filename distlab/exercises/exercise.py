@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from distlab import progress
-from distlab.exercises.comparing import find_wrong, same, show
+from distlab.exercises.comparing import explain_kind, find_wrong, same, show
 from distlab.exercises.refusing import refuse
 from distlab.exercises.worked import read_worked
 
@@ -113,7 +113,7 @@ class Exercise:
             return None
         names = (n for n in self.mistakes if find_wrong(got, expect(n), self.tolerance) is None)
         name = next(names, "")
-        why = self.mistakes.get(name, self.hint)
+        why = self.mistakes.get(name) or explain_kind(got[k]) or self.hint
         shown = f"({', '.join(show(a) for a in cases[k])})" if self.shows_case else ""
         return Fault(f"{self.function}{shown} {self.contrast(got[k], right[k])}: {why}", name, why)
 

@@ -6,7 +6,7 @@ EPOCH = Exercise(
     lab="lab01",
     name="epoch",
     function="plan_epoch",
-    examples=((66, 32), (64, 32), (5, 32)),
+    examples=((66, 32), (64, 32), (5, 32), (33, 8)),
     mistakes={
         "rest-dropped": "the examples left over make one more, smaller step: they are not dropped",
         "rounded-down": "steps are rounded up, not down: what is left over wants a step of its own",
@@ -15,6 +15,10 @@ EPOCH = Exercise(
         "one-too-many": "adding 1 to the whole batches is one step too many where the batch "
         "divides exactly",
         "last-is-full": "the last batch holds only what is left over, not a full batch",
+        "whole-and-rest": "these are the whole batches and what is left over: the rest makes one "
+        "more step, and without a rest the last step is a full one",
+        "one-left-alone": "one example that is left over makes a step too: any rest does, not only "
+        "a rest of 2 or more",
     },
     hint="count the whole batches, then look at what is left over",
 )
@@ -32,6 +36,9 @@ BATCHES = Exercise(
         "rest-to-last": "what is left over is spread, one each: no two replicas differ by more "
         "than one",
         "worker-by-worker": "the rule goes over all replicas at once, not worker by worker",
+        "larger-last": "the right sizes in the wrong order: the larger shares come first",
+        "rest-to-first": "what is left over is spread, one each, over several replicas: replica 0 "
+        "does not take all of it",
     },
     hint="as many sizes as replicas, whose sum is the global batch, the larger ones first",
 )
@@ -46,16 +53,29 @@ PARALLELISM = Exercise(
         (1_000_000_000, 12, 24, 6, 8),
         (10_000_000_000, 4, 24, 6, 8),
         (2_000_000_000, 4, 24, 30, 8),
+        (2**30, 8, 24, 6, 8),
+        (1_000_000, 0.5, 16, 8, 8),
+        (1_450_000_000, 2, 24, 6, 8),
+        (1_500_000_000, 2, 24, 6, 8),
+        (3_000_000_000, 4, 24, 6, 8),
+        (1_300_000_000, 12, 24, 6, 8),
     ),
     mistakes={
-        "weights-only": "4 bytes are the weight alone: gradient and Adam's two moments make 16 a "
-        "parameter",
+        "weights-only": "a parameter takes 16 bytes, not 4: the weight, its gradient and Adam's "
+        "two moments, 4 bytes each",
+        "no-weight": "a parameter takes 16 bytes, not 12: gradient and two moments, and the weight "
+        "itself",
+        "no-gradient-no-state": "a parameter takes 16 bytes, not 8: the weight, its gradient and "
+        "two moments, 4 bytes each",
         "no-activations": "activations need room beside the 16 bytes of each parameter",
+        "decimal-gigabytes": "1 GiB is 2**30 bytes, not 10**9",
         "memory-ignored": "memory comes first: each data-parallel replica holds a whole copy of "
         "the model",
         "time-ignored": "memory is not all: a run that fits and takes too long wants more replicas",
         "split-needlessly": "a model that fits is not split: when only time is short, copies of it "
         "share the data",
+        "no-room-to-spare": "memory that is just enough is enough: compare with <=",
+        "no-time-to-spare": "a time that is just allowed is allowed: compare with <=",
     },
     hint="ask two questions apart: does one copy fit on one device, and is one copy fast enough?",
 )
@@ -72,6 +92,7 @@ SCALING = Exercise(
         "first-is-reference": "the reference is the run with one replica, wherever it stands in "
         "the list",
         "percentage": "efficiency is a fraction of 1 here, not a percentage",
+        "swapped": "the right two lists in the wrong order: speed-ups first, then efficiencies",
     },
     hint="images per second are replicas x batch / seconds, and the batch cancels",
     tolerance=0.01,

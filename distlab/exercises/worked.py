@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from distlab.errors import CourseError
-from distlab.exercises.comparing import Anything, Digest, as_numbers, make_digest
+from distlab.exercises.comparing import AnyOf, Anything, Digest, as_numbers, make_digest
 
 FOLDER = Path(__file__).parent / "worked"
 MAX_NUMBERS = 64  # of an array that is kept as it is; of a larger one, its digest
@@ -37,6 +37,8 @@ def _read(data: dict[str, Any]) -> Any:
     if "digest of shape" in data:
         shape, first, sums = (tuple(data[k]) for k in ("digest of shape", "first", "sums"))
         return Digest(shape, first, sums)
+    if "any of" in data:
+        return AnyOf(tuple(data["any of"]))
     return Anything() if "anything" in data else data
 
 
@@ -59,6 +61,8 @@ def _keep(value: Any) -> Any:
         return value
     if isinstance(value, Anything):
         return {"anything": True}
+    if isinstance(value, AnyOf):
+        return {"any of": [_keep(answer) for answer in value.answers]}
     if isinstance(value, dict):
         return {key: _keep(item) for key, item in value.items()}
     numbers = as_numbers(value)

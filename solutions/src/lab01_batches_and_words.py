@@ -15,6 +15,7 @@
 # | per-replica batch | the part of it that one replica sees |
 # | data parallelism | every replica holds the whole model and takes a part of the batch |
 # | model parallelism | every device holds a part of the model |
+# | sharded data parallelism | every replica takes a part of the batch, and stores a part of the weights, gradients and moments (ZeRO, FSDP) |
 #
 # Each exercise has a cell for your code and a check cell below it, which tries your function on
 # worked numbers and tells you what went wrong. When you hand in, other numbers are tried, drawn
@@ -172,14 +173,15 @@ judges.BATCHES.judge(batch_cases, got_batches)
 # | one copy | is done in time | takes too long |
 # |---|---|---|
 # | fits on one device | `"one device"` | `"data"` |
-# | does not fit | `"model"` | `"both"` |
+# | does not fit | `"model"` or `"sharded data"` | `"both"` or `"sharded data"` |
 #
 # Memory that is just enough fits; a time that is just allowed is in time. `"data"` means whole
-# copies here, as in `MirroredStrategy`. (Sharded data parallelism, ZeRO or FSDP, is another answer
-# to "does not fit"; this table leaves it out.)
+# copies, as in `MirroredStrategy`. `"sharded data"` means ZeRO or FSDP: several devices store one
+# copy between them and split the batch as well, which makes room and saves time. Where the table
+# has two words, return either.
 #
-# **Example.** `choose_parallelism(2_000_000_000, 4, 24, 6, 8)` is `"model"`: 29.8 GiB of state
-# and 4 GiB of activations do not fit into 24 GiB.
+# **Example.** `choose_parallelism(2_000_000_000, 4, 24, 6, 8)` is `"model"` or `"sharded data"`:
+# 29.8 GiB of state and 4 GiB of activations do not fit into 24 GiB.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -215,16 +217,17 @@ def choose_parallelism(parameters, activation_gib, device_gib, copy_hours, allow
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 model_cases = []
-for state, activations in ((0.3, 0.2), (0.3, 0.2), (1.5, 0.2), (0.7, 0.5), (8.0, 0.2), (1.5, 0.2)):
+kinds = ((0.3, 0.2), (0.3, 0.2), (1.5, 0.2), (0.7, 0.5), (8.0, 0.2), (1.5, 0.2), (0.75, 0.25))
+for state, activations in (*kinds, (0.3, 0.2), (0.83, 0.125), (0.9, 0.125), (1.8, 0.2)):  # of the device
     device_gib = int(rng.integers(2, 10)) * 8
     parameters = int(state * device_gib * 2**30 / 16)
     allowed_hours = int(rng.integers(4, 48))
-    late = len(model_cases) in (1, 5)
-    copy_hours = allowed_hours + int(rng.integers(1, 30)) * (1 if late else -1) / 10
+    hours = int(rng.integers(1, 30)) / 10
+    late = {1: hours, 5: hours, 7: 0}.get(len(model_cases), -hours)
     model_cases.append(
-        (parameters, activations * device_gib, device_gib, copy_hours, allowed_hours)
+        (parameters, activations * device_gib, device_gib, allowed_hours + late, allowed_hours)
     )
-model_cases = [model_cases[i] for i in rng.permutation(6)]
+model_cases = [model_cases[i] for i in rng.permutation(len(model_cases))]
 ### END INPUTS
 got_words = [choose_parallelism(*case) for case in model_cases]
 lab01.PARALLELISM.check(choose_parallelism)

@@ -11,8 +11,17 @@ from lab_runner import LABS, get_lab
 
 from distlab.errors import CourseError
 from distlab.exercises import worked
-from distlab.exercises.comparing import Anything, find_wrong, make_digest, same, show
+from distlab.exercises.comparing import (
+    AnyOf,
+    Anything,
+    explain_kind,
+    find_wrong,
+    make_digest,
+    same,
+    show,
+)
 from distlab.exercises.exercise import RIGHT, Exercise, each, list_exercises
+from distlab.grading.encoding import Opaque
 from distlab.grading.judging import list_judges, work_out_examples
 
 ROOT = Path(__file__).parents[2]
@@ -106,6 +115,20 @@ def test_a_digest_stands_for_its_array() -> None:
     assert show(digest) == show(array)
     empty = make_digest(np.full((9, 9), np.nan))
     assert same(np.full((9, 9), np.nan), empty) and not same(np.zeros((9, 9)), empty)
+
+
+def test_any_of_several_answers_agrees() -> None:
+    words = AnyOf(("model", "sharded data"))
+    assert same("Model", words) and same("sharded data", words) and same(words, words)
+    assert not same("data", words) and not same(np.zeros(3), words) and not same(words, "model")
+    assert show(words) == "'model' or 'sharded data'"
+
+
+def test_what_can_be_read_only_once_is_named() -> None:
+    assert explain_kind(k for k in "ab").startswith("this is a generator object")
+    assert explain_kind((map(int, "12"), [1])).startswith("this is a map object")
+    assert explain_kind(Opaque("zip")).startswith("this is a zip object")
+    assert explain_kind([1, (2, 3)]) == explain_kind("map") == explain_kind(None) == ""
 
 
 def test_anything_agrees_and_nan_only_with_nan() -> None:

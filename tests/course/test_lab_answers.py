@@ -20,6 +20,11 @@ def list_answers(kind: str) -> list[tuple[str, str, str, str]]:
     return found
 
 
+def name_mistake(why: str) -> str:
+    """Return the mistake of a wrong answer's label: "in-blocks (with NumPy)" is "in-blocks"."""
+    return why.partition("(")[0].strip()
+
+
 def label(value: str) -> str:
     return value if len(value) < 40 and "\n" not in value else ""
 
@@ -46,7 +51,7 @@ def test_wrong_answer_is_refused_by_its_own_message(name, exercise, why, answer)
     outcome = get_lab(name).try_answer(exercise, answer, SEED)
     assert isinstance(outcome.visible, AssertionError), repr(outcome.visible)
     assert isinstance(outcome.judged, WrongAnswer), repr(outcome.judged)
-    assert outcome.judged.misconception == why, str(outcome.judged)
+    assert outcome.judged.misconception == name_mistake(why), str(outcome.judged)
     said = outcome.judged.why
     assert said
     for message in (str(outcome.judged), str(outcome.visible)):
@@ -56,6 +61,6 @@ def test_wrong_answer_is_refused_by_its_own_message(name, exercise, why, answer)
 @pytest.mark.parametrize("name", NAMES)
 def test_messages_of_one_exercise_all_differ(name: str) -> None:
     for exercise, wrong in load_answers(name).WRONG.items():
-        outcomes = [get_lab(name).try_answer(exercise, text, SEED) for text in wrong.values()]
-        said = [outcome.judged.why for outcome in outcomes]
-        assert len(set(said)) == len(said)
+        outcomes = {w: get_lab(name).try_answer(exercise, text, SEED) for w, text in wrong.items()}
+        said = {outcome.judged.why for outcome in outcomes.values()}
+        assert len(said) >= len({name_mistake(why) for why in wrong})

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises import lab01
+from distlab.exercises.comparing import AnyOf
 from distlab.grading.judging import Judge, LabRules
 
 RULES = LabRules(cell_seconds=10, submission_seconds=30)
@@ -20,6 +21,8 @@ def expect_epoch(examples: int, batch: int, way: str = "right") -> tuple[int, in
         "zero-left-over": (whole + (rest > 0), rest),
         "one-too-many": (whole + 1, rest),
         "last-is-full": (whole + (rest > 0), batch),
+        "whole-and-rest": (whole, rest),
+        "one-left-alone": (whole + (rest > 1), rest or batch),
     }[way]
 
 
@@ -34,11 +37,16 @@ def expect_batches(batch: int, workers: int, each: int, way: str = "right") -> l
         "rounded-up": [share + (rest > 0)] * replicas,
         "rest-to-last": [share] * (replicas - 1) + [share + rest],
         "worker-by-worker": [s for part in _split(batch, workers) for s in _split(part, each)],
+        "larger-last": _split(batch, replicas)[::-1],
+        "rest-to-first": [share + rest] + [share] * (replicas - 1),
     }[way]
 
 
 def _split(count: int, parts: int) -> list[int]:
     return [count // parts + (i < count % parts) for i in range(parts)]
+
+
+BYTES = {"weights-only": 4, "no-weight": 12, "no-gradient-no-state": 8}
 
 
 def expect_parallelism(
@@ -48,14 +56,20 @@ def expect_parallelism(
     copy_hours: float,
     allowed_hours: float,
     way: str = "right",
-) -> str:
-    state_gib = (4 if way == "weights-only" else 16) * parameters / 2**30
+) -> Any:
+    state_gib = BYTES.get(way, 16) * parameters / (1e9 if way == "decimal-gigabytes" else 2**30)
     need_gib = state_gib + (0 if way == "no-activations" else activation_gib)
     fits = need_gib <= device_gib or way == "memory-ignored"
-    if copy_hours <= allowed_hours:
-        return "one device" if fits else "model"
-    late = {"time-ignored": ("one device", "model"), "split-needlessly": ("model", "model")}
-    return late.get(way, ("data", "both"))[0 if fits else 1]
+    if way == "no-room-to-spare":
+        fits = need_gib < device_gib
+    in_time = copy_hours <= allowed_hours
+    if way == "no-time-to-spare":
+        in_time = copy_hours < allowed_hours
+    if fits:
+        late = {"time-ignored": "one device", "split-needlessly": "model"}.get(way, "data")
+        return "one device" if in_time else late
+    late = "model" if way in ("time-ignored", "split-needlessly") else "both"
+    return AnyOf(("model" if in_time else late, "sharded data"))
 
 
 def expect_scaling(
@@ -66,7 +80,8 @@ def expect_scaling(
     shorter = t / t[one] if way == "upside-down" else t[one] / t
     speed_ups = shorter if way == "times-not-images" else n / n[one] * shorter
     scale = {"not-divided": n, "percentage": 100.0}.get(way, 1.0)
-    return [speed_ups, scale * speed_ups / n]
+    pair = [speed_ups, scale * speed_ups / n]
+    return pair[::-1] if way == "swapped" else pair
 
 
 EPOCH = Judge(lab01.EPOCH, expect_epoch)
