@@ -86,8 +86,9 @@ EDGES = """
 import numpy as np
 def replica_batch_sizes(batch_size, workers, replicas_per_worker):
     replicas = workers * replicas_per_worker
+    share, rest = np.divmod(batch_size, replicas)
     at = np.arange(replicas + 1)
-    return np.diff(np.minimum(at * (batch_size // replicas + 1), at * (batch_size // replicas) + batch_size % replicas))
+    return np.diff(np.minimum(at * (share + 1), at * share + rest))
 """
 APPEND = """
 def replica_batch_sizes(batch_size, workers, replicas_per_worker):
