@@ -218,7 +218,8 @@ def choose_parallelism(parameters, activation_gib, device_gib, copy_hours, allow
 rng = np.random.default_rng([SEED, 3])
 model_cases = []
 kinds = ((0.3, 0.2), (0.3, 0.2), (1.5, 0.2), (0.7, 0.5), (8.0, 0.2), (1.5, 0.2), (0.75, 0.25))
-for state, activations in (*kinds, (0.3, 0.2), (0.83, 0.125), (0.9, 0.125), (1.8, 0.2)):  # of the device
+kinds += ((0.3, 0.2), (0.83, 0.125), (0.9, 0.125), (1.8, 0.2))
+for state, activations in kinds:  # parts of the device's memory
     device_gib = int(rng.integers(2, 10)) * 8
     parameters = int(state * device_gib * 2**30 / 16)
     allowed_hours = int(rng.integers(4, 48))
