@@ -11,6 +11,7 @@ from typing import Any
 from distlab import progress
 from distlab.exercises.comparing import explain_kind, find_wrong, same, show
 from distlab.exercises.refusing import refuse
+from distlab.exercises.watching import watch_calls
 from distlab.exercises.worked import read_worked
 
 Answer = Any  # a learner's function, or a tuple of functions
@@ -59,8 +60,9 @@ class Exercise:
     makes of that what is compared, in the judge's process when it is graded.
     `mistakes` maps the name of each known misconception to what is said of it, `hint`
     is said of any other wrong answer, `success` of a right one. `tolerance` is relative.
-    `shows_case` says whether the message shows the case; `contrast(got, right)` words
-    the difference.
+    `by_hand` names the library's modules that an answer may not call, since writing that
+    is the exercise. `shows_case` says whether the message shows the case; `contrast(got,
+    right)` words the difference.
     """
 
     lab: str
@@ -75,10 +77,21 @@ class Exercise:
     shows_case: bool = True
     contrast: Callable[[Any, Any], str] = contrast
     success: str = ""
+    by_hand: Sequence[str] = ()
 
     def observe(self, answer: Answer, cases: Cases) -> list[Any]:
-        """Run a learner's answer and return what was seen of it for each case."""
-        return self.run(answer, cases)
+        """Run a learner's answer and return what was seen of it for each case.
+
+        Raises AssertionError if it calls what it is to write itself.
+        """
+        with watch_calls(self.by_hand, answer) as called:
+            observed = self.run(answer, cases)
+        if called:
+            raise refuse(
+                f"{self.function} calls {', '.join(sorted(called))}: the lab does not allow that, "
+                "since writing it yourself is the exercise"
+            )
+        return observed
 
     def check(self, answer: Answer) -> None:
         """Try `answer` on the examples: print one line if it is right, else AssertionError.

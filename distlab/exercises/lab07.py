@@ -10,6 +10,7 @@ from distlab.exercises.failing_logs import LOGS, fill_in
 
 CAUSES = tuple(LOGS)
 HOSTS = ("10.0.0.4:2222", "10.0.0.9:2222", "10.0.0.5:3333")
+BY_HAND = ("utils.tf_config",)
 MACHINES = {"chief": ["a:1"], "worker": ["b:2", "c:2"], "ps": ["d:3"], "evaluator": ["e:4"]}
 
 
@@ -44,8 +45,11 @@ WORKER = Exercise(
         "counted-from-one": "indexes count from 0",
         "only-itself": "every task lists all machines of the cluster, not only its own",
         "index-as-text": "the index is a number, without quotes",
+        "chief-and-workers": "all of these tasks are workers: without parameter servers worker 0 "
+        "is the chief by itself, and a job of that name is not needed",
     },
     hint='{"cluster": {"worker": [all hosts]}, "task": {"type": "worker", "index": its place}}',
+    by_hand=BY_HAND,
     run=each(_call_with_copies),
     read=describe_config,
 )
@@ -61,8 +65,10 @@ ROLE = Exercise(
         "called-master": "the coordinator's job is called chief; master was its name in "
         "TensorFlow 1",
         "numbered-through": "each job counts its own tasks from 0",
+        "evaluator-alone": "the evaluator gets everyone's cluster here, not one of its own",
     },
     hint="the same cluster for all: chief, worker and ps; only the task differs",
+    by_hand=BY_HAND,
     run=each(_call_with_copies),
     read=describe_config,
 )
@@ -108,6 +114,7 @@ REPAIR = Exercise(
     },
     hint="everyone gets worker 0's cluster, and the index of its own place",
     shows_case=False,
+    by_hand=BY_HAND,
     run=each(try_repair),
     read=describe_configs,
 )
@@ -138,7 +145,8 @@ CAUSE = Exercise(
         "size-is-death": "a group of another size means that tasks disagree about the cluster, not "
         "that one died",
     },
-    hint="look at the last line of each log, and at what it does not say",
+    hint="find words that stand in this log and in no other; the last line is not always enough",
     shows_case=False,
+    by_hand=BY_HAND,
     run=each(try_cause),
 )

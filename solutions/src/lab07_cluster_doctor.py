@@ -5,7 +5,7 @@
 #
 # **Time:** 45 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
 #
-# Lesson 08 has the ideas. Elsewhere `distlab tf-config lint` and `utils.tf_config.diagnose` do this work for you; here you do it yourself, with Python's `json`. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are.
+# Lesson 08 has the ideas. Elsewhere `distlab tf-config lint` and `utils.tf_config` do this work for you. Here you do it yourself, with Python's `json`: calling `utils.tf_config` in an answer isn't allowed, and the check notices it. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are.
 
 # %%
 import json
@@ -60,7 +60,7 @@ for workers in (2, 5):
     hosts = [f"10.0.{rng.integers(256)}.{rng.integers(256)}:2222" for _ in range(workers)]
     worker_cases.append((hosts, int(rng.integers(1, workers))))
 ### END INPUTS
-got_configs = [write_config(*case) for case in worker_cases]
+got_configs = lab07.WORKER.observe(write_config, worker_cases)
 lab07.WORKER.check(write_config)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab07 as judges
@@ -113,7 +113,7 @@ machines = {
 }
 role_cases = [(dict(machines), name, count - 1) for name, count in counts.items()]
 ### END INPUTS
-got_roles = [write_role(*case) for case in role_cases]
+got_roles = lab07.ROLE.observe(write_role, role_cases)
 lab07.ROLE.check(write_role)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab07 as judges

@@ -1,8 +1,10 @@
 """The exercises' own parts: what visible checks compare with, what is said, what is released."""
 
 import importlib
+import importlib.util
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ from distlab.exercises.comparing import (
 from distlab.exercises.exercise import RIGHT, Exercise, each, list_exercises
 from distlab.grading.encoding import Opaque
 from distlab.grading.judging import list_judges, work_out_examples
+from utils.collectives import ring_all_reduce
 
 ROOT = Path(__file__).parents[2]
 NAMES = [target.slug.split("-")[0] for target in LABS]
@@ -115,6 +118,21 @@ def test_a_digest_stands_for_its_array() -> None:
     assert show(digest) == show(array)
     empty = make_digest(np.full((9, 9), np.nan))
     assert same(np.full((9, 9), np.nan), empty) and not same(np.zeros((9, 9)), empty)
+
+
+@pytest.mark.parametrize("lab", NAMES)
+def test_what_is_to_be_written_by_hand_exists(lab: str) -> None:
+    for exercise in list_exercises(importlib.import_module(f"distlab.exercises.{lab}")).values():
+        assert all(importlib.util.find_spec(module) for module in exercise.by_hand), exercise.name
+
+
+def test_a_call_of_what_is_to_be_written_is_noticed() -> None:
+    made = Exercise("l", "e", "cut", (), {}, "", by_hand=("utils.collectives",))
+    for answer in (ring_all_reduce, lambda vectors: list(map(ring_all_reduce, [vectors]))):
+        with pytest.raises(AssertionError, match=r"^cut calls utils.collectives.ring.ring_all_re"):
+            made.observe(answer, [([np.zeros(2)],)])
+    assert made.observe(lambda a: a, [(3,)]) == [3]
+    assert sys.getprofile() is None
 
 
 def test_any_of_several_answers_agrees() -> None:

@@ -14,7 +14,7 @@ SEED = int(os.environ.get("DISTLAB_SEED", "2027"))  # any number will do
 def list_answers(kind: str) -> list[tuple[str, str, str, str]]:
     found = []
     for name in NAMES:
-        for exercise, answers in getattr(load_answers(name), kind).items():
+        for exercise, answers in getattr(load_answers(name), kind, {}).items():
             pairs = answers.items() if isinstance(answers, dict) else enumerate(answers)
             found += [(name, exercise, str(label), text) for label, text in pairs]
     return found
@@ -56,6 +56,15 @@ def test_wrong_answer_is_refused_by_its_own_message(name, exercise, why, answer)
     assert said
     for message in (str(outcome.judged), str(outcome.visible)):
         assert message.endswith(said), "check and judge should name the same misconception"
+
+
+@pytest.mark.parametrize(("name", "exercise", "said", "answer"), list_answers("REFUSED"), ids=label)
+def test_answer_that_stops_is_refused_in_the_learners_words(name, exercise, said, answer) -> None:
+    """An answer that TensorFlow, the course or Python stops: a sentence, and no mark."""
+    outcome = get_lab(name).try_answer(exercise, answer, SEED)
+    assert isinstance(outcome.visible, AssertionError), repr(outcome.visible)
+    assert said in str(outcome.visible)
+    assert outcome.judged is not None
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -22,6 +22,9 @@ def expect_worker(hosts: Sequence[str], index: int, way: str = "right") -> dict[
         return {"kind": "not a string but dict"}
     if way == "python-repr":
         return {"kind": "not JSON"}
+    if way == "chief-and-workers":
+        job, place = ("worker", index - 1) if index else ("chief", 0)
+        return _config({"chief": list(hosts[:1]), "worker": list(hosts[1:])}, job, place)
     cluster = {"worker": [hosts[index]] if way == "only-itself" else list(hosts)}
     number: Any = {"counted-from-one": index + 1, "index-as-text": str(index)}.get(way, index)
     return _config(cluster, "worker", number)
@@ -32,6 +35,8 @@ def expect_role(machines: Machines, job: str, index: int, way: str = "right") ->
     cluster = {name: list(machines[name]) for name in ("chief", "worker", "ps")}
     if way == "evaluator-listed":
         cluster["evaluator"] = list(machines["evaluator"])
+    if way == "evaluator-alone" and job == "evaluator":
+        cluster = {"evaluator": list(machines["evaluator"])}
     if way == "servers-forgotten":
         del cluster["ps"]
     if way == "called-master":
