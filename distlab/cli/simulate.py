@@ -1,6 +1,13 @@
-"""`distlab simulate`: what a pipeline or an all-reduce would cost on machines you name."""
+"""`distlab simulate`: what training would cost on machines you name, one model a command."""
 
-from distlab.cli import simulate_all_reduce, simulate_pipeline
+from distlab.cli import (
+    simulate_all_reduce,
+    simulate_failures,
+    simulate_memory,
+    simulate_parameter_server,
+    simulate_pipeline,
+    simulate_step,
+)
 from distlab.cli.parser import Commands
 
 
@@ -8,9 +15,12 @@ def add_parser(subparsers: Commands) -> None:
     """Declare `distlab simulate` and its models."""
     parser = subparsers.add_parser(
         "simulate",
-        help="predict the cost of a pipeline or an all-reduce from its inputs",
-        description="Predict what a pipeline schedule or an all-reduce costs, from its inputs.",
+        help="predict steps, all-reduces, pipelines, parameter servers, failures, memory",
+        description="Predict a part of what distributed training costs, from its inputs.",
     )
     models = parser.add_subparsers(dest="model", metavar="MODEL", required=True)
-    simulate_all_reduce.add_parser(models)
-    simulate_pipeline.add_parser(models)
+    for model in (
+        simulate_step, simulate_all_reduce, simulate_pipeline, simulate_parameter_server,
+        simulate_failures, simulate_memory,
+    ):  # fmt: skip
+        model.add_parser(models)

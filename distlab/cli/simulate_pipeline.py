@@ -2,11 +2,11 @@
 
 import argparse
 import json
-import sys
-from pathlib import Path
 
 from distlab.cli.parser import Commands
+from distlab.cli.simulate_options import add_picture, write_picture
 from distlab.errors import CourseError
+from distlab.figures import Picture
 from utils.schedules import SCHEDULES, make_schedule
 from utils.simulate.pipeline import PipelineRun, StageTimes, simulate_pipeline, summarise
 
@@ -45,7 +45,7 @@ def add_parser(subparsers: Commands) -> None:
         help="delay of a hop from stage to stage, which occupies no stage (default 0)")  # fmt: skip
     add("--chunks", type=int, metavar="V",
         help="parts of the model on each stage (interleaved-1f1b, default 2; else 1)")  # fmt: skip
-    add("--picture", type=Path, metavar="FILE.svg", help="draw the timeline into FILE.svg")
+    add_picture(parser, "the timeline into FILE.svg")
     parser.add_json()
     parser.set_defaults(run=run)
 
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     result = simulate_pipeline(schedule, times)
     if arguments.picture:
-        draw(result, arguments.picture)
+        write_picture(arguments.picture, lambda: draw(result))
     print(json.dumps(summarise(result)) if arguments.json else tabulate(result))
     return 0
 
@@ -87,10 +87,8 @@ def tabulate(result: PipelineRun) -> str:
     return "\n".join(lines)
 
 
-def draw(result: PipelineRun, path: Path) -> None:
-    """Write the timeline to `path` as SVG. Raises CourseError where that cannot be."""
-    if path.suffix.lower() != ".svg":
-        raise CourseError(f"--picture {path}: the picture is SVG: choose a name that ends in .svg")
+def draw(result: PipelineRun) -> Picture:
+    """Return the timeline; CourseError where there is too much to draw."""
     if len(result.starts) > MAX_DRAWN:
         raise CourseError(
             f"--picture: {len(result.starts):,} operations are too many to draw: choose fewer "
@@ -100,9 +98,4 @@ def draw(result: PipelineRun, path: Path) -> None:
 
     schedule = result.schedule
     title = f"{schedule.name}, {schedule.stages} stages, {schedule.micro_batches} micro-batches"
-    picture = timeline(result.rows(), title=title, unit="")
-    try:
-        path.write_text(picture.svg + "\n", encoding="utf-8")
-    except OSError as error:
-        raise CourseError(f"--picture {path}: cannot be written ({error.strerror})") from None
-    print(f"picture: {path}", file=sys.stderr)
+    return timeline(result.rows(), title=title, unit="")

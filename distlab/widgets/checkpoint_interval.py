@@ -49,7 +49,7 @@ def show_intervals(
     places = {
         "Young": young_interval_seconds(save_seconds, mtbf),
         "Daly": daly_interval_seconds(save_seconds, mtbf),
-        "Least possible": best_interval_seconds(save_seconds, mtbf, restart_seconds),
+        "Least possible": best_interval_seconds(save_seconds, mtbf),
     }
 
     def percent(interval: float) -> float:

@@ -1,4 +1,4 @@
-"""How often to save: what checkpoints cost against what a failure loses. NumPy at most.
+"""How often to save: what checkpoints cost, and what a failure loses. NumPy at most.
 
 A run saves after every `interval_seconds` of work, which takes `save_seconds`; failures
 come at random, one in `mtbf_seconds` on average (mean time between failures), and each
@@ -15,6 +15,7 @@ Systems 22(3), 2006, doi:10.1016/j.future.2004.11.016, whose M, delta, tau and R
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..errors import InputError
 
@@ -83,26 +84,33 @@ def overhead_fraction(
     return expected - 1.0
 
 
-def best_interval_seconds(
-    save_seconds: float, mtbf_seconds: float, restart_seconds: float = 0.0
-) -> float:
-    """Return the interval of least `overhead_fraction`, found by golden-section search."""
+def best_interval_seconds(save_seconds: ArrayLike, mtbf_seconds: ArrayLike) -> ArrayLike:
+    """Return the interval of least `overhead_fraction`, whatever a restart takes.
+
+    Where the derivative of Daly's exact cost is 0: x + exp(-x - save/MTBF) = 1 for
+    x = interval / MTBF, solved by Newton's method from above. Takes arrays as well.
+    """
     _check_positive(save_seconds=save_seconds, mtbf_seconds=mtbf_seconds)
-    low, high = 0.0, math.log(1e6)  # of the interval, relative to a thousandth of Young's
-    start = young_interval_seconds(save_seconds, mtbf_seconds) / 1000
+    save = np.asarray(save_seconds, float) / mtbf_seconds
+    x = np.minimum(np.sqrt(2 * save), 1.0)
+    for _ in range(60):  # g is convex and g(x) >= 0 at the start: every step comes nearer
+        x = x - (x + np.expm1(-x - save)) / -np.expm1(-x - save)
+    return x * mtbf_seconds if np.ndim(x) else float(x) * mtbf_seconds
 
-    def cost(place: float) -> float:
-        interval = start * math.exp(place)
-        return overhead_fraction(interval, save_seconds, mtbf_seconds, restart_seconds)
 
-    golden = (math.sqrt(5) - 1) / 2
-    while high - low > 1e-9:
-        left, right = high - golden * (high - low), low + golden * (high - low)
-        if cost(left) <= cost(right):
-            high = right
-        else:
-            low = left
-    return start * math.exp((low + high) / 2)
+def effective_time_fraction(
+    interval_seconds: ArrayLike,
+    save_seconds: ArrayLike,
+    mtbf_seconds: ArrayLike,
+    restart_seconds: ArrayLike = 0.0,
+) -> ArrayLike:
+    """Return work over expected time, 0 to 1: what is left after saves, failures and restarts."""
+    save, mtbf, restart = (
+        np.asarray(v, float) for v in (save_seconds, mtbf_seconds, restart_seconds)
+    )
+    x = np.minimum((np.asarray(interval_seconds, float) + save) / mtbf, 700)
+    fraction = interval_seconds / mtbf * np.exp(-restart / mtbf) / np.expm1(x)
+    return fraction if np.ndim(fraction) else float(fraction)
 
 
 def simulate_run_seconds(
@@ -140,11 +148,11 @@ def simulate_run_seconds(
 
 def _check_positive(**values: float) -> None:
     for name, value in values.items():
-        if not (math.isfinite(value) and value > 0):
+        if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
             raise InputError(f"{name.replace('_', ' ')} {value}: must be a number above 0")
 
 
 def _check_not_negative(**values: float) -> None:
     for name, value in values.items():
-        if not (math.isfinite(value) and value >= 0):
+        if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) >= 0)):
             raise InputError(f"{name.replace('_', ' ')} {value}: must be 0 or more")

@@ -1,12 +1,18 @@
-"""Bytes on each device for weights, gradients and optimizer state under ZeRO's stages.
+"""Bytes on each device: weights, gradients, optimizer state and activations.
 
-Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion
-Parameter Models", section 3.1 and figure 1. NumPy at most.
+ZeRO's stages follow Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training
+Trillion Parameter Models", section 3.1 and figure 1; tensor and pipeline parallelism
+divide the parameters before that, so that a device holds 1/(T S) of them. Recomputation
+follows Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost": of n equal
+layers it keeps the inputs of sqrt(n) segments and, while it goes back through one
+segment, that segment's sqrt(n) layers: 2/sqrt(n) of all activations, for one more
+forward pass. NumPy at most.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
-from ..checks import check_count
+from ..checks import check_count, check_number
 from ..errors import InputError
 
 STAGES = {
@@ -32,15 +38,16 @@ class ParameterBytes:
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """Bytes on one device, activations left out."""
+    """Bytes on one device; `activations` are 0 where none were given."""
 
     weights: float
     gradients: float
     optimizer: float
+    activations: float = 0.0
 
     @property
     def total(self) -> float:
-        return self.weights + self.gradients + self.optimizer
+        return self.weights + self.gradients + self.optimizer + self.activations
 
 
 def find_zero_memory(
@@ -67,3 +74,30 @@ def find_zero_memory(
         for size, first in zip(sizes, shared_from, strict=True)
     ]
     return DeviceMemory(*held)
+
+
+def find_device_memory(
+    parameters: float,
+    ranks: int,
+    stage: int,
+    each: ParameterBytes | None = None,
+    *,
+    tensor_parallel: int = 1,
+    pipeline_parallel: int = 1,
+    activation_bytes: float = 0.0,
+    recomputed_layers: int | None = None,
+) -> DeviceMemory:
+    """Return what a device holds of a model cut into `tensor_parallel` x `pipeline_parallel`.
+
+    `ranks` are the data-parallel copies of that cut model, over which ZeRO shares.
+    `activation_bytes` are those of one device; with `recomputed_layers`, so many layers of
+    it recompute them. Raises InputError, in one line, for numbers that cannot be.
+    """
+    check_count("tensor parallel", tensor_parallel)
+    check_count("pipeline parallel", pipeline_parallel)
+    check_number("activation bytes", activation_bytes, least=0)
+    held = find_zero_memory(parameters / (tensor_parallel * pipeline_parallel), ranks, stage, each)
+    kept = 1.0
+    if recomputed_layers is not None:
+        kept = min(1.0, 2 / math.sqrt(check_count("layers", recomputed_layers)))
+    return replace(held, activations=activation_bytes * kept)

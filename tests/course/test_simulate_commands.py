@@ -1,0 +1,145 @@
+"""`distlab simulate` from a shell: the numbers of each model, its table, its picture, bad input."""
+
+import json
+import math
+
+import pytest
+
+from distlab import cli
+
+PS = "parameter-server --workers 8 --step-seconds 0.1 --distribution constant --updates 800"
+FAILURES = ("failures --nodes 1024 --node-mtbf-hours 50000 --checkpoint-seconds 60 "
+            "--restart-seconds 300")  # fmt: skip
+MEMORY = "memory --parameters 7.5e9 --data-parallel 64 --zero-stage 1"
+STEP = ("step --forward-seconds 0.1 --backward-seconds 0.2 --gradient-bytes 1e8 --devices 8 "
+        "--latency-us 10 --bandwidth-gbps 10")  # fmt: skip
+ALL = (PS, FAILURES, MEMORY, STEP)
+
+
+@pytest.fixture
+def simulate(capsys):
+    def call(line):
+        try:
+            status = cli.main(["simulate", *line.split()])
+        except SystemExit as stopped:
+            status = stopped.code
+        return status, *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def read(simulate):
+    def call(line):
+        status, output, errors = simulate(f"{line} --json")
+        assert status == 0, errors
+        return json.loads(output)
+
+    return call
+
+
+def test_parameter_server(read):
+    found = read(PS)
+    assert list(found) == ["mean_staleness", "staleness_histogram", "updates_per_second",
+                           "synchronous_updates_per_second"]  # fmt: skip
+    assert found["updates_per_second"] == pytest.approx(80)
+    assert found["synchronous_updates_per_second"] == pytest.approx(80)
+    assert found["staleness_histogram"] == {**{str(k): 1 for k in range(7)}, "7": 793}
+
+
+def test_exponential_workers_have_a_mean_staleness_of_workers_less_one(read):
+    line = PS.replace("constant", "exponential").replace("800", "200000")
+    found = read(f"{line} --backup-workers 3 --seed 5")
+    assert found["mean_staleness"] == pytest.approx(7, rel=0.01)
+    assert found["updates_per_second"] == pytest.approx(80, rel=0.02)
+    fifth = sum(1 / k for k in range(4, 9)) * 0.1  # expectation of the fifth of 8 exponentials
+    assert found["synchronous_updates_per_second"] == pytest.approx(5 / fifth, rel=0.02)
+    again = read(f"{line} --backup-workers 3 --seed 5")
+    assert again == found != read(f"{line} --backup-workers 3 --seed 6")
+
+
+def test_step_seconds_are_the_mean_under_every_distribution(read):
+    line = PS.replace("constant", "lognormal").replace("800", "100000")
+    assert read(f"{line} --sigma 0.8")["updates_per_second"] == pytest.approx(80, rel=0.02)
+
+
+def test_a_slow_worker_holds_up_rounds_unless_it_is_not_waited_for(read):
+    slow = read(f"{PS} --slow-worker 5")
+    assert slow["synchronous_updates_per_second"] == pytest.approx(8 / 0.5)
+    assert slow["updates_per_second"] == pytest.approx(7 / 0.1 + 1 / 0.5, rel=0.02)
+    backup = read(f"{PS} --slow-worker 5 --backup-workers 1")
+    assert backup["synchronous_updates_per_second"] == pytest.approx(7 / 0.1)
+
+
+def test_failures_are_dalys_exact_cost_and_its_minimum(read):
+    found, mtbf = read(FAILURES), 50000 * 3600 / 1024
+    best = found["optimal_interval_seconds"]
+
+    def cost(seconds):
+        return mtbf * math.exp(300 / mtbf) * math.expm1((seconds + 60) / mtbf) / seconds
+
+    assert found["effective_training_time"] == pytest.approx(1 / cost(best), rel=1e-12)
+    assert all(cost(best * factor) > cost(best) for factor in (0.99, 1.01))
+    assert found["young_seconds"] == pytest.approx(math.sqrt(2 * 60 * mtbf))
+    root = math.sqrt(60 / (2 * mtbf))
+    daly = found["young_seconds"] * (1 + root / 3 + root**2 / 9) - 60
+    assert found["daly_seconds"] == pytest.approx(daly)
+    at_hour = read(f"{FAILURES} --interval-seconds 3600")
+    assert at_hour["effective_training_time"] == pytest.approx(1 / cost(3600), rel=1e-12)
+
+
+def test_memory(read):
+    sizes = read(MEMORY)["bytes_per_device"]
+    optimizer = 12 * 7.5e9 / 64
+    assert sizes == {"parameters": 15e9, "gradients": 15e9, "optimizer": optimizer,
+                     "activations": 0, "total": 30e9 + optimizer}  # fmt: skip
+    cut = read(f"{MEMORY} --tensor-parallel 4 --pipeline-parallel 2 --activation-bytes 16e9")
+    assert cut["bytes_per_device"]["parameters"] == 15e9 / 8
+    assert cut["bytes_per_device"]["activations"] == 16e9
+    again = read(f"{MEMORY} --activation-bytes 16e9 --recompute --layers 64")
+    assert again["bytes_per_device"]["activations"] == 4e9
+
+
+def test_step(read):
+    found = read(f"{STEP} --no-overlap --bucket-bytes 1e8")
+    ring = 14 * (10e-6 + 1e8 / 8 / 10e9)
+    assert found["step_seconds"] == pytest.approx(0.3 + ring)
+    assert found["exposed_communication_seconds"] == pytest.approx(ring)
+    assert found["efficiency"] == pytest.approx(0.3 / (0.3 + ring))
+    with_unit = STEP.replace("--bandwidth-gbps 10", "--bandwidth-gbps 80Gb/s")
+    assert read(f"{with_unit} --latency-us 0.01ms") == read(STEP)
+    nodes = "--ranks-per-node 4 --node-latency-us 1 --node-bandwidth-gbps 100"
+    assert read(f"{STEP} {nodes}")["step_seconds"] == read(STEP)["step_seconds"]
+
+
+@pytest.mark.parametrize("line", ALL)
+def test_each_prints_a_table_and_draws_a_picture(simulate, line, tmp_path):
+    status, output, _ = simulate(f"{line} --picture {tmp_path}/a.svg")
+    assert status == 0 and len(output.splitlines()) >= 4
+    drawn = (tmp_path / "a.svg").read_text()
+    assert drawn.startswith("<svg") and 'role="img"' in drawn
+    status, _, errors = simulate(f"{line} --picture {tmp_path}/a.png")
+    assert status == 2 and "ends in .svg" in errors
+
+
+@pytest.mark.parametrize("line, says", [
+    (f"{PS} --backup-workers 8", "backup workers 8"),
+    (f"{PS} --slow-worker 0", "slow worker 0"),
+    (PS.replace("0.1", "-1"), "step seconds -1"),
+    (PS.replace("800", "0"), "updates 0"),
+    (PS.replace("constant", "normal"), "invalid choice: 'normal'"),
+    (FAILURES.replace("1024", "0"), "nodes 0"),
+    (FAILURES.replace("-seconds 60", "-seconds 0"), "checkpoint seconds 0"),
+    (f"{FAILURES} --interval-seconds nan", "interval seconds nan"),
+    (MEMORY.replace("7.5e9", "7.5"), "'7.5' is no whole number"),
+    (MEMORY.replace("stage 1", "stage 4"), "invalid choice: 4"),
+    (f"{MEMORY} --tensor-parallel 0", "tensor parallel 0"),
+    (STEP.replace("gbps 10", "gbps 10Gx"), "bandwidth '10Gx'"),
+    (STEP.replace("gbps 10", "gbps 0"), "give more than 0 gigabytes"),
+    (f"{STEP} --ranks-per-node 4", "also needs --node-latency-us, --node-bandwidth-gbps"),
+    (f"{STEP} --straggler-sigma -1", "straggler sigma -1"),
+])  # fmt: skip
+def test_bad_input_is_one_line_and_status_2(simulate, line, says):
+    status, output, errors = simulate(line)
+    assert (status, output) == (2, "") and says in errors, errors
+    assert len(errors.strip().splitlines()) == 1

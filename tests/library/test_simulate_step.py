@@ -1,0 +1,125 @@
+"""A step with buckets, overlap and stragglers: closed forms, and a queue written out."""
+
+import math
+
+import numpy as np
+import pytest
+
+from utils.errors import DistributedError
+from utils.simulate.collective import Link, Nodes, simulate_all_reduce
+from utils.simulate.step import Network, StepWork, simulate_step, split_buckets
+from utils.simulate.stragglers import draw_slowest, expect_slowest
+from utils.simulate.units import read_bandwidth_gbps, read_latency_us
+
+WORK = StepWork(0.1, 0.2, 400e6)
+NETWORK = Network(Link(1e-5, 10e9))
+
+
+def ring(devices, payload, latency=1e-5, bandwidth=10e9):
+    return 2 * (devices - 1) * (latency + payload / devices / bandwidth)
+
+
+def walk(work, devices, bucket_bytes, overlap=True):
+    """Return the step's seconds the slow way: one bucket after the other."""
+    left, done, free = work.gradient_bytes, 0.0, 0.0
+    while left > 0:
+        size = min(bucket_bytes, left)
+        left, done = left - size, done + size
+        ready = work.forward_seconds + work.backward_seconds * (
+            done / work.gradient_bytes if overlap else 1
+        )
+        free = max(free, ready) + ring(devices, size)
+    return max(free, work.forward_seconds + work.backward_seconds)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 8, 1000])
+@pytest.mark.parametrize("bucket", [1e6, 25 * 2**20, 150e6, 1e9])
+@pytest.mark.parametrize("overlap", [True, False])
+def test_a_step_is_the_queue_of_its_buckets(devices, bucket, overlap):
+    step = simulate_step(WORK, devices, NETWORK, bucket_bytes=bucket, overlap=overlap)
+    assert step.step_seconds == pytest.approx(walk(WORK, devices, bucket, overlap), rel=1e-9)
+    assert step.efficiency == pytest.approx(0.3 / step.step_seconds)
+    assert step.exposed_communication_seconds == pytest.approx(step.step_seconds - 0.3, abs=1e-12)
+
+
+def test_one_bucket_without_overlap_is_compute_and_one_ring():
+    step = simulate_step(WORK, 8, NETWORK, bucket_bytes=400e6, overlap=False)
+    assert step.step_seconds == pytest.approx(0.3 + ring(8, 400e6))
+    assert simulate_step(StepWork(0.1, 0.2, 0), 8, NETWORK).step_seconds == pytest.approx(0.3)
+    assert simulate_step(WORK, 1, NETWORK).step_seconds == pytest.approx(0.3)
+
+
+def test_a_network_faster_than_backward_exposes_the_last_bucket_alone():
+    step = simulate_step(WORK, 8, Network(Link(0.0, 100e9)), bucket_bytes=100e6)
+    assert step.exposed_communication_seconds == pytest.approx(ring(8, 100e6, 0.0, 100e9))
+
+
+def test_nodes_are_those_of_the_all_reduce_and_may_be_larger_than_the_run():
+    nodes, link = Nodes(8, Link(1e-6, 200e9)), Link(1e-5, 25e9)
+    whole = simulate_all_reduce("ring", 64, 1e6, link, nodes).seconds
+    assert Network(link, nodes).ring_seconds(64, 1e6) == whole
+    inside = simulate_all_reduce("ring", 4, 1e6, nodes.link).seconds
+    assert Network(link, nodes).ring_seconds(4, 1e6) == pytest.approx(inside)
+
+
+def test_buckets_fill_in_order_and_the_last_is_smaller():
+    assert split_buckets(100, 40).tolist() == [40, 40, 20]
+    assert split_buckets(80, 40).tolist() == [40, 40]
+    assert split_buckets(0, 40).tolist() == []
+
+
+def test_the_rows_of_a_timeline_cover_the_step():
+    step = simulate_step(WORK, 8, NETWORK)
+    rows = step.rows()
+    assert max(end for _, _, end, _, _ in rows) == pytest.approx(step.step_seconds)
+    assert [row[3] for row in rows if row[0] == "network"] == [str(i) for i in range(1, 17)]
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.3, 1.0])
+@pytest.mark.parametrize("workers", [1, 2, 16, 1000])
+def test_the_expected_slowest_is_the_mean_of_drawn_ones(workers, sigma):
+    drawn = draw_slowest(workers, sigma, 2_000_000 // max(workers, 20), seed=4)
+    error = drawn.std() / math.sqrt(len(drawn))
+    assert abs(expect_slowest(workers, sigma) - drawn.mean()) < 4.5 * error
+
+
+def test_two_workers_have_a_closed_form_and_arrays_are_taken():
+    normal = (1 + math.erf(0.4 / 2)) / 2  # E max of two is 2 Phi(sigma / sqrt 2)
+    assert expect_slowest(2, 0.4) == pytest.approx(2 * normal, rel=1e-6)
+    many = expect_slowest(np.array([1, 2, 2, 10**9]), 0.4)
+    assert many[0] == pytest.approx(1, rel=1e-6) and many[1] == many[2] < many[3]
+    assert expect_slowest(1000, 0.0) == 1.0
+
+
+def test_stragglers_stretch_compute_and_lower_efficiency():
+    slow = simulate_step(WORK, 64, Network(Link(0.0, 1e15)), straggler_sigma=0.2)
+    assert slow.step_seconds == pytest.approx(0.3 * expect_slowest(64, 0.2), rel=1e-6)
+    assert slow.straggler_seconds > 0
+
+
+def test_units():
+    rates = {"50": 50, "400Gb/s": 50, "400 Gbit/s": 50, "400Gbps": 50, "50GB/s": 50, "1e3": 1000,
+             "1Tb/s": 125, "8b/s": 1e-9, "1GiB/s": 2**30 / 1e9}  # fmt: skip
+    for text, gigabytes in rates.items():
+        assert read_bandwidth_gbps(text) == pytest.approx(gigabytes), text
+    for text, us in {"5": 5, "5us": 5, "0.005 ms": 5, "5µs": 5, "1s": 1e6, "200ns": 0.2}.items():
+        assert read_latency_us(text) == pytest.approx(us), text
+    for read, texts in ((read_bandwidth_gbps, ("", "Gb/s", "4xb/s", "4G", "1..2GB/s")),
+                        (read_latency_us, ("", "us", "5 Gb", "1.2.3us"))):  # fmt: skip
+        for text in texts:
+            with pytest.raises(DistributedError, match="with a unit"):
+                read(text)
+
+
+@pytest.mark.parametrize("settings, says", [
+    ({"devices": 0}, "devices 0"), ({"bucket_bytes": 0}, "bucket bytes 0"),
+    ({"bucket_bytes": 1}, "buckets; at most"), ({"straggler_sigma": -1}, "straggler sigma -1"),
+    ({"straggler_sigma": 9}, "3 or less"),
+])  # fmt: skip
+def test_what_cannot_be_is_refused(settings, says):
+    with pytest.raises(DistributedError, match=says) as refused:
+        simulate_step(WORK, **{"devices": 8, "network": NETWORK, **settings})
+    assert "\n" not in str(refused.value)
+    for work in ((-1, 1, 1), (0, 0, 1), (1, 1, math.nan)):
+        with pytest.raises(DistributedError):
+            StepWork(*work)

@@ -1,0 +1,162 @@
+"""One data-parallel training step: compute, all-reduce that overlaps it, and the slowest worker.
+
+The forward pass takes F seconds and the backward pass B. Gradients become ready evenly
+over B and go, in that order, into buckets of K bytes, the last one smaller; each bucket
+is all-reduced by a ring as soon as it is full, on a link that carries one at a time. The
+step ends with the later of compute and the last bucket. Without overlap the first bucket
+leaves after the whole backward pass. With stragglers all of a step's compute is longer by
+the expected largest of P lognormal factors (`stragglers`): a bucket needs all workers.
+
+After Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel
+Training" (arXiv:2006.15704): buckets and their overlap. NumPy at most.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..checks import check_count, check_number
+from ..errors import InputError
+from .collective import Link, Nodes, simulate_all_reduce
+from .stragglers import expect_slowest
+
+BUCKET_BYTES = 25 * 2**20  # PyTorch's usual size
+MAX_BUCKETS = 100_000
+Row = tuple[str, float, float, str, str]  # lane, start, end, label, kind
+
+
+@dataclass(frozen=True)
+class StepWork:
+    """What every device does in a step: seconds of both passes, and bytes of gradients.
+
+    Raises InputError for numbers that cannot be.
+    """
+
+    forward_seconds: float
+    backward_seconds: float
+    gradient_bytes: float
+
+    def __post_init__(self) -> None:
+        check_number("forward seconds", self.forward_seconds, least=0)
+        check_number("backward seconds", self.backward_seconds, least=0)
+        check_number("gradient bytes", self.gradient_bytes, least=0)
+        if self.compute_seconds <= 0:
+            raise InputError("forward and backward seconds are 0: give one of them more than 0")
+
+    @property
+    def compute_seconds(self) -> float:
+        return self.forward_seconds + self.backward_seconds
+
+
+@dataclass(frozen=True)
+class Network:
+    """The link between any two devices, or between nodes where `nodes` joins those of one."""
+
+    link: Link
+    nodes: Nodes | None = None
+
+    def ring_seconds(self, devices: int, payload_bytes: float) -> float:
+        """Return a ring all-reduce over `devices`; fewer than a node holds are one node."""
+        nodes = self.nodes
+        if nodes is not None and nodes.ranks_per_node > devices:
+            nodes = Nodes(devices, nodes.link)
+        return simulate_all_reduce("ring", devices, payload_bytes, self.link, nodes).seconds
+
+
+@dataclass(frozen=True, eq=False)
+class StepRun:
+    """A step as it went: when each bucket was ready, left and arrived, [bucket] seconds.
+
+    `compute_seconds` holds the slowest worker's; `efficiency` is one device's step over
+    this one, which is throughput over (devices x one device's throughput).
+    """
+
+    work: StepWork
+    devices: int
+    compute_seconds: float
+    ready: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+    @property
+    def step_seconds(self) -> float:
+        return max(self.compute_seconds, float(self.ends[-1]) if len(self.ends) else 0.0)
+
+    @property
+    def communication_seconds(self) -> float:
+        return float((self.ends - self.starts).sum())
+
+    @property
+    def exposed_communication_seconds(self) -> float:
+        return self.step_seconds - self.compute_seconds
+
+    @property
+    def straggler_seconds(self) -> float:
+        """What waiting for the slowest worker adds to the compute."""
+        return self.compute_seconds - self.work.compute_seconds
+
+    @property
+    def efficiency(self) -> float:
+        return self.work.compute_seconds / self.step_seconds
+
+    def rows(self) -> list[Row]:
+        """Return the rows of a timeline: one device's compute and its network."""
+        slower = self.compute_seconds / self.work.compute_seconds
+        forward = self.work.forward_seconds * slower
+        rows = [("compute", 0.0, forward, "F", "forward")] if forward else []
+        if self.work.backward_seconds:
+            rows.append(("compute", forward, self.compute_seconds, "B", "backward"))
+        moves = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+        buckets = [
+            ("network", a, b, str(i), "bucket") for i, (a, b) in enumerate(moves, 1) if b > a
+        ]
+        return rows + buckets
+
+
+def simulate_step(
+    work: StepWork,
+    devices: int,
+    network: Network,
+    *,
+    bucket_bytes: float = BUCKET_BYTES,
+    overlap: bool = True,
+    straggler_sigma: float = 0.0,
+) -> StepRun:
+    """Return one step of `devices` data-parallel devices.
+
+    Raises InputError for fewer than one device, buckets of 0 bytes or more than 100,000
+    of them, and a sigma that cannot be.
+    """
+    check_count("devices", devices)
+    sizes = split_buckets(work.gradient_bytes, bucket_bytes)
+    slower = expect_slowest(devices, straggler_sigma)
+    compute, backward = work.compute_seconds * slower, work.backward_seconds * slower
+    done = np.cumsum(sizes) / work.gradient_bytes if work.gradient_bytes else np.zeros(0)
+    ready = compute - backward * (1 - done) if overlap else np.full(len(sizes), compute)
+    costs = {size: network.ring_seconds(devices, size) for size in set(sizes.tolist())}
+    seconds = np.array([costs[size] for size in sizes.tolist()])
+    starts, ends = _queue(ready, seconds)
+    return StepRun(work, devices, compute, ready, starts, ends)
+
+
+def split_buckets(gradient_bytes: float, bucket_bytes: float) -> np.ndarray:
+    """Return the sizes of the buckets, float64 [bucket], the last one smaller; none for 0 bytes."""
+    check_number("bucket bytes", bucket_bytes, above=0)
+    number = math.ceil(gradient_bytes / bucket_bytes)
+    if number > MAX_BUCKETS:
+        raise InputError(
+            f"bucket bytes {bucket_bytes:g}: makes {number:,} buckets; at most {MAX_BUCKETS:,}, "
+            f"give {gradient_bytes / MAX_BUCKETS:,.0f} bytes or more"
+        )
+    sizes = np.full(number, float(bucket_bytes))
+    if number:
+        sizes[-1] = gradient_bytes - bucket_bytes * (number - 1)
+    return sizes
+
+
+def _queue(ready: np.ndarray, seconds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return when each job starts and ends on a line that takes one at a time, in order."""
+    before = np.concatenate([[0.0], np.cumsum(seconds)])  # the work before each job
+    slack = np.maximum.accumulate(ready - before[:-1]) if len(ready) else ready
+    return slack + before[:-1], slack + before[1:]
