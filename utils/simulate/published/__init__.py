@@ -1,4 +1,4 @@
-"""Published measurements that the simulators are held against, one small CSV each.
+"""Published measurements to compare the simulators with, one small CSV each.
 
 A file begins with comment lines (`# ...`) that cite its source; then a header
 and rows of plain values.
