@@ -10,42 +10,24 @@ through its own objects inside a context, so the reader's matplotlib settings
 stay as they are.
 """
 
-from distlab.figures.bars import bars, grouped_bars
-from distlab.figures.batches import batch_split, split_evenly
-from distlab.figures.canvas import from_figure, show
-from distlab.figures.devices import (
-    central_storage_devices,
-    mirrored_devices,
-    one_device,
-    parameter_server_devices,
-)
-from distlab.figures.diagram import Arrow, Box, diagram
-from distlab.figures.grids import images, matrix, shares
-from distlab.figures.lanes import LaneRecord, job_lanes
-from distlab.figures.lines import lines
-from distlab.figures.picture import Picture
-from distlab.figures.timeline import timeline
-
-__all__ = [
-    "Arrow",
-    "Box",
-    "LaneRecord",
-    "Picture",
-    "bars",
-    "batch_split",
-    "central_storage_devices",
-    "diagram",
-    "from_figure",
-    "grouped_bars",
-    "images",
-    "job_lanes",
-    "lines",
-    "matrix",
-    "mirrored_devices",
-    "one_device",
-    "parameter_server_devices",
-    "shares",
-    "show",
-    "split_evenly",
-    "timeline",
-]
+from distlab.figures.bars import bars as bars
+from distlab.figures.bars import grouped_bars as grouped_bars
+from distlab.figures.batches import batch_split as batch_split
+from distlab.figures.batches import split_evenly as split_evenly
+from distlab.figures.canvas import from_figure as from_figure
+from distlab.figures.canvas import show as show
+from distlab.figures.devices import central_storage_devices as central_storage_devices
+from distlab.figures.devices import mirrored_devices as mirrored_devices
+from distlab.figures.devices import one_device as one_device
+from distlab.figures.devices import parameter_server_devices as parameter_server_devices
+from distlab.figures.diagram import Arrow as Arrow
+from distlab.figures.diagram import Box as Box
+from distlab.figures.diagram import diagram as diagram
+from distlab.figures.grids import images as images
+from distlab.figures.grids import matrix as matrix
+from distlab.figures.grids import shares as shares
+from distlab.figures.lanes import LaneRecord as LaneRecord
+from distlab.figures.lanes import job_lanes as job_lanes
+from distlab.figures.lines import lines as lines
+from distlab.figures.picture import Picture as Picture
+from distlab.figures.timeline import timeline as timeline

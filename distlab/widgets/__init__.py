@@ -3,8 +3,9 @@
 Each shows a still picture where widgets cannot run.
 """
 
-from distlab.widgets.cockpit_panel import Cockpit, cockpit
-from distlab.widgets.controls import Choice, Slider
-from distlab.widgets.explorer import Explorer, explore
-
-__all__ = ["Choice", "Cockpit", "Explorer", "Slider", "cockpit", "explore"]
+from distlab.widgets.cockpit_panel import Cockpit as Cockpit
+from distlab.widgets.cockpit_panel import cockpit as cockpit
+from distlab.widgets.controls import Choice as Choice
+from distlab.widgets.controls import Slider as Slider
+from distlab.widgets.explorer import Explorer as Explorer
+from distlab.widgets.explorer import explore as explore

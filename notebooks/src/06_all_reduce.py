@@ -1,4 +1,4 @@
-# %% [markdown] shows="Naive, ring, tree and hierarchical, with messages and bytes counted; the ring stepped through with your own gradient"
+# %% [markdown] shows="Naive, ring, recursive doubling and hierarchical, with messages and bytes counted; the ring stepped through with your own gradient"
 # # All-reduce
 #
 # Every training step ends with the same sum: each replica has a gradient, and all of them need the total. Send everything to one place, and with every replica you add the others wait longer. In an hour you'll have summed gradients in four ways, counted every message, and learned to predict what the sum costs before you rent the machines.
@@ -181,13 +181,13 @@ ring_stepper(biases)
 # %% [markdown]
 # ## Recursive doubling and hierarchical
 #
-# A ring of P ranks needs 2(P - 1) steps, and every step costs a latency. For short vectors fewer steps are better. In **recursive doubling**, partners at distance 1, 2, 4, … swap their whole sums: log2 P steps, each with the whole vector. The code calls it `tree`. NCCL's tree is another one, a *double binary tree*: about 2 log2 P steps, and no rank ever sends more than two vectors.
+# A ring of P ranks needs 2(P - 1) steps, and every step costs a latency. For short vectors fewer steps are better. In **recursive doubling**, partners at distance 1, 2, 4, … swap their whole sums: log2 P steps, each with the whole vector. NCCL's *tree* is something else, a *double binary tree*: about 2 log2 P steps, and no rank ever sends more than two vectors.
 #
 # **Hierarchical** is for machines that hold several ranks each. Reduce inside every machine, run a ring over one leader per machine, and pass the sum back. Here there are two machines, with ranks 0, 1 and 2, 3. Where every GPU has its own network card, one leader would leave most cards idle. Libraries then reduce-scatter inside the machine, all-reduce between ranks of equal number, and all-gather inside.
 
 
 # %%
-def tree(vectors, post):  # the number of ranks is a power of two
+def recursive_doubling(vectors, post):  # the number of ranks is a power of two
     distance, step = 1, 0
     while distance < len(vectors):
         swapped = [post.send(step, vectors[r ^ distance], r ^ distance, r) for r in range(4)]
@@ -208,7 +208,12 @@ def count_between(post):
     return sum(size for _, source, to, size in post.log if source // 2 != to // 2)
 
 
-algorithms = {"naive": naive, "ring": ring, "tree": tree, "hierarchical": hierarchical}
+algorithms = {
+    "naive": naive,
+    "ring": ring,
+    "recursive-doubling": recursive_doubling,
+    "hierarchical": hierarchical,
+}
 posts = {name: Post() for name in algorithms}
 by_hand = {name: run(algorithms[name], vectors, post) for name, post in posts.items()}
 rows = [[*c[:2], c[2] / N, count_between(posts[name]) / N] for name, c in by_hand.items()]
@@ -420,15 +425,16 @@ draw_times(drawn, "Measured, and predicted from every second size")
 
 # %% tags=["nbval-ignore-output"]
 payloads = [2.0**power for power in range(10, 28, 2)]
-asked = {n: predict_seconds(n, 16, payloads, links["ours"]) for n in ("naive", "ring", "tree")}
+flat = ("naive", "ring", "recursive-doubling")
+asked = {name: predict_seconds(name, 16, payloads, links["ours"]) for name in flat}
 assert all(link.bandwidth_bytes_per_second > 0 for link in links.values())
 draw_times(asked, "Simulated: 16 ranks on the link fitted above")
-assert max(asked[name][1][-1] for name in ("ring", "tree")) < asked["naive"][1][-1]
+assert max(asked[name][1][-1] for name in flat[1:]) < asked["naive"][1][-1]
 
 # %% [markdown]
 # Two numbers roughly describe each line of the first picture: flat on the left, where latency is everything, and straight on the right, where bytes are. The model is off between the two, and wherever caches or other programs interfere.
 #
-# The second picture asks about sixteen machines on links like *yours*. In this model recursive doubling (`tree`) wins for short vectors, the ring for long ones, and naive never. That is why libraries hold several algorithms and choose by size.
+# The second picture asks about sixteen machines on links like *yours*. In this model recursive doubling wins for short vectors, the ring for long ones, and naive never. That is why libraries hold several algorithms and choose by size.
 #
 # ## The model against published clusters
 #
@@ -508,17 +514,17 @@ for name, counted in by_hand.items():
     result = all_reduce(vectors, name, ranks_per_node=2)
     assert (result.steps, max(result.messages_per_rank), max(result.bytes_per_rank)) == counted
     np.testing.assert_allclose(result.vectors[0], total, atol=1e-6)
-    print(f"{name:<13}the same steps, messages and bytes")
+    print(f"{name:<20}the same steps, messages and bytes")
 
 # %% [markdown]
 # ## What it costs
 
 # %%
-print("ranks   naive   ring   tree   (vectors that the busiest rank sends)")
+print("ranks   naive   ring   doubling   (vectors that the busiest rank sends)")
 for ranks in (2, 4, 8, 64, 1024):
-    costs = [simulate_all_reduce(n, ranks, 1.0, Link(0, 1)) for n in ("naive", "ring", "tree")]
+    costs = [simulate_all_reduce(n, ranks, 1.0, Link(0, 1)) for n in flat]
     print(
-        f"{ranks:>5}{costs[0].bytes_per_rank:>8.0f}{costs[1].bytes_per_rank:>7.2f}{costs[2].bytes_per_rank:>7.0f}"
+        f"{ranks:>5}{costs[0].bytes_per_rank:>8.0f}{costs[1].bytes_per_rank:>7.2f}{costs[2].bytes_per_rank:>11.0f}"
     )
 
 # %% [markdown]

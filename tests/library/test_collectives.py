@@ -15,13 +15,13 @@ from utils.collectives import (
     group_into_nodes,
     make_buckets,
     naive_all_reduce,
+    recursive_doubling_all_reduce,
     reduce_in_buckets,
     restore_bucket,
     ring_all_gather,
     ring_all_reduce,
     ring_reduce_scatter,
     split_into_chunks,
-    tree_all_reduce,
 )
 from utils.errors import DistributedError
 
@@ -88,7 +88,7 @@ def test_naive_goes_through_rank_0(ranks):
     [(1, 0, 0), (2, 1, 1), (3, 3, 2), (4, 2, 2), (5, 4, 3), (8, 3, 3), (9, 5, 4), (16, 4, 4)],
 )
 def test_tree_doubles_and_folds(ranks, steps, messages):
-    result = tree_all_reduce(make_vectors(ranks, 7))
+    result = recursive_doubling_all_reduce(make_vectors(ranks, 7))
     assert result.steps == steps
     assert max(result.messages_per_rank) == messages
     assert max(result.bytes_per_rank) == messages * 56
@@ -144,7 +144,7 @@ def test_trace_of_a_ring_of_three():
     [
         ("naive", ["gather", "broadcast"]),
         ("ring", ["reduce-scatter", "all-gather"]),
-        ("tree", ["fold", "swap", "unfold"]),
+        ("recursive-doubling", ["fold", "swap", "unfold"]),
         ("hierarchical", ["reduce in node", "reduce-scatter", "all-gather", "broadcast in node"]),
     ],
 )
@@ -152,7 +152,7 @@ def test_trace_names_its_phases_in_order(algorithm, phases):
     messages = all_reduce(make_vectors(5, 4), algorithm, 2).messages
     assert list(dict.fromkeys(message.phase for message in messages)) == phases
     assert [m.step for m in messages] == sorted(m.step for m in messages)
-    whole = algorithm in ("naive", "tree")
+    whole = algorithm in ("naive", "recursive-doubling")
     assert all((m.chunk is None) == (whole or "in node" in m.phase) for m in messages)
 
 
@@ -184,7 +184,10 @@ def test_network_refuses_what_a_port_cannot_do(sends, words):
     [
         (lambda: ring_all_reduce([]), "0 ranks"),
         (lambda: ring_all_reduce([np.ones(2), np.ones(3)]), "rank 1 holds"),
-        (lambda: tree_all_reduce([np.ones(2), np.ones(2, np.float32)]), "rank 1 holds float32"),
+        (
+            lambda: recursive_doubling_all_reduce([np.ones(2), np.ones(2, np.float32)]),
+            "rank 1 holds float32",
+        ),
         (lambda: all_reduce([np.ones(2)] * 2, "star"), "no algorithm 'star'"),
         (lambda: all_reduce([np.ones(2)] * 2, "hierarchical"), "needs ranks_per_node"),
         (lambda: all_reduce([np.ones(2)] * 2, "hierarchical", 3), "3 ranks per node with 2"),
@@ -228,7 +231,9 @@ def test_buckets_are_filled_in_order():
     assert make_buckets([], 8) == []
 
 
-@pytest.mark.parametrize("algorithm", [naive_all_reduce, ring_all_reduce, tree_all_reduce])
+@pytest.mark.parametrize(
+    "algorithm", [naive_all_reduce, ring_all_reduce, recursive_doubling_all_reduce]
+)
 def test_reducing_buckets_equals_reducing_each_array(algorithm):
     gradients = make_gradients(3)
     result = reduce_in_buckets(gradients, 160, algorithm)

@@ -20,6 +20,7 @@ from utils.simulate.collective import (
 )
 
 SLOW, FAST = Link(3e-6, 1e9), Link(1e-6, 7e9)
+DOUBLING = "recursive-doubling"
 RANKS = (1, 2, 3, 5, 8, 12, 13, 16, 25)
 
 
@@ -34,7 +35,11 @@ def test_closed_forms_on_equal_links(ranks, size):
     expected = {
         "naive": (2 * p1 * (alpha + size * beta), p1, p1 * size),
         "ring": (2 * p1 * (alpha + size / ranks * beta), 2 * p1, 2 * p1 * size / ranks),
-        "tree": ((core + 2 * fold) * (alpha + size * beta), core + fold, (core + fold) * size),
+        DOUBLING: (
+            (core + 2 * fold) * (alpha + size * beta),
+            core + fold,
+            (core + fold) * size,
+        ),
     }
     for algorithm, (seconds, messages, sent) in expected.items():
         cost = simulate_all_reduce(algorithm, ranks, size, link)
@@ -103,7 +108,7 @@ def test_one_rank_costs_nothing(algorithm):
 
 
 def test_equal_links_make_nodes_no_difference():
-    for algorithm in ("naive", "ring", "tree"):
+    for algorithm in ("naive", "ring", DOUBLING):
         with_nodes = simulate_all_reduce(algorithm, 13, 10**6, SLOW, Nodes(4, SLOW))
         assert with_nodes == simulate_all_reduce(algorithm, 13, 10**6, SLOW)
 
@@ -155,7 +160,10 @@ def test_published_tables_cite_their_source():
         published.read_table("x")
 
 
-@pytest.mark.parametrize("algorithm, ranks", [("naive", 4), ("ring", 7), ("tree", 6), ("tree", 8)])
+@pytest.mark.parametrize(
+    "algorithm, ranks",
+    [("naive", 4), ("ring", 7), (DOUBLING, 6), (DOUBLING, 8)],
+)
 def test_link_is_found_again_from_simulated_times(algorithm, ranks):
     link, sizes = Link(12e-6, 3e9), [10**3, 10**6, 10**8]
     seconds = [simulate_all_reduce(algorithm, ranks, n, link).seconds for n in sizes]
@@ -230,10 +238,12 @@ def test_command_takes_nodes(capsys):
 
 def test_command_prints_a_table_and_draws_a_picture(capsys, tmp_path):
     picture = tmp_path / "cost.svg"
-    asked = f"--algorithm tree --ranks 16 --bytes 1000000 {LINKS} {NODES} --picture {picture}"
+    asked = f"--algorithm {DOUBLING} --ranks 16 --bytes 1000000 {LINKS} {NODES} --picture {picture}"
     assert run_command(asked) == 0
     printed = capsys.readouterr().out
-    assert "tree all-reduce of 1,000,000 bytes (976.6 KiB) over 16 ranks, 8 per node" in printed
+    assert (
+        f"{DOUBLING} all-reduce of 1,000,000 bytes (976.6 KiB) over 16 ranks, 8 per node" in printed
+    )
     assert "bytes per rank     4,000,000 (3.8 MiB)" in printed and "messages per rank  4" in printed
     drawn = picture.read_text()
     assert drawn.startswith("<svg") and "hierarchical" in drawn and "naive" in drawn

@@ -1,7 +1,6 @@
-"""All-reduce, written to be read: naive, ring, tree and hierarchical, in NumPy.
+"""All-reduce, written to be read: naive, ring, recursive doubling and hierarchical, in NumPy.
 
-from . import ring_all_reduce
-
+    from utils.collectives import ring_all_reduce
     result = ring_all_reduce([gradient_of_rank_0, gradient_of_rank_1, ...])
     result.vectors[0], result.messages_per_rank, result.bytes_per_rank, result.steps
 
@@ -9,68 +8,32 @@ All ranks live in one process; every message goes through a `Network`, which
 records it. `ProcessRing` is the ring between real processes.
 """
 
-from .buckets import (
-    BucketedResult,
-    flatten_bucket,
-    make_buckets,
-    reduce_in_buckets,
-    restore_bucket,
-)
-from .choice import ALGORITHMS, all_reduce
-from .fit import AlphaBeta, fit_alpha_beta
-from .hierarchical import (
-    check_ranks_per_node,
-    group_into_nodes,
-    hierarchical_all_reduce,
-)
-from .moments import Moment, list_ring_moments
-from .naive import naive_all_reduce
-from .network import (
-    Message,
-    Network,
-    Send,
-    count_bytes,
-    count_messages,
-    count_serial_bytes,
-)
-from .processes import ProcessRing
-from .result import AllReduceResult
-from .ring import (
-    ring_all_gather,
-    ring_all_reduce,
-    ring_reduce_scatter,
-    split_into_chunks,
-)
-from .tree import largest_power_of_two, tree_all_reduce
-
-__all__ = [
-    "ALGORITHMS",
-    "AllReduceResult",
-    "AlphaBeta",
-    "BucketedResult",
-    "Message",
-    "Moment",
-    "Network",
-    "ProcessRing",
-    "Send",
-    "all_reduce",
-    "check_ranks_per_node",
-    "count_bytes",
-    "count_messages",
-    "count_serial_bytes",
-    "fit_alpha_beta",
-    "flatten_bucket",
-    "group_into_nodes",
-    "hierarchical_all_reduce",
-    "largest_power_of_two",
-    "list_ring_moments",
-    "make_buckets",
-    "naive_all_reduce",
-    "reduce_in_buckets",
-    "restore_bucket",
-    "ring_all_gather",
-    "ring_all_reduce",
-    "ring_reduce_scatter",
-    "split_into_chunks",
-    "tree_all_reduce",
-]
+from .buckets import BucketedResult as BucketedResult
+from .buckets import flatten_bucket as flatten_bucket
+from .buckets import make_buckets as make_buckets
+from .buckets import reduce_in_buckets as reduce_in_buckets
+from .buckets import restore_bucket as restore_bucket
+from .choice import ALGORITHMS as ALGORITHMS
+from .choice import all_reduce as all_reduce
+from .fit import AlphaBeta as AlphaBeta
+from .fit import fit_alpha_beta as fit_alpha_beta
+from .hierarchical import check_ranks_per_node as check_ranks_per_node
+from .hierarchical import group_into_nodes as group_into_nodes
+from .hierarchical import hierarchical_all_reduce as hierarchical_all_reduce
+from .moments import Moment as Moment
+from .moments import list_ring_moments as list_ring_moments
+from .naive import naive_all_reduce as naive_all_reduce
+from .network import AllReduceResult as AllReduceResult
+from .network import Message as Message
+from .network import Network as Network
+from .network import Send as Send
+from .network import count_bytes as count_bytes
+from .network import count_messages as count_messages
+from .network import count_serial_bytes as count_serial_bytes
+from .processes import ProcessRing as ProcessRing
+from .recursive_doubling import largest_power_of_two as largest_power_of_two
+from .recursive_doubling import recursive_doubling_all_reduce as recursive_doubling_all_reduce
+from .ring import ring_all_gather as ring_all_gather
+from .ring import ring_all_reduce as ring_all_reduce
+from .ring import ring_reduce_scatter as ring_reduce_scatter
+from .ring import split_into_chunks as split_into_chunks

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import InputError
-from .result import AllReduceResult
+from .network import AllReduceResult
 from .ring import ring_all_reduce
 
 Reduce = Callable[[Sequence[np.ndarray]], AllReduceResult]

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..errors import InputError
-from .network import Network, Send, open_network
-from .result import AllReduceResult, flatten_inputs, make_result
+from .network import AllReduceResult, Network, Send, flatten_inputs, make_result, open_network
 from .ring import ring_all_gather, ring_reduce_scatter, split_into_chunks
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import InputError
-from .network import Message, Network
-from .result import flatten_inputs
+from .network import Message, Network, flatten_inputs
 from .ring import ring_all_reduce, split_into_chunks
 
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .network import Network, Send, open_network
-from .result import AllReduceResult, flatten_inputs, make_result
+from .network import AllReduceResult, Network, Send, flatten_inputs, make_result, open_network
 
 
 def naive_all_reduce(

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .network import Network, Send, open_network
-from .result import AllReduceResult, flatten_inputs, make_result
+from .network import AllReduceResult, Network, Send, flatten_inputs, make_result, open_network
 
 Chunks = list[list[np.ndarray]]  # chunks[position on the ring][chunk index]
 

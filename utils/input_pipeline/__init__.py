@@ -3,21 +3,12 @@
 TensorFlow is imported when something is done, not here.
 """
 
-from .parsing import batch_form
-from .rebuild import TuneSettings
-from .report import TuneReport
-from .shards import Shards, write_shards
-from .store import LOCAL, SLOW, Store
-from .tuning import tune
-
-__all__ = [
-    "LOCAL",
-    "SLOW",
-    "TuneSettings",
-    "Shards",
-    "Store",
-    "TuneReport",
-    "batch_form",
-    "tune",
-    "write_shards",
-]
+from .parsing import batch_form as batch_form
+from .rebuild import TuneSettings as TuneSettings
+from .report import TuneReport as TuneReport
+from .shards import Shards as Shards
+from .shards import write_shards as write_shards
+from .store import LOCAL as LOCAL
+from .store import SLOW as SLOW
+from .store import Store as Store
+from .tuning import tune as tune

@@ -8,31 +8,16 @@ from . import check_schedule, make_schedule
 `utils.simulate.pipeline` says how long a schedule takes.
 """
 
-from .check import check_schedule
-from .generate import (
-    SCHEDULES,
-    make_1f1b,
-    make_gpipe,
-    make_interleaved_1f1b,
-    make_schedule,
-    make_zb_h1,
-    make_zb_h2,
-)
-from .operations import KINDS, Operation, Schedule, read_schedule
-from .partition import partition_layers
-
-__all__ = [
-    "KINDS",
-    "SCHEDULES",
-    "Operation",
-    "Schedule",
-    "check_schedule",
-    "make_1f1b",
-    "make_gpipe",
-    "make_interleaved_1f1b",
-    "make_schedule",
-    "make_zb_h1",
-    "make_zb_h2",
-    "partition_layers",
-    "read_schedule",
-]
+from .check import check_schedule as check_schedule
+from .generate import SCHEDULES as SCHEDULES
+from .generate import make_1f1b as make_1f1b
+from .generate import make_gpipe as make_gpipe
+from .generate import make_interleaved_1f1b as make_interleaved_1f1b
+from .generate import make_schedule as make_schedule
+from .generate import make_zb_h1 as make_zb_h1
+from .generate import make_zb_h2 as make_zb_h2
+from .operations import KINDS as KINDS
+from .operations import Operation as Operation
+from .operations import Schedule as Schedule
+from .operations import read_schedule as read_schedule
+from .partition import partition_layers as partition_layers

@@ -11,7 +11,7 @@ and Q the largest power of two in P:
 |---|---|---|
 | naive | 2(P-1) | 2(P-1) N |
 | ring | 2(P-1) | 2(P-1)/P N |
-| tree | log2 Q, and 2 more where Q < P | as many times N |
+| recursive-doubling | log2 Q, and 2 more where Q < P | as many times N |
 | hierarchical, K nodes of R | 2(R-1) in nodes, 2(K-1) between | 2(R-1) N, 2(K-1)/K N |
 
 How near it comes: with latency and bandwidth taken from two points (8 B and
@@ -146,13 +146,13 @@ def fit_link(
     """Return the link on which `algorithm` would take `seconds` for `payload_bytes`, and the fit.
 
     Least squares over all points (`relative` as in `fit_alpha_beta`); two points
-    are met exactly. For naive, ring and tree on equal links. Raises InputError
+    are met exactly. For naive, ring and recursive doubling on equal links. Raises InputError
     for hierarchical, fewer than two ranks, and points that cannot be fitted.
     """
     if algorithm == "hierarchical" or ranks < 2:
         raise InputError(
             f"{algorithm} over {ranks} rank{'s' * (ranks != 1)} gives no single link: "
-            "fit naive, ring or tree over 2 or more"
+            "fit naive, ring or recursive-doubling over 2 or more"
         )
     one_second, nothing = Link(1.0, 1e30), Link(0.0, 1.0)  # count messages, and bytes
     messages = simulate_all_reduce(algorithm, ranks, 0, one_second).seconds
@@ -215,7 +215,7 @@ def _cost_ring(place: _Place) -> tuple[float, int, float]:
     return seconds, steps, steps * size / place.ranks
 
 
-def _cost_tree(place: _Place) -> tuple[float, int, float]:
+def _cost_recursive_doubling(place: _Place) -> tuple[float, int, float]:
     """Partners stand 1, 2, 4, ... apart: those nearer than R can meet in a node.
 
     Some pair still crosses, unless the nodes begin at multiples of the pairs' blocks.
@@ -244,6 +244,6 @@ def _cost_hierarchical(place: _Place) -> tuple[float, int, float]:
 _COSTS = {
     "naive": _cost_naive,
     "ring": _cost_ring,
-    "tree": _cost_tree,
+    "recursive-doubling": _cost_recursive_doubling,
     "hierarchical": _cost_hierarchical,
 }

@@ -4,7 +4,7 @@
 names each op, its layer and the line of Python that made it. Imports no TensorFlow.
 """
 
-from .examination import examine_function, examine_model
-from .report import ReadyReport, TpuFinding
-
-__all__ = ["TpuFinding", "ReadyReport", "examine_function", "examine_model"]
+from .examination import examine_function as examine_function
+from .examination import examine_model as examine_model
+from .report import ReadyReport as ReadyReport
+from .report import TpuFinding as TpuFinding

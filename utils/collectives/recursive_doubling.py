@@ -1,4 +1,4 @@
-"""Tree all-reduce by recursive doubling: few steps, the whole vector in each.
+"""Recursive doubling: an all-reduce of few steps, with the whole vector in each.
 
 Follows the recursive doubling of Thakur, Rabenseifner and Gropp 2005,
 "Optimization of collective communication operations in MPICH", section 4.5: the
@@ -9,11 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .network import Network, Send, open_network
-from .result import AllReduceResult, flatten_inputs, make_result
+from .network import AllReduceResult, Network, Send, flatten_inputs, make_result, open_network
 
 
-def tree_all_reduce(
+def recursive_doubling_all_reduce(
     vectors: Sequence[np.ndarray], network: Network | None = None
 ) -> AllReduceResult:
     """Sum one array per rank; partners at distance 1, 2, 4, ... swap their whole sums.
