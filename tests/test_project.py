@@ -21,8 +21,8 @@ utils: environment measure events errors files checks strategies data training s
     processes.connection collectives.processes cluster.registry
     training.parameter_server.loop training.recovery training.tpu_ready input_pipeline
 distlab: cli doctor figures widgets exercises exercises.lab01 lessons.chaos
-    lessons.update_records lessons.stale_updates lessons.dtensor_mlp cli.cluster cli.tune
-    cli.tpu_ready cli.release cli.grade grading.release grading.session grading.report.pages
+    lessons.update_records lessons.stale_updates lessons.dtensor_mlp cli.cluster
+    cli.user_function cli.release cli.grade grading.release grading.session grading.report.pages
 """
 ROWS = """
 utils: errors files checks

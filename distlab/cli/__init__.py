@@ -1,9 +1,8 @@
-"""The command `distlab`. Each subcommand is one module of this package.
+"""The command `distlab`. Its subcommands are in the modules of this package.
 
-A command module has `add_parser(subparsers)`, which declares its options and
-sets `run=` to a function that takes the parsed arguments and returns an exit
-status. Command modules import TensorFlow only inside `run`, so that
-`distlab --help` answers at once.
+A module of `MODULES` has `add_parser(commands)`, which declares one command or several
+(`parser.add_command`) with their options. They import TensorFlow only when a command
+runs, so that `distlab --help` answers at once.
 """
 
 import argparse
@@ -20,10 +19,9 @@ from distlab.cli.parser import OneLineParser, shorten_words
 from utils.environment import skip_uri_grammar, versions
 from utils.errors import DistributedError
 
-COMMANDS = (
-    "lab", "doctor", "data", "train", "tf_config", "cluster",
-    "simulate", "tune", "tpu_ready", "check", "submit", "reset", "grade", "release", "build", "new",
-    "help", "completion",
+MODULES = (
+    "lab", "doctor", "data", "train", "tf_config", "cluster", "simulate", "user_function",
+    "lab_work", "grade", "release", "build", "help",
 )  # fmt: skip
 
 
@@ -55,7 +53,7 @@ def make_parser() -> OneLineParser:
     text = "print the versions of distlab, TensorFlow, Keras and Python"
     parser.add_argument("--version", action=_ShowVersions, nargs=0, help=text)
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name in COMMANDS:
+    for name in MODULES:
         module = f"distlab.cli.{name}"
         if importlib.util.find_spec(module):  # students have no grade, release, build
             importlib.import_module(module).add_parser(subparsers)

@@ -1,42 +1,50 @@
-"""`distlab build`: make notebooks, labs and solutions of their sources."""
+"""`distlab build` makes notebooks, labs and solutions of their sources; `distlab new` a lab."""
 
 import argparse
-import signal
+from contextlib import closing
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
+from distlab.cli.long_command import sigterm_interrupts
+from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
 
 if TYPE_CHECKING:
     from distlab.authoring.sources import Target
 
 MAX_NAMES = 5  # of changed modules, in one line
+NEXT = """Each holds three small exercises that work as they are: put yours in their place. Then
+  python -m distlab.grading.judges {lab}    works out the examples of the visible checks
+  distlab build {lab}                       makes the lab and its solution
+  pytest tests -k {lab}                     tries every answer; solutions/src/README.md says more"""
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
-        "build",
-        help="make notebooks, labs and solutions of their sources, where they changed",
-        description="Make notebooks, labs and solutions of their sources, where they changed. A "
-        "notebook runs if its code has changed, or the code of a module that it imports; after a "
-        "change of its words alone it keeps its outputs.",
-    )
-    parser.add_argument("names", nargs="*", metavar="NAME", help='"03", "lab01" or a slug; all')
-    chosen = parser.add_mutually_exclusive_group()
+def add_parser(commands: Commands) -> None:
+    build = add_command(
+        commands, "build", run_build,
+        "make notebooks, labs and solutions of their sources, where they changed",
+        "Make notebooks, labs and solutions of their sources, where they changed. A notebook "
+        "runs if its code has changed, or the code of a module that it imports; after a change "
+        "of its words alone it keeps its outputs.",
+    )  # fmt: skip
+    build.add_argument("names", nargs="*", metavar="NAME", help='"03", "lab01" or a slug; all')
+    chosen = build.add_mutually_exclusive_group()
     chosen.add_argument("--check", action="store_true", help="change nothing; list what is stale")
     chosen.add_argument("--force", action="store_true", help="run what has not changed as well")
-    chosen.add_argument(
-        "--keep-outputs",
-        action="store_true",
-        help="run nothing: for a module's change that alters no output (make test compares them)",
-    )
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="at once (default 2)")
-    parser.add_argument(
-        "--timeout", type=float, default=300.0, metavar="S", help="seconds a notebook (300)"
-    )
-    parser.add_argument("--root", type=Path, metavar="DIR", help="the course's folder")
-    parser.set_defaults(run=run_build)
+    text = "run nothing: for a module's change that alters no output (make test compares them)"
+    chosen.add_argument("--keep-outputs", action="store_true", help=text)
+    build.add_argument("--jobs", type=int, default=2, metavar="N", help="at once (default 2)")
+    text = "seconds a notebook (300)"
+    build.add_argument("--timeout", type=float, default=300.0, metavar="S", help=text)
+    new = add_command(
+        commands, "new", run_new,
+        "begin a lab with a template that builds, checks and grades as it stands",
+        "Write the four files of a new lab, each with three exercises that work.",
+    )  # fmt: skip
+    new.add_argument("kind", choices=["lab"], help="what to begin")
+    new.add_argument("title", metavar="TITLE", help='in words: "precision and memory"')
+    for parser in (build, new):
+        parser.add_argument("--root", type=Path, metavar="DIR", help="the course's folder")
 
 
 def run_build(parsed: argparse.Namespace) -> int:
@@ -92,19 +100,23 @@ def _build(targets: "list[Target]", root: Path, parsed: argparse.Namespace) -> i
     run_all, run_none = parsed.force, parsed.keep_outputs
     kept = [t for t in targets if run_none or not (run_all or must_run(t, root))]
     failed = 0
-    before = signal.signal(signal.SIGTERM, _interrupt)
     results = build_all(targets, root, parsed.jobs, parsed.timeout, kept)
-    try:
+    with sigterm_interrupts(), closing(results):
         for result in results:
             failed += bool(result.error)
             done = "built" if result.ran else "built, outputs kept"
             outcome = f"FAILED: {result.error}" if result.error else done
             print(f"{result.slug}  {result.seconds:.1f} s  {outcome}", flush=True)
-    finally:
-        results.close()
-        signal.signal(signal.SIGTERM, before)
     return failed
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def run_new(parsed: argparse.Namespace) -> int:
+    from distlab.authoring.new_lab import write_lab
+    from distlab.authoring.sources import find_root
+
+    root = find_root(parsed.root or Path.cwd())
+    files = write_lab(root, parsed.title)
+    for path in files:
+        print(path.relative_to(root))
+    print(NEXT.format(lab=files[0].name[:5]))
+    return 0

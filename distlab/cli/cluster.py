@@ -5,7 +5,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from distlab.cli.parser import Commands
+from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
 
 if TYPE_CHECKING:
@@ -16,30 +16,20 @@ Record = dict[str, Any]
 
 def add_parser(subparsers: Commands) -> None:
     """Declare `distlab cluster list` and `distlab cluster stop`."""
-    parser = subparsers.add_parser(
-        "cluster",
-        help="find and end local clusters",
-        description="Find the local clusters of this user, and end what a crashed kernel left.",
-    )
+    text = "Find the local clusters of this user, and end what a crashed kernel left."
+    parser = subparsers.add_parser("cluster", help="find and end local clusters", description=text)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    shown = actions.add_parser(
-        "list",
-        help="show the clusters on this machine",
-        description="Show each cluster's id, who made it, and its processes with their ports.",
-    )
-    shown.add_json()
-    shown.set_defaults(run=run_list)
-    stop = actions.add_parser(
-        "stop",
-        help="end clusters whose owner has gone",
-        description="Kill the processes of clusters and remove their temporary files. With no "
+    text = "Show each cluster's id, who made it, and its processes with their ports."
+    add_command(actions, "list", run_list, "show the clusters on this machine", text).add_json()
+    stop = add_command(
+        actions, "stop", run_stop, "end clusters whose owner has gone",
+        "Kill the processes of clusters and remove their temporary files. With no "
         "argument: of those whose owner, the kernel or script that made them, has gone.",
-    )
+    )  # fmt: skip
     chosen = stop.add_mutually_exclusive_group()
     chosen.add_argument("id", nargs="?", metavar="ID", help="this one, even if its owner lives")
     chosen.add_argument("--all", action="store_true", help="every cluster, in use or not")
     stop.add_json()
-    stop.set_defaults(run=run_stop)
 
 
 def run_list(arguments: argparse.Namespace) -> int:

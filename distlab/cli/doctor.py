@@ -5,22 +5,20 @@ import json
 import os
 import sys
 
-from distlab.cli.parser import Commands
+from distlab.cli.parser import Commands, add_command
 
 WAIT_NOTE = "Trying TensorFlow in a process of its own takes some seconds (--quick leaves it out)."
 
 
 def add_parser(subparsers: Commands) -> None:
     """Declare `distlab doctor`."""
-    parser = subparsers.add_parser(
-        "doctor",
-        help="say what this machine has and what works on it",
-        description="Examine this machine: what it has, what works, what does not and why. "
+    parser = add_command(
+        subparsers, "doctor", run, "say what this machine has and what works on it",
+        "Examine this machine: what it has, what works, what does not and why. "
         "Exit status 1 when something that the course needs is broken.",
-    )
+    )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="do not start TensorFlow")
     parser.add_json()
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

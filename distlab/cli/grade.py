@@ -4,13 +4,12 @@ import argparse
 import importlib.util
 import json
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlab.cli.long_command import Progress
-from distlab.cli.parser import Commands
+from distlab.cli.long_command import Progress, sigterm_interrupts
+from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
 
 if TYPE_CHECKING:
@@ -21,13 +20,12 @@ POLICY = "grading.toml"
 
 
 def add_parser(subparsers: Commands) -> None:
-    parser = subparsers.add_parser(
-        "grade",
-        help="grade what students handed in",
-        description="Run what students handed in, sealed, and judge what it gave: marks go into "
+    parser = add_command(
+        subparsers, "grade", run, "grade what students handed in",
+        "Run what students handed in, sealed, and judge what it gave: marks go into "
         "nbgrader's gradebook, pages and a table into a folder. It can be stopped at any moment; "
         "the same command goes on. Exit status 1: something waits for a human.",
-    )
+    )  # fmt: skip
     add = parser.add_argument
     add("lab", metavar="LAB", help="lab01, lab02 …")
     text = "nbgrader's submitted/STUDENT/LAB/, a folder of notebooks, or a platform's zip"
@@ -54,8 +52,7 @@ def add_parser(subparsers: Commands) -> None:
     add("--set", nargs=3, metavar=("STUDENT", "EXERCISE", "POINTS"), **many, help=text)
     text = "without the sandbox, for your own work only: written on the report"
     add("--unsealed", action="store_true", help=text)
-    add("--json", action="store_true", help="print the marks as one JSON object")
-    parser.set_defaults(run=run)
+    parser.add_json()
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -87,11 +84,11 @@ def _grade(settings: "Settings", quiet: bool) -> "ClassResult | None":
         progress.total = total
         progress.show(done)
 
-    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         from distlab.grading.session import grade
 
-        return grade(settings, show)
+        with sigterm_interrupts():
+            return grade(settings, show)
     except KeyboardInterrupt:
         progress.close()
         done, total = progress.done, progress.total
@@ -100,11 +97,6 @@ def _grade(settings: "Settings", quiet: bool) -> "ClassResult | None":
         return None
     finally:
         progress.close()
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _read_settings(arguments: argparse.Namespace) -> "Settings":

@@ -26,7 +26,7 @@ from urllib.parse import quote
 import psutil
 
 from distlab import progress
-from distlab.cli.parser import Commands
+from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
 from utils.processes.lifetime import die_with_parent
 
@@ -44,16 +44,12 @@ class _Stop(Exception):
 
 
 def add_parser(subparsers: Commands) -> None:
-    parser = subparsers.add_parser(
-        "lab",
-        help="open the course in JupyterLab",
-        description="Open JupyterLab at the course home. Other options go to `jupyter lab`.",
-    )
+    text = "Open JupyterLab at the course home. Other options go to `jupyter lab`."
+    parser = add_command(subparsers, "lab", run, "open the course in JupyterLab", text)
     parser.add_argument("--port", type=int, help="port to listen on (the first free one from 8888)")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     parser.add_argument("--notebook", metavar="NAME", help="open this notebook: 03, or 03-mirrored")
     parser.unknown_options_to = "unknown_options"
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

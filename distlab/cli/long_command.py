@@ -1,5 +1,6 @@
-"""How far a long command is, on standard error: a bar on a terminal, else a line now and then."""
+"""Long commands: how far one is, on standard error, and an end in good order on SIGTERM."""
 
+import signal
 import sys
 import threading
 import time
@@ -72,3 +73,17 @@ def say_waiting(text: str, quiet: bool = False, seconds: float = SECONDS_BETWEEN
         yield
     finally:
         over.set()
+
+
+@contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does: by KeyboardInterrupt, so that it clears up."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -6,7 +6,7 @@ another option tomorrow.
 
 import argparse
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -70,6 +70,20 @@ class OneLineParser(argparse.ArgumentParser):
                 raise CourseError(f"{parser.prog} has no command {word!r}: {known}{near}")
             parser = commands[word]
         return parser
+
+
+def add_command(
+    commands: Commands, name: str, run: Callable[[Any], int], help: str, description: str = "",
+    epilog: str | None = None,
+) -> OneLineParser:  # fmt: skip
+    """Declare the command `name`, which `run` carries out, and return its parser.
+
+    `run` takes the parsed arguments and returns an exit status; `description` is `help`
+    where it says no more.
+    """
+    parser = commands.add_parser(name, help=help, description=description or help, epilog=epilog)
+    parser.set_defaults(run=run)
+    return parser
 
 
 def suggest(word: str, choices: Iterable[Any]) -> str:

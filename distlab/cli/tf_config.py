@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from distlab.cli.parser import Commands
+from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
 
 MAX_FILE_BYTES = 1_000_000
@@ -25,12 +25,11 @@ def add_parser(subparsers: Commands) -> None:
 
 
 def _add_build(actions: Commands) -> None:
-    build = actions.add_parser(
-        "build",
-        help="print one TF_CONFIG per task",
-        description="Print one JSON object per task, one a line: chief, workers, ps. "
+    build = add_command(
+        actions, "build", run_build, "print one TF_CONFIG per task",
+        "Print one JSON object per task, one a line: chief, workers, ps. "
         "Tasks go to the hosts in turn; on each host ports count up from the base port.",
-    )
+    )  # fmt: skip
     build.add_argument("--workers", type=int, default=2, metavar="N", help="worker tasks (2)")
     build.add_argument("--ps", type=int, default=0, metavar="N", help="parameter servers (0)")
     build.add_argument("--chief", action="store_true", help="a chief (a coordinator with --ps)")
@@ -43,32 +42,36 @@ def _add_build(actions: Commands) -> None:
     ports.add_argument("--pick-ports", action="store_true", help="ports free on this machine now")
     build.add_argument("--task", metavar="JOB:INDEX", help="only this task, such as worker:0")
     build.add_argument("--export", action="store_true", help="lines for a shell")
-    build.set_defaults(run=run_build)
 
 
 def _add_lint(actions: Commands) -> None:
-    check = actions.add_parser(
-        "lint",
-        help="say what is wrong with a TF_CONFIG",
-        description="Check configurations; several are taken as the members of one cluster. "
+    check = add_command(
+        actions, "lint", run_lint, "say what is wrong with a TF_CONFIG",
+        "Check configurations; several are taken as the members of one cluster. "
         "Exit status 1 when there is an error, 2 when a file cannot be read.",
-    )
+    )  # fmt: skip
     check.add_argument("source", nargs="*", metavar="FILE|-|TEXT",
                        help='files, - for standard input, or the text itself: "$TF_CONFIG" '
                        "(the variable TF_CONFIG when left out)")  # fmt: skip
     check.add_argument("--strategy", choices=("multi-worker", "parameter-server"),
                        help="check what this strategy needs as well")  # fmt: skip
     check.add_json()
-    check.set_defaults(run=run_lint)
 
 
 def run_build(arguments: argparse.Namespace) -> int:
     """Print the configurations; return 0. Raises CourseError for a cluster that cannot be."""
-    from utils.tf_config import build_cluster, build_tf_configs, format_export, pick_free_ports
+    from utils.tf_config import (
+        BASE_PORT,
+        build_cluster,
+        build_tf_configs,
+        format_export,
+        pick_free_ports,
+    )
 
     hosts = arguments.host or ["127.0.0.1"]
     counts = (arguments.workers, arguments.ps, arguments.chief)
-    cluster = build_cluster(*counts, hosts=hosts, base_port=_first_port(arguments))
+    first = BASE_PORT if arguments.pick_ports else arguments.base_port
+    cluster = build_cluster(*counts, hosts=hosts, base_port=first)
     if arguments.pick_ports:
         if len(hosts) > 1:
             raise CourseError("--pick-ports knows this machine's ports only: name one --host")
@@ -84,10 +87,6 @@ def run_build(arguments: argparse.Namespace) -> int:
             print(f"# {name}")
         print(format_export(text) if arguments.export else text)
     return 0
-
-
-def _first_port(arguments: argparse.Namespace) -> int:
-    return 12345 if arguments.pick_ports else arguments.base_port
 
 
 def run_lint(arguments: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from distlab.cli.long_command import Progress
+from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
 from utils.checks import check_count
 from utils.events import Event, EventWriter
@@ -35,14 +36,13 @@ SETTINGS = (
 )  # fmt: skip
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "train",
-        help="train on real images under any strategy",
-        description="Train a small network on real images under a tf.distribute strategy. "
+def add_parser(subparsers: Commands) -> None:
+    parser = add_command(
+        subparsers, "train", run, "train on real images under any strategy",
+        "Train a small network on real images under a tf.distribute strategy. "
         "What is taken when an option is left out stands in brackets. Ctrl-C stops after the "
         "steps under way, twice at once.",
-    )
+    )  # fmt: skip
     usual = TrainConfig()
     add = parser.add_argument
     add("--strategy", default=usual.strategy, **_one_of(NAMES))
@@ -78,7 +78,6 @@ def add_parser(subparsers: Any) -> None:
     add("--events", metavar="FILE", help="append what happens to FILE as JSON lines")
     add("--json", action="store_true",
         help="print the report as one JSON object; a loss that is not finite is null")  # fmt: skip
-    parser.set_defaults(run=run)
 
 
 def _one_of(names: Iterable[str], text: str = "") -> dict[str, Any]:

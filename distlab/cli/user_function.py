@@ -1,9 +1,10 @@
-"""Functions of the library run on a function of the user, `MODULE:FUNCTION`, in a child process.
+"""`distlab tune` and `distlab tpu-ready`: our library at work on a function of the user.
 
-The child (`user_child`) is a session of its own: when this process ends, is
-interrupted, or raises, nothing of it is left.
+That function, MODULE:FUNCTION, is loaded in a child process (`user_child`), a session of
+its own: when this process ends, is interrupted, or raises, nothing of it is left.
 """
 
+import argparse
 import contextlib
 import json
 import os
@@ -15,13 +16,76 @@ from typing import Any
 
 import utils
 from distlab.cli import user_child
+from distlab.cli.parser import Commands, add_command
 from utils.errors import InputError, RunError
 
+TUNE = (
+    "Measure a tf.data pipeline and find settings for its stages. FUNCTION takes no arguments and "
+    "returns a tf.data.Dataset of batches. Prints the rates, what each stage costs, the "
+    "bottleneck, what was tried, and the code."
+)
+TUNE_MORE = (
+    "A function given to map may name a form of itself for whole batches, which is then tried: "
+    "write of_one.batch_form = of_batch after it (@utils.input_pipeline.batch_form(of_batch) above "
+    "it does the same, in a project without a utils of its own). A module is looked for in the "
+    "current folder first; it is loaded in a process of its own, and what it prints goes to "
+    "standard error."
+)
+TPU_READY = (
+    "Compile a model's training step with XLA on the CPU, and say what would stop it on a TPU: "
+    "which op, in which layer, on which line. FUNCTION takes no arguments and returns a Keras "
+    "model, compiled with its loss or not. Exit status 1 if a problem was found."
+)
+TPU_READY_MORE = (
+    "XLA for the CPU takes some ops that a TPU does not; the graph is read for the usual ones. "
+    "A module is looked for in the current folder first; it is loaded in a process of its own."
+)
 
-def run_on_user_function(
-    target: str, example: str, work: str, settings: dict[str, Any], progress: str = ""
-) -> dict[str, Any]:
-    """Return {"text", "record"} of the report of `work` on the function that `target` names.
+
+def add_parser(commands: Commands) -> None:
+    text = "find the settings of a tf.data pipeline by measuring"
+    tune = add_command(commands, "tune", run_tune, text, TUNE, TUNE_MORE)
+    add = tune.add_argument
+    add("target", metavar="MODULE:FUNCTION", help="for example my_input:make_dataset")
+    add("--step-ms", type=float, default=0.0, metavar="X",
+        help="what the training step takes, in milliseconds (0: as fast as it goes)")  # fmt: skip
+    add("--seconds", type=float, default=20.0, metavar="S",
+        help="how long to measure, about (%(default)g)")  # fmt: skip
+    add("--cache-mb", type=float, default=1000.0, metavar="M",
+        help="the most memory that a cache may take (%(default)g)")  # fmt: skip
+    tune.add_json()
+    text = "find what would stop a Keras model on a TPU"
+    ready = add_command(commands, "tpu-ready", run_tpu_ready, text, TPU_READY, TPU_READY_MORE)
+    add = ready.add_argument
+    add("target", metavar="MODULE:FUNCTION", help="for example my_model:make_model")
+    add("--batch", type=int, default=32, metavar="N", help="examples on one core (%(default)s)")
+    ready.add_json()
+
+
+def run_tune(arguments: argparse.Namespace) -> int:
+    """Load, tune and print; return 0."""
+    settings = {
+        "step_seconds": arguments.step_ms / 1e3,
+        "seconds": arguments.seconds,
+        "max_cache_bytes": arguments.cache_mb * 1e6,
+    }
+    progress = "" if arguments.json else "distlab tune"
+    _work_and_print(arguments, "my_input:make_dataset", "input_pipeline:tune", settings, progress)
+    return 0
+
+
+def run_tpu_ready(arguments: argparse.Namespace) -> int:
+    """Load, examine and print; return 0 if nothing would stop it, else 1."""
+    work, settings = "training.tpu_ready:examine_function", {"batch_size": arguments.batch}
+    found = _work_and_print(arguments, "my_model:make_model", work, settings)
+    return 0 if found["ready"] else 1
+
+
+def _work_and_print(
+    arguments: argparse.Namespace, example: str, work: str, settings: dict[str, Any],
+    progress: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    """Print the report of `work` on the function that `arguments.target` names; return its record.
 
     `work` is a function of our library, "input_pipeline:tune": it takes the user's function
     and `settings` (plain data), and with `progress`, a command's name, a function `say` for
@@ -30,16 +94,18 @@ def run_on_user_function(
     the process ends without an answer.
     """
     room, _, name = work.partition(":")
-    order = {"target": target, "example": example, "room": room, "name": name,
+    order = {"target": arguments.target, "example": example, "room": room, "name": name,
              "settings": settings, "progress": progress,
              "library": str(Path(utils.__file__).parent)}  # fmt: skip
     reply, status = _ask(order)
     if not reply:
-        raise RunError(f"{target}: its process {_describe_status(status)}")
+        raise RunError(f"{arguments.target}: its process {_describe_status(status)}")
     answer = json.loads(reply)
     if "error" in answer:
         raise InputError(answer["error"])
-    return answer["result"]
+    found = answer["result"]
+    print(json.dumps(found["record"]) if arguments.json else found["text"])
+    return found["record"]
 
 
 def _ask(order: dict[str, Any]) -> tuple[str, int]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from distlab.cli import COMMANDS, describe_versions, main, make_parser
+from distlab.cli import describe_versions, main, make_parser
 from distlab.cli.long_command import Progress, say_waiting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,7 +150,7 @@ def test_bash_completes_commands_options_and_choices(tmp_path):
     (tmp_path / "script").write_text(run_all([["completion", "bash"]], tmp_path)[0][1])
     shell = f"cat {tmp_path / 'script'}"
     commands = complete(shell, ["distlab", "''"], tmp_path)
-    assert {name.replace("_", "-") for name in COMMANDS} <= set(commands)
+    assert set(make_parser().list_commands()) <= set(commands)
     assert complete(shell, ["distlab", "tr"], tmp_path) == ["train"]
     assert complete(shell, ["distlab", "train", "--ep"], tmp_path) == ["--epochs"]
     assert complete(shell, ["distlab", "tf-config", "l"], tmp_path) == ["lint"]

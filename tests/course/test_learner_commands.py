@@ -133,7 +133,7 @@ def test_a_file_that_is_no_lab_is_refused_in_one_line(course: Path) -> None:
 
 
 def test_endless_loop_is_interrupted_and_the_rest_is_checked(course, monkeypatch) -> None:
-    from distlab.cli import check
+    from distlab.cli import lab_work as check
 
     write_answer(course, "epoch", "def plan_epoch(n, b):\n    while True:\n        pass\n")
     write_answer(course, "batches", WRONG)

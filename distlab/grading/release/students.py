@@ -14,7 +14,7 @@ from distlab.authoring.sources import Target, make_lab, read_source, to_text
 from distlab.grading.release.papers import fit_makefile, fit_pyproject, fit_readme, unlink
 
 AS_THEY_ARE = ("LICENSE", "constraints.txt")
-TEACHERS_COMMANDS = ("grade", "release", "build", "new")
+TEACHERS_COMMANDS = ("grade", "release", "build")
 # What learners' commands use.
 AUTHORING = ("__init__.py", "course_map.py", "execute.py", "regions.py", "sources.py")
 JUNK = re.compile(r"__pycache__|\..*|.*\.egg-info|.*\.py[co]|.*~")

@@ -1,0 +1,180 @@
+"""A learner's own labs: `distlab check`, `distlab submit` and `distlab reset`."""
+
+import argparse
+import getpass
+import json
+import re
+import shutil
+import zipfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from distlab import progress
+from distlab.cli.long_command import say_waiting
+from distlab.cli.parser import Commands, add_command, suggest
+from distlab.errors import CourseError
+
+CELL_SECONDS, LAB_SECONDS = 120.0, 600.0
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def add_parser(commands: Commands) -> None:
+    check = add_command(commands, "check", run_check, "try your answers of a lab")
+    check.add_argument("lab", help="lab05, 05, or a notebook's path")
+    check.add_json()
+    text = "check a lab and pack what is to be handed in"
+    submit = add_command(commands, "submit", run_submit, text)
+    submit.add_argument("lab", help="lab05, 05, or a notebook's path")
+    submit.add_argument("--name", help="what your teacher knows you by (your login name)")
+    submit.add_argument("--out", type=Path, default=Path("handed-in"), help="where to put the zip")
+    text = "start a lab from scratch; what was there is kept as a copy"
+    add_command(commands, "reset", run_reset, text).add_argument("lab", help="lab05, or 05")
+
+
+def find_lab(name: str) -> Path:
+    """Return the notebook of the lab that `name` means; CourseError lists what there is."""
+    if name.endswith(".ipynb"):
+        if not Path(name).is_file():
+            raise CourseError(f"{name}: no such notebook")
+        return Path(name).resolve()
+    course = progress.find_course()
+    if course is None:
+        raise CourseError("no course here: change to the folder with README.md and labs/")
+    number = name.removeprefix("lab").zfill(2)
+    found = sorted((course / "labs").glob("lab*.ipynb"))
+    fitting = [p for p in found if p.stem == name or p.stem.split("-")[0][3:] == number]
+    if len(fitting) != 1:
+        known = ", ".join(p.stem.split("-")[0] for p in found) or "none"
+        near = suggest(name, [p.stem.split("-")[0] for p in found])
+        raise CourseError(f"no lab is called {name!r}: choose from {known}{near}")
+    return fitting[0]
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    """Print what each exercise's check says; return 0 if all pass, else 1."""
+    path = find_lab(arguments.lab)
+    with say_waiting(f"distlab check: running {path.name}", arguments.json):
+        results = check_notebook(path)
+    if arguments.json:
+        print(json.dumps({"lab": path.stem, "exercises": results}, indent=1))
+    else:
+        for result in results:
+            word = "right" if result["passed"] else "not yet"
+            print(f"{word:<8} {result['id']}: {result['said']}")
+    return 0 if all(result["passed"] for result in results) else 1
+
+
+def check_notebook(path: Path) -> list[dict[str, Any]]:
+    """Run a lab's notebook in a fresh kernel; return each check's id, passed, and what it said.
+
+    Raises CourseError for a file that is no lab, or a kernel that dies.
+    """
+    import nbformat
+
+    from distlab.authoring.execute import run_cells
+
+    try:
+        notebook = nbformat.read(path, as_version=4)
+    except (OSError, ValueError, KeyError, AttributeError, nbformat.ValidationError) as error:
+        raise CourseError(f"{path.name} cannot be read: {str(error).splitlines()[0]}") from None
+    graded = [cell for cell in notebook.cells if _mark(cell).get("grade")]
+    if not graded:
+        raise CourseError(f"{path.name} has no exercises: is it a lab?")
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    run_cells(notebook, path.parent, LAB_SECONDS, CELL_SECONDS)
+    return [_read_result(cell) for cell in graded]
+
+
+def _mark(cell: Any) -> dict[str, Any]:
+    return cell.metadata.get("nbgrader", {})
+
+
+def _read_result(cell: Any) -> dict[str, Any]:
+    errors = [o for o in cell.outputs if o.output_type == "error"]
+    said = "".join(o.text for o in cell.outputs if o.output_type == "stream" and o.name == "stdout")
+    if errors:
+        name, value = errors[0].ename, errors[0].evalue.strip()
+        said = value if name == "AssertionError" and value else f"{name}: {value}"
+        if name == "NotImplementedError":
+            said = "not written yet"
+    elif cell.execution_count is None:
+        said = "did not run in time"
+    passed = not errors and cell.execution_count is not None
+    return {
+        "id": _mark(cell)["grade_id"].removesuffix("-test"),
+        "passed": passed,
+        "said": said.strip().splitlines()[0] if said.strip() else "",
+    }
+
+
+def run_submit(arguments: argparse.Namespace) -> int:
+    """Check the lab, say what is missing, and pack the notebook; return 0."""
+    path = find_lab(arguments.lab)
+    name = arguments.name or _login_name()
+    if not PLAIN_NAME.fullmatch(name):
+        raise CourseError(
+            f"--name {name!r}: letters, digits, '.', '-' and '_' only, as your teacher knows you"
+        )
+    with say_waiting(f"distlab submit: running {path.name}"):
+        results = check_notebook(path)
+    right = sum(result["passed"] for result in results)
+    for result in results:
+        if not result["passed"]:
+            print(f"not yet  {result['id']}: {result['said']}")
+    print(f"{right} of {len(results)} checks pass")
+    packed = pack(path, name, arguments.out)
+    print(f"hand in: {packed}")
+    return 0
+
+
+def _login_name() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        raise CourseError("who are you? Give --name") from None
+
+
+def pack(path: Path, name: str, folder: Path) -> Path:
+    """Zip the notebook as STUDENT/LAB/LAB.ipynb, with the time, and return the zip's path.
+
+    Nothing that is there is overwritten: each zip's name has its time.
+    """
+    now = datetime.now(UTC)
+    folder.mkdir(parents=True, exist_ok=True)
+    packed = folder / f"{path.stem}_{name}_{now:%Y%m%d-%H%M%S}.zip"
+    with zipfile.ZipFile(packed, "x", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(path, f"{name}/{path.stem}/{path.name}")
+        archive.writestr(f"{name}/{path.stem}/timestamp.txt", f"{now:%Y-%m-%d %H:%M:%S} UTC\n")
+    return packed
+
+
+def run_reset(arguments: argparse.Namespace) -> int:
+    """Put the lab back as it was given out; the learner's own is kept next to it."""
+    path = find_lab(arguments.lab)
+    fresh = read_original(path)
+    if fresh == path.read_text(encoding="utf-8", errors="replace"):
+        print(f"{path.name} is as it was given out: nothing to do")
+        return 0
+    kept = path.parent / "kept" / f"{path.stem}_{datetime.now():%Y%m%d-%H%M%S}.ipynb"
+    kept.parent.mkdir(exist_ok=True)
+    shutil.copy2(path, kept)
+    path.write_text(fresh, encoding="utf-8")
+    print(f"{path.name} starts from scratch; yours is kept as labs/kept/{kept.name}")
+    print("If it is open in JupyterLab: close it without saving, and open it again.")
+    return 0
+
+
+def read_original(path: Path) -> str:
+    """Return the lab's text as it was given out: from labs/originals, or made of its source."""
+    given = path.parent / "originals" / path.name
+    if given.is_file():
+        return given.read_text(encoding="utf-8")
+    from distlab.authoring.sources import find_targets, make_lab, read_source, to_text
+
+    targets = [t for t in find_targets(path.parent.parent) if t.lab == path]
+    if not targets:
+        raise CourseError(f"{path.name}: its original is not here (labs/originals)")
+    return to_text(make_lab(read_source(targets[0])))
