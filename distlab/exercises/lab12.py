@@ -1,6 +1,7 @@
 """Lab 12, pipelines and shards: split layers in NumPy, schedules for the judge's simulator."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ def draw_layer(seed: int, inputs: int, outputs: int, batch: int = 3) -> dict[str
     }
 
 
-def _name_results(found: Any, function: str, kernel_axis: int) -> dict[str, Any]:
+def _name_results(found: Any, function: str, x_in_parts: bool) -> dict[str, Any]:
+    """Return output and gradients by name: arrays, and lists of arrays for those in parts."""
     if not isinstance(found, list | tuple) or len(found) != 4:
         raise refuse(
             f"{function} returns four things: output, kernels' gradients, biases' gradients and "
@@ -38,67 +40,72 @@ def _name_results(found: Any, function: str, kernel_axis: int) -> dict[str, Any]
     output, kernels, bias, x = found
     return {
         "output": read_array(output, f"{function}, as output,"),
-        "kernel gradients": _join(kernels, f"{function}, as kernels' gradients,", kernel_axis),
-        "bias gradient": _join(bias, f"{function}, as bias's gradient,", 0),
-        "x gradient": _join(x, f"{function}, as x's gradient,", 1 - kernel_axis),
+        "kernel gradients": _read_parts(kernels, f"{function}, as kernels' gradients,"),
+        "bias gradient": _read_parts(bias, f"{function}, as bias's gradient,"),
+        "x gradient": (_read_parts if x_in_parts else read_array)(
+            x, f"{function}, as x's gradient,"
+        ),
     }
 
 
-def _join(parts: Any, what: str, axis: int) -> np.ndarray:
-    if not isinstance(parts, list | tuple):
-        return read_array(parts, what)
-    arrays = [read_array(part, what) for part in parts]
-    try:
-        return np.concatenate(arrays, axis)
-    except ValueError:
-        shapes = ", ".join(str(list(array.shape)) for array in arrays)
-        raise refuse(f"{what} returned parts that do not fit together: shapes {shapes}") from None
+def _read_parts(parts: Any, what: str) -> Any:
+    """Return a list or tuple as a list of arrays, anything else as one array."""
+    if isinstance(parts, list | tuple):
+        return [read_array(part, what) for part in parts]
+    return read_array(parts, what)
 
 
 def try_columns(column_layer: Callable[..., Any], seed: int, inputs: int, sizes: Any) -> Any:
-    """Return what `column_layer` computes, its parts joined: output and three gradients."""
+    """Return what `column_layer` computes: output and three gradients."""
     layer = draw_layer(seed, inputs, sum(sizes))
     edges = np.cumsum(sizes)[:-1]
     kernels = np.split(layer["kernel"], edges, axis=1)
     biases = np.split(layer["bias"], edges)
     found = column_layer(layer["x"], kernels, biases, layer["upstream"])
-    return _name_results(found, "column_layer", kernel_axis=1)
+    return _name_results(found, "column_layer", x_in_parts=False)
 
 
 COLUMNS = Exercise(
     lab="lab12",
     name="columns",
     function="column_layer",
-    examples=((1, 4, (5, 5)), (2, 3, (4, 3, 3))),
+    examples=((1, 4, (5, 5)), (2, 3, (4, 1, 3))),
     mistakes={
         "not-summed": "x's gradient is only the first part's: every part has used all of x, so "
         "their gradients are summed (an all-reduce)",
         "averaged": "x's gradient is a mean over the parts: it is their sum",
         "bias-forgotten": "each part adds its own piece of the bias",
         "bias-averaged": "the bias's gradient is a sum over the batch, not a mean",
+        "kernel-averaged": "each kernel's gradient is a sum over the batch, not a mean",
+        "equal-parts": "the gradient was cut into equal parts, but the kernels may have different "
+        "numbers of columns",
+        "not-in-parts": "one whole gradient for all kernels: a list is wanted, with each kernel's "
+        "own, in its shape",
     },
-    hint="y = [x W0 + b0, x W1 + b1, …]: outputs side by side, x's gradients summed",
+    hint="look at one of the four results at a time: which columns does a device know, and who "
+    "has used x?",
     tolerance=1e-6,
     shows_case=False,
+    by_hand=("utils.parallel",),
     run=each(try_columns),
 )
 
 
 def try_rows(row_layer: Callable[..., Any], seed: int, sizes: Any, outputs: int) -> Any:
-    """Return what `row_layer` computes, its parts joined: output and three gradients."""
+    """Return what `row_layer` computes: output and three gradients."""
     layer = draw_layer(seed, sum(sizes), outputs)
     edges = np.cumsum(sizes)[:-1]
     parts = np.split(layer["x"], edges, axis=1)
     kernels = np.split(layer["kernel"], edges, axis=0)
     found = row_layer(parts, kernels, layer["bias"], layer["upstream"])
-    return _name_results(found, "row_layer", kernel_axis=0)
+    return _name_results(found, "row_layer", x_in_parts=True)
 
 
 ROWS = Exercise(
     lab="lab12",
     name="rows",
     function="row_layer",
-    examples=((3, (5, 5), 4), (4, (4, 3, 3), 2)),
+    examples=((3, (5, 5), 4), (4, (4, 1, 3), 2)),
     mistakes={
         "bias-everywhere": "every part added the whole bias: the sum has it once for each part",
         "first-part-only": "the output is the first part's alone: the parts are summed (an "
@@ -106,15 +113,33 @@ ROWS = Exercise(
         "averaged": "the parts' outputs are a sum, not a mean",
         "upstream-shared": "the gradient for the output goes whole to every part: it is not "
         "divided",
+        "bias-forgotten": "the bias is missing: it is added once, to the sum of the parts",
+        "x-whole": "x's gradient came in one piece: a list is wanted, with one for each part of "
+        "x, in its shape",
+        "not-in-parts": "one whole gradient: lists are wanted, with a gradient for each kernel and "
+        "for each part of x, in their shapes",
     },
-    hint="y = x0 W0 + x1 W1 + … + b: outputs summed, each part's gradients its own",
+    hint="look at one of the four results at a time: what does a device know of the output, and "
+    "what of x?",
     tolerance=1e-6,
     shows_case=False,
+    by_hand=("utils.parallel",),
     run=each(try_rows),
 )
 
 
 # ---- exercises 3 and 4: schedules
+
+
+def try_schedule(make_1f1b: Callable[..., Any], stages: int, micro_batches: int) -> Any:
+    """Return the schedule that `make_1f1b` makes, generators read into lists."""
+    return _read_out(make_1f1b(stages, micro_batches), MAX_OPERATIONS + 1)
+
+
+def _read_out(found: Any, most: int) -> Any:
+    if isinstance(found, list | tuple | Iterator):
+        return [_read_out(item, most) for item in islice(found, most)]
+    return found
 
 
 def describe_schedule(orders: Any, stages: int, micro_batches: int) -> dict[str, Any]:
@@ -143,7 +168,7 @@ SCHEDULE = Exercise(
     lab="lab12",
     name="schedule",
     function="make_1f1b",
-    examples=((4, 8), (3, 5)),
+    examples=((4, 8), (3, 5), (5, 3)),
     mistakes={
         "all-forwards-first": "this is GPipe: all forwards, then all backwards, so that every "
         "stage keeps every micro-batch",
@@ -151,23 +176,30 @@ SCHEDULE = Exercise(
         "is large",
         "one-too-many": "one forward too many before the first backward: stage s does P - s",
         "same-warm-up": "all stages work ahead equally far: later stages need fewer, P - s",
+        "one-too-few": "one forward too few before the first backward: stage s does P - s, and "
+        "waits otherwise",
     },
-    hint="stage s: P - s forwards, then one backward, one forward in turn",
+    hint="write down what stage 0 of 2 does with 3 micro-batches, and compare with the example",
     tolerance=1e-6,
+    run=each(try_schedule),
     read=describe_schedule,
+    by_hand=("utils.schedules", "utils.simulate"),
 )
 COUNT = Exercise(
     lab="lab12",
     name="count",
     function="fewest_micro_batches",
-    examples=((4, 0.1), (8, 0.2), (2, 0.5)),
+    examples=((4, 0.1), (8, 0.2), (2, 0.5), (5, 0.3), (6, 0.22), (4, 0.2)),
     mistakes={
         "of-ideal-time": "that is the bubble as a share of the work: the fraction is of the whole "
         "time, work and bubble",
         "all-stages": "P - 1 stages wait, not P",
         "one-bubble": "the bubble grows with the stages: P - 1 times, not once",
         "one-more": "one fewer is enough: the limit itself is allowed",
+        "rounded-down": "one more is needed: with this many the bubble is still too large",
+        "not-whole": "a whole number is wanted: there are no parts of a micro-batch",
     },
-    hint="bubble fraction = (P - 1) / (M + P - 1)",
+    hint="work out the bubble fraction with the number that you return, and with one fewer",
     tolerance=1e-9,
+    by_hand=("utils.schedules", "utils.simulate"),
 )

@@ -11,8 +11,9 @@
 # forward and backward by hand. The layer is y = x W + b, with x `[batch, inputs]`, W `[inputs,
 # outputs]` and b `[outputs]`. If g is the gradient for y, the gradient for W is xᵀ g, the one for b
 # is the sum of g over the batch, and the one for x is g Wᵀ. In exercise 3 the judge's own simulator
-# runs your schedule. Lessons 15 and 16 have the ideas. Write your own: `utils.schedules` and
-# `utils.parallel` are there to read afterwards.
+# runs your schedule. Lessons 15 and 16 have the ideas. Write your own: calling `utils.schedules`,
+# `utils.simulate` or `utils.parallel` in an answer isn't allowed, and the check notices it. They are
+# there to read afterwards.
 
 # %%
 import numpy as np
@@ -198,9 +199,9 @@ def make_1f1b(stages, micro_batches):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 schedule_cases = [(stages, stages + int(rng.integers(2, 12))) for stages in (3, 4, 6)]
-schedule_cases.append((5, 3))
+schedule_cases += [(5, 3), (3, 1)]
 ### END INPUTS
-got_schedules = [make_1f1b(*case) for case in schedule_cases]
+got_schedules = lab12.SCHEDULE.observe(make_1f1b, schedule_cases)
 lab12.SCHEDULE.check(make_1f1b)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab12 as judges
@@ -229,9 +230,9 @@ judges.SCHEDULE.judge(schedule_cases, got_schedules)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Try M = 1, 2, 3 and so on. Or solve (P - 1) / (M + P - 1) = b for M and round up, but beware of
-# floating point: for 4 stages and b = 0.2 the quotient can come out a hair above 12, and rounding up
-# gives 13. So check whether one fewer would do.
+# Try M = 1, 2, 3 and so on, until the fraction is small enough. If you would rather solve for M and
+# round up, check whether one fewer would do: in floating point a quotient can come out a hair above
+# the whole number that it should be.
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -255,9 +256,9 @@ def fewest_micro_batches(stages, most_bubble):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
 count_cases = [(int(rng.integers(3, 17)), float(rng.uniform(0.03, 0.4))) for _ in range(4)]
-count_cases.append((5, 0.25))
+count_cases += [(5, 0.25), (4, 0.2)]
 ### END INPUTS
-got_counts = [fewest_micro_batches(*case) for case in count_cases]
+got_counts = lab12.COUNT.observe(fewest_micro_batches, count_cases)
 lab12.COUNT.check(fewest_micro_batches)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab12 as judges

@@ -105,21 +105,272 @@ def make_1f1b(stages, micro_batches):
                 done_b += 1
     return [list(order(stage)) for stage in range(stages)]
 """
+SLICES = """
+import numpy as np
+def column_layer(x, kernels, biases, upstream):
+    output, kernel_gradients, bias_gradients = np.empty(upstream.shape), [], []
+    x_gradient, start = np.zeros_like(x), 0
+    for kernel, bias in zip(kernels, biases):
+        stop = start + kernel.shape[1]
+        own = upstream[:, start:stop]
+        output[:, start:stop] = np.dot(x, kernel) + bias
+        kernel_gradients.append(np.dot(x.T, own))
+        bias_gradients.append(np.sum(own, axis=0))
+        x_gradient += np.dot(own, kernel.T)
+        start = stop
+    return output, kernel_gradients, bias_gradients, x_gradient
+"""
+EINSUM = """
+import numpy as np
+def column_layer(x, kernels, biases, upstream):
+    edges = [0, *np.cumsum([b.size for b in biases])]
+    gs = [upstream[:, a:b] for a, b in zip(edges, edges[1:])]
+    y = np.column_stack([np.einsum("ni,io->no", x, w) + b for w, b in zip(kernels, biases)])
+    dw = tuple(np.einsum("ni,no->io", x, g) for g in gs)
+    db = tuple(np.einsum("no->o", g) for g in gs)
+    dx = np.einsum("kni->ni", np.array([np.einsum("no,io->ni", g, w) for g, w in zip(gs, kernels)]))
+    return [y, dw, db, dx]
+"""
+LOOPS = """
+import numpy as np
+def column_layer(x, kernels, biases, upstream):
+    batch, inputs = x.shape
+    outputs = [np.zeros((batch, k.shape[1])) for k in kernels]
+    dws, dbs = [np.zeros_like(k) for k in kernels], [np.zeros_like(b) for b in biases]
+    dx, first = np.zeros((batch, inputs)), 0
+    for p, (w, b) in enumerate(zip(kernels, biases)):
+        for n in range(batch):
+            for o in range(w.shape[1]):
+                g = upstream[n, first + o]
+                outputs[p][n, o] = sum(x[n, i] * w[i, o] for i in range(inputs)) + b[o]
+                dbs[p][o] += g
+                for i in range(inputs):
+                    dws[p][i, o] += x[n, i] * g
+                    dx[n, i] += w[i, o] * g
+        first += w.shape[1]
+    return np.concatenate(outputs, 1), dws, dbs, dx
+"""
+BY_DEVICE = """
+import numpy as np
+class Device:
+    def __init__(self, kernel, bias):
+        self.kernel, self.bias = kernel, bias
+    def forward(self, x):
+        self.x = x
+        return x @ self.kernel + self.bias
+    def backward(self, g):
+        return self.x.T @ g, g.sum(0), g @ self.kernel.T
+def column_layer(x, kernels, biases, upstream):
+    devices = [Device(k, b) for k, b in zip(kernels, biases)]
+    y = np.hstack([d.forward(x) for d in devices])
+    edges = np.cumsum([k.shape[1] for k in kernels])
+    shares = np.split(upstream, edges[:-1], axis=1)
+    dws, dbs, dxs = zip(*[d.backward(g) for d, g in zip(devices, shares)])
+    return y, list(dws), list(dbs), np.sum(dxs, axis=0)
+"""
+AS_LISTS = """
+import numpy as np
+def column_layer(x, kernels, biases, upstream):
+    n = [k.shape[1] for k in kernels]
+    shares = [upstream[:, sum(n[:i]):sum(n[:i + 1])] for i in range(len(n))]
+    y = np.concatenate([x @ k + b for k, b in zip(kernels, biases)], -1)
+    dx = upstream @ np.concatenate(kernels, 1).T
+    return y.tolist(), [(x.T @ s).tolist() for s in shares], [s.sum(0).tolist() for s in shares], dx.tolist()
+"""
+ROWS_JOINED = """
+import numpy as np
+def row_layer(parts, kernels, bias, upstream):
+    x, w = np.concatenate(parts, axis=1), np.concatenate(kernels, axis=0)
+    edges = np.cumsum([part.shape[1] for part in parts])[:-1]
+    return x @ w + bias, np.split(x.T @ upstream, edges, axis=0), upstream.sum(axis=0), np.split(upstream @ w.T, edges, axis=1)
+"""
+ROWS_REDUCED = """
+from functools import reduce
+import numpy as np
+def row_layer(parts, kernels, bias, upstream):
+    partial = [np.matmul(x, w) for x, w in zip(parts, kernels)]
+    output = reduce(np.add, partial, np.broadcast_to(bias, upstream.shape))
+    dws = [np.matmul(np.transpose(x), upstream) for x in parts]
+    dxs = [np.matmul(upstream, np.transpose(w)) for w in kernels]
+    return output, dws, np.einsum("no->o", upstream), dxs
+"""
+ROWS_FIRST_ADDS = """
+import numpy as np
+def row_layer(parts, kernels, bias, upstream):
+    outputs = []
+    for rank, (x, w) in enumerate(zip(parts, kernels)):
+        outputs.append(x @ w + (bias if rank == 0 else 0))
+    return np.sum(outputs, axis=0), tuple(x.T @ upstream for x in parts), upstream.sum(0), tuple(upstream @ w.T for w in kernels)
+"""
+ROWS_SHARE_OF_BIAS = """
+import numpy as np
+def row_layer(parts, kernels, bias, upstream):
+    y = sum(x @ w + bias / len(parts) for x, w in zip(parts, kernels))
+    grads = [(x.T @ upstream, upstream @ w.T) for x, w in zip(parts, kernels)]
+    return y, [g[0] for g in grads], np.add.reduce(upstream, 0), [g[1] for g in grads]
+"""
+ROWS_OUTER = """
+import numpy as np
+def row_layer(parts, kernels, bias, upstream):
+    batch = len(upstream)
+    y = [[bias[o] + sum(float(p[n] @ k[:, o]) for p, k in zip(parts, kernels)) for o in range(len(bias))] for n in range(batch)]
+    dws = [sum(np.outer(p[n], upstream[n]) for n in range(batch)) for p in parts]
+    dxs = [np.stack([k @ upstream[n] for n in range(batch)]) for k in kernels]
+    return y, dws, [float(c) for c in upstream.sum(0)], dxs
+"""
+WARM_UP = """
+def make_1f1b(stages, micro_batches):
+    def order(stage):
+        warm = min(stages - stage, micro_batches)
+        begin = [("F", m) for m in range(warm)]
+        steady = [op for m in range(micro_batches - warm) for op in (("BW", m), ("F", m + warm))]
+        end = [("BW", m) for m in range(micro_batches - warm, micro_batches)]
+        return begin + steady + end
+    return [order(stage) for stage in range(stages)]
+"""
+COUNTERS = """
+def make_1f1b(stages, micro_batches):
+    plan = []
+    for s in range(stages):
+        todo_f, todo_b, ops = list(range(micro_batches)), list(range(micro_batches)), []
+        for _ in range(stages - s):
+            if todo_f:
+                ops.append(("F", todo_f.pop(0)))
+        while todo_b:
+            ops.append(("BW", todo_b.pop(0)))
+            if todo_f:
+                ops.append(("F", todo_f.pop(0)))
+        plan.append(ops)
+    return plan
+"""
+GENERATED = """
+def make_1f1b(stages, micro_batches):
+    for stage in range(stages):
+        forwards, backwards = iter(range(micro_batches)), iter(range(micro_batches))
+        order = [("F", m) for _, m in zip(range(stages - stage), forwards)]
+        for m in backwards:
+            order.append(("BW", m))
+            later = next(forwards, None)
+            if later is not None:
+                order.append(("F", later))
+        yield order
+"""
+SORTED = """
+def make_1f1b(stages, micro_batches):
+    plan = []
+    for s in range(stages):
+        ahead = stages - s
+        timed = [(2 * (m - ahead) + 1 if m >= ahead else -stages + m, "F", m) for m in range(micro_batches)]
+        timed += [(2 * m, "BW", m) for m in range(micro_batches)]
+        plan.append(tuple((kind, m) for _, kind, m in sorted(timed, key=lambda t: t[0])))
+    return tuple(plan)
+"""
+RECURSIVE = """
+import numpy as np
+def make_1f1b(stages, micro_batches):
+    def go(stage, done_f, done_b):
+        if done_b == micro_batches:
+            return []
+        if done_f < micro_batches and done_f < done_b + stages - stage:
+            return [["F", done_f]] + go(stage, done_f + 1, done_b)
+        return [["BW", np.int64(done_b)]] + go(stage, done_f, done_b + 1)
+    return [go(stage, 0, 0) for stage in range(stages)]
+"""
+FROM_THE_LAST = """
+def make_1f1b(stages, micro_batches):
+    last = [op for m in range(micro_batches) for op in (("F", m), ("BW", m))]
+    orders = [last]
+    while len(orders) < stages:
+        after = [m for kind, m in orders[0] if kind == "F"]
+        ahead = min(len(orders) + 1, micro_batches)
+        order = [("F", m) for m in after[:ahead]]
+        rest = after[ahead:]
+        for m in after:
+            order.append(("BW", m))
+            if rest:
+                order.append(("F", rest.pop(0)))
+        orders.insert(0, order)
+    return orders
+"""
+COUNT_UP = """
+def fewest_micro_batches(stages, most_bubble):
+    m = 1
+    while True:
+        idle = stages - 1
+        if idle <= most_bubble * (m + idle) + 1e-12:
+            return m
+        m += 1
+"""
+HALVING = """
+def fewest_micro_batches(stages, most_bubble):
+    low, high = 0, 10**6
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (stages - 1) / (middle + stages - 1) <= most_bubble:
+            high = middle
+        else:
+            low = middle
+    return high
+"""
+WITH_FRACTIONS = """
+import math
+from fractions import Fraction
+def fewest_micro_batches(stages, most_bubble):
+    b = Fraction(str(most_bubble))
+    return math.ceil((stages - 1) * (1 - b) / b)
+"""
+ONE_FEWER = """
+import math
+def fewest_micro_batches(stages, most_bubble):
+    m = math.ceil((stages - 1) / most_bubble - (stages - 1))
+    if m > 1 and (stages - 1) / (m - 1 + stages - 1) <= most_bubble:
+        m = m - 1
+    return m
+"""
+IN_AN_ARRAY = """
+import numpy as np
+def fewest_micro_batches(stages, most_bubble):
+    m = np.arange(1, 5000)
+    return m[np.argmax((stages - 1) / (m + stages - 1) <= most_bubble)]
+"""
 LIBRARY = """
 from utils.schedules import make_1f1b as build
 def make_1f1b(stages, micro_batches):
     return [[[op.kind, op.micro_batch] for op in order] for order in build(stages, micro_batches).orders]
 """
 RIGHT = {
-    "columns": [columns(), TENSORS, JOINED],
-    "rows": [rows(), ROWS_TENSORS, ROWS_LOOP],
-    "schedule": [schedule("stages - s"), QUEUE, LIBRARY],
+    "columns": [columns(), TENSORS, JOINED, SLICES, EINSUM, LOOPS, BY_DEVICE, AS_LISTS],
+    "rows": [
+        rows(),
+        ROWS_TENSORS,
+        ROWS_LOOP,
+        ROWS_JOINED,
+        ROWS_REDUCED,
+        ROWS_FIRST_ADDS,
+        ROWS_SHARE_OF_BIAS,
+        ROWS_OUTER,
+    ],
+    "schedule": [
+        schedule("stages - s"),
+        QUEUE,
+        WARM_UP,
+        COUNTERS,
+        GENERATED,
+        SORTED,
+        RECURSIVE,
+        FROM_THE_LAST,
+    ],
     "count": [
         count("max(1, math.ceil(round((stages - 1) * (1 - most_bubble) / most_bubble, 9)))"),
         count("next(m for m in range(1, 10**6) if (stages - 1) / (m + stages - 1) <= most_bubble)"),
         count(
             "float(next(m for m in range(1, 10**6) if m / (m + stages - 1) >= 1 - most_bubble - 1e-12))"
         ),
+        COUNT_UP,
+        HALVING,
+        WITH_FRACTIONS,
+        ONE_FEWER,
+        IN_AN_ARRAY,
     ],
 }
 FIRST = "next(m for m in range(1, 10**6) if {} <= most_bubble)"
@@ -129,23 +380,53 @@ WRONG = {
         "averaged": columns(x="np.mean([g @ w.T for g, w in zip(gs, kernels)], axis=0)"),
         "bias-forgotten": columns(output="x @ w"),
         "bias-averaged": columns(bias="g.mean(axis=0)"),
+        "kernel-averaged": columns().replace("x.T @ g for", "x.T @ g / len(x) for"),
+        "equal-parts": columns(x="upstream @ np.hstack(kernels).T").replace(
+            "return output", "gs = np.array_split(upstream, len(kernels), axis=1); return output"
+        ),
+        "not-in-parts": columns().replace("[x.T @ g for g in gs]", "x.T @ upstream"),
+        "not-in-parts (biases too)": columns()
+        .replace("[x.T @ g for g in gs]", "x.T @ upstream")
+        .replace("[g.sum(axis=0) for g in gs]", "upstream.sum(0)"),
     },
     "rows": {
         "bias-everywhere": rows("sum(x @ w + bias for x, w in zip(parts, kernels))"),
         "first-part-only": rows("parts[0] @ kernels[0] + bias"),
         "averaged": rows("np.mean([x @ w for x, w in zip(parts, kernels)], axis=0) + bias"),
         "upstream-shared": rows(before="upstream = upstream / len(parts)"),
+        "bias-forgotten": rows("sum(x @ w for x, w in zip(parts, kernels))"),
+        "x-whole": rows().replace(
+            "[upstream @ w.T for w in kernels]", "upstream @ np.vstack(kernels).T"
+        ),
+        "not-in-parts": rows()
+        .replace("[x.T @ upstream for x in parts]", "np.hstack(parts).T @ upstream")
+        .replace("[upstream @ w.T for w in kernels]", "upstream @ np.vstack(kernels).T"),
     },
     "schedule": {
         "all-forwards-first": schedule("micro_batches"),
         "one-at-a-time": schedule("1"),
         "one-too-many": schedule("stages - s + 1"),
         "same-warm-up": schedule("stages"),
+        "one-too-few": schedule("max(stages - s - 1, 1)"),
+        "(micro-batches that are not there)": schedule("stages - s").replace(
+            "min(stages - s, micro_batches)", "stages - s"
+        ),
     },
     "count": {
         "of-ideal-time": count(FIRST.format("(stages - 1) / m")),
         "all-stages": count(FIRST.format("stages / (m + stages)")),
         "one-bubble": count(FIRST.format("1 / (m + 1)")),
         "one-more": count(FIRST.format("(stages - 1) / (m + stages - 1)") + " + 1"),
+        "rounded-down": count("int((stages - 1) * (1 - most_bubble) / most_bubble)"),
+        "rounded-down (to the nearest)": count(
+            "round((stages - 1) * (1 - most_bubble) / most_bubble)"
+        ),
+        "not-whole": count("(stages - 1) * (1 - most_bubble) / most_bubble"),
     },
+}
+
+REFUSED = {
+    "schedule": {"make_1f1b calls utils.schedules": LIBRARY},
+    "columns": {"returns four things": "def column_layer(*case):\n    return case[0]\n"},
+    "rows": {"returned None": rows().replace("upstream.sum(0)", "None")},
 }

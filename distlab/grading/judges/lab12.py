@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises import lab12
+from distlab.exercises.comparing import AnyOf, Anything
 from distlab.exercises.lab12 import describe_schedule, draw_layer
 from distlab.grading.judging import Judge, LabRules
 
@@ -22,41 +23,47 @@ def _whole(layer: dict[str, np.ndarray]) -> dict[str, Any]:
 
 def expect_columns(seed: int, inputs: int, sizes: Any, way: str = "right") -> dict[str, Any]:
     layer = draw_layer(seed, inputs, sum(sizes))
-    right = _whole(layer)
-    edges = np.cumsum(sizes)[:-1]
-    pairs = list(
-        zip(
-            np.split(layer["upstream"], edges, axis=1),
-            np.split(layer["kernel"], edges, axis=1),
-            strict=True,
-        )
-    )
-    if way == "not-summed":
-        right["x gradient"] = pairs[0][0] @ pairs[0][1].T
+    found = _whole(layer)
     if way == "averaged":
-        right["x gradient"] = right["x gradient"] / len(pairs)
+        found["x gradient"] = found["x gradient"] / len(sizes)
+    if way == "not-summed":
+        found["x gradient"] = layer["upstream"][:, : sizes[0]] @ layer["kernel"][:, : sizes[0]].T
     if way == "bias-forgotten":
-        right["output"] = layer["x"] @ layer["kernel"]
-    if way == "bias-averaged":
-        right["bias gradient"] = layer["upstream"].mean(axis=0)
-    return right
+        found["output"] = layer["x"] @ layer["kernel"]
+    batch = len(layer["x"])
+    found["bias gradient"] /= batch if way == "bias-averaged" else 1
+    found["kernel gradients"] /= batch if way == "kernel-averaged" else 1
+    if way == "not-in-parts":
+        return found | {"bias gradient": Anything()}
+    edges = np.cumsum(sizes)[:-1] if way != "equal-parts" else len(sizes)
+    return found | {
+        "kernel gradients": np.array_split(found["kernel gradients"], edges, axis=1),
+        "bias gradient": np.array_split(found["bias gradient"], edges),
+        "x gradient": Anything() if way == "equal-parts" else found["x gradient"],
+    }
 
 
 def expect_rows(seed: int, sizes: Any, outputs: int, way: str = "right") -> dict[str, Any]:
     layer = draw_layer(seed, sum(sizes), outputs)
-    right = _whole(layer)
-    first = sizes[0]
-    if way == "bias-everywhere":
-        right["output"] = right["output"] + (len(sizes) - 1) * layer["bias"]
-    if way == "first-part-only":
-        right["output"] = layer["x"][:, :first] @ layer["kernel"][:first] + layer["bias"]
-    if way == "averaged":
-        product = layer["x"] @ layer["kernel"] / len(sizes)
-        right["output"] = product + layer["bias"]
+    found = _whole(layer)
+    first, bias = sizes[0], layer["bias"]
+    product = found["output"] - bias
+    found["output"] = {
+        "bias-everywhere": product + len(sizes) * bias,
+        "first-part-only": layer["x"][:, :first] @ layer["kernel"][:first] + bias,
+        "averaged": product / len(sizes) + bias,
+        "bias-forgotten": product,
+    }.get(way, found["output"])
     if way == "upstream-shared":
         for name in ("kernel gradients", "x gradient", "bias gradient"):
-            right[name] = right[name] / len(sizes)
-    return right
+            found[name] = found[name] / len(sizes)
+    if way == "not-in-parts":
+        return found | {"x gradient": Anything()}
+    edges = np.cumsum(sizes)[:-1]
+    found["kernel gradients"] = np.split(found["kernel gradients"], edges, axis=0)
+    if way == "x-whole":
+        return found
+    return found | {"x gradient": np.split(found["x gradient"], edges, axis=1)}
 
 
 def _order_stage(stage: int, stages: int, micro_batches: int, ahead: int) -> list[tuple[str, int]]:
@@ -77,13 +84,18 @@ def expect_schedule(stages: int, micro_batches: int, way: str = "right") -> dict
         "one-at-a-time": lambda stage: 1,
         "one-too-many": lambda stage: stages - stage + 1,
         "same-warm-up": lambda stage: stages,
+        "one-too-few": lambda stage: max(stages - stage - 1, 1),
     }.get(way, lambda stage: stages - stage)
     orders = [_order_stage(s, stages, micro_batches, ahead(s)) for s in range(stages)]
     return describe_schedule(orders, stages, micro_batches)
 
 
-def expect_count(stages: int, most_bubble: float, way: str = "right") -> int:
+def expect_count(stages: int, most_bubble: float, way: str = "right") -> Any:
     """Return the fewest micro-batches with a bubble fraction of `most_bubble` at most."""
+    solved = (stages - 1) * (1 - most_bubble) / most_bubble
+    if way in ("rounded-down", "not-whole"):
+        exact = abs(solved - round(solved)) < 1e-9
+        return AnyOf((int(solved), round(solved))) if way == "rounded-down" or exact else solved
     for micro_batches in range(1, 100_000):
         idle = {"all-stages": stages, "one-bubble": 1}.get(way, stages - 1)
         whole = micro_batches + (0 if way == "of-ideal-time" else idle)
