@@ -1,18 +1,18 @@
 """Lab 06, ring all-reduce: answers send their messages through a network that counts them."""
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
 
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import refuse, require_value
+from distlab.exercises.refusing import read_array, refuse, require_value
 from utils.collectives import (
     Network,
     Send,
     count_bytes,
     count_messages,
-    ring_reduce_scatter,
     split_into_chunks,
 )
 from utils.errors import DistributedError
@@ -22,7 +22,19 @@ Chunks = list[list[np.ndarray]]
 ONE_BY_ONE = (
     "the messages went one after the other, a step each: hand all P of a step to one exchange"
 )
-_SIZES = ((1, 3, 7), (2, 4, 8))
+BY_HAND = tuple(
+    f"utils.collectives.{part}"
+    for part in (
+        "ring",
+        "recursive_doubling",
+        "hierarchical",
+        "choice",
+        "moments",
+        "buckets",
+        "naive",
+    )
+)
+_SIZES = ((1, 3, 7), (2, 4, 8), (3, 1, 4))
 
 
 def draw_vectors(seed: int, ranks: int, length: int) -> list[np.ndarray]:
@@ -47,20 +59,39 @@ def _make_chunks(seed: int, ranks: int, length: int) -> Chunks:
     return [split_into_chunks(vector, ranks) for vector in draw_vectors(seed, ranks, length)]
 
 
+def _note_refusals(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `run`, which says so where the network refuses a step of an answer."""
+
+    @wraps(run)
+    def noting(*case: Any) -> Any:
+        try:
+            return run(*case)
+        except DistributedError as error:
+            return {"the network refused a step": str(error)}
+
+    return noting
+
+
 def _run(part: Callable[..., Any], chunks: Chunks, network: Network) -> Chunks:
-    try:
-        returned = part(chunks, network)
-    except DistributedError as error:
-        raise refuse(f"the network refused a step: {error}") from None
+    returned = part(chunks, network)
     return chunks if returned is None else returned
 
 
+@_note_refusals
 def try_scatter(reduce_scatter: Callable[..., Any], seed: int, ranks: int, length: int) -> Any:
     """Return the finished chunks in order, as rank k - 1 holds chunk k, and the traffic."""
     network = Network(ranks, keep_values=True)
     chunks = _run(reduce_scatter, _make_chunks(seed, ranks, length), network)
-    finished = np.concatenate([np.ravel(chunks[(k - 1) % ranks][k]) for k in range(ranks)])
-    return {"finished chunks": finished} | describe_traffic(network)
+    finished = [_read_chunk(chunks, (k - 1) % ranks, k) for k in range(ranks)]
+    return {"finished chunks": np.concatenate(finished)} | describe_traffic(network)
+
+
+def _read_chunk(chunks: Any, rank: int, k: int) -> np.ndarray:
+    try:
+        chunk = chunks[rank][k]
+    except (TypeError, IndexError, KeyError):
+        raise refuse(f"chunks[{rank}][{k}] is not there any more: one array per chunk") from None
+    return np.ravel(read_array(chunk, f"chunks[{rank}][{k}] is no array: the function"))
 
 
 SCATTER = Exercise(
@@ -76,21 +107,28 @@ SCATTER = Exercise(
         "always-the-same": "every step sent the same chunk: send on what has just been added to",
         "one-by-one": ONE_BY_ONE,
     },
-    hint="in step s, rank r sends chunk r - s (mod P) to rank r + 1, which adds it",
+    hint="follow one chunk on paper: who has it first, who adds what, and where is it complete?",
     tolerance=1e-6,
     shows_case=False,
     run=each(try_scatter),
+    by_hand=BY_HAND,
 )
 
 
+@_note_refusals
 def try_gather(all_gather: Callable[..., Any], seed: int, ranks: int, length: int) -> Any:
-    """Begin where a right reduce-scatter ends; return every rank's vector, and the traffic."""
+    """Begin where a reduce-scatter ends; return every rank's vector, and the traffic.
+
+    Rank r has the sum of chunk r + 1 (mod ranks), and of the others its own values.
+    """
     chunks = _make_chunks(seed, ranks, length)
-    ring_reduce_scatter(chunks, Network(ranks))
+    sums = [np.sum(column, axis=0) for column in zip(*chunks, strict=True)]
+    for rank in range(ranks):
+        chunks[rank][(rank + 1) % ranks] = sums[(rank + 1) % ranks]
     network = Network(ranks, keep_values=True)
     chunks = _run(all_gather, chunks, network)
-    vectors = np.stack([np.concatenate([np.ravel(c) for c in row]) for row in chunks])
-    return {"vectors": vectors} | describe_traffic(network)
+    rows = [[_read_chunk(chunks, rank, k) for k in range(ranks)] for rank in range(ranks)]
+    return {"vectors": [np.concatenate(row) for row in rows]} | describe_traffic(network)
 
 
 GATHER = Exercise(
@@ -105,30 +143,31 @@ GATHER = Exercise(
         "always-the-same": "every step sent the same chunk: hand on what has just arrived",
         "one-by-one": ONE_BY_ONE,
     },
-    hint="in step s, rank r sends chunk r + 1 - s (mod P) to rank r + 1, which takes it over",
+    hint="follow one finished chunk on paper: who has it first, and who gets it in which step?",
     tolerance=1e-6,
     shows_case=False,
     run=each(try_gather),
+    by_hand=BY_HAND,
 )
 
 
+@_note_refusals
 def try_all_reduce(all_reduce: Callable[..., Any], seed: int, ranks: int, length: int) -> Any:
     """Return every rank's result, [ranks, length], and the traffic."""
     network = Network(ranks, keep_values=True)
     vectors = draw_vectors(seed, ranks, length)
-    try:
-        found = all_reduce([vector.copy() for vector in vectors], network)
-    except DistributedError as error:
-        raise refuse(f"the network refused a step: {error}") from None
-    results = require_value(found, "all_reduce", "a list with each rank's sum")
-    return {"vectors": [np.asarray(r, dtype=float) for r in results]} | describe_traffic(network)
+    found = all_reduce([vector.copy() for vector in vectors], network)
+    results = list(require_value(found, "all_reduce", "a list with each rank's sum"))
+    wanted = "one array with a rank's whole sum (np.concatenate joins chunks)"
+    vectors = [read_array(result, "all_reduce", wanted) for result in results]
+    return {"vectors": vectors} | describe_traffic(network)
 
 
 ALL_REDUCE = Exercise(
     lab="lab06",
     name="all-reduce",
     function="all_reduce",
-    examples=((3, 3, 8), (4, 4, 10)),
+    examples=((3, 3, 8), (4, 4, 10), (5, 1, 4), (6, 4, 3)),
     mistakes={
         "through-rank-0": "right sums, but through rank 0, which sends and receives far more than "
         "the others",
@@ -137,11 +176,14 @@ ALL_REDUCE = Exercise(
         "rest-lost": "the elements left over when the length does not divide are gone",
         "not-gathered": "each rank has one finished chunk only: the second half is missing",
         "averaged": "these are means: an all-reduce sums",
+        "empty-skipped": "empty chunks were left out: they are sent as well, since their receiver "
+        "waits for them",
     },
     hint="cut into P chunks, reduce-scatter, all-gather, join",
     tolerance=1e-6,
     shows_case=False,
     run=each(try_all_reduce),
+    by_hand=BY_HAND,
 )
 SECONDS = Exercise(
     lab="lab06",
@@ -153,6 +195,7 @@ SECONDS = Exercise(
         "whole-vectors": "a message is one chunk, 1/P of the vector, not the whole of it",
         "one-latency": "the latency is paid once for each step, not once in all",
     },
-    hint="2(P - 1) steps, each a latency and a chunk of N / P bytes over the bandwidth",
+    hint="count the steps of both halves, then work out the seconds of one step",
     tolerance=1e-3,
+    by_hand=("utils.simulate", "utils.collectives.fit"),
 )

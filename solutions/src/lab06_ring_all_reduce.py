@@ -13,7 +13,7 @@
 #     message.destination, message.chunk, message.values
 # ```
 #
-# In one step, each rank sends at most one message and receives at most one; all of them travel at once. You're graded on the sums, the number of steps, the messages and bytes of each rank, and what the messages held. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 06 has the ideas.
+# In one step, each rank sends at most one message and receives at most one; all of them travel at once. You're graded on the sums, the number of steps, the messages and bytes of each rank, and what the messages held. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 06 has the ideas. Calling the ready-made algorithms of `utils.collectives`, or `utils.simulate`, in an answer isn't allowed, and the check notices it.
 
 # %%
 import numpy as np
@@ -29,13 +29,13 @@ SEED = 2026
 #
 # **3 points · medium · 15 minutes**
 #
-# **Contract.** `reduce_scatter(chunks, network)` changes `chunks` in place, in P - 1 steps. In step s (from 0), rank r sends its chunk (r - s) mod P to rank r + 1, which adds it to its own. Afterwards rank r holds the complete sum of chunk (r + 1) mod P. With one rank it sends nothing.
+# **Contract.** `reduce_scatter(chunks, network)` takes P - 1 steps. In each step, every rank sends one of its chunks to the next rank, r + 1, which adds it to its own. Afterwards rank r holds the complete sum of chunk (r + 1) mod P; what it holds of the other chunks doesn't matter. With one rank it sends nothing. It changes `chunks` in place, or returns the changed ones.
 #
 # **Example.** Two ranks hold the chunks (1), (2) and (10), (20). Rank 0 sends 1 and rank 1 sends 20. Afterwards rank 0 holds (1), (22) and rank 1 (11), (20).
 #
 # <details><summary>Hint 1</summary>
 #
-# One step is one call of `network.exchange` with P messages. Collect all of them first, then add what arrived.
+# One step is one call of `network.exchange` with P messages. Collect all of them first, then add what arrived. Which chunk does each rank send in step 0, and which in step 1? Work backwards from where each sum has to end.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -68,7 +68,7 @@ def reduce_scatter(chunks, network):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 scatter_cases = [
-    (int(rng.integers(2**31)), ranks, int(rng.integers(ranks, 40))) for ranks in (2, 3, 5, 8)
+    (int(rng.integers(2**31)), ranks, int(rng.integers(ranks, 40))) for ranks in (2, 3, 5, 8, 1)
 ]
 ### END INPUTS
 got_scattered = lab06.SCATTER.observe(reduce_scatter, scatter_cases)
@@ -84,7 +84,7 @@ judges.SCATTER.judge(scatter_cases, got_scattered)
 #
 # **2 points · medium · 10 minutes**
 #
-# **Contract.** `all_gather(chunks, network)` begins where reduce-scatter ended: rank r holds the complete sum of chunk (r + 1) mod P. It takes P - 1 steps. In step s, rank r sends its chunk (r + 1 - s) mod P to rank r + 1, which replaces its own with it. Afterwards every rank holds every sum.
+# **Contract.** `all_gather(chunks, network)` begins where reduce-scatter ended: rank r holds the complete sum of chunk (r + 1) mod P. It takes P - 1 steps. In each step, every rank sends one finished chunk to the next rank, r + 1, which replaces its own with it. Afterwards every rank holds every sum. Like `reduce_scatter`, it changes `chunks` in place or returns the changed ones.
 #
 # **Example.** From (1), (22) and (11), (20): rank 0 sends 22, rank 1 sends 11, and both hold (11), (22).
 #
@@ -123,7 +123,7 @@ def all_gather(chunks, network):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 gather_cases = [
-    (int(rng.integers(2**31)), ranks, int(rng.integers(ranks, 40))) for ranks in (2, 3, 5, 8)
+    (int(rng.integers(2**31)), ranks, int(rng.integers(ranks, 40))) for ranks in (2, 3, 5, 8, 1)
 ]
 ### END INPUTS
 got_gathered = lab06.GATHER.observe(all_gather, gather_cases)
@@ -139,7 +139,7 @@ judges.GATHER.judge(gather_cases, got_gathered)
 #
 # **3 points · medium · 10 minutes**
 #
-# **Contract.** `all_reduce(vectors, network)` takes one array `[length]` for each rank. It returns a list with one array `[length]` for each rank: the sum, as that rank has it. Each vector is cut into P chunks as `np.array_split` does it. If the length doesn't divide evenly, the first chunks are one element longer; with fewer elements than ranks, the last chunks are empty. Empty chunks are sent all the same. Grading also tries one rank, and fewer elements than ranks.
+# **Contract.** `all_reduce(vectors, network)` is exercise 1 followed by exercise 2. It takes one array `[length]` for each rank. It returns a list with one array `[length]` for each rank: the sum, as that rank has it. Each vector is cut into P chunks as `np.array_split` does it. If the length doesn't divide evenly, the first chunks are one element longer; with fewer elements than ranks, the last chunks are empty. Empty chunks are sent all the same, and with one rank nothing is sent.
 #
 # **Example.** Two ranks, (1, 2, 3) and (10, 20, 30): both get (11, 22, 33). Chunk 0 has two elements, chunk 1 has one. Each rank sends 2 messages, 3 elements of 8 bytes in all.
 #
@@ -231,7 +231,7 @@ seconds_cases = [
     for ranks in (2, 3, 16)
 ]
 ### END INPUTS
-got_seconds = [ring_seconds(*case) for case in seconds_cases]
+got_seconds = lab06.SECONDS.observe(ring_seconds, seconds_cases)
 lab06.SECONDS.check(ring_seconds)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab06 as judges

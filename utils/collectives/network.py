@@ -6,7 +6,7 @@ algorithm returns is an `AllReduceResult`.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -58,7 +58,7 @@ class Network:
         self.messages: list[Message] = []
         self._keep_values = keep_values
 
-    def exchange(self, sends: Sequence[Send], phase: str = "") -> list[Send]:
+    def exchange(self, sends: Iterable[Send], phase: str = "") -> list[Send]:
         """Do one step: deliver `sends`, all at once; return what arrives, as copies.
 
         A chunk without elements is a message too (of 0 bytes): its receiver
@@ -66,6 +66,7 @@ class Network:
         InputError if a rank does not exist, sends to itself, or sends or
         receives more than once in the step.
         """
+        sends = list(sends)
         self._check(sends)
         arrived = [Send(s.source, s.destination, np.array(s.values), s.chunk) for s in sends]
         for sent in arrived:

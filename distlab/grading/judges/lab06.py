@@ -11,8 +11,6 @@ from utils.collectives import (
     Network,
     Send,
     naive_all_reduce,
-    ring_all_gather,
-    ring_reduce_scatter,
     split_into_chunks,
 )
 
@@ -31,6 +29,8 @@ def _go_round(
             Send(rank, (rank + 1) % ranks, chunks[rank][chunk], chunk)
             for rank, chunk in enumerate(picked)
         ]
+        if way == "empty-skipped":
+            sends = [send for send in sends if len(send.values)]
         groups = [[send] for send in sends] if way == "one-by-one" else [sends]
         for sent in (message for group in groups for message in network.exchange(group)):
             mine = chunks[sent.destination]
@@ -65,9 +65,10 @@ def expect_all_reduce(seed: int, ranks: int, length: int, way: str = "right") ->
             return [np.sum(vectors, axis=0)] * ranks
         cut = length - length % ranks if way == "rest-lost" else length
         chunks = [split_into_chunks(vector[:cut], ranks) for vector in vectors]
-        ring_reduce_scatter(chunks, network)
+        steps = ranks - 1
+        _go_round(chunks, network, 0, steps, add=True, way=way)
         if way != "not-gathered":
-            ring_all_gather(chunks, network)
+            _go_round(chunks, network, 1, steps, add=False, way=way)
         joined = [np.concatenate(row) for row in chunks]
         return [row / ranks for row in joined] if way == "averaged" else joined
 
