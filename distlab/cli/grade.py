@@ -14,9 +14,10 @@ from distlab.errors import CourseError
 
 if TYPE_CHECKING:
     from distlab.grading.results import ClassResult
+    from distlab.grading.roster import ByHand
     from distlab.grading.session import Settings
 
-POLICY = "grading.toml"
+POLICY, ROSTER = "grading.toml", "students.csv"
 
 
 def add_parser(subparsers: Commands) -> None:
@@ -44,12 +45,22 @@ def add_parser(subparsers: Commands) -> None:
     text = "for each day or hour late: 10%%/day, 0.5/hour; 10%%/day,50%% for 50%% at most"
     add("--penalty", metavar="P", default="", help=text)
     add("--extra", metavar="FILE", type=Path, help="lines of student,2 days: who has more time")
+    text = f"CSV of the class, with names: student,name,… ({ROSTER} here, if there is one)"
+    add("--roster", metavar="FILE", type=Path, help=text)
+    text = "CSV of when each handed in: student,handed_in, or a grading worksheet of Moodle"
+    add("--times", metavar="FILE", type=Path, help=text)
     many: dict[str, Any] = {"action": "append", "default": []}
     add("--student", metavar="ID", **many, help="only this one")
-    add("--exercise", metavar="ID", **many, help="change the marks of this one only")
+    add("--exercise", metavar="ID", **many, help="change the marks of this one only (id or number)")
     add("--again", action="store_true", help="run what was run already again, with other numbers")
     text = "set a mark by hand, which no grading changes; POINTS auto takes it back"
     add("--set", nargs=3, metavar=("STUDENT", "EXERCISE", "POINTS"), **many, help=text)
+    text = "set many marks by hand: a CSV of student,exercise,points,reason"
+    add("--marks", metavar="FILE", type=Path, help=text)
+    text = "why the marks of --set are set: shown to the student"
+    add("--reason", metavar="TEXT", default="", help=text)
+    text = "take marks by hand that are above the maximum"
+    add("--above-maximum", action="store_true", help=text)
     text = "without the sandbox, for your own work only: written on the report"
     add("--unsealed", action="store_true", help=text)
     parser.add_json()
@@ -100,57 +111,78 @@ def _grade(settings: "Settings", quiet: bool) -> "ClassResult | None":
 
 
 def _read_settings(arguments: argparse.Namespace) -> "Settings":
-    from distlab.grading.labs import read_lab
+    from distlab.authoring.sources import find_root
+    from distlab.grading.labs import list_labs, read_lab
     from distlab.grading.policy import override, read_policy
+    from distlab.grading.roster import read_roster
     from distlab.grading.session import Settings
 
     if arguments.jobs < 1:
         raise CourseError(f"--jobs {arguments.jobs}: 1 or more")
     lab = read_lab(arguments.lab)
-    policy = read_policy(_find_policy(arguments), lab.name)
-    policy = override(policy, arguments.due, arguments.penalty, arguments.extra)
+    labs = list_labs(find_root(Path.cwd()))
+    policy = read_policy(_find(arguments.policy, POLICY), lab.name, labs)
+    ids = {str(e.number): e.id for e in lab.exercises}
     return Settings(
-        lab, arguments.submitted, arguments.out / lab.name, _find_gradebook(arguments), policy,
-        arguments.pattern, arguments.jobs, not arguments.unsealed, arguments.again,
-        tuple(arguments.student), tuple(arguments.exercise),
-        tuple((student, name, _read_points(text)) for student, name, text in arguments.set),
-    )  # fmt: skip
+        lab=lab,
+        source=arguments.submitted,
+        out=arguments.out / lab.name,
+        gradebook=_find_gradebook(arguments),
+        policy=override(policy, arguments.due, arguments.penalty, arguments.extra),
+        pattern=arguments.pattern,
+        jobs=arguments.jobs,
+        sealed=not arguments.unsealed,
+        again=arguments.again,
+        students=tuple(arguments.student),
+        exercises=tuple(ids.get(name, name) for name in arguments.exercise),
+        by_hand=_read_marks(arguments),
+        above_maximum=arguments.above_maximum,
+        roster=read_roster(_find(arguments.roster, ROSTER)),
+        times=arguments.times,
+    )
 
 
-def _find_policy(arguments: argparse.Namespace) -> Path | None:
-    if arguments.policy is not None:
-        return arguments.policy
-    return Path(POLICY) if Path(POLICY).is_file() else None
+def _find(given: Path | None, usual: str) -> Path | None:
+    """Return the file that was given, or the usual one if it lies here."""
+    return given or (Path(usual) if Path(usual).is_file() else None)
+
+
+def _read_marks(arguments: argparse.Namespace) -> "tuple[tuple[str, ByHand], ...]":
+    from distlab.grading.roster import ByHand, parse_points, read_marks
+
+    listed = read_marks(arguments.marks) if arguments.marks else []
+    try:
+        single = [(student, ByHand(exercise, parse_points(text), arguments.reason))
+                  for student, exercise, text in arguments.set]  # fmt: skip
+    except CourseError as error:
+        raise CourseError(f"--set: {error}") from None
+    return (*listed, *single)
 
 
 def _find_gradebook(arguments: argparse.Namespace) -> Path:
     return arguments.gradebook or arguments.out / "gradebook.db"
 
 
-def _read_points(text: str) -> float | None:
-    if text == "auto":
-        return None
-    try:
-        points = float(text)
-    except ValueError:
-        points = -1.0
-    if not 0 <= points <= 1000:
-        raise CourseError(f"--set: {text!r} is no number of points (0 to 1000), nor auto")
-    return points
-
-
 def _describe(found: "ClassResult", settings: "Settings") -> None:
-    from statistics import fmean
+    from distlab.grading.report.wording import count, show_points
 
-    marks = [result.mark for result in found.results]
+    marks = [result.mark for result in found.results if result.mark is not None]
     most = max((result.max for result in found.results), default=0.0)
     human = sum(result.for_human for result in found.results)
-    mean = f", {fmean(marks):.2f} of {most:g} points on average" if marks else ""
-    print(f"{found.lab.name}: {len(marks)} graded in {found.seconds:.1f} s{mean}")
+    mean = f", {sum(marks) / len(marks):.2f} of {most:g} points on average" if marks else ""
+    print(f"{found.lab.name}: {len(found.results)} graded in {found.seconds:.1f} s{mean}")
+    for result in found.results if settings.students else ():
+        if result.student in settings.students:
+            mark = "waits for a human" if result.mark is None else show_points(result.mark)
+            print(f"{_clean(result.student)}: {mark} of {most:g} points")
     if human:
-        print(f"{human} wait for a human: see the class page")
+        print(f"{count(human, 'student')} wait for a human, without a mark: see the class page")
     if found.waiting:
-        print(f"{len(found.waiting)} handed in are not graded yet")
+        print(f"{count(len(found.waiting), 'student')} handed in and are not graded yet")
+    if found.absent:
+        print(f"{count(len(found.absent), 'student')} handed in nothing of {found.lab.name}")
+    for line in found.describe_times():
+        print(f"TIMES: {_clean(line)}")
     if not found.sealed:
         print("run without the sandbox: these marks are for practice only")
     print(f"class page  {settings.out / 'class.html'}")
@@ -171,7 +203,7 @@ def _write_course(arguments: argparse.Namespace, found: "ClassResult") -> None:
     from distlab.grading.policy import read_policy
     from distlab.grading.report.course import list_labs, write_course
 
-    path = _find_policy(arguments)
+    path = _find(arguments.policy, POLICY)
     labs = list_labs(found.course)
     weights = {lab: read_policy(path, lab.partition("-")[0]).weight for lab in labs}
-    write_course(arguments.out / "course.csv", found.course, weights)
+    write_course(arguments.out / "course.csv", found.course, weights, found.roster)

@@ -3,8 +3,8 @@
 import argparse
 import getpass
 import json
-import re
 import shutil
+import unicodedata
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +14,9 @@ from distlab import progress
 from distlab.cli.long_command import say_waiting
 from distlab.cli.parser import Commands, add_command, suggest
 from distlab.errors import CourseError
+from distlab.handing_in import is_generic, is_plain_name, make_zip_name
 
 CELL_SECONDS, LAB_SECONDS = 120.0, 600.0
-PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def add_parser(commands: Commands) -> None:
@@ -113,11 +113,13 @@ def _read_result(cell: Any) -> dict[str, Any]:
 def run_submit(arguments: argparse.Namespace) -> int:
     """Check the lab, say what is missing, and pack the notebook; return 0."""
     path = find_lab(arguments.lab)
-    name = arguments.name or _login_name()
-    if not PLAIN_NAME.fullmatch(name):
-        raise CourseError(
-            f"--name {name!r}: letters, digits, '.', '-' and '_' only, as your teacher knows you"
-        )
+    name = unicodedata.normalize("NFC", arguments.name or _login_name())
+    if not is_plain_name(name):
+        raise CourseError(f"--name {name!r}: write letters, digits, spaces and . - _ ' only, "
+                          "200 bytes at most, as your teacher knows you")  # fmt: skip
+    if is_generic(name):
+        raise CourseError(f"who are you? {name!r} is a login that many people share: "
+                          "give --name, as your teacher knows you")  # fmt: skip
     with say_waiting(f"distlab submit: running {path.name}"):
         results = check_notebook(path)
     right = sum(result["passed"] for result in results)
@@ -134,7 +136,7 @@ def _login_name() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):
-        raise CourseError("who are you? Give --name") from None
+        raise CourseError("who are you? Give --name, as your teacher knows you") from None
 
 
 def pack(path: Path, name: str, folder: Path) -> Path:
@@ -144,7 +146,7 @@ def pack(path: Path, name: str, folder: Path) -> Path:
     """
     now = datetime.now(UTC)
     folder.mkdir(parents=True, exist_ok=True)
-    packed = folder / f"{path.stem}_{name}_{now:%Y%m%d-%H%M%S}.zip"
+    packed = folder / make_zip_name(path.stem, name, now)
     with zipfile.ZipFile(packed, "x", zipfile.ZIP_DEFLATED) as archive:
         archive.write(path, f"{name}/{path.stem}/{path.name}")
         archive.writestr(f"{name}/{path.stem}/timestamp.txt", f"{now:%Y-%m-%d %H:%M:%S} UTC\n")

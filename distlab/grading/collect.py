@@ -1,17 +1,24 @@
 """One hand-in for each student, out of whatever came in; nothing of it is lost.
 
 Every file that is passed over leaves a note, and a student whose file cannot be read
-is still listed, with the reason: never silently without a mark.
+is still listed, with the reason. Where it is not certain whose a hand-in is, it is
+listed with a question, and waits for a human.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
 from distlab.errors import CourseError
-from distlab.grading.handed_in import TIMESTAMP, Entry, hash_file, list_files
+from distlab.grading.handed_in import NOTEBOOKS, TIMESTAMP, Entry, hash_file, list_files
 from distlab.grading.naming import LabNames, Owner, find_owner, parse_time
+from distlab.grading.roster import Roster
+from distlab.handing_in import is_generic
+
+_COPIES = {"originals", "kept"}  # folders of the course's own, handed in with the whole course
+_QUIET = (".csv", ".md", ".txt", ".html", ".htm", ".pdf")  # lists and read-mes beside hand-ins
 
 
 @dataclass(frozen=True)
@@ -19,7 +26,9 @@ class HandIn:
     """What one student handed in: the notebook that counts, when, and what was noticed.
 
     `path` is None, and `problem` says why, where there is no notebook that can be read.
-    `timestamp` (UTC) is None where nothing trustworthy tells it.
+    `timestamp` (UTC) is None where nothing trustworthy tells it, `clock` says what does.
+    `question` is "", or why a human must say whose it is. `owner` is what the platform
+    calls the student.
     """
 
     student: str
@@ -28,131 +37,227 @@ class HandIn:
     timestamp: datetime | None = None
     notes: tuple[str, ...] = ()
     problem: str = ""
+    question: str = ""
+    clock: str = ""
+    owner: Owner = Owner("")
 
 
 @dataclass(frozen=True)
 class Collection:
-    """The hand-ins, by student, and notes on what belongs to nobody."""
+    """The hand-ins, by student; who handed in nothing of this lab, with what there is instead.
+
+    `notes` are on files that belong to nobody.
+    """
 
     hand_ins: tuple[HandIn, ...]
     notes: tuple[str, ...]
+    absent: Mapping[str, str] = field(default_factory=dict)
 
 
-def collect(source: Path, lab: LabNames, keep: Path, pattern: str = "") -> Collection:
+def collect(
+    source: Path, lab: LabNames, keep: Path, pattern: str = "", roster: Roster | None = None
+) -> Collection:
     """Return one hand-in for each student in `source` (a folder, a zip, or one notebook).
 
     `pattern` says how file names tell the student (see `distlab.grading.naming`); what a
     zip holds is unpacked into `keep`. Raises CourseError where nothing is found.
     """
-    listing = list_files(source, keep)
-    alone = "" if source.suffix else source.resolve().name
-    owned, notes = _sort_by_student(_unwrap(listing.entries, lab), lab, pattern, alone)
-    hand_ins = [_choose(student, found, lab) for student, found in sorted(owned.items())]
+    roster = roster or Roster()
+    listing = list_files(source, keep, lambda names: _find_depth(names, lab))
+    alone = source.resolve().name if source.is_dir() else source.stem
+    groups, notes = _group(listing.entries, lab, pattern, alone)
+    mine = {key: found for key, found in groups.items() if any(_is_mine(e, lab) for e, _ in found)}
+    hand_ins = _settle(mine, lab, roster)
     if not hand_ins:
-        why = "; ".join([*listing.notes, *notes][:2]) or "no notebook (.ipynb) lies there"
+        other = "files of other labs" if groups else "no notebook (.ipynb)"
+        why = "; ".join([*listing.notes, *notes][:2]) or f"only {other} lies there"
         raise CourseError(f"{source}: no hand-in of {lab.short} found: {why}")
-    return Collection(tuple(hand_ins), (*listing.notes, *notes))
+    listing.clear({hand_in.path for hand_in in hand_ins if hand_in.path})
+    absent = {name: "handed in nothing" for name in roster.ids}
+    for key in groups.keys() - mine.keys():
+        student = roster.find(groups[key][0][1]) or groups[key][0][1].student
+        absent[student] = f"handed in nothing of {lab.short}, only {groups[key][0][0].name!r}"
+    absent = {s: why for s, why in absent.items() if s not in {h.student for h in hand_ins}}
+    return Collection(tuple(hand_ins), (*listing.notes, *notes), dict(sorted(absent.items())))
 
 
-_Owned = dict[str, list[tuple[Entry, Owner]]]
+_Found = list[tuple[Entry, Owner]]
 
 
-def _unwrap(entries: list[Entry], lab: LabNames) -> list[Entry]:
-    """Drop the one folder that a zip or a download has put round everything."""
-    tops = {entry.parts[0] for entry in entries}
-    if len(tops) != 1 or any(len(entry.parts) == 1 or entry.own_zip for entry in entries):
-        return entries
-    inside = [entry.parts[1:] for entry in entries if not entry.other]
-    folders = {parts[0] for parts in inside if len(parts) > 1}
-    stems = {parts[0].lower().removesuffix(".ipynb") for parts in inside if len(parts) == 1}
-    several = len(stems) > 1 and not folders and lab.slug.lower() not in stems
-    if several or any(not lab.is_folder(name) for name in folders):
-        return [replace(entry, parts=entry.parts[1:]) for entry in entries]
-    return entries
+def _find_depth(names: list[tuple[str, ...]], lab: LabNames) -> int:
+    """Return how many outer folders a zip or a download has put round everything: 0 or 1."""
+    tops = {parts[0] for parts in names}
+    if len(tops) != 1 or any(len(parts) == 1 for parts in names):
+        return 0
+    (top,) = tops
+    owner = find_owner((top, "x"), lab)
+    if lab.is_folder(top) or owner and owner.platform:
+        return 0
+    wanted = [parts[1:] for parts in names if parts[-1].lower().endswith((*NOTEBOOKS, ".zip"))]
+    folders = {parts[0] for parts in wanted if len(parts) > 1}
+    files = {parts[0].lower() for parts in wanted if len(parts) == 1}
+    several = len(files) > 1 and not folders and not any(lab.is_named(name) for name in files)
+    packed = any(name.endswith(".zip") for name in files) and len(files) > 1
+    students = {f for f in folders if not lab.is_folder(f) and not lab.is_other_lab(f)}
+    return int(several or packed or bool(students))
 
 
-def _sort_by_student(
+def _group(
     entries: list[Entry], lab: LabNames, pattern: str, alone: str
-) -> tuple[_Owned, list[str]]:
-    numbered: dict[tuple[str, str], list[tuple[Entry, Owner]]] = defaultdict(list)
-    nobody = []
+) -> tuple[dict[str, _Found], list[str]]:
+    """Return the files by the outermost part that names their student, and notes on the rest."""
+    groups: dict[str, _Found] = defaultdict(list)
+    nobody, unknown = [], []
     for entry in entries:
-        if entry.other and len(entry.parts) == 1 and not pattern:
-            continue  # a list or a read-me beside the hand-ins
         owner = find_owner(entry.parts, lab, pattern, alone)
-        if owner is not None:
-            numbered[owner.student, owner.number].append((entry, owner))
-        elif entry.parts[-1].lower() != TIMESTAMP and not entry.other:
+        if entry.other and len(entry.parts) == 1 and not (owner and owner.platform):
+            unknown += [entry.name] * (not entry.name.lower().endswith(_QUIET))
+        elif owner is not None:
+            groups[owner.source or owner.told].append((entry, owner))
+        elif not _is_stamp(entry) and not entry.other:
             nobody.append(entry.name)
-    return _name_apart(numbered), _describe_nobody(nobody, pattern)
+    held = {key: f for key, f in groups.items() if any(not _is_stamp(e) for e, _ in f)}
+    why = "do not fit the pattern: whose are they?" if pattern else "belong to other labs"
+    notes = _describe(nobody, f"files {why}:")
+    return held, notes + _describe(unknown, "files are no notebooks: whose are they?")
 
 
-def _name_apart(numbered: dict[tuple[str, str], list[tuple[Entry, Owner]]]) -> _Owned:
-    """Two students of one name keep both their hand-ins, under name and number."""
-    numbers: dict[str, set[str]] = defaultdict(set)
-    for student, number in numbered:
-        numbers[student].add(number)
-    return {
-        student if len(numbers[student]) == 1 else f"{student} {number}".strip(): found
-        for (student, number), found in numbered.items()
-        if any(e.parts[-1].lower() != TIMESTAMP for e, _ in found)
-    }
-
-
-def _describe_nobody(names: list[str], pattern: str) -> list[str]:
-    if not names:
-        return []
-    why = "do not fit the pattern" if pattern else "belong to other labs"
+def _describe(names: list[str], what: str) -> list[str]:
     shown = ", ".join(repr(name) for name in names[:5]) + (", ..." if len(names) > 5 else "")
-    return [f"{len(names)} files {why} and were left alone: {shown}"]
+    return [f"{len(names)} {what} {shown}"] if names else []
 
 
-def _choose(student: str, found: list[tuple[Entry, Owner]], lab: LabNames) -> HandIn:
-    stamps = [(e, o) for e, o in found if e.parts[-1].lower() == TIMESTAMP]
-    files = [(e, o) for e, o in found if e.parts[-1].lower() != TIMESTAMP]
+def _is_stamp(entry: Entry) -> bool:
+    return entry.parts[-1].lower() == TIMESTAMP
+
+
+def _is_mine(entry: Entry, lab: LabNames) -> bool:
+    """Return whether a file may be a hand-in of this lab: not named as another's."""
+    if _is_stamp(entry):
+        return False
+    if lab.is_named(entry.parts[-1]) or not entry.parts[1:]:
+        return True
+    return not any(lab.is_other_lab(part) for part in entry.parts[1:])
+
+
+def _settle(groups: Mapping[str, _Found], lab: LabNames, roster: Roster) -> list[HandIn]:
+    """Return each student's hand-in; where two sources may be one student, a human is asked."""
+    told: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for key, found in groups.items():
+        told[found[0][1].told, found[0][1].number].append(key)
+    chosen = [_choose([f for key in keys for f in groups[key]], lab, roster, len(groups) == 1)
+              for keys in told.values()]  # fmt: skip
+    chosen = [replace(h, question=h.question or _ask_of_two(keys, groups, h))
+              for h, keys in zip(chosen, told.values(), strict=True)]  # fmt: skip
+    return sorted(_name_apart(chosen), key=lambda h: h.student)
+
+
+def _ask_of_two(keys: list[str], groups: Mapping[str, _Found], hand_in: HandIn) -> str:
+    """Return what to ask where several files or folders name one student."""
+    if len(keys) == 1 or len({_hash(e) for k in keys for e, _ in groups[k] if e.path}) == 1:
+        return ""
+    names = ", ".join(repr(key) for key in keys[:4])
+    return f"{len(keys)} different files or folders name this student ({names}): which counts?"
+
+
+def _hash(entry: Entry) -> str:
+    try:
+        return hash_file(entry.path) if entry.path else ""
+    except OSError:
+        return entry.name
+
+
+def _name_apart(hand_ins: list[HandIn]) -> list[HandIn]:
+    """Tell students of one name apart: by the platform's number, or with a question."""
+    same: dict[str, list[HandIn]] = defaultdict(list)
+    for hand_in in hand_ins:
+        same[hand_in.student].append(hand_in)
+    found = []
+    for student, several in same.items():
+        if len(several) == 1:
+            found += several
+        elif len({h.owner.number for h in several if h.owner.number}) == len(several):
+            found += [replace(h, student=f"{student} {h.owner.number}") for h in several]
+        else:
+            names = ", ".join(repr(h.owner.source) for h in several[:4])
+            ask = f"{len(several)} names look the same ({names}): is it one student?"
+            found += [replace(h, student=student if k == 1 else f"{student} ({k})", question=ask)
+                      for k, h in enumerate(several, 1)]  # fmt: skip
+    return found
+
+
+def _choose(found: _Found, lab: LabNames, roster: Roster, only: bool) -> HandIn:
+    owner = found[0][1]
+    student, question = _ask_whose(owner, roster, only)
+    base = HandIn(student, None, question=question, owner=owner)
+    stamps = [e for e, _ in found if _is_stamp(e)]
+    files = [(e, o) for e, o in found if _is_mine(e, lab)]
     readable = [(e, o) for e, o in files if e.path is not None]
     told = [e for e, _ in files if e.problem and not (readable and e.other)]
     notes = [f"{e.name!r}: {e.problem}" for e in told[:20]]
     if not readable:
-        return HandIn(student, None, notes=tuple(notes), problem="; ".join(notes))
+        return replace(base, notes=tuple(notes), problem="; ".join(notes) or "no notebook")
     best = max(_rank(entry, lab) for entry, _ in readable)
-    rivals = [(e, o, *_find_time(e, o, stamps)) for e, o in readable if _rank(e, lab) == best]
+    rivals = [(e, o, *_find_time(e, o, stamps, lab)) for e, o in readable if _rank(e, lab) == best]
     rivals.sort(key=lambda r: (r[2] or r[0].modified or datetime.min, r[0].name))
-    entry, _, timestamp, stamp_note = rivals[-1]
-    notes += stamp_note + _describe_choice(entry, [r[0] for r in rivals[:-1]], lab)
+    entry, owner, timestamp, clock, stamp_notes = rivals[-1]
+    notes += stamp_notes + _describe_choice(entry, [r[0] for r in rivals[:-1]], lab)
     others = [e.name for e, _ in readable if _rank(e, lab) < best]
     notes += [f"{name!r} was left alone: {entry.parts[-1]!r} is the lab" for name in others]
+    notes += ["the platform calls it late"] * owner.late
+    base = replace(base, timestamp=timestamp, clock=clock, notes=tuple(notes), owner=owner)
     assert entry.path is not None
     try:
-        return HandIn(student, entry.path, hash_file(entry.path), timestamp, tuple(notes))
+        return replace(base, path=entry.path, sha256=hash_file(entry.path))
     except OSError as error:
         problem = f"{entry.name!r}: cannot be read ({error.strerror or error})"
-        return HandIn(student, None, timestamp=timestamp, notes=(*notes, problem), problem=problem)
+        return replace(base, notes=(*notes, problem), problem=problem)
+
+
+def _ask_whose(owner: Owner, roster: Roster, only: bool) -> tuple[str, str]:
+    """Return the student's id and what a human must be asked, "" if it is certain."""
+    known = roster.find(owner)
+    if known is not None:
+        return known, ""
+    if roster.ids:
+        return owner.student, f"{owner.told!r} is not in the list of students"
+    if owner.inside and not only:
+        return owner.student, f"nothing outside tells whose {owner.source!r} is"
+    generic = is_generic(owner.told) and not owner.number
+    return owner.student, f"{owner.told!r} is a login that many people share" if generic else ""
 
 
 def _rank(entry: Entry, lab: LabNames) -> int:
-    """3 for the lab's own file name, 2 for one that holds its slug, 1 for its number, 0 else."""
-    stem = entry.parts[-1].lower().removesuffix(".ipynb")
+    """3 for the lab's own file name, 2 for one that holds its slug, 1 for its number, 0 else.
+
+    A copy that the course itself keeps is below all.
+    """
+    if _COPIES & {part.lower() for part in entry.parts[1:-1]}:
+        return -1
+    stem = entry.parts[-1].lower().partition(".ipynb")[0]
     if stem == lab.slug.lower():
         return 3
     return 2 if lab.slug.lower() in stem else int(lab.short.lower() in stem)
 
 
 def _find_time(
-    entry: Entry, owner: Owner, stamps: list[tuple[Entry, Owner]]
-) -> tuple[datetime | None, list[str]]:
-    """Return when a file was handed in, as its name or nbgrader's timestamp beside it says.
+    entry: Entry, owner: Owner, stamps: list[Entry], lab: LabNames
+) -> tuple[datetime | None, str, list[str]]:
+    """Return when a file was handed in, what says so, and notes.
 
-    A timestamp that the student may have written counts for nothing.
+    That is the outermost part's name, or the timestamp that nbgrader writes at
+    STUDENT/LAB/timestamp.txt. Whatever else a student may have written counts for nothing.
     """
     if owner.timestamp is not None:
-        return owner.timestamp, []
-    beside = [e for e, o in stamps if e.parts[:-1] == entry.parts[:-1] and o.collected]
-    if entry.own_zip or not owner.collected or not beside:
-        return None, []
+        return owner.timestamp, owner.clock, []
+    theirs = [e for e in stamps if len(e.parts) == 3 and lab.is_folder(e.parts[1])
+              and not e.own_zip]  # fmt: skip
+    beside = [e for e in theirs if e.parts[:2] == entry.parts[:2]] or theirs
+    if not beside:
+        return None, "", []
     time = parse_time(beside[0].text)
     wrong = f"{beside[0].name!r} holds no time ({beside[0].text[:40]!r}): hand-in time unknown"
-    return (time, []) if time else (None, [wrong])
+    return (time, "nbgrader's timestamp", []) if time else (None, "", [wrong])
 
 
 def _describe_choice(entry: Entry, older: list[Entry], lab: LabNames) -> list[str]:
@@ -161,7 +266,23 @@ def _describe_choice(entry: Entry, older: list[Entry], lab: LabNames) -> list[st
         names = ", ".join(repr(e.name) for e in older[-5:])
         count = f"handed in {len(older) + 1} times"
         notes.append(f"{count}: {entry.name!r}, the latest, counts; not {names}")
-    stem = entry.parts[-1].lower().removesuffix(".ipynb")
-    if lab.slug.lower() not in stem and len(entry.parts) > 1:
+    if lab.slug.lower() not in entry.parts[-1].lower() and len(entry.parts) > 1:
         notes.append(f"the notebook is called {entry.parts[-1]!r}, not {lab.slug + '.ipynb'!r}")
     return notes
+
+
+def set_times(
+    hand_ins: tuple[HandIn, ...], named: Roster, times: Mapping[str, datetime]
+) -> tuple[tuple[HandIn, ...], list[str]]:
+    """Return the hand-ins with the times of a teacher's list, which counts before all else.
+
+    Notes name those in the list that fit no hand-in.
+    """
+    found, left = [], set(times)
+    for hand_in in hand_ins:
+        student = hand_in.student if hand_in.student in times else named.find(hand_in.owner)
+        if student is not None:
+            left.discard(student)
+            hand_in = replace(hand_in, timestamp=times[student], clock="the list of times")
+        found.append(hand_in)
+    return tuple(found), _describe(sorted(left), "in the list of times handed in nothing here:")

@@ -19,6 +19,7 @@ from distlab.errors import CourseError
 from distlab.grading.gradebook_rows import Rows
 from distlab.grading.journal import hold_lock
 from distlab.grading.labs import ExerciseSpec, LabSpec
+from distlab.grading.roster import ByHand
 from distlab.grading.verdict import ExerciseVerdict, Verdict
 
 WAIT_SECONDS = 60.0
@@ -98,22 +99,48 @@ class Book:
                         found.setdefault(submitted.student.id, {})[exercise.id] = points
         return found
 
-    def read_course(self) -> dict[str, dict[str, tuple[float, float]]]:
-        """Return every mark in the book: student -> assignment -> (mark less penalty, most)."""
-        found: dict[str, dict[str, tuple[float, float]]] = {}
+    def read_reasons(self) -> dict[str, dict[str, str]]:
+        """Return what humans said of exercises: student -> exercise -> words."""
+        found: dict[str, dict[str, str]] = {}
         with _told_plainly(self.path):
+            notebook = self._rows.find_notebook()
+            for submitted in notebook.submissions if notebook is not None else ():
+                for comment in submitted.comments:
+                    if comment.manual_comment:
+                        mine = found.setdefault(submitted.student.id, {})
+                        mine[comment.name] = comment.manual_comment
+        return found
+
+    def read_course(self) -> dict[str, dict[str, tuple[float | None, float]]]:
+        """Return every mark in the book: student -> assignment -> (mark less penalty, most).
+
+        The mark is None where an exercise of it waits for a human.
+        """
+        found: dict[str, dict[str, tuple[float | None, float]]] = {}
+        with _told_plainly(self.path):
+            open_ones = self._rows.find_open()
             for assignment in self._gradebook.assignments:
                 for submitted in assignment.submissions:
                     mark = max(0.0, submitted.score - (submitted.late_submission_penalty or 0.0))
+                    waits = submitted.id in open_ones
                     marks = found.setdefault(submitted.student.id, {})
-                    marks[assignment.name] = (mark, assignment.max_score)
+                    marks[assignment.name] = (None if waits else mark, assignment.max_score)
         return found
 
     # -- writing
 
-    def set_points(self, student: str, exercise_id: str, points: float | None) -> None:
-        """Set a mark by hand, which no grading changes; None takes it back."""
-        exercise = self._find_exercise(exercise_id)
+    def set_points(self, student: str, by_hand: ByHand, above: bool = False) -> None:
+        """Set a mark by hand, which no grading changes.
+
+        Raises CourseError for more points than there are, unless `above` says that it is meant.
+        """
+        exercise, points = self._find_exercise(by_hand.exercise), by_hand.points
+        most = self._rows.weigh(exercise.points, exercise)
+        if points is not None and points > most and not above:
+            raise CourseError(
+                f"{student}, {exercise.id}: {points:g} is more than the {most:g} points there "
+                "are: add --above-maximum if you mean it"
+            )
         with _told_plainly(self.path):
             notebook = self._rows.ensure_submission(student, self._rows.ensure_notebook())
             left = points
@@ -128,6 +155,19 @@ class Book:
                 grade.manual_score, grade.extra_credit = share, None
                 grade.needs_manual_grade = share is None and grade.auto_score is None
                 left = None if left is None or share is None else left - share
+            comment = self._rows.ensure_comment(notebook, exercise.id)
+            comment.manual_comment = by_hand.reason or (None if points is None else
+                                                        comment.manual_comment)  # fmt: skip
+            self._db.flush()
+
+    def write_waiting(self, students: Sequence[str]) -> None:
+        """Book that these have handed in, and have no mark yet."""
+        with _told_plainly(self.path):
+            notebook = self._rows.ensure_notebook()
+            for student in students:
+                submitted = self._rows.ensure_submission(student, notebook)
+                for grade in submitted.grades:
+                    grade.needs_manual_grade = grade.auto_score is None and not _is_manual(grade)
             self._db.flush()
 
     def write(self, entries: Sequence[Entry], due: datetime | None = None) -> None:

@@ -32,6 +32,15 @@ class Rows:
         found = query.filter(t.Assignment.name.in_(names), t.Notebook.name == self.lab.slug)
         return found.first()
 
+    def find_open(self) -> set[str]:
+        """Return the ids of the submissions, of any lab, with a grade that has no score."""
+        t = _tables()
+        query = self._db.query(t.SubmittedNotebook.assignment_id).join(
+            t.Grade, t.Grade.notebook_id == t.SubmittedNotebook.id
+        )
+        unset = (t.Grade.auto_score, t.Grade.manual_score, t.Grade.extra_credit)
+        return {row[0] for row in query.filter(*(column.is_(None) for column in unset)).distinct()}
+
     def ensure_notebook(self) -> Any:
         t = _tables()
         notebook = self.find_notebook()

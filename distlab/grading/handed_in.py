@@ -2,36 +2,41 @@
 
 A name is only ever read, never used to write to: what comes out of a zip is kept under
 its SHA-256. Links are not followed, nothing but plain files is opened, and a zip is
-unpacked with limits of ours, whatever its directory says.
+unpacked with limits of ours, whatever its directory says. The limits are a student's:
+they hold for all that lies in the same outermost folder or file.
 """
 
 import hashlib
 import os
+import re
 import stat
 import struct
 import tempfile
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
 from distlab.errors import CourseError
+from distlab.handing_in import read_packed_name
 
 MAX_NOTEBOOK_BYTES = 200 * 2**20
-MAX_ZIP_BYTES = 4 * 2**30  # what one zip may unpack to; a student's own, 400 MiB
-MAX_INNER_BYTES = 400 * 2**20
+MAX_BYTES_OF_ONE = 400 * 2**20  # what one student's zips may unpack to, together
+MAX_FILES_OF_ONE = 500
 MAX_FOLDERS = 12  # how deep a path may go
-MAX_FILES_OF_ONE = 500  # in one student's folder or zip
+MAX_DIRECTORY_BYTES = (64 * 2**20, 2**20)  # of a zip's list of files: the class's, a student's
 TIMESTAMP = "timestamp.txt"
+NOTEBOOKS = (".ipynb", ".ipynb.txt", ".ipynb.json")
 _LINK = "a link, which is not followed: hand in the file itself"
 _OTHER = "not a notebook"
 _SKIPPED = {".ipynb_checkpoints", "__MACOSX", "__pycache__"}
 _PIECE = 2**20
+_LAB = re.compile(r"lab\d\d(-|$)")
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, struct.error, OSError, ValueError, RuntimeError, EOFError
 )  # fmt: skip
@@ -62,6 +67,25 @@ class Entry:
         return "/".join(self.parts)
 
 
+@dataclass(frozen=True)
+class _File:
+    """A file that has not been looked at: on the disk (`path`), or in a zip."""
+
+    parts: tuple[str, ...]
+    modified: datetime | None
+    problem: str
+    open: Callable[[], BinaryIO]
+    path: Path | None = None
+    own_zip: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.parts[-1].lower()
+
+
+Unwrap = Callable[[list[tuple[str, ...]]], int]  # names in parts -> how many outer ones to drop
+
+
 @dataclass
 class Listing:
     """Every notebook and timestamp of a hand-in, and notes on what was passed over."""
@@ -70,43 +94,78 @@ class Listing:
     entries: list[Entry] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    unpacked: Counter[str] = field(default_factory=Counter)  # bytes
 
-    def add(self, entry: Entry) -> None:
-        if len(entry.parts) > 1:
-            self.counts[entry.parts[0]] += 1
-            if self.counts[entry.parts[0]] == MAX_FILES_OF_ONE + 1:
-                self.notes.append(
-                    f"{entry.parts[0]}: more than {MAX_FILES_OF_ONE} files: the rest passed over"
-                )
-            if self.counts[entry.parts[0]] > MAX_FILES_OF_ONE:
-                return
-        self.entries.append(entry)
+    def add(self, file: _File, **found: object) -> None:
+        """Add what was found of `file`, unless its student has too many files already."""
+        outer = file.parts[0]
+        self.counts[outer] += 1
+        if self.counts[outer] == MAX_FILES_OF_ONE + 1:
+            self.notes.append(f"{outer}: more than {MAX_FILES_OF_ONE} files: the rest passed over")
+        if self.counts[outer] <= MAX_FILES_OF_ONE:
+            entry = Entry(file.parts, file.modified, own_zip=file.own_zip)
+            self.entries.append(replace(entry, **found))  # type: ignore[arg-type]
+
+    def copy(self, file: _File, write: Callable[[bytes], object]) -> None:
+        """Unpack `file` with `write`; TooMuch where that is more than one student may."""
+        total, outer = 0, file.parts[0]
+        with closing(file.open()) as stream:
+            while piece := stream.read(_PIECE):
+                total += len(piece)
+                self.unpacked[outer] += len(piece)
+                if total > MAX_NOTEBOOK_BYTES or self.unpacked[outer] > MAX_BYTES_OF_ONE:
+                    most = (MAX_NOTEBOOK_BYTES, MAX_BYTES_OF_ONE)
+                    raise TooMuch("unpacks to more than {:,} MiB, or all of its student's to more "
+                                  "than {:,} MiB".format(*(m // 2**20 for m in most)))  # fmt: skip
+                write(piece)
+
+    def clear(self, used: set[Path]) -> None:
+        """Remove what was unpacked, now or by an earlier run, and is not in `used`."""
+        for path in set(self.keep.glob("*.ipynb")) - used:
+            path.unlink()
 
 
-def list_files(source: Path, keep: Path) -> Listing:
+def list_files(source: Path, keep: Path, unwrap: Unwrap = lambda names: 0) -> Listing:
     """Return what lies in `source`: a folder, a zip, or one notebook.
 
-    Notebooks of a zip are unpacked into the folder `keep`, under their SHA-256.
-    Raises CourseError where there is nothing to list.
+    Notebooks of a zip are unpacked into the folder `keep`, under their SHA-256. `unwrap`
+    says how many outer folders are only a wrapper. Raises CourseError where there is
+    nothing to list.
     """
     listing = Listing(keep)
-    if (source / "submitted").is_dir():  # an nbgrader course
-        source = source / "submitted"
+    course = _is_course(source)
+    source = source / "submitted" if course else source
     if source.is_dir():
-        _walk(source, (), listing)
+        _look_at_all(list(_walk(source, (), listing)), listing, None if course else unwrap)
     elif not source.is_file():
         raise CourseError(f"{source}: no such folder, zip or notebook")
-    elif source.suffix.lower() == ".ipynb":
-        listing.add(_read_entry(source, (source.name,)))
+    elif source.name.lower().endswith(NOTEBOOKS) or _is_packed_by_student(source):
+        _look_at(_find_on_disk(source, (source.name,)), listing)
     elif zipfile.is_zipfile(source):
         with source.open("rb") as stream:
-            _unpack(stream, (), listing, MAX_ZIP_BYTES)
+            _look_into(stream, _File((source.name,), None, "", source.open), listing, unwrap)
     else:
         raise CourseError(f"{source}: not a folder, a zip or a notebook: unpack it first")
     return listing
 
 
-def _walk(folder: Path, parts: tuple[str, ...], listing: Listing) -> None:
+def _is_course(source: Path) -> bool:
+    """Return whether `source` is an nbgrader course, not a student's folder called submitted."""
+    inside = source / "submitted"
+    return inside.is_dir() and not all(_LAB.match(path.name) for path in inside.iterdir())
+
+
+def _is_packed_by_student(source: Path) -> bool:
+    return source.suffix.lower() == ".zip" and bool(read_packed_name(source.stem)[1])
+
+
+def _look_at_all(files: list[_File], listing: Listing, unwrap: Unwrap | None) -> None:
+    depth = unwrap([file.parts for file in files]) if unwrap and files else 0
+    for file in files:
+        _look_at(replace(file, parts=file.parts[depth:]), listing)
+
+
+def _walk(folder: Path, parts: tuple[str, ...], listing: Listing) -> Iterator[_File]:
     try:
         found = sorted(os.scandir(folder), key=lambda item: item.name)
     except OSError as error:
@@ -117,11 +176,11 @@ def _walk(folder: Path, parts: tuple[str, ...], listing: Listing) -> None:
         if _is_skipped(item.name):
             continue
         if not item.is_dir(follow_symlinks=False) or _is_notebook(item.name):
-            _add_file(Path(item.path), here, listing)
+            yield _find_on_disk(Path(item.path), here)
         elif len(here) > MAX_FOLDERS:
             listing.notes.append(f"{'/'.join(here)}: folders too deep: passed over")
         else:
-            _walk(Path(item.path), here, listing)
+            yield from _walk(Path(item.path), here, listing)
 
 
 def _is_skipped(name: str) -> bool:
@@ -129,54 +188,20 @@ def _is_skipped(name: str) -> bool:
 
 
 def _is_notebook(name: str) -> bool:
-    return name.lower().endswith(".ipynb")
+    return name.lower().endswith(NOTEBOOKS)
 
 
-def _add_file(path: Path, parts: tuple[str, ...], listing: Listing) -> None:
-    name = path.name.lower()
-    if not _is_wanted(name):
-        link = path.is_symlink()
-        listing.add(Entry(parts, None, problem=_LINK if link else _OTHER, other=not link))
-        return
-    entry = _read_entry(path, parts)
-    if entry.path is None or name.endswith(".ipynb"):
-        listing.add(entry)
-    elif name == TIMESTAMP:
-        with closing(open_plain(path)) as stream:
-            listing.add(Entry(parts, entry.modified, text=_to_text(stream.read(200))))
-    else:
-        with closing(open_plain(path)) as stream:
-            _unpack(stream, parts, listing, MAX_INNER_BYTES)
-
-
-def _is_wanted(name: str) -> bool:
-    return name.endswith((".ipynb", ".zip")) or name == TIMESTAMP
-
-
-def _to_text(data: bytes) -> str:
-    return data.decode("utf-8", "replace").strip()
-
-
-def open_plain(path: Path) -> BinaryIO:
-    """Open `path` to read; OSError if it is a link or no plain file, even one just put there."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    stream = os.fdopen(os.open(path, flags), "rb")
-    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-        stream.close()
-        raise OSError(f"{path}: not a plain file")
-    return stream
-
-
-def _read_entry(path: Path, parts: tuple[str, ...]) -> Entry:
+def _find_on_disk(path: Path, parts: tuple[str, ...]) -> _File:
+    modified, problem = None, ""
     try:
         found = path.lstat()
+        modified = datetime.fromtimestamp(found.st_mtime, UTC).replace(tzinfo=None)
         problem = _find_problem(found)
-        if not problem:
+        if not problem and _is_wanted(parts):
             open_plain(path).close()
-    except OSError as error:
-        return Entry(parts, None, problem=f"cannot be read ({error.strerror or error})")
-    modified = datetime.fromtimestamp(found.st_mtime, UTC).replace(tzinfo=None)
-    return Entry(parts, modified, None if problem else path, problem)
+    except (OSError, ValueError, OverflowError) as error:
+        problem = f"cannot be read ({getattr(error, 'strerror', '') or error})"
+    return _File(parts, modified, problem, lambda: open_plain(path), path)
 
 
 def _find_problem(found: os.stat_result) -> str:
@@ -191,48 +216,95 @@ def _find_problem(found: os.stat_result) -> str:
     return ""
 
 
-def _unpack(stream: BinaryIO, parts: tuple[str, ...], listing: Listing, most: int) -> None:
-    """Add the files of one zip; whatever is wrong with it becomes one entry with a problem."""
-    left: list[int] = [most]
-    lefts: dict[str, list[int]] = {}
-    try:
-        with zipfile.ZipFile(stream) as archive:
-            items = archive.infolist()
-            if parts and len(items) > 2 * MAX_FILES_OF_ONE:
-                raise TooMuch(f"holds {len(items):,} files")
-            for item in items:
-                _unpack_item(archive, item, parts, listing, left, lefts)
-    except (*_DAMAGE, TooMuch) as error:
-        listing.add(Entry(parts or ("the zip",), None, problem=f"a zip that is not read: {error}"))
+def _is_wanted(parts: tuple[str, ...]) -> bool:
+    return parts[-1].lower().endswith((*NOTEBOOKS, ".zip", TIMESTAMP))
 
 
-def _unpack_item(
-    archive: zipfile.ZipFile,
-    item: zipfile.ZipInfo,
-    parts: tuple[str, ...],
-    listing: Listing,
-    left: list[int],
-    lefts: dict[str, list[int]],
+def open_plain(path: Path) -> BinaryIO:
+    """Open `path` to read; OSError if it is a link or no plain file, even one just put there."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    stream = os.fdopen(os.open(path, flags), "rb")
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        stream.close()
+        raise OSError(f"{path}: not a plain file")
+    return stream
+
+
+def _look_at(file: _File, listing: Listing) -> None:
+    """Add what one file is; whatever is wrong with it becomes an entry with a problem."""
+    if not _is_wanted(file.parts):
+        link = file.problem == _LINK
+        listing.add(file, problem=_LINK if link else _OTHER, other=not link)
+    elif file.problem:
+        listing.add(file, problem=file.problem)
+    elif _is_notebook(file.name) and file.path:
+        listing.add(file, path=file.path)
+    else:
+        try:
+            _unpack(file, listing)
+        except (*_DAMAGE, TooMuch) as error:
+            listing.add(file, problem=f"cannot be unpacked: {error}")
+
+
+def _unpack(file: _File, listing: Listing) -> None:
+    if _is_notebook(file.name):
+        listing.add(file, path=_keep(file, listing))
+    elif file.name == TIMESTAMP:
+        with closing(file.open()) as stream:
+            text = stream.read(200).decode("utf-8", "replace").strip()
+        listing.add(file, text=text)
+    elif file.own_zip:
+        listing.add(file, problem="a zip in a zip in a zip")
+    elif file.path:
+        with closing(file.open()) as stream:
+            _look_into(stream, replace(file, own_zip=True), listing)
+    else:
+        with tempfile.TemporaryFile() as copy:
+            listing.copy(file, copy.write)
+            _look_into(copy, replace(file, own_zip=True), listing)
+
+
+def _look_into(
+    stream: BinaryIO, file: _File, listing: Listing, unwrap: Unwrap | None = None
 ) -> None:
-    steps = [s for s in item.filename.replace("\\", "/").split("/") if s not in ("", ".")]
-    if item.is_dir() or not steps or any(_is_skipped(s) for s in steps if s != ".."):
-        return
-    here = (*parts, *(s for s in steps if s != ".."))
-    name = steps[-1].lower()
-    if not parts and len(here) > 1:  # one student's folder cannot use up what others may unpack
-        left = lefts.setdefault(here[0], [MAX_INNER_BYTES])
-    if not _is_wanted(name):
-        listing.add(Entry(here, None, problem=_OTHER, own_zip=bool(parts), other=True))
-        return
-    problem = _find_zip_problem(item, steps)
-    if problem or not name.endswith(".ipynb"):
-        _unpack_other(archive, item, here, listing, left, problem)
-        return
+    """Look at the files of one zip: the class's, or a student's own."""
     try:
-        kept = _keep(archive, item, listing.keep, left)
-        listing.add(Entry(here, _read_time(item), kept, own_zip=bool(parts)))
+        _check_directory(stream, MAX_DIRECTORY_BYTES[file.own_zip])
+        with zipfile.ZipFile(stream) as archive:
+            items = [item for item in archive.infolist() if not item.is_dir()]
+            if file.own_zip and len(items) > 2 * MAX_FILES_OF_ONE:
+                raise TooMuch(f"holds {len(items):,} files")
+            found = [f for item in items if (f := _find_in_zip(archive, item, file))]
+            _look_at_all(found, listing, unwrap)
     except (*_DAMAGE, TooMuch) as error:
-        listing.add(Entry(here, None, problem=f"cannot be unpacked: {error}", own_zip=bool(parts)))
+        listing.add(file, problem=f"a zip that is not read: {error}")
+
+
+def _check_directory(stream: BinaryIO, most: int) -> None:
+    """Raise TooMuch for a zip whose list of files has more than `most` bytes, before it is read."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, size - 2**16 - 22))
+    tail = stream.read()
+    place = tail.rfind(b"PK\5\6")
+    listed = int.from_bytes(tail[place + 12 : place + 16], "little") if place >= 0 else 0
+    if listed > most:  # all ones: more than 4 GiB, as a zip's 64-bit record says
+        raise TooMuch(f"its list of files has more than {most // 2**20} MiB")
+    stream.seek(0)
+
+
+def _find_in_zip(archive: zipfile.ZipFile, item: zipfile.ZipInfo, outer: _File) -> _File | None:
+    steps = [s for s in item.filename.replace("\\", "/").split("/") if s not in ("", ".")]
+    if not steps or any(_is_skipped(s) for s in steps if s != ".."):
+        return None
+    parts = (*(outer.parts if outer.own_zip else ()), *(s for s in steps if s != ".."))
+    if not parts:
+        return None
+
+    def open_item() -> BinaryIO:
+        return archive.open(item)  # type: ignore[return-value]
+
+    return _File(parts, _read_time(item), _find_zip_problem(item, steps), open_item,
+                 own_zip=outer.own_zip)  # fmt: skip
 
 
 def _find_zip_problem(item: zipfile.ZipInfo, steps: list[str]) -> str:
@@ -243,32 +315,6 @@ def _find_zip_problem(item: zipfile.ZipInfo, steps: list[str]) -> str:
     return "packed with a password" if item.flag_bits & 1 else ""
 
 
-def _unpack_other(
-    archive: zipfile.ZipFile,
-    item: zipfile.ZipInfo,
-    here: tuple[str, ...],
-    listing: Listing,
-    left: list[int],
-    problem: str,
-) -> None:
-    inner = len(here) > 1 and any(step.lower().endswith(".zip") for step in here[:-1])
-    if problem or inner and here[-1].lower().endswith(".zip"):
-        problem = problem or "a zip in a zip in a zip"
-        listing.add(Entry(here, None, problem=problem, own_zip=inner))
-        return
-    try:
-        if here[-1].lower() == TIMESTAMP:
-            with archive.open(item) as stream:
-                text = _to_text(stream.read(200))
-            listing.add(Entry(here, _read_time(item), own_zip=inner, text=text))
-            return
-        with tempfile.TemporaryFile() as copy:
-            _copy(archive, item, copy.write, MAX_NOTEBOOK_BYTES, left)
-            _unpack(copy, here, listing, MAX_INNER_BYTES)
-    except (*_DAMAGE, TooMuch) as error:
-        listing.add(Entry(here, None, problem=f"cannot be unpacked: {error}", own_zip=inner))
-
-
 def _read_time(item: zipfile.ZipInfo) -> datetime | None:
     try:
         found = datetime(*item.date_time)
@@ -277,24 +323,9 @@ def _read_time(item: zipfile.ZipInfo) -> datetime | None:
     return found if found > datetime(1980, 1, 2) else None  # the zero of a zip
 
 
-def _copy(
-    archive: zipfile.ZipFile,
-    item: zipfile.ZipInfo,
-    write: Callable[[bytes], object],
-    most: int,
-    left: list[int],
-) -> None:
-    total = 0
-    with archive.open(item) as stream:
-        while piece := stream.read(_PIECE):
-            total += len(piece)
-            left[0] -= len(piece)
-            if total > most or left[0] < 0:
-                raise TooMuch(f"unpacks to more than {most // 2**20:,} MiB, or its zip to too much")
-            write(piece)
-
-
-def _keep(archive: zipfile.ZipFile, item: zipfile.ZipInfo, keep: Path, left: list[int]) -> Path:
+def _keep(file: _File, listing: Listing) -> Path:
+    """Unpack a notebook; return where it lies, named by its SHA-256."""
+    keep = listing.keep
     keep.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     handle, name = tempfile.mkstemp(dir=keep, suffix=".part")
@@ -306,7 +337,7 @@ def _keep(archive: zipfile.ZipFile, item: zipfile.ZipInfo, keep: Path, left: lis
                 digest.update(piece)
                 copy.write(piece)
 
-            _copy(archive, item, write, MAX_NOTEBOOK_BYTES, left)
+            listing.copy(file, write)
         return partial.replace(keep / f"{digest.hexdigest()}.ipynb")
     finally:
         partial.unlink(missing_ok=True)

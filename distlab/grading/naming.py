@@ -1,38 +1,56 @@
 """Whose hand-in is it? The student's name, read from where the file lies and what it is called.
 
-nbgrader's collected layout is `submitted/STUDENT/LAB/NOTEBOOK.ipynb` with a
-`timestamp.txt` beside it. Learning platforms name files in their own ways; a pattern
-with named groups, as nbgrader's `FileNameCollectorPlugin` takes one, says how:
+The outermost part of a path decides, always: what the platform, nbgrader or the
+teacher has named. Whatever a student has put below it names nobody. Learning platforms
+name files in their own ways; a pattern with named groups, as nbgrader's
+`FileNameCollectorPlugin` takes one, says how:
 https://nbgrader.readthedocs.io/en/stable/plugins/zipcollect-plugin.html
 """
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from distlab.errors import CourseError
+from distlab.handing_in import MAX_NAME, MAX_NAME_BYTES, read_packed_name
 
-MOODLE = r"(?P<student_id>[^/]+?)_(?P<number>\d+)_assignsubmission_(file|onlinetext)[^/]*/.+"
-CANVAS = r"(?P<student_id>[^/_]+)(_late|_LATE)?_(?P<number>\d+)_\d+_(?P<file_id>[^/]+)"
+# Moodle's mod/assign: folders NAME_ID_assignsubmission_file (before 4.1 with a _ at the end),
+# or files that begin so; with blind marking NAME is "Participant". Canvas's content_zipper:
+# NAME_LATE_USERID_FILEID_FILENAME, with anonymous marking LATE_anon_CODE_FILEID_FILENAME.
+MOODLE = r"(?P<student_id>[^/]+?)_(?P<number>\d+)_assignsubmission_(file|onlinetext)(_[^/]*)?(/|$)"
+CANVAS = (
+    r"((?P<early>late_|LATE_)?(?P<student_id>anon_\w+?)"
+    r"|(?P<named>[^/]+?)(?P<late>_late|_LATE)?_(?P<number>\d+))_\d+_[^/]+"
+)
 PATTERNS = {"moodle": MOODLE, "canvas": CANVAS}
-MAX_NAME = 128  # what nbgrader's gradebook takes
-_WRAPPERS = {"submitted", "submissions", "downloaded", "extracted"}
+_LAB = re.compile(r"lab\d\d(?!\d)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The student a file belongs to; `number` tells two of one name apart.
+    """The student a file belongs to, and what says so.
 
-    `timestamp` is the time that the file's name states, in UTC; `collected` says that
-    the file lies where nbgrader collects, so that the timestamp beside it counts.
+    `told` is the name as it stands in `source`, the outermost part of the path. `number`
+    tells two of one name apart and is the platform's, if `platform` is "moodle" or
+    "canvas". `timestamp` (UTC) is what the outermost part states, `clock` whose it is.
+    `late` says that the platform calls it late; `inside`, that nothing outside tells
+    the name.
     """
 
-    student: str
+    told: str
+    source: str = ""
     number: str = ""
+    platform: str = ""
     timestamp: datetime | None = None
-    collected: bool = False
+    clock: str = ""
+    late: bool = False
+    inside: bool = False
+
+    @property
+    def student(self) -> str:
+        return clean_name(self.told)
 
 
 @dataclass(frozen=True)
@@ -45,9 +63,15 @@ class LabNames:
     def is_folder(self, name: str) -> bool:
         return name.lower() in (self.short.lower(), self.slug.lower())
 
+    def is_named(self, name: str) -> bool:
+        """Return whether `name` holds this lab's."""
+        found = _LAB.findall(name)
+        return self.slug.lower() in name.lower() or self.short.lower() in map(str.lower, found)
+
     def is_other_lab(self, name: str) -> bool:
-        found = re.match(r"lab\d+", name.lower())
-        return found is not None and found.group() != self.short.lower()
+        """Return whether `name` begins with another lab's."""
+        found = _LAB.match(name)
+        return found is not None and found.group().lower() != self.short.lower()
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
@@ -68,49 +92,64 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 def find_owner(
     parts: tuple[str, ...], lab: LabNames, pattern: str = "", alone: str = ""
 ) -> Owner | None:
-    """Return whose file this is; None if `pattern` does not fit, or it belongs to another lab.
+    """Return whose file this is; None if `pattern` does not fit, or its name is another lab's.
 
     `alone` is the name of a student whose file bears the lab's own name and lies in no folder.
     """
     if pattern:
-        return _match(compile_pattern(pattern), parts)
-    parts = parts[1:] if len(parts) > 1 and parts[0].lower() in _WRAPPERS else parts
-    if len(parts) >= 3 and lab.is_folder(parts[-2]):
-        return Owner(clean_name(parts[-3]), collected=True)
-    if any(lab.is_other_lab(part) for part in parts[:-1]):
-        return None
-    for known in PATTERNS.values():
-        if owner := _match(re.compile(known), parts):
+        return _match(compile_pattern(pattern), parts, pattern if pattern in PATTERNS else "")
+    for platform, known in PATTERNS.items():
+        if owner := _match(re.compile(known), parts, platform):
             return owner
-    folders = [part for part in parts[:-1] if not lab.is_folder(part)]
-    if folders:
-        return Owner(clean_name(_strip_extension(folders[0], ".zip")))
-    return _name_flat(parts[-1], lab, alone)
+    if len(parts) > 1 and lab.is_folder(parts[0]):  # LAB/STUDENT/...
+        return find_owner(parts[1:], lab, "", alone)
+    if len(parts) == 1 or parts[0].lower().endswith(".zip"):
+        return _name_flat(parts, lab, alone)
+    others = _LAB.match(parts[0]) and not any(lab.is_named(part) for part in parts)
+    return None if others else Owner(parts[0], parts[0])
 
 
-def _match(pattern: re.Pattern[str], parts: tuple[str, ...]) -> Owner | None:
+def _match(pattern: re.Pattern[str], parts: tuple[str, ...], platform: str) -> Owner | None:
     found = pattern.match("/".join(parts))
-    if found is None or not found["student_id"]:
+    groups = found.groupdict() if found else {}
+    told = groups.get("student_id") or groups.get("named")
+    if not told:
         return None
-    groups = found.groupdict()
-    stamp = parse_time(groups.get("timestamp") or "")
-    return Owner(clean_name(groups["student_id"]), groups.get("number") or "", stamp)
+    stamp, number = parse_time(groups.get("timestamp") or ""), groups.get("number") or ""
+    late = bool(groups.get("late") or groups.get("early"))
+    clock = "the platform's file name" if stamp else ""
+    return Owner(told, f"{told}_{number}" if number else told, number, platform, stamp, clock, late)
 
 
-def _name_flat(name: str, lab: LabNames, alone: str) -> Owner | None:
-    stem = _strip_extension(_strip_extension(name, ".ipynb"), ".zip")
+def _name_flat(parts: tuple[str, ...], lab: LabNames, alone: str) -> Owner | None:
+    """Return the owner of a file (or of what a zip holds) that lies in no folder."""
+    stem = _strip_extension(parts[0], ".zip", ".ipynb.txt", ".ipynb.json", ".ipynb")
+    if lab.is_other_lab(stem):
+        return None
     rest = re.sub(rf"{re.escape(lab.slug)}|{re.escape(lab.short)}", "", stem, flags=re.IGNORECASE)
-    if rest == stem and lab.is_other_lab(stem):
-        return None
-    return Owner(clean_name(rest.strip(" _-.") or alone or stem))
+    rest = rest.strip(" _-.")
+    name, time = read_packed_name(rest)
+    stamp = parse_time(time)
+    if stamp:
+        return Owner(name, parts[0], timestamp=stamp, clock="the name of the student's zip")
+    if rest or len(parts) == 1 or lab.is_folder(parts[1]):
+        return Owner(rest or alone or stem, parts[0], inside=not rest)
+    if parts[1].lower().endswith(".ipynb"):
+        owner = _name_flat(parts[1:], lab, alone or stem)
+    else:
+        owner = Owner(parts[1])
+    return owner and replace(owner, source=parts[0], timestamp=None, clock="", inside=True)
 
 
-def _strip_extension(name: str, extension: str) -> str:
-    return name[: -len(extension)] if name.lower().endswith(extension) else name
+def _strip_extension(name: str, *extensions: str) -> str:
+    for extension in extensions:
+        if name.lower().endswith(extension):
+            return name[: -len(extension)]
+    return name
 
 
 def clean_name(name: str) -> str:
-    """Return a student's name as one line of visible characters, 128 at most.
+    """Return a student's name as one line of visible characters, 128 and 200 bytes at most.
 
     What cannot be shown (control characters, bytes that are no text, marks that turn
     the direction of writing) is written as its code: \\x1b.
@@ -121,7 +160,8 @@ def clean_name(name: str) -> str:
         c if unicodedata.category(c) not in {"Cc", "Cf", "Zl", "Zp", "Co", "Cn"} else
         c.encode("unicode_escape").decode() for c in text
     )  # fmt: skip
-    return shown.strip(" .")[:MAX_NAME] or "(no name)"
+    short = shown.strip(" .")[:MAX_NAME].encode()[:MAX_NAME_BYTES].decode(errors="ignore")
+    return short.strip(" .") or "(no name)"
 
 
 def parse_time(text: str) -> datetime | None:

@@ -99,11 +99,15 @@ def _parse(data: bytes, notes: list[str]) -> dict[str, Any]:
 
 
 def _decode(data: bytes, notes: list[str]) -> str:
-    for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"),
-                           (b"\xfe\xff", "utf-16")):  # fmt: skip
-        if data.startswith(mark):
-            notes.append(f"the file began with a byte order mark ({encoding}): left out")
-            return data.decode(encoding, "replace")
+    encoding = json.detect_encoding(data)  # by its mark, or by where it has zeros
+    if encoding != "utf-8":
+        marked = encoding in ("utf-8-sig", "utf-16", "utf-32")
+        notes.append(f"the file began with a byte order mark ({encoding}): left out" if marked else
+                     f"the file is written in {encoding}: read as that")  # fmt: skip
+        return data.decode(encoding, "replace").removeprefix("\ufeff")
+    if data.endswith(b"\0"):
+        notes.append("the file ended in zeros: left out")
+        data = data.rstrip(b"\0")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

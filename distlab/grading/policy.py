@@ -2,7 +2,9 @@
 
 From a plain file, `grading.toml`, for the whole course:
 
-    [penalty]              # for every lab; or points = 1
+    zone = "Europe/Prague"  # of times without one, and of those on the pages; else UTC
+
+    [penalty]              # for every lab that has a due date; or points = 1
     percent = 10           # of the lab's points, for each day that has begun
     per = "day"            # or "hour"
     at_most = 50           # percent (points, where the penalty is in points)
@@ -12,20 +14,23 @@ From a plain file, `grading.toml`, for the whole course:
     ana = "2 days"
 
     [labs.lab05]
-    due = 2026-11-20T23:59:00+01:00    # without a zone: UTC, as nbgrader takes it
+    due = 2026-11-20T23:59:00+01:00
     weight = 2                         # of the lab in the course
     weights = {scale = 1.5}            # of an exercise in the lab
     extra_time = {bela = "90 minutes"}
+    confirmed = ["ana"]                # what was asked about their hand-in is settled: it counts
 """
 
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from distlab.errors import CourseError
 from utils.errors import DistributedError
@@ -66,6 +71,17 @@ class Policy:
     extra: Mapping[str, timedelta] = field(default_factory=dict)
     weight: float = 1.0
     weights: Mapping[str, float] = field(default_factory=dict)
+    confirmed: frozenset[str] = frozenset()
+    zone: tzinfo = UTC
+
+    @property
+    def own_zone(self) -> tzinfo:
+        """The zone of times that name none: what `zone` says, else UTC."""
+        return self.zone if isinstance(self.zone, ZoneInfo) else UTC
+
+    def show_time(self, time: datetime) -> str:
+        """Return a time (UTC, without a zone) as the pages write it: in the course's zone."""
+        return time.replace(tzinfo=UTC).astimezone(self.zone).strftime("%Y-%m-%d %H:%M %Z")
 
     def find_lateness(self, student: str, timestamp: datetime | None) -> float:
         """Return how many seconds after the student's own due date it came; 0 if unknown."""
@@ -77,39 +93,73 @@ class Policy:
         return self.extra.get(student, timedelta())
 
 
-def read_policy(path: Path | None, lab: str) -> Policy:
-    """Return the rules of `lab` in a grading.toml (none if `path` is None); CourseError if bad."""
+def read_policy(path: Path | None, lab: str, labs: Collection[str] = ()) -> Policy:
+    """Return the rules of `lab` in a grading.toml (none if `path` is None); CourseError if bad.
+
+    `labs` are the course's: a table of any other name is a mistake.
+    """
     if path is None:
         return Policy()
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
+        _check_file(data, labs)
         return _make_policy(data, lab)
     except OSError as error:
         raise CourseError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError, DistributedError) as error:
         raise CourseError(f"{path}: {error}") from None
-    except DistributedError as error:
-        raise CourseError(f"{path}: {error}") from None
+
+
+def _check_file(data: dict[str, Any], labs: Collection[str]) -> None:
+    _check_keys(data, {"zone", "penalty", "extra_time", "labs"}, "the file")
+    if labs:
+        _check_keys(data.get("labs", {}), set(labs), "labs")
+    known = {"due", "weight", "weights", "extra_time", "penalty", "confirmed"}
+    for name, table in data.get("labs", {}).items():
+        _check_keys(table, known, f"labs.{name}")
+        _read_penalty(table.get("penalty", {}))
 
 
 def _make_policy(data: dict[str, Any], lab: str) -> Policy:
-    _check_keys(data, {"penalty", "extra_time", "labs"}, "the file")
     mine = data.get("labs", {}).get(lab, {})
-    _check_keys(mine, {"due", "weight", "weights", "extra_time", "penalty"}, f"labs.{lab}")
     times = {**data.get("extra_time", {}), **mine.get("extra_time", {})}
+    zone = _read_zone(data.get("zone"))
     due = mine.get("due")
+    if not isinstance(names := mine.get("confirmed", []), list):
+        raise CourseError('confirmed: write a list of students: ["ana"]')
     return Policy(
-        due=None if due is None else parse_due(str(due)),
+        due=None if due is None else parse_due(str(due), zone or UTC),
         penalty=_read_penalty(mine.get("penalty", data.get("penalty", {}))),
         extra={student: parse_duration(str(text)) for student, text in times.items()},
         weight=_read_number(mine, "weight", 1.0),
         weights={name: _read_number(mine["weights"], name) for name in mine.get("weights", {})},
+        confirmed=frozenset(map(str, names)),
+        zone=zone or _find_zone(str(due)) or UTC,
     )
+
+
+def _read_zone(name: Any) -> tzinfo | None:
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+        raise CourseError(f'zone = {name!r}: no such time zone: write "Europe/Prague"') from None
+
+
+def _find_zone(due: str) -> tzinfo | None:
+    """Return the zone of a due date that has one, for the pages."""
+    try:
+        return datetime.fromisoformat(due).tzinfo
+    except ValueError:
+        return None
 
 
 def _check_keys(table: dict[str, Any], known: set[str], where: str) -> None:
     if unknown := sorted(set(table) - known):
-        raise CourseError(f"{where} has no {unknown[0]!r}: choose from {', '.join(sorted(known))}")
+        near = get_close_matches(unknown[0], known, 1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise CourseError(
+            f"{where} has no {unknown[0]!r}: {meant}choose from {', '.join(sorted(known))}"
+        )
 
 
 def _read_number(table: Mapping[str, Any], name: str, usual: float = 0.0) -> float:
@@ -147,13 +197,13 @@ def parse_penalty(text: str, grace_seconds: float = 0.0) -> Penalty:
     return Penalty(float(amount), bool(percent), seconds, limit, grace_seconds)
 
 
-def parse_due(text: str) -> datetime:
-    """Return a due date in UTC, without a zone; a text without a zone is UTC already."""
+def parse_due(text: str, zone: tzinfo = UTC) -> datetime:
+    """Return a due date in UTC, without a zone; a text without a zone is in `zone`."""
     try:
-        due = datetime.fromisoformat(text.strip().removesuffix(" UTC"))
+        due = datetime.fromisoformat(re.sub(" UTC$", "+00:00", text.strip()))
     except ValueError:
         raise CourseError(f"due {text!r}: write 2026-11-20T23:59 (UTC) or …T23:59+01:00") from None
-    return due.astimezone(UTC).replace(tzinfo=None) if due.tzinfo else due
+    return (due if due.tzinfo else due.replace(tzinfo=zone)).astimezone(UTC).replace(tzinfo=None)
 
 
 def parse_duration(text: str) -> timedelta:
@@ -188,12 +238,12 @@ def read_extra(path: Path) -> dict[str, timedelta]:
 def override(policy: Policy, due: str, penalty: str, extra: Path | None) -> Policy:
     """Return `policy` with what the command line says ("" and None: as it was)."""
     if due:
-        policy = replace(policy, due=parse_due(due))
+        policy = replace(policy, due=parse_due(due, policy.own_zone))
     if penalty:
         grace = policy.penalty.grace_seconds
         policy = replace(policy, penalty=parse_penalty(penalty, grace))
     if extra:
         policy = replace(policy, extra={**policy.extra, **read_extra(extra)})
-    if policy.penalty.amount and policy.due is None:
+    if penalty and policy.due is None:
         raise CourseError("a penalty needs a due date: --due, or due in grading.toml")
     return policy

@@ -8,9 +8,14 @@ from distlab.grading.collect import HandIn
 from distlab.grading.labs import LabSpec
 from distlab.grading.observation import Observation
 from distlab.grading.policy import Policy
+from distlab.grading.roster import Roster
 from distlab.grading.verdict import ExerciseVerdict, Verdict
 
-BY_HAND = "set by hand"
+BY_HAND, WAITS = "set by hand", "for a human"
+
+
+# student -> assignment -> (mark, most); the mark is None while it waits for a human
+Course = Mapping[str, Mapping[str, tuple[float | None, float]]]
 
 
 @dataclass(frozen=True)
@@ -23,14 +28,20 @@ class Result:
     by_hand: frozenset[str] = frozenset()
     late_seconds: float = 0.0
     penalty: float = 0.0
+    reasons: Mapping[str, str] = field(default_factory=dict)  # what a human said, by exercise
 
     @property
     def student(self) -> str:
         return self.hand_in.student
 
     @property
-    def mark(self) -> float:
-        """What counts in the end: never below 0."""
+    def mark(self) -> float | None:
+        """What counts in the end, never below 0; None while it waits for a human."""
+        return None if self.for_human else self.so_far
+
+    @property
+    def so_far(self) -> float:
+        """The mark, with nothing yet for what waits for a human."""
         return round(max(0.0, self.verdict.mark - self.penalty), 6)
 
     @property
@@ -40,25 +51,33 @@ class Result:
     @property
     def for_human(self) -> bool:
         """Whether a human should look at an exercise that has no mark set by hand yet."""
+        return bool(self.open)
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """The exercises that wait for a human."""
         found = self.verdict.exercises
-        return any(e.status == "for a human" and e.id not in self.by_hand for e in found)
+        return tuple(e.id for e in found if e.status == WAITS and e.id not in self.by_hand)
 
     @property
     def notes(self) -> list[str]:
         """Notes of collecting, mending and judging, and what lateness cost."""
         late = [describe_lateness(self.late_seconds, self.penalty)] if self.late_seconds else []
-        by_hand = [f"{name}: {BY_HAND}" for name in sorted(self.by_hand)]
-        found = [*self.hand_in.notes, *self.observation.notes, *self.verdict.notes]
+        why = {name: f" ({text})" for name, text in self.reasons.items()}
+        by_hand = [f"{name}: {BY_HAND}{why.get(name, '')}" for name in sorted(self.by_hand)]
+        asked = [self.hand_in.question] if self.hand_in.question else []
+        found = [*asked, *self.hand_in.notes, *self.observation.notes, *self.verdict.notes]
         return [*dict.fromkeys([*found, *late, *by_hand])]
 
     def to_record(self) -> dict[str, Any]:
         """Return it as `distlab grade --json` prints it."""
         exercises = [
-            {"id": e.id, "points": _tidy(e.points), "max": _tidy(e.max),
-             "misconception": e.misconception, "message": e.message}
+            {"id": e.id, "points": None if e.id in self.open else _tidy(e.points),
+             "max": _tidy(e.max), "misconception": e.misconception, "message": e.message}
             for e in self.verdict.exercises
         ]  # fmt: skip
-        return {"student": self.student, "mark": _tidy(self.mark), "max": _tidy(self.max),
+        mark = None if self.mark is None else _tidy(self.mark)
+        return {"student": self.student, "mark": mark, "max": _tidy(self.max),
                 "exercises": exercises, "notes": self.notes}  # fmt: skip
 
 
@@ -72,13 +91,33 @@ class ClassResult:
     notes: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()  # students handed in who were not asked for and have no mark
     seconds: float = 0.0
-    course: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
+    course: Course = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)  # who handed in nothing, and why
+    roster: Roster = Roster()
 
     @property
     def assignment(self) -> str:
         """What the gradebook calls the lab: `lab05`, or its slug where it has known that before."""
         known = {name for marks in self.course.values() for name in marks}
         return self.lab.slug if self.lab.slug in known else self.lab.name
+
+    def describe_times(self) -> list[str]:
+        """Return, where a due date is set, what is not certain of who was late: a line for each."""
+        hand_ins = [r.hand_in for r in self.results if self.policy.due]
+        unknown = [h for h in hand_ins if h.timestamp is None]
+        late = [h.student for h in unknown if h.owner.late]
+        own = sum(h.clock.endswith("student's zip") for h in hand_ins)
+        lines = []
+        if unknown:
+            lines.append(f"{len(unknown)} of {len(hand_ins)} hand-ins have no known time: "
+                         "no lateness was reckoned (--times FILE gives them)")  # fmt: skip
+        if late:
+            names = ", ".join(late[:10]) + ", ..." * (len(late) > 10)
+            lines.append(f"{len(late)} of them are late, says the platform: {names}")
+        if own:
+            lines.append(f"{own} of {len(hand_ins)} times are from the names of students' zips, "
+                         "which they can change")  # fmt: skip
+        return lines
 
     @property
     def sealed(self) -> bool:
@@ -101,13 +140,23 @@ def finish(
     observation: Observation,
     policy: Policy,
     manual: Mapping[str, float],
+    reasons: Mapping[str, str] | None = None,
 ) -> Result:
     """Weigh the exercises, put in what a human has set, and take off what lateness costs."""
     exercises = tuple(_finish_exercise(e, policy, manual) for e in verdict.exercises)
     counted = replace(verdict, exercises=exercises)
     late = policy.find_lateness(hand_in.student, hand_in.timestamp)
     cost = min(policy.penalty.find_points(late, counted.max), max(0.0, counted.mark))
-    return Result(hand_in, counted, observation, frozenset(manual), late, cost)
+    return Result(hand_in, counted, observation, frozenset(manual), late, cost, reasons or {})
+
+
+def hold_back(hand_in: HandIn, verdict: Verdict, policy: Policy) -> Verdict:
+    """Return the verdict; where it is not certain whose the hand-in is, all of it waits."""
+    if not hand_in.question or hand_in.student in policy.confirmed:
+        return verdict
+    said = "a teacher has to look first at whose hand-in this is"
+    exercises = (replace(e, points=0.0, message=said, status=WAITS) for e in verdict.exercises)
+    return replace(verdict, exercises=tuple(exercises))
 
 
 def _finish_exercise(

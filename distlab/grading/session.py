@@ -1,12 +1,12 @@
 """One run of grading: collect, run, judge, book. It can be stopped at any moment."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from distlab.errors import CourseError
-from distlab.grading.collect import HandIn, collect
+from distlab.grading.collect import Collection, HandIn, collect, set_times
 from distlab.grading.executor import LabProcesses, observe
 from distlab.grading.gradebook import Book, Entry
 from distlab.grading.journal import Journal, Record
@@ -16,7 +16,8 @@ from distlab.grading.labs import LabSpec
 from distlab.grading.naming import LabNames
 from distlab.grading.observation import Observation, Submission
 from distlab.grading.policy import Policy
-from distlab.grading.results import ClassResult, Result, finish
+from distlab.grading.results import ClassResult, Course, Result, finish, hold_back
+from distlab.grading.roster import ByHand, Roster, read_times
 from distlab.grading.verdict import Verdict
 from utils.measure import Stopwatch
 
@@ -36,11 +37,14 @@ class Settings:
     again: bool = False
     students: tuple[str, ...] = ()
     exercises: tuple[str, ...] = ()
-    by_hand: tuple[tuple[str, str, float | None], ...] = ()
+    by_hand: tuple[tuple[str, ByHand], ...] = ()  # (student, mark)
+    above_maximum: bool = False  # whether marks by hand may be above it
+    roster: Roster = Roster()
+    times: Path | None = None  # a list of when each student handed in
 
 
 Progress = Callable[[int, int], None]  # how many are done, of how many
-_Booked = tuple[tuple[Result, ...], Mapping[str, Mapping[str, tuple[float, float]]]]
+_Booked = tuple[tuple[Result, ...], Course]
 
 
 def grade(settings: Settings, on_progress: Progress = lambda done, total: None) -> ClassResult:
@@ -53,19 +57,46 @@ def grade(settings: Settings, on_progress: Progress = lambda done, total: None) 
     _check_exercises(settings)
     with Stopwatch() as watch, Journal(settings.out / "journal", lab) as journal, \
             ExitStack() as stack:  # fmt: skip
-        names = LabNames(lab.name, lab.slug)
-        found = collect(settings.source, names, journal.folder / "unpacked", settings.pattern)
+        found = _collect(settings, journal)
         chosen = _choose(found.hand_ins, settings.students)
+        if settings.by_hand and not settings.again and not settings.exercises:
+            chosen = [h for h in chosen if not _is_judged(journal, h)]  # the others stay
         new = [h for h in chosen if h.path and _find_kept(settings, journal, h) is None]
         processes = stack.enter_context(LabProcesses(lab, settings.sealed)) if new else None
-        _set_by_hand(settings, {hand_in.student for hand_in in found.hand_ins})
+        _set_by_hand(settings, {h.student for h in found.hand_ins} | set(found.absent))
         _run(settings, journal, chosen, on_progress, processes)
         stack.close()
         results, course = _book(settings, journal, found.hand_ins)
     graded = {result.student for result in results}
     waiting = tuple(h.student for h in found.hand_ins if h.student not in graded)
     notes = (*found.notes, *journal.notes)
-    return ClassResult(lab, results, settings.policy, notes, waiting, watch.seconds, course)
+    return ClassResult(lab, results, settings.policy, notes, waiting, watch.seconds, course,
+                       found.absent, settings.roster)  # fmt: skip
+
+
+def _collect(settings: Settings, journal: Journal) -> Collection:
+    """Collect the hand-ins, and put in the times that the teacher has given."""
+    names = LabNames(settings.lab.name, settings.lab.slug)
+    found = collect(settings.source, names, journal.folder / "unpacked", settings.pattern,
+                    settings.roster)  # fmt: skip
+    if settings.times is not None:
+        listed = read_times(settings.times, settings.policy.zone)
+        hand_ins, notes = set_times(found.hand_ins, *listed)
+        found = replace(found, hand_ins=hand_ins, notes=(*found.notes, *notes))
+    return replace(found, notes=(*found.notes, *_name_unknown(settings, found)))
+
+
+def _name_unknown(settings: Settings, found: Collection) -> list[str]:
+    """Return a note on students whom the rules name and nobody is called."""
+    known = {h.student for h in found.hand_ins} | set(found.absent) | set(settings.roster.ids)
+    ruled = {*settings.policy.extra, *settings.policy.confirmed} - known
+    return [f"the rules name {name!r}, who has handed in nothing here: is it spelt right?"
+            for name in sorted(ruled)]  # fmt: skip
+
+
+def _is_judged(journal: Journal, hand_in: HandIn) -> bool:
+    record = journal.find(hand_in.student, hand_in.sha256)
+    return record is not None and record.verdict is not None
 
 
 def _check_exercises(settings: Settings) -> None:
@@ -92,12 +123,11 @@ def _set_by_hand(settings: Settings, students: set[str]) -> None:
     """Open the gradebook (so that a bad one is known before hours of work) and set marks in it."""
     with Book(settings.gradebook, settings.lab, settings.policy.weights) as book:
         known = students | set(book.read_course()) if settings.by_hand else students
-        for student, exercise, points in settings.by_hand:
+        for student, by_hand in settings.by_hand:
             if student not in known:
-                raise CourseError(
-                    f"--set: no hand-in of {student!r}, and no such student is booked"
-                )
-            book.set_points(student, exercise, points)
+                raise CourseError(f"no hand-in of {student!r}, and no such student is booked: "
+                                  "no mark was set")  # fmt: skip
+            book.set_points(student, by_hand, settings.above_maximum)
 
 
 def _run(
@@ -193,17 +223,20 @@ def _book(settings: Settings, journal: Journal, hand_ins: Sequence[HandIn]) -> _
     """Book every mark in one transaction; return the results and the whole course's marks."""
     policy = settings.policy
     with Book(settings.gradebook, settings.lab, policy.weights) as book:
-        manual = book.read_manual()
-        results, entries = [], []
+        manual, reasons = book.read_manual(), book.read_reasons()
+        results, entries, waiting = [], [], []
         for hand_in in hand_ins:
             record = journal.find(hand_in.student, hand_in.sha256)
             if record is None or record.verdict is None or record.observation is None:
+                waiting.append(hand_in.student)
                 continue
-            mine = manual.get(hand_in.student, {})
-            result = finish(hand_in, record.verdict, record.observation, policy, mine)
+            mine, why = (m.get(hand_in.student, {}) for m in (manual, reasons))
+            said = hold_back(hand_in, record.verdict, policy)
+            result = finish(hand_in, said, record.observation, policy, mine, why)
             extra = policy.find_extra(hand_in.student)
-            entries.append(Entry(record.verdict, hand_in.timestamp, extra, result.penalty))
+            entries.append(Entry(said, hand_in.timestamp, extra, result.penalty))
             results.append(result)
         book.write(entries, policy.due)
+        book.write_waiting(waiting)
         course = book.read_course()
     return tuple(results), course

@@ -98,7 +98,7 @@ def test_marks_penalties_and_what_waits_for_a_human(graded):
     root, status, _, marks = graded
     assert status == 1  # eve waits for a human
     found = {student: m["mark"] for student, m in marks.items()}
-    assert found == {"ana": 10, "bela": 9, "cid": 0, "dora": 0, "eve": 0}
+    assert found == {"ana": 10, "bela": 9, "cid": 0, "dora": 0, "eve": None}
     assert {m["max"] for m in marks.values()} == {10}
     assert "12 h late: 1 point off" in marks["bela"]["notes"]
     assert "not a notebook" in " ".join(marks["eve"]["notes"])
@@ -118,7 +118,11 @@ def test_pages_tables_and_gradebook_are_there(graded):
     assert rows["eve"]["for_a_human"] == "yes" and rows["ana"]["sealed"] == "yes"
     with open(root / "out" / "course.csv", newline="") as stream:
         rows = {row["student"]: row for row in csv.DictReader(stream)}
-    assert rows["ana"] == {"student": "ana", "lab01": "10", "percent": "100.0"}
+    assert rows["ana"] == {"student": "ana", "name": "ana", "lab01": "10", "percent": "100.0",
+                           "waiting": ""}  # fmt: skip
+    assert (
+        rows["eve"]["lab01"] == rows["eve"]["percent"] == "" and rows["eve"]["waiting"] == "lab01"
+    )
     from nbgrader.api import Gradebook
 
     with Gradebook(f"sqlite:///{root}/gradebook.db") as book:
@@ -286,6 +290,10 @@ def test_a_new_hand_in_is_run_and_an_unsealed_run_is_written_on_the_report(tmp_p
     (["lab01", "{tmp}/in", "--set", "ana", "epcoh", "1"], ["'epcoh'", "epoch"]),
     (["lab01", "{tmp}/in", "--set", "anna", "epoch", "1"], ["'anna'"]),
     (["lab01", "{tmp}/in", "--set", "ana", "epoch", "many"], ["'many'"]),
+    (["lab01", "{tmp}/in", "--set", "ana", "epoch", "99"], ["99", "2 points", "--above-maximum"]),
+    (["lab01", "{tmp}/in", "--marks", "{tmp}/none.csv"], ["none.csv"]),
+    (["lab01", "{tmp}/in", "--times", "{tmp}/none.csv"], ["none.csv"]),
+    (["lab01", "{tmp}/in", "--roster", "{tmp}/none.csv"], ["none.csv"]),
     (["lab01", "{tmp}/in", "--penalty", "1/day"], ["due date"]),
     (["lab01", "{tmp}/in", "--due", "soon"], ["'soon'"]),
     (["lab01", "{tmp}/in", "--jobs", "0"], ["--jobs 0"]),

@@ -31,6 +31,7 @@ from distlab.grading.policy import (
 )
 from distlab.grading.report.autograded import is_course, write_autograded
 from distlab.grading.results import ClassResult, describe_lateness, finish
+from distlab.grading.roster import ByHand
 from distlab.grading.verdict import ExerciseVerdict, Verdict
 from utils.errors import DistributedError
 from utils.files import write_atomically
@@ -184,7 +185,7 @@ def test_a_mark_set_by_a_human_survives_regrading(lab, path):
         comment.manual_comment = "well tried"
         book.db.commit()
     with Book(path, lab) as book:
-        book.set_points("ana", "2", 1)  # by number
+        book.set_points("ana", ByHand("2", 1, "half right"))  # by number
         assert book.read_manual() == {"ana": {"epoch": 1.75, "batches": 1}}
         book.write([Entry(make_verdict(lab, "ana", {"epoch": 2}))])
     grades, score, _ = read_grades(path, "ana", lab)
@@ -193,7 +194,7 @@ def test_a_mark_set_by_a_human_survives_regrading(lab, path):
     with connect(path) as book:
         assert book.find_comment("epoch", lab.slug, "lab01", "ana").comment == "well tried"
     with Book(path, lab) as book:
-        book.set_points("ana", "epoch", None)
+        book.set_points("ana", ByHand("epoch", None))
         assert book.read_manual() == {"ana": {"batches": 1}}
 
 
@@ -235,7 +236,7 @@ def test_what_is_no_gradebook_is_one_clear_line(lab, path, tmp_path):
         Book(tmp_path / "g.db", lab) as book,
         pytest.raises(DistributedError, match="choose from epoch"),
     ):
-        book.set_points("ana", "epcoh", 1)
+        book.set_points("ana", ByHand("epcoh", 1))
 
 
 def test_another_version_of_the_lab_is_refused(lab, path):

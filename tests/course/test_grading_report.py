@@ -22,6 +22,7 @@ from distlab.grading.report.tasks import read_tasks
 from distlab.grading.report.text import clean, clean_line, to_cell
 from distlab.grading.report.wording import page_name
 from distlab.grading.results import ClassResult, finish
+from distlab.grading.roster import Roster, Student
 from distlab.grading.verdict import ExerciseVerdict, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -224,13 +225,13 @@ def test_the_class_page_counts_what_it_should(report, browser):
     page.goto((report[1] / "class.html").as_uri())
     head = page.locator("header").inner_text()
     assert "5 graded, 2 not yet" in head and "1 of these were run without the sandbox" in head
-    assert "4.4 of 10 points on average, median 4" in head  # 10, 4, 0, 0, 8
+    assert "5.5 of 10 points on average, median 6" in head  # 10, 4, 0, 8; one waits
     rows = {}
     for name in ("marks", "exercises", "misconceptions", "all"):
         table = page.locator(f"section[aria-labelledby={name}] tbody tr").all()
         rows[name] = [[c.inner_text() for c in r.locator("th, td").all()] for r in table]
-    assert [int(row[1]) for row in rows["marks"]] == [2, 0, 0, 0, 1, 0, 0, 0, 1, 1]
-    assert rows["exercises"][0][:4] == ["1: an epoch in steps", "1 of 5", "0.4", "2"]
+    assert [int(row[1]) for row in rows["marks"]] == [1, 0, 0, 0, 1, 0, 0, 0, 1, 1]
+    assert rows["exercises"][0][:4] == ["1: an epoch in steps", "1 of 4", "0.5", "2"]
     first = rows["misconceptions"][0]
     assert first[0] == "2" and first[1].startswith("rounded-down\n") and first[3] == "bo, di"
     assert len(rows["all"]) == 5 and rows["all"][1][5:7] == ["−1", "4"]
@@ -251,12 +252,15 @@ def test_page_names_are_safe_and_differ(report):
 
 def test_the_table_of_marks_holds_no_formula(report, lab):
     found, _ = report
-    for text in ("=1+1", "+x", "-x", "@x", " =x"):
+    for text in ("=1+1", "+x", "-x", "@x", " =x", "＝1+1", "＋1"):
         assert to_cell(text).startswith("'")
     rows = list(csv.reader(io.StringIO(make_csv(found))))
-    assert len(rows) == 6 and {len(row) for row in rows} == {len(rows[0])}
-    assert rows[1] == ["ana", "2026-11-20 12:00:00", "2", "3", "2", "3", "0", "10", "10", "", "no",
-                       "yes", ""]  # fmt: skip
+    assert len(rows) == 8 and {len(row) for row in rows} == {len(rows[0])}
+    assert rows[1] == ["ana", "ana", "2026-11-20 12:00:00", "", "2", "3", "2", "3", "0", "10", "10",
+                       "", "no", "yes", ""]  # fmt: skip
+    (cy,) = (row for row in rows if row[0] == "cy")  # it waits: blank, and not 0
+    assert cy[4:8] == [""] * 4 and cy[9] == "" and cy[12] == "yes"
+    assert rows[-1][0] == "eli" and set(rows[-1][2:-1]) == {""}
 
 
 def test_clean_text():
@@ -268,15 +272,19 @@ def test_clean_text():
     assert clean("\x1b]" + "x" * 50_000) == "" and clean("\ud800") == "\\xd800"
 
 
-def test_course_table_weighs_labs(tmp_path):
-    course = {"ana": {"lab01": (10, 10), "lab02": (5, 20)}, "bo": {"lab02": (20, 20)}, "=cy": {}}
+def test_course_table_weighs_labs_and_leaves_out_what_waits(tmp_path):
+    course = {"ana": {"lab01": (10, 10), "lab02": (5, 20)}, "bo": {"lab02": (20, 20)}, "=cy": {},
+              "di": {"lab01": (5, 10), "lab02": (None, 20)}}  # fmt: skip
     weights = {"lab01": 1.0, "lab02": 3.0}
     assert find_percent(course, "ana", weights) == pytest.approx(43.75)
     assert find_percent(course, "bo", weights) == 75 and find_percent(course, "=cy", weights) == 0
-    write_course(tmp_path / "course.csv", course, weights)
+    assert find_percent(course, "di", weights) == 50
+    roster = Roster({"eve": Student("eve", "Eve Else")})
+    write_course(tmp_path / "course.csv", course, weights, roster)
     lines = (tmp_path / "course.csv").read_text().splitlines()
-    assert lines[0] == "student,lab01,lab02,percent" and lines[1] == "'=cy,,,0.0"
-    assert lines[2] == "ana,10,5,43.8"
+    assert lines[0] == "student,name,lab01,lab02,percent,waiting"
+    assert lines[1:] == ["'=cy,'=cy,,,0.0,", "ana,ana,10,5,43.8,", "bo,bo,,20,75.0,",
+                         "di,di,5,,50.0,lab02", "eve,Eve Else,,,0.0,"]  # fmt: skip
 
 
 def test_bins():

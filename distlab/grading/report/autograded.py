@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from distlab.authoring import sources
-from distlab.grading.report.text import clean
+from distlab.grading.report.text import clean, write_if_new
 from distlab.grading.results import ClassResult, Result
-from utils.files import write_atomically
 
 
 def is_course(folder: Path) -> bool:
@@ -29,10 +28,10 @@ def write_autograded(
     for result in found.results:
         folder = course / "autograded" / result.student / found.assignment
         text = sources.to_text(fill_in(plain, result, answers.get(result.student, {})))
-        write_atomically(folder / f"{found.lab.slug}.ipynb", text)
+        write_if_new(folder / f"{found.lab.slug}.ipynb", text)
         paths.append(folder / f"{found.lab.slug}.ipynb")
         if stamp := result.hand_in.timestamp:
-            write_atomically(folder / "timestamp.txt", f"{stamp.isoformat(' ')} UTC")
+            write_if_new(folder / "timestamp.txt", f"{stamp.isoformat(' ')} UTC")
     return paths
 
 

@@ -20,22 +20,24 @@ def describe_class(
     found: ClassResult, tasks: Mapping[str, Any], answers: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
     """Return the values of the class page."""
-    marks = [result.mark for result in found.results]
+    marks = [result.mark for result in found.results if result.mark is not None]
     most = max((result.max for result in found.results), default=0.0)
     due = found.policy.due
     return {
-        "lab": found.lab, "due": due.isoformat(" ", "minutes") if due else "",
+        "lab": found.lab, "due": found.policy.show_time(due) if due else "",
+        "times": [clean_line(line) for line in found.describe_times()],
+        "absent": [(_name_of(found, s), clean_line(why)) for s, why in found.absent.items()],
         "mean": show_points(statistics.fmean(marks)) if marks else "",
         "median": show_points(statistics.median(marks)) if marks else "",
         "max": show_points(most),
         "unsealed": sum(not result.observation.sealed for result in found.results),
-        "human": [_describe_human(result) for result in found.results if result.for_human],
+        "human": [_describe_human(found, r) for r in found.results if r.for_human],
         "bins": make_bins(marks, most),
         "exercises": rank_exercises(found), "misconceptions": count_misconceptions(found),
         "pairs": _describe_pairs(found, tasks, answers),
         "columns": [exercise.id for exercise in found.lab.exercises],
-        "students": [_describe_student(result) for result in found.results],
-        "waiting": [clean_line(student) for student in found.waiting],
+        "students": [_describe_student(found, result) for result in found.results],
+        "waiting": [_name_of(found, student) for student in found.waiting],
         "notes": [clean_line(note) for note in found.notes],
     }  # fmt: skip
 
@@ -59,7 +61,8 @@ def rank_exercises(found: ClassResult) -> list[dict[str, Any]]:
     """Return the exercises, the one with the smallest share of its points first."""
     rows = []
     for exercise in found.lab.exercises:
-        said = [e for r in found.results for e in r.verdict.exercises if e.id == exercise.id]
+        said = [e for r in found.results for e in r.verdict.exercises
+                if e.id == exercise.id and e.id not in r.open]  # fmt: skip
         if not said:
             continue
         mean, most = statistics.fmean(e.points for e in said), said[0].max
@@ -79,7 +82,7 @@ def count_misconceptions(found: ClassResult) -> list[dict[str, Any]]:
     for result in found.results:
         for said in result.verdict.exercises:
             if said.misconception:
-                students[said.id, said.misconception].append(clean_line(result.student))
+                students[said.id, said.misconception].append(_name_of(found, result.student))
     texts = read_mistakes(found.lab.name)
     numbers = {exercise.id: exercise for exercise in found.lab.exercises}
     rows = [
@@ -116,25 +119,31 @@ def _describe_pairs(
     ]  # fmt: skip
 
 
-def _describe_human(result: Result) -> dict[str, Any]:
-    open_ones = [e.id for e in result.verdict.exercises
-                 if e.status == "for a human" and e.id not in result.by_hand]  # fmt: skip
-    why = result.observation.problem or f"no mark could be justified for {', '.join(open_ones)}"
-    return {"name": clean_line(result.student), "page": _link(result), "why": clean_line(why)}
+def _describe_human(found: ClassResult, result: Result) -> dict[str, Any]:
+    said = {e.id: e.message for e in result.verdict.exercises}
+    each = "; ".join(
+        f"{name}: {said[name] or 'no mark could be justified'}" for name in result.open
+    )
+    why = result.hand_in.question or result.observation.problem or each
+    return {"name": _name_of(found, result.student), "page": _link(result), "why": clean_line(why)}
+
+
+def _name_of(found: ClassResult, student: str) -> str:
+    return clean_line(found.roster.show(student))
 
 
 def _link(result: Result) -> str:
     return f"feedback/{page_name(result.student)}"
 
 
-def _describe_student(result: Result) -> dict[str, Any]:
+def _describe_student(found: ClassResult, result: Result) -> dict[str, Any]:
     cells = [
-        {"points": show_points(e.points), "by_hand": e.id in result.by_hand,
-         "kind": find_kind(e, e.id in result.by_hand)}
+        {"points": "" if e.id in result.open else show_points(e.points),
+         "by_hand": e.id in result.by_hand, "kind": find_kind(e, e.id in result.by_hand)}
         for e in result.verdict.exercises
     ]  # fmt: skip
     return {
-        "name": clean_line(result.student), "page": _link(result), "cells": cells,
+        "name": _name_of(found, result.student), "page": _link(result), "cells": cells,
         "penalty": f"−{show_points(result.penalty)}" if result.penalty else "",
         "mark": show_points(result.mark), "notes": [clean_line(note) for note in result.notes],
     }  # fmt: skip

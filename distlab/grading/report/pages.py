@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from distlab.grading.report.answers import read_answers
-from distlab.grading.report.text import clean, clean_line, to_cell
+from distlab.grading.report.text import clean, clean_line, to_cell, write_if_new
 from distlab.grading.report.wording import find_kind, page_name, show_points
 from distlab.grading.results import ClassResult, Result, describe_lateness
 from distlab.grading.verdict import ExerciseVerdict
-from utils.files import write_atomically
 
 STATES = {"right": "Right", "wrong": "Not right yet", "human": "A teacher will look at this"}
 _SENTENCE = re.compile(
@@ -61,7 +60,7 @@ def write_report(found: ClassResult, folder: Path, course: Path | None = None) -
     texts[folder / "class.html"] = render("class.html", describe_class(found, tasks, answers))
     texts[folder / "marks.csv"] = make_csv(found)
     for path, text in texts.items():
-        write_atomically(path, text)
+        write_if_new(path, text)
     return [*texts, *(write_autograded(found, answers, course) if course else [])]
 
 
@@ -73,8 +72,9 @@ def render_feedback(
     late = describe_lateness(result.late_seconds, result.penalty) if result.late_seconds else ""
     return render("feedback.html", {
         "lab": found.lab, "student": clean_line(result.student),
-        "timestamp": stamp.isoformat(" ", "minutes") if stamp else "",
-        "mark": show_points(result.mark), "max": show_points(result.max), "lateness": late,
+        "name": clean_line(found.roster.show(result.student)),
+        "timestamp": found.policy.show_time(stamp) if stamp else "",
+        "mark": show_points(result.so_far), "max": show_points(result.max), "lateness": late,
         "sealed": result.observation.sealed, "open": result.for_human,
         "problem": clean_line(result.observation.problem).rstrip("."),
         "exercises": [_describe(found, result, e, tasks, answers) for e in _pair(found, result)],
@@ -105,7 +105,9 @@ def _describe(
     return {
         "id": exercise.id, "number": exercise.number, "title": exercise.title,
         "kind": kind, "state": STATES[kind], "by_hand": exercise.id in result.by_hand,
-        "points": show_points(verdict.points), "max": show_points(verdict.max),
+        "points": "" if verdict.id in result.open else show_points(verdict.points),
+        "max": show_points(verdict.max),
+        "reason": clean(result.reasons.get(exercise.id, ""), 4000),
         "message": message, "misconception": clean_line(verdict.misconception),
         "parts": parts.groupdict() if parts else None,
         "asked": Markup(task.asked), "hints": [(t, Markup(text)) for t, text in task.hints],
@@ -116,20 +118,27 @@ def _describe(
 
 
 def make_csv(found: ClassResult) -> str:
-    """Return one line for each student, with a column for each exercise."""
+    """Return one line for each student, with a column for each exercise; what waits is blank."""
     stream = io.StringIO()
     table = csv.writer(stream, lineterminator="\n")
     exercises = [exercise.id for exercise in found.lab.exercises]
-    table.writerow(["student", "handed_in_utc", *exercises, "late_penalty", "mark", "max",
-                    "set_by_hand", "for_a_human", "sealed", "notes"])  # fmt: skip
+    table.writerow(["student", "name", "handed_in_utc", "time_from", *exercises, "late_penalty",
+                    "mark", "max", "set_by_hand", "for_a_human", "sealed", "notes"])  # fmt: skip
     for result in found.results:
-        points = {e.id: e.points for e in result.verdict.exercises}
+        points = {e.id: e.points for e in result.verdict.exercises if e.id not in result.open}
         stamp = result.hand_in.timestamp
         table.writerow([
-            to_cell(result.student), stamp.isoformat(" ") if stamp else "",
-            *(show_points(points.get(name, 0.0)) for name in exercises),
+            to_cell(result.student), to_cell(found.roster.show(result.student)),
+            stamp.isoformat(" ") if stamp else "", result.hand_in.clock,
+            *(show_points(points.get(name)) for name in exercises),
             show_points(result.penalty), show_points(result.mark), show_points(result.max),
             " ".join(sorted(result.by_hand)), "yes" if result.for_human else "no",
             "yes" if result.observation.sealed else "no", to_cell("; ".join(result.notes)),
         ])  # fmt: skip
+    for student in found.waiting:
+        row = [to_cell(student), to_cell(found.roster.show(student))]
+        table.writerow([*row, *[""] * (len(exercises) + 8), "handed in, not graded yet"])
+    for student, why in found.absent.items():
+        row = [to_cell(student), to_cell(found.roster.show(student))]
+        table.writerow([*row, *[""] * (len(exercises) + 8), to_cell(why)])
     return stream.getvalue()

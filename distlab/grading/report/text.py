@@ -7,6 +7,9 @@ writing (https://trojansource.codes), and formulas in a table of numbers.
 
 import re
 import unicodedata
+from pathlib import Path
+
+from utils.files import write_atomically
 
 MAX_CHARACTERS = 8000
 _TERMINAL = re.compile(
@@ -43,4 +46,11 @@ def clean_line(text: str, most: int = 500) -> str:
 def to_cell(text: str) -> str:
     """Return `text` as a cell of a CSV that no spreadsheet takes for a formula."""
     line = clean_line(text, 2000)
-    return "'" + line if line[:1] in ("=", "+", "-", "@", "|", "%") else line
+    first = unicodedata.normalize("NFKC", line[:1])  # also the wide ones: ＝ ＋
+    return "'" + line if first in ("=", "+", "-", "@", "|", "%", "−") else line
+
+
+def write_if_new(path: Path, text: str) -> None:
+    """Write `text`, unless the file holds it already."""
+    if not path.is_file() or path.read_bytes() != text.encode(errors="backslashreplace"):
+        write_atomically(path, text)

@@ -12,9 +12,16 @@ def page_name(student: str) -> str:
     return f"{safe[:60]}-{hashlib.sha256(student.encode()).hexdigest()[:10]}.html"
 
 
-def show_points(points: float) -> str:
-    """Return points as people write them: 2, 2.5, 0.33."""
-    return f"{points:.2f}".rstrip("0").rstrip(".")
+def show_points(points: float | None) -> str:
+    """Return points as people write them: 2, 2.5, 0.33; nothing for a mark that waits."""
+    if points is None:
+        return ""
+    return f"{points:.2f}".rstrip("0").rstrip(".") if points % 1 else f"{points:.0f}"
+
+
+def count(number: int, thing: str) -> str:
+    """Return "1 student", "2 students"."""
+    return f"{number:,} {thing}" + "s" * (number != 1)
 
 
 def find_kind(verdict: ExerciseVerdict, by_hand: bool) -> str:

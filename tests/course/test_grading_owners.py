@@ -1,0 +1,366 @@
+"""Whose hand-in it is: what a student packs names nobody, and where it is unsure a human is asked.
+
+The forms of names are those that Moodle's mod/assign and Canvas's content_zipper write.
+"""
+
+import io
+import os
+import unicodedata
+import zipfile
+from datetime import datetime
+
+import pytest
+
+from distlab.cli import main
+from distlab.cli.lab_work import pack
+from distlab.grading import handed_in
+from distlab.grading.collect import collect, set_times
+from distlab.grading.naming import LabNames, clean_name
+from distlab.grading.roster import read_roster, read_times
+from distlab.handing_in import is_plain_name
+from utils.errors import DistributedError
+
+SLUG = "lab01-batches-and-words"
+LAB, NAME = LabNames("lab01", SLUG), f"{SLUG}.ipynb"
+FAKE = "2026-11-01 00:00:00 UTC"
+
+
+def zipped(files):
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return data.getvalue()
+
+
+def write(folder, files):
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def packed(student, content, time="2099-01-01 00:00:00 UTC"):
+    """What `distlab submit --name STUDENT` packs."""
+    return zipped(
+        {f"{student}/{SLUG}/{NAME}": content, f"{student}/{SLUG}/timestamp.txt": time + "\n"}
+    )
+
+
+def gather(source, tmp_path, **more):
+    return collect(source, LAB, tmp_path / "kept", **more)
+
+
+def by_student(found):
+    return {h.student: h for h in found.hand_ins}
+
+
+def text_of(hand_in):
+    return hand_in.path.read_text() if hand_in.path else ""
+
+
+PLATFORMS = {
+    "nbgrader": ("{0}/lab01/", "", {"victim": "victim", "attacker": "attacker"}),
+    "moodle": ("{0}_{1}_assignsubmission_file/", "", {"victim": "Bela Bo", "attacker": "Ana Alt"}),
+    "moodle 4.0": ("{0}_{1}_assignsubmission_file_/", "", {"victim": "Bela Bo", "attacker": "Ana"}),
+    "moodle, flat": ("{0}_{1}_assignsubmission_file_", "", {"victim": "Bela Bo", "attacker": "A"}),
+    "canvas": ("{0}_{1}_77{1}_", "", {"victim": "bobela", "attacker": "altana"}),
+    "canvas, late": ("{0}_LATE_{1}_77{1}_", "", {"victim": "bobela", "attacker": "altana"}),
+    "folders": ("{0}/", "", {"victim": "bela", "attacker": "ana"}),
+}
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("as_zip", [False, True])
+def test_what_lies_inside_names_nobody_else(tmp_path, platform, as_zip):
+    """A folder, a zip, a time of one's own inside: the platform's part decides."""
+    place, _, names = PLATFORMS[platform]
+    victim, attacker = (place.format(names[who], k) for who, k in (("victim", 1), ("attacker", 2)))
+    files = {victim + NAME: "right"}
+    for told in (names["victim"], "victim"):
+        files[f"{attacker}x_{told}.zip"] = packed(told, "forged")
+    if place.endswith("/"):
+        files[f"{attacker}{names['victim']}/lab01/{NAME}"] = "forged"
+        files[f"{attacker}{names['victim']}/lab01/timestamp.txt"] = FAKE
+        files[f"{attacker}{names['victim']}_1_assignsubmission_file/{NAME}"] = "forged"
+        files |= {f"{attacker}p{k}/lab01/{NAME}": "phantom" for k in range(30)}
+    source = write(tmp_path / "in", files)
+    if as_zip:
+        source = tmp_path / "all.zip"
+        source.write_bytes(zipped(files))
+    found = by_student(gather(source, tmp_path))
+    assert sorted(found) == sorted(names.values())
+    mine = found[names["victim"]]
+    assert text_of(mine) == "right" and mine.timestamp is None and not mine.question
+    assert mine.notes == (("the platform calls it late",) if "late" in platform else ())
+
+
+def test_a_timestamp_of_ones_own_counts_for_nothing(tmp_path):
+    files = {
+        "eve/lab01/timestamp.txt": "2026-11-29 12:00:00 UTC",
+        f"eve/lab01/late/lab01/{NAME}": "e",
+        "eve/lab01/late/lab01/timestamp.txt": FAKE,
+        f"eve/late/{SLUG}/late/{SLUG}/{NAME}": "e",
+        f"eve/late/{SLUG}/late/{SLUG}/timestamp.txt": FAKE,
+        f"bo/x/lab01/{NAME}": "b",
+        "bo/x/lab01/timestamp.txt": FAKE,
+    }
+    found = by_student(gather(write(tmp_path / "in", files), tmp_path))
+    assert found["eve"].timestamp == datetime(2026, 11, 29, 12)
+    assert found["bo"].timestamp is None
+
+
+def test_zips_of_submit_in_one_folder_bring_name_and_time(tmp_path):
+    lab = write(tmp_path, {NAME: "mine"}) / NAME
+    for name in ("ana", "Béla O'Neil", "अदिति", "x" * 128):
+        pack(lab, name, tmp_path / "in")
+    found = by_student(gather(tmp_path / "in", tmp_path))
+    assert sorted(found) == sorted(["ana", "Béla O'Neil", "अदिति", "x" * 128])
+    assert all(h.timestamp and "student's zip" in h.clock for h in found.values())
+    (one,) = (p for p in (tmp_path / "in").iterdir() if "_ana_" in p.name)
+    one.rename(one.with_stem(one.stem + " (1)"))  # downloaded twice
+    assert "ana" in by_student(gather(tmp_path / "in", tmp_path))
+    alone = gather(next(p for p in (tmp_path / "in").iterdir() if "_ana_" in p.name), tmp_path)
+    assert [h.student for h in alone.hand_ins] == ["ana"] and alone.hand_ins[0].timestamp
+
+
+def test_the_zips_name_wins_over_what_it_holds(tmp_path):
+    files = {f"{SLUG}_ana_20261120-101500.zip": packed("bela", "a"), "cid.zip": packed("bela", "c")}
+    found = by_student(gather(write(tmp_path / "in", files), tmp_path))
+    assert {s: text_of(h) for s, h in found.items()} == {"ana": "a", "cid": "c"}
+    assert found["ana"].timestamp == datetime(2026, 11, 20, 10, 15)
+    assert found["cid"].timestamp is None
+
+
+def test_two_outer_sources_of_one_student_wait_for_a_human(tmp_path):
+    files = {
+        f"{SLUG}_ana_20261120-101500.zip": packed("ana", "first"),
+        f"{SLUG}_ana_20261121-101500.zip": packed("ana", "second"),
+        "bo.ipynb": "b", "bo.zip": packed("bo", "other"),
+        "cid.ipynb": "same", "cid.zip": packed("cid", "same"),
+        f"{SLUG}_student_20261120-101500.zip": packed("student", "s"),
+        f"{SLUG}.zip": packed("dora", "d"),
+    }  # fmt: skip
+    found = by_student(gather(write(tmp_path / "in", files), tmp_path))
+    assert sorted(found) == ["ana", "bo", "cid", "dora", "student"]
+    assert text_of(found["ana"]) == "second" and "which counts?" in found["ana"].question
+    assert "20261120-101500" in found["ana"].question and "which counts?" in found["bo"].question
+    assert found["cid"].question == ""  # the same file
+    assert "many people share" in found["student"].question
+    assert "nothing outside tells whose" in found["dora"].question
+
+
+def test_names_that_become_equal_only_by_normalising_wait_and_are_all_listed(tmp_path):
+    jose = unicodedata.normalize("NFD", "josé")
+    names = ["josé", jose, "ana", "ana.", "ana ", "a\\b", "a_b", "x" * 200 + "1", "x" * 200 + "2"]
+    files = {f"{name}/lab01/{NAME}": name for name in names}
+    found = gather(write(tmp_path / "in", files), tmp_path).hand_ins
+    assert sorted(text_of(h) for h in found) == sorted(names)
+    assert len({h.student for h in found}) == len(names)
+    assert all("look the same" in h.question for h in found)
+
+
+def test_generic_logins_wait_unless_the_platform_or_the_list_knows_them(tmp_path):
+    files = {f"{name}/lab01/{NAME}": name for name in ("jovyan", "root", "user", "ana")}
+    source = write(tmp_path / "in", files)
+    found = by_student(gather(source, tmp_path))
+    assert {s for s, h in found.items() if h.question} == {"jovyan", "root", "user"}
+    roster = tmp_path / "students.csv"
+    roster.write_text("student,name\nana,Ana Alt\nroot,Ruth Oot\n")
+    found = by_student(gather(source, tmp_path, roster=read_roster(roster)))
+    assert {s for s, h in found.items() if h.question} == {"jovyan", "user"}
+
+
+def test_nobody_is_missing_whatever_ids_and_folders_are_called(tmp_path):
+    files = {
+        f"lab0234567/lab01/{NAME}": "a", f"lab02-maria/lab01/{NAME}": "b",
+        f"submitted/lab01/{NAME}": "c", f"downloaded/lab01/{NAME}": "d",
+        "ana.zip": zipped({f"lab04-copy/{NAME}": "e"}),
+        "bo.zip": zipped({"lab04-copy/other.txt": "x"}),
+        "eva/lab05/lab05-loss-scaling.ipynb": "not this lab",
+        "essay.docx": "whose?", "grades.csv": "a list",
+    }  # fmt: skip
+    found = gather(write(tmp_path / "in", files), tmp_path)
+    students = by_student(found)
+    assert {s: text_of(h) for s, h in students.items() if h.path} == {
+        "lab0234567": "a", "lab02-maria": "b", "submitted": "c", "downloaded": "d", "ana": "e",
+    }  # fmt: skip
+    assert "eva" in found.absent and "lab05-loss-scaling.ipynb" in found.absent["eva"]
+    assert "bo" in found.absent or students["bo"].problem
+    assert len(found.notes) == 1 and "'essay.docx'" in found.notes[0]
+    assert "whose are they?" in found.notes[0] and "grades.csv" not in found.notes[0]
+
+
+def test_copies_that_the_course_keeps_never_count_before_the_lab(tmp_path):
+    course = {"labs/originals/" + NAME: "empty", "labs/" + NAME: "mine", "labs/kept/" + NAME: "old"}
+    files = {"ana.zip": zipped(course), "bo/" + "labs/originals/" + NAME: "empty"}
+    files |= {f"cid/course/{name}": text for name, text in course.items()}
+    found = by_student(gather(write(tmp_path / "in", files), tmp_path))
+    assert {s: text_of(h) for s, h in found.items()} == {
+        "ana": "mine",
+        "bo": "empty",
+        "cid": "mine",
+    }
+
+
+def test_one_students_zips_share_one_budget_and_nothing_unused_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(handed_in, "MAX_BYTES_OF_ONE", 4000)
+    inner = zipped({f"{k}.ipynb": "e" * 900 for k in range(4)})
+    files = {f"eve/{k}.zip": inner.replace(b"e" * 5, b"e" * 5) for k in range(5)}
+    files |= {f"zoe/{NAME}": "z", "zoe/old.zip": zipped({NAME: "old"})}
+    for name, source in (("folder", write(tmp_path / "in", files)), ("zip", tmp_path / "all.zip")):
+        if name == "zip":
+            source.write_bytes(zipped(files))
+        found = by_student(gather(source, tmp_path))
+        assert any("unpacks to more" in note for note in found["eve"].notes)
+        assert found["zoe"].path
+        kept = set((tmp_path / "kept").iterdir())
+        assert kept == {h.path for h in found.values() if h.path and h.path.parent in
+                        {tmp_path / "kept"}}  # fmt: skip
+
+
+def test_a_whole_class_in_a_wrapper_has_a_limit_for_each_student(tmp_path, monkeypatch):
+    monkeypatch.setattr(handed_in, "MAX_FILES_OF_ONE", 3)
+    files = {f"week 5/s{k}/lab01/{NAME}": str(k) for k in range(12)}
+    source = tmp_path / "all.zip"
+    source.write_bytes(zipped(files))
+    found = gather(source, tmp_path)
+    assert len(found.hand_ins) == 12 and found.notes == ()
+
+
+def test_a_zip_with_a_huge_list_of_files_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(handed_in, "MAX_DIRECTORY_BYTES", (2**20, 2000))
+    many = zipped({f"{k}.txt": "" for k in range(100)})
+    files = {"eve.zip": many, f"zoe/{NAME}": "z"}
+    monkeypatch.setattr(
+        zipfile.ZipFile, "_RealGetContents",
+        lambda self, real=zipfile.ZipFile._RealGetContents: (
+            real(self) if self.fp.seek(0, 2) != len(many) else pytest.fail("it was read")),
+    )  # fmt: skip
+    found = by_student(gather(write(tmp_path / "in", files), tmp_path))
+    assert "list of files" in found["eve"].problem and found["zoe"].path
+
+
+def test_two_of_one_name_and_marking_without_names(tmp_path):
+    files = {f"Ana Li_{k}_assignsubmission_file/{NAME}": str(k) for k in (11, 12)}
+    files |= {f"Participant_{k}_assignsubmission_file/{NAME}": str(k) for k in (21, 22)}
+    files |= {f"anon_aB3dE_777_{NAME}": "x", f"LATE_anon_Zz9q1_778_{NAME}": "y"}
+    files |= {f"van_der_berg_501_779_{NAME}": "z"}
+    found = by_student(gather(write(tmp_path / "in", files), tmp_path))
+    assert sorted(found) == ["Ana Li 11", "Ana Li 12", "Participant 21", "Participant 22",
+                             "anon_Zz9q1", "anon_aB3dE", "van_der_berg"]  # fmt: skip
+    assert not any(h.question for h in found.values())
+    assert found["anon_Zz9q1"].notes == ("the platform calls it late",)
+
+
+@pytest.mark.parametrize("login", ["student", "jovyan", "root", "User"])
+def test_submit_asks_for_a_name_where_the_login_is_shared(tmp_path, monkeypatch, capsys, login):
+    notebook = write(tmp_path, {"labs/" + NAME: "{}"}) / "labs" / NAME
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOGNAME", login)
+    assert main(["submit", str(notebook)]) == 2
+    said = capsys.readouterr().err
+    assert login in said and "--name" in said and said.count("\n") == 1
+    assert not (tmp_path / "handed-in").exists()
+
+
+def test_names_that_can_be_part_of_a_files_name():
+    for name in ("ana", "Béla O'Neil", "अदिति", "王小明", "ليلى", "a.b-c_d", "S-123"):
+        assert is_plain_name(name), name
+    for name in ("", " a", "a/b", "..", "a\nb", "a\u202eb", "-x", "x" * 129, "王" * 70):
+        assert not is_plain_name(name), name
+    for name in ("王" * 100, "x" * 500, "é" * 150):
+        assert len(clean_name(name)) <= 128 and len(clean_name(name).encode()) <= 200
+
+
+CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,Lab 1 (99)
+    Points Possible,,,,,10
+"Alt, Ana",501,s1,aalt,Monday,
+"Bo, Béla",502,s2,bbo,Monday,
+"Student, Test",503,,x,Monday,
+"""
+MOODLE = """\ufeffIdentifier,"Full name","Email address",Status,Grade,"Last modified (submission)"
+"Participant 11","Ana Alt",a@x.org,"Submitted for grading",,"Wednesday, 10 June 2026, 2:14 PM"
+"Participant 12","Béla Bo",b@x.org,"No submission",,-
+"""
+OWN = "student,name,moodle,canvas\nana,Ana Alt,11,501\nbela,Béla Bo,12,502\n"
+
+
+@pytest.mark.parametrize("text, ids", [
+    (OWN, ["ana", "bela"]), (CANVAS, ["aalt", "bbo"]),
+    (MOODLE, ["a@x.org", "b@x.org"]),
+    (OWN.replace(",", ";"), ["ana", "bela"]),
+])  # fmt: skip
+@pytest.mark.parametrize("files", [
+    {f"Ana Alt_11_assignsubmission_file/{NAME}": "a"}, {f"altana_501_777_{NAME}": "a"},
+    {f"Ana Alt/{NAME}": "a"},
+])  # fmt: skip
+def test_a_list_of_students_gives_ids_and_names_who_handed_in_nothing(tmp_path, text, ids, files):
+    path = tmp_path / "students.csv"
+    path.write_text(text, encoding="utf-8")
+    files = {
+        **files,
+        f"Eve Evil/{NAME}" if "/" in next(iter(files)) else f"eveevil_9_8_{NAME}": "e",
+    }
+    roster = read_roster(path)
+    found = gather(write(tmp_path / "in", files), tmp_path, roster=roster)
+    (mine,) = (h for h in found.hand_ins if text_of(h) == "a")
+    assert mine.student == ids[0] and not mine.question and "Ana" in roster.show(mine.student)
+    (other,) = (h for h in found.hand_ins if text_of(h) == "e")
+    assert "not in the list of students" in other.question
+    assert found.absent == {ids[1]: "handed in nothing"}
+
+
+def test_a_namesake_with_another_number_is_not_in_the_list(tmp_path):
+    path = tmp_path / "students.csv"
+    path.write_text("student,name,moodle\nana,Ana Alt,11\n")
+    files = {f"Ana Alt_11_assignsubmission_file/{NAME}": "a",
+             f"Ana Alt_99_assignsubmission_file/{NAME}": "b"}  # fmt: skip
+    source = write(tmp_path / "in", files)
+    found = {text_of(h): h for h in gather(source, tmp_path, roster=read_roster(path)).hand_ins}
+    assert found["a"].student == "ana" and not found["a"].question
+    assert found["b"].student == "Ana Alt" and found["b"].question
+
+
+def test_a_list_of_times_counts_before_all_else(tmp_path):
+    files = {f"Ana Alt_11_assignsubmission_file/{NAME}": "a",
+             f"Béla Bo_12_assignsubmission_file/{NAME}": "b"}  # fmt: skip
+    hand_ins = gather(write(tmp_path / "in", files), tmp_path).hand_ins
+    path = tmp_path / "times.csv"
+    from zoneinfo import ZoneInfo
+
+    path.write_text(MOODLE, encoding="utf-8")
+    known, notes = set_times(hand_ins, *read_times(path, ZoneInfo("Europe/Prague")))
+    assert [h.timestamp for h in known] == [datetime(2026, 6, 10, 12, 14), None] and notes == []
+    path.write_text("student,handed_in\nAna Alt,2026-06-10T12:00\nZoe,2026-06-10 12:00 UTC\n")
+    known, notes = set_times(hand_ins, *read_times(path))
+    assert known[0].timestamp == datetime(2026, 6, 10, 12) and known[0].clock == "the list of times"
+    assert "'Zoe'" in notes[0]
+    bad = {"student,handed_in\nana,soon\n": "line 2: 'soon'", "a,b\n1,2\n": "column",
+           "student\nana\n": "no column of times"}  # fmt: skip
+    for text, said in bad.items():
+        path.write_text(text)
+        with pytest.raises(DistributedError, match=said):
+            read_times(path)
+
+
+def test_bad_lists_are_one_clear_line(tmp_path):
+    path = tmp_path / "students.csv"
+    for text, said in (("student\nana\nana\n", "line 3: 'ana' is there twice"),
+                       ("colour\nred\n", "no student"), ("student,name\n,Ana\n", "")):  # fmt: skip
+        path.write_text(text)
+        if said:
+            with pytest.raises(DistributedError, match=said):
+                read_roster(path)
+        else:
+            assert list(read_roster(path).ids) == ["Ana"]
+    with pytest.raises(DistributedError, match="cannot be read"):
+        read_roster(tmp_path / "none.csv")
+
+
+def test_every_name_can_be_written_as_a_folder(tmp_path):
+    for raw in ("王" * 100, "é" * 128, "a/b", "..", ".", "CON", "x\0y", "नि" * 60, "\ud800"):
+        name = clean_name(raw)
+        (tmp_path / name).mkdir(exist_ok=True)
+        assert os.listdir(tmp_path)
