@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,12 @@ from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
 
 if TYPE_CHECKING:
+    from distlab.grading.report.changes import Change
     from distlab.grading.results import ClassResult
     from distlab.grading.roster import ByHand
     from distlab.grading.session import Settings
 
+MAX_CHANGES = 10  # shown on the terminal
 POLICY, ROSTER = "grading.toml", "students.csv"
 
 
@@ -63,6 +66,8 @@ def add_parser(subparsers: Commands) -> None:
     add("--above-maximum", action="store_true", help=text)
     text = "without the sandbox, for your own work only: written on the report"
     add("--unsealed", action="store_true", help=text)
+    text = "pages and marks under codes, in REPORT/LAB/anonymous; --set and --marks take codes too"
+    add("--anonymous", action="store_true", help=text)
     parser.add_json()
 
 
@@ -70,20 +75,29 @@ def run(arguments: argparse.Namespace) -> int:
     """Grade, write the report, say where it is; return 1 if something waits for a human."""
     if importlib.util.find_spec("nbgrader") is None:  # the gradebook is nbgrader's
         raise CourseError("grading needs nbgrader: pip install -e '.[lab,test]'")
+    from distlab.grading.report.anonymous import anonymise
     from distlab.grading.report.autograded import is_course
+    from distlab.grading.report.changes import note_changes
     from distlab.grading.report.pages import write_report
 
     settings = _read_settings(arguments)
     found = _grade(settings, arguments.json)
     if found is None:
         return 130
-    course = settings.gradebook.resolve().parent
-    write_report(found, settings.out, course if is_course(course) else None)
-    _write_course(arguments, found)
+    changes = note_changes(found, settings.out)
+    if arguments.anonymous:
+        found = anonymise(found, found.code_for)
+        settings = replace(settings, out=settings.out / "anonymous")
+        write_report(found, settings.out)
+    else:
+        course = settings.gradebook.resolve().parent
+        write_report(found, settings.out, course if is_course(course) else None, changes)
+        _write_course(arguments, found)
     if arguments.json:
         print(json.dumps(found.to_record()))
     else:
         _describe(found, settings)
+        _describe_changes(found, [] if arguments.anonymous else changes)
     return int(any(result.for_human for result in found.results))
 
 
@@ -176,11 +190,11 @@ def _describe(found: "ClassResult", settings: "Settings") -> None:
             mark = "waits for a human" if result.mark is None else show_points(result.mark)
             print(f"{_clean(result.student)}: {mark} of {most:g} points")
     if human:
-        print(f"{count(human, 'student')} wait for a human, without a mark: see the class page")
+        print(f"for a human, without a mark yet: {count(human, 'student')} (see the class page)")
     if found.waiting:
-        print(f"{count(len(found.waiting), 'student')} handed in and are not graded yet")
+        print(f"handed in, not graded yet: {count(len(found.waiting), 'student')}")
     if found.absent:
-        print(f"{count(len(found.absent), 'student')} handed in nothing of {found.lab.name}")
+        print(f"nothing handed in: {count(len(found.absent), 'student')}")
     for line in found.describe_times():
         print(f"TIMES: {_clean(line)}")
     if not found.sealed:
@@ -191,6 +205,13 @@ def _describe(found: "ClassResult", settings: "Settings") -> None:
     print(f"gradebook   {settings.gradebook}")
     for note in found.notes:
         print(f"note: {_clean(note)}")
+
+
+def _describe_changes(found: "ClassResult", changes: "list[Change]") -> None:
+    if changes:
+        print(f"{len(changes)} marks changed since the last grading (all: changes.csv)")
+    for change in changes[:MAX_CHANGES]:
+        print(f"  {_clean(found.roster.show(change.student))}: {_clean(change.describe())}")
 
 
 def _clean(text: str) -> str:
@@ -204,6 +225,5 @@ def _write_course(arguments: argparse.Namespace, found: "ClassResult") -> None:
     from distlab.grading.report.course import list_labs, write_course
 
     path = _find(arguments.policy, POLICY)
-    labs = list_labs(found.course)
-    weights = {lab: read_policy(path, lab.partition("-")[0]).weight for lab in labs}
-    write_course(arguments.out / "course.csv", found.course, weights, found.roster)
+    policies = {lab: read_policy(path, lab.partition("-")[0]) for lab in list_labs(found.course)}
+    write_course(arguments.out, found.course, policies, found.roster)

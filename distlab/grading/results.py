@@ -1,7 +1,8 @@
 """What grading ends with: for each student the marks that count, and how they came about."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from distlab.grading.collect import HandIn
@@ -94,6 +95,7 @@ class ClassResult:
     course: Course = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)  # who handed in nothing, and why
     roster: Roster = Roster()
+    code_for: Callable[[str], str] = str  # the code of a student, for marking without names
 
     @property
     def assignment(self) -> str:
@@ -109,8 +111,8 @@ class ClassResult:
         own = sum(h.clock.endswith("student's zip") for h in hand_ins)
         lines = []
         if unknown:
-            lines.append(f"{len(unknown)} of {len(hand_ins)} hand-ins have no known time: "
-                         "no lateness was reckoned (--times FILE gives them)")  # fmt: skip
+            said = "have no known time, so no late penalty was applied to them"
+            lines.append(f"{len(unknown)} of {len(hand_ins)} hand-ins {said}: give --times FILE")
         if late:
             names = ", ".join(late[:10]) + ", ..." * (len(late) > 10)
             lines.append(f"{len(late)} of them are late, says the platform: {names}")
@@ -118,6 +120,11 @@ class ClassResult:
             lines.append(f"{own} of {len(hand_ins)} times are from the names of students' zips, "
                          "which they can change")  # fmt: skip
         return lines
+
+    @property
+    def root(self) -> Path:
+        """The course's folder."""
+        return self.lab.source.parent.parent.parent
 
     @property
     def sealed(self) -> bool:

@@ -1,6 +1,6 @@
 """One run of grading: collect, run, judge, book. It can be stopped at any moment."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -63,7 +63,8 @@ def grade(settings: Settings, on_progress: Progress = lambda done, total: None) 
             chosen = [h for h in chosen if not _is_judged(journal, h)]  # the others stay
         new = [h for h in chosen if h.path and _find_kept(settings, journal, h) is None]
         processes = stack.enter_context(LabProcesses(lab, settings.sealed)) if new else None
-        _set_by_hand(settings, {h.student for h in found.hand_ins} | set(found.absent))
+        students = {h.student for h in found.hand_ins} | set(found.absent)
+        _set_by_hand(settings, students, {journal.code_for(s): s for s in students})
         _run(settings, journal, chosen, on_progress, processes)
         stack.close()
         results, course = _book(settings, journal, found.hand_ins)
@@ -71,7 +72,7 @@ def grade(settings: Settings, on_progress: Progress = lambda done, total: None) 
     waiting = tuple(h.student for h in found.hand_ins if h.student not in graded)
     notes = (*found.notes, *journal.notes)
     return ClassResult(lab, results, settings.policy, notes, waiting, watch.seconds, course,
-                       found.absent, settings.roster)  # fmt: skip
+                       found.absent, settings.roster, journal.code_for)  # fmt: skip
 
 
 def _collect(settings: Settings, journal: Journal) -> Collection:
@@ -119,11 +120,12 @@ def _choose(hand_ins: Sequence[HandIn], students: Sequence[str]) -> list[HandIn]
     return [h for h in hand_ins if not students or h.student in students]
 
 
-def _set_by_hand(settings: Settings, students: set[str]) -> None:
+def _set_by_hand(settings: Settings, students: set[str], codes: Mapping[str, str]) -> None:
     """Open the gradebook (so that a bad one is known before hours of work) and set marks in it."""
     with Book(settings.gradebook, settings.lab, settings.policy.weights) as book:
         known = students | set(book.read_course()) if settings.by_hand else students
-        for student, by_hand in settings.by_hand:
+        for told, by_hand in settings.by_hand:
+            student = codes.get(told, told)
             if student not in known:
                 raise CourseError(f"no hand-in of {student!r}, and no such student is booked: "
                                   "no mark was set")  # fmt: skip

@@ -5,6 +5,7 @@ import io
 import json
 from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from lab_runner import load_answers
@@ -17,7 +18,7 @@ from distlab.grading.report.answers import read_answers
 from distlab.grading.report.classroom import make_bins
 from distlab.grading.report.course import find_percent, write_course
 from distlab.grading.report.pages import make_csv, write_report
-from distlab.grading.report.similar import find_pairs, list_tokens
+from distlab.grading.report.similar import find_groups, list_tokens
 from distlab.grading.report.tasks import read_tasks
 from distlab.grading.report.text import clean, clean_line, to_cell
 from distlab.grading.report.wording import page_name
@@ -110,7 +111,11 @@ def browser():
 
 
 def list_pages(report):
-    return [report[1] / "class.html", *sorted((report[1] / "feedback").iterdir())]
+    return [
+        report[1] / "class.html",
+        report[1] / "room.html",
+        *sorted((report[1] / "feedback").iterdir()),
+    ]
 
 
 def test_nothing_that_a_student_wrote_runs_loads_or_hides_anything(report, browser):
@@ -237,7 +242,13 @@ def test_the_class_page_counts_what_it_should(report, browser):
     assert len(rows["all"]) == 5 and rows["all"][1][5:7] == ["−1", "4"]
     assert "cy: not JSON" in page.locator("section[aria-labelledby=human]").inner_text()
     links = page.locator("a").all()
-    assert {(report[1] / a.get_attribute("href")).is_file() for a in links} == {True}
+    hrefs = [a.get_attribute("href").partition("#")[0] for a in links]
+    assert [href for href in hrefs if not (report[1] / href).is_file()] == []
+    assert any(href.endswith(".ipynb") for href in hrefs)  # the lesson's section
+    page.goto((report[1] / "room.html").as_uri())
+    cards = page.locator("ol.cards li").all_inner_texts()
+    assert cards[0].startswith("2\nstudents") and "round" in cards[0] and "lesson 01" in cards[0]
+    assert not any(name in page.locator("body").inner_text() for name in ("ana", "bo,", "eli"))
     page.close()
 
 
@@ -272,19 +283,47 @@ def test_clean_text():
     assert clean("\x1b]" + "x" * 50_000) == "" and clean("\ud800") == "\\xd800"
 
 
+COURSE = {"ana": {"lab01": (10, 10), "lab02": (5, 20)}, "bo": {"lab02": (20, 20)}, "=cy": {},
+          "di": {"lab01": (5, 10), "lab02": (None, 20)}}  # fmt: skip
+
+
 def test_course_table_weighs_labs_and_leaves_out_what_waits(tmp_path):
-    course = {"ana": {"lab01": (10, 10), "lab02": (5, 20)}, "bo": {"lab02": (20, 20)}, "=cy": {},
-              "di": {"lab01": (5, 10), "lab02": (None, 20)}}  # fmt: skip
     weights = {"lab01": 1.0, "lab02": 3.0}
-    assert find_percent(course, "ana", weights) == pytest.approx(43.75)
-    assert find_percent(course, "bo", weights) == 75 and find_percent(course, "=cy", weights) == 0
-    assert find_percent(course, "di", weights) == 50
+    assert find_percent(COURSE, "ana", weights) == pytest.approx(43.75)
+    assert find_percent(COURSE, "bo", weights) == 75 and find_percent(COURSE, "=cy", weights) == 0
+    assert find_percent(COURSE, "di", weights) == 50
     roster = Roster({"eve": Student("eve", "Eve Else")})
-    write_course(tmp_path / "course.csv", course, weights, roster)
+    policies = {lab: Policy(weight=weight) for lab, weight in weights.items()}
+    write_course(tmp_path, COURSE, policies, roster)
     lines = (tmp_path / "course.csv").read_text().splitlines()
     assert lines[0] == "student,name,lab01,lab02,percent,waiting"
     assert lines[1:] == ["'=cy,'=cy,,,0.0,", "ana,ana,10,5,43.8,", "bo,bo,,20,75.0,",
                          "di,di,5,,50.0,lab02", "eve,Eve Else,,,0.0,"]  # fmt: skip
+
+
+def test_the_page_over_all_labs_tells_who_falls_behind_and_how_each_week_went(tmp_path, browser):
+    roster = Roster({"eve": Student("eve", "Eve <b>Else</b>")})
+    zone = ZoneInfo("Europe/Prague")
+    policies = {"lab01": Policy(datetime(2026, 11, 27, 12), zone=zone),
+                "lab02": Policy(datetime(2026, 11, 20, 12), zone=zone)}  # fmt: skip
+    write_course(tmp_path, COURSE, policies, roster)
+    page = browser.new_page()
+    page.goto((tmp_path / "course.html").as_uri())
+    behind = page.locator("section[aria-labelledby=behind] li").all_inner_texts()
+    assert behind == [
+        "=cy: lab02 not handed in, lab01 not handed in",
+        "Eve <b>Else</b>: lab02 not handed in, lab01 not handed in",
+    ]
+    table = page.locator("section[aria-labelledby=weeks] tbody tr").all()
+    rows = [[c.inner_text() for c in row.locator("th, td").all()] for row in table]
+    assert rows[0][:6] == ["lab02", "week 47: 2026-11-20 13:00 CET", "3 of 5", "1", "1", "62"]
+    assert rows[1][:6] == ["lab01", "week 48: 2026-11-27 13:00 CET", "2 of 5", "", "", "75"]
+    page.set_viewport_size({"width": 360, "height": 700})
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert page.evaluate(CONTRAST) >= 4.5
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.close()
 
 
 def test_bins():
@@ -342,18 +381,19 @@ def replica_batch_sizes(batch_size, workers, replicas_per_worker):
 def test_copies_are_found_whatever_was_renamed_and_others_are_not():
     texts = {"ana": SPLIT, "bo": COPIED, "cy": OTHER, "di": "def f(): return 1"}
     answers = {student: {"batches": text} for student, text in texts.items()}
-    (pair,) = find_pairs(answers, {"batches": ("", "")})
-    assert (pair.first, pair.second) == ("ana", "bo") and pair.exercises == (("batches", 1.0),)
-    assert find_pairs(answers, {"batches": ("", SPLIT)}) == []  # the reference is nobody's copy
+    (group,) = find_groups(answers, {"batches": ("", "")})
+    assert group.students == ("ana", "bo") and group.exercises == (("batches", 1.0),)
+    assert find_groups(answers, {"batches": ("", SPLIT)}) == []  # the reference is nobody's copy
     many = {f"s{k:02}": {"batches": SPLIT} for k in range(9)}
-    assert find_pairs(many, {"batches": ("", "")}) == []  # a common way to write it
-    assert len(find_pairs(dict(list(many.items())[:4]), {"batches": ("", "")})) == 6
+    assert find_groups(many, {"batches": ("", "")}) == []  # a common way to write it
+    (group,) = find_groups(dict(list(many.items())[:4]), {"batches": ("", "")})
+    assert group.students == ("s00", "s01", "s02", "s03")  # one row, and not six pairs
 
 
 def test_answers_that_do_not_parse_are_compared_too():
     broken = SPLIT.replace("return sizes", "return sizes)")
     answers = {"ana": {"b": broken}, "bo": {"b": broken + "# mine"}}
-    assert len(find_pairs(answers, {"b": ()})) == 1
+    assert len(find_groups(answers, {"b": ()})) == 1
     assert (
         list_tokens("x = '" + "(" * 10)
         and list_tokens("-" * 100_000)
@@ -365,7 +405,7 @@ def test_right_answers_of_different_styles_are_not_alike():
     right = load_answers("lab01").RIGHT
     for exercise, texts in right.items():
         answers = {f"s{k}": {exercise: text} for k, text in enumerate(texts)}
-        assert find_pairs(answers, {exercise: ()}) == [], exercise
+        assert find_groups(answers, {exercise: ()}) == [], exercise
 
 
 def test_answers_are_found_in_a_damaged_notebook(lab, tmp_path):

@@ -8,7 +8,9 @@ from typing import Any
 
 from distlab.exercises.exercise import list_exercises
 from distlab.grading.labs import ExerciseSpec
-from distlab.grading.report.similar import find_pairs
+from distlab.grading.report.changes import Change
+from distlab.grading.report.lesson_sections import Section, find_sections
+from distlab.grading.report.similar import find_groups
 from distlab.grading.report.text import clean_line
 from distlab.grading.report.wording import find_kind, page_name, show_points
 from distlab.grading.results import ClassResult, Result
@@ -17,9 +19,12 @@ BINS = 10
 
 
 def describe_class(
-    found: ClassResult, tasks: Mapping[str, Any], answers: Mapping[str, Mapping[str, str]]
+    found: ClassResult,
+    tasks: Mapping[str, Any],
+    answers: Mapping[str, Mapping[str, str]],
+    changes: Sequence[Change] = (),
 ) -> dict[str, Any]:
-    """Return the values of the class page."""
+    """Return the values of the class page, and of the one for the room, which names nobody."""
     marks = [result.mark for result in found.results if result.mark is not None]
     most = max((result.max for result in found.results), default=0.0)
     due = found.policy.due
@@ -33,8 +38,11 @@ def describe_class(
         "unsealed": sum(not result.observation.sealed for result in found.results),
         "human": [_describe_human(found, r) for r in found.results if r.for_human],
         "bins": make_bins(marks, most),
-        "exercises": rank_exercises(found), "misconceptions": count_misconceptions(found),
-        "pairs": _describe_pairs(found, tasks, answers),
+        "exercises": rank_exercises(found),
+        "misconceptions": count_misconceptions(found, find_sections(found.lab.source, found.root)),
+        "changes": [(_name_of(found, c.student), clean_line(c.describe())) for c in changes],
+        "marked": len(marks),
+        "groups": _describe_groups(found, tasks, answers),
         "columns": [exercise.id for exercise in found.lab.exercises],
         "students": [_describe_student(found, result) for result in found.results],
         "waiting": [_name_of(found, student) for student in found.waiting],
@@ -76,8 +84,10 @@ def rank_exercises(found: ClassResult) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["share"], row["number"]))
 
 
-def count_misconceptions(found: ClassResult) -> list[dict[str, Any]]:
-    """Return each misconception with what is said of it and who shows it, the commonest first."""
+def count_misconceptions(
+    found: ClassResult, sections: Mapping[str, Section]
+) -> list[dict[str, Any]]:
+    """Return each misconception in words, who shows it and where to read, the commonest first."""
     students: dict[tuple[str, str], list[str]] = defaultdict(list)
     for result in found.results:
         for said in result.verdict.exercises:
@@ -87,7 +97,8 @@ def count_misconceptions(found: ClassResult) -> list[dict[str, Any]]:
     numbers = {exercise.id: exercise for exercise in found.lab.exercises}
     rows = [
         {"name": clean_line(name), "exercise": _name(numbers[exercise]), "students": who,
-         "text": texts.get((exercise, name), "")}
+         "text": texts.get((exercise, name), ""), "section": sections.get(exercise),
+         "percent": round(100 * len(who) / len(found.results))}
         for (exercise, name), who in students.items()
     ]  # fmt: skip
     return sorted(rows, key=lambda row: (-len(row["students"]), row["exercise"], row["name"]))
@@ -107,15 +118,15 @@ def _name(exercise: ExerciseSpec) -> str:
     return f"{exercise.number}: {exercise.title}"
 
 
-def _describe_pairs(
+def _describe_groups(
     found: ClassResult, tasks: Mapping[str, Any], answers: Mapping[str, Mapping[str, str]]
-) -> list[dict[str, str]]:
+) -> list[dict[str, Any]]:
     stubs = {cell.id: cell.text for cell in found.lab.given if cell.kind == "solution"}
     known = {name: (stubs.get(name, ""), task.reference) for name, task in tasks.items()}
     return [
-        {"first": clean_line(pair.first), "second": clean_line(pair.second),
-         "exercises": ", ".join(f"{name} ({share:.0%})" for name, share in pair.exercises)}
-        for pair in find_pairs(answers, known)
+        {"students": [_name_of(found, student) for student in group.students],
+         "exercises": ", ".join(f"{name} ({share:.0%})" for name, share in group.exercises)}
+        for group in find_groups(answers, known)
     ]  # fmt: skip
 
 

@@ -1,20 +1,28 @@
-"""The whole course in one table: every student's mark in every lab, and the weighted mean."""
+"""The whole course: every student's mark in every lab, how each week went, and who falls behind."""
 
 import csv
 import io
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from distlab.grading.report.text import to_cell
+from distlab.grading.policy import Policy
+from distlab.grading.report.text import clean_line, to_cell, write_if_new
 from distlab.grading.report.wording import show_points
 from distlab.grading.results import Course
 from distlab.grading.roster import Roster
-from utils.files import write_atomically
+
+LAST, FEW = 3, 50.0  # who falls behind: two of the last three labs missing or under half
+_NEVER = datetime.max
 
 
-def list_labs(course: Course) -> list[str]:
-    """Return the labs that the gradebook holds, by name."""
-    return sorted({lab for marks in course.values() for lab in marks})
+def list_labs(course: Course, policies: Mapping[str, Policy] | None = None) -> list[str]:
+    """Return the labs that the gradebook holds, in the order in which they are due."""
+    labs = {lab for marks in course.values() for lab in marks}
+    rules = policies or {}
+    return sorted(labs, key=lambda lab: (rules.get(lab, Policy()).due or _NEVER, lab))
 
 
 def find_percent(course: Course, student: str, weights: Mapping[str, float]) -> float | None:
@@ -26,24 +34,96 @@ def find_percent(course: Course, student: str, weights: Mapping[str, float]) -> 
     mine = course.get(student, {})
     waits = {lab for lab, (mark, _) in mine.items() if mark is None}
     total = sum(w for lab, w in weights.items() if most.get(lab) and lab not in waits)
-    share = sum(
-        weights[lab] * mark / m for lab, (mark, m) in mine.items() if m and mark is not None
-    )
+    got = ((lab, mark, m) for lab, (mark, m) in mine.items() if mark is not None and m)
+    share = sum(weights[lab] * mark / m for lab, mark, m in got)
     return 100 * share / total if total else None
 
 
 def write_course(
-    path: Path, course: Course, weights: Mapping[str, float], roster: Roster | None = None
+    folder: Path, course: Course, policies: Mapping[str, Policy], roster: Roster | None = None
 ) -> None:
-    """Write the table of all labs in the gradebook as CSV; what waits for a human is blank."""
-    labs, stream, roster = list_labs(course), io.StringIO(), roster or Roster()
+    """Write course.csv and course.html into `folder`; `policies` are by lab."""
+    from distlab.grading.report.pages import render
+
+    roster = roster or Roster()
+    labs = list_labs(course, policies)
+    students = sorted({*course, *roster.ids}, key=lambda s: (roster.show(s).casefold(), s))
+    write_if_new(folder / "course.csv", _make_csv(course, policies, roster, labs, students))
+    rows = [_describe_student(course, policies, roster, labs, s) for s in students]
+    values = {
+        "labs": labs, "students": rows,
+        "behind": sorted((r for r in rows if r["behind"]), key=lambda r: -len(r["behind"])),
+        "weeks": [_describe_lab(course, policies, lab, len(students)) for lab in labs],
+    }  # fmt: skip
+    write_if_new(folder / "course.html", render("course.html", values))
+
+
+def _weights(policies: Mapping[str, Policy], labs: Sequence[str]) -> dict[str, float]:
+    return {lab: policies.get(lab, Policy()).weight for lab in labs}
+
+
+def _make_csv(
+    course: Course,
+    policies: Mapping[str, Policy],
+    roster: Roster,
+    labs: Sequence[str],
+    students: Sequence[str],
+) -> str:
+    """Return a line for each student; what waits for a human is blank."""
+    stream = io.StringIO()
     table = csv.writer(stream, lineterminator="\n")
     table.writerow(["student", "name", *labs, "percent", "waiting"])
-    for student in sorted({*course, *roster.ids}):
+    for student in students:
         marks = course.get(student, {})
         got = [show_points(marks[lab][0]) if lab in marks else "" for lab in labs]
-        percent = find_percent(course, student, weights)
+        percent = find_percent(course, student, _weights(policies, labs))
         waits = " ".join(lab for lab in labs if lab in marks and marks[lab][0] is None)
         table.writerow([to_cell(student), to_cell(roster.show(student)), *got,
                         "" if percent is None else f"{percent:.1f}", waits])  # fmt: skip
-    write_atomically(path, stream.getvalue())
+    return stream.getvalue()
+
+
+def _find_share(marks: Mapping[str, tuple[float | None, float]], lab: str) -> float | None:
+    """Return the percent of a lab's points, None where there is no mark."""
+    mark, most = marks.get(lab, (None, 0.0))
+    return None if mark is None or not most else 100 * mark / most
+
+
+def _describe_student(
+    course: Course,
+    policies: Mapping[str, Policy],
+    roster: Roster,
+    labs: Sequence[str],
+    student: str,
+) -> dict[str, Any]:
+    marks = course.get(student, {})
+    percent = find_percent(course, student, _weights(policies, labs))
+    cells, short = [], []
+    for lab in labs:
+        share = _find_share(marks, lab)
+        if lab not in marks:
+            cells.append({"text": "–", "kind": "none"})
+            short += [f"{lab} not handed in"] * (lab in labs[-LAST:])
+        elif share is None:
+            cells.append({"text": "waits", "kind": "human"})
+        else:
+            low = share < FEW
+            cells.append({"text": f"{share:.0f}", "kind": "low" if low else ""})
+            short += [f"{lab} {share:.0f} %"] * (low and lab in labs[-LAST:])
+    behind = short if len(short) >= min(2, len(labs)) else []
+    return {"name": clean_line(roster.show(student)), "cells": cells, "behind": behind,
+            "percent": "" if percent is None else f"{percent:.0f}"}  # fmt: skip
+
+
+def _describe_lab(
+    course: Course, policies: Mapping[str, Policy], lab: str, students: int
+) -> dict[str, Any]:
+    policy = policies.get(lab, Policy())
+    theirs = [marks for marks in course.values() if lab in marks]
+    shares = [s for marks in theirs if (s := _find_share(marks, lab)) is not None]
+    median = round(statistics.median(shares)) if shares else 0
+    week = f"week {policy.due.isocalendar().week}" if policy.due else ""
+    due = policy.show_time(policy.due) if policy.due else "no due date"
+    return {"lab": lab, "week": week, "due": due, "handed_in": len(theirs), "students": students,
+            "waiting": len(theirs) - len(shares), "median": median,
+            "low": sum(share < FEW for share in shares)}  # fmt: skip

@@ -6,13 +6,17 @@ policy in each page forbids whatever might run or load.
 
 import csv
 import io
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from distlab.grading.report.answers import read_answers
+from distlab.grading.report.changes import Change
+from distlab.grading.report.platforms import write_for_platforms
+from distlab.grading.report.tasks import read_tasks
 from distlab.grading.report.text import clean, clean_line, to_cell, write_if_new
 from distlab.grading.report.wording import find_kind, page_name, show_points
 from distlab.grading.results import ClassResult, Result, describe_lateness
@@ -43,25 +47,31 @@ def render(template: str, values: Mapping[str, Any]) -> str:
     return _environment().get_template(template).render(style=style, **values)
 
 
-def write_report(found: ClassResult, folder: Path, course: Path | None = None) -> list[Path]:
-    """Write class.html, marks.csv and a page for each student into `folder`; return their paths.
+def write_report(
+    found: ClassResult, folder: Path, course: Path | None = None, changes: Sequence[Change] = ()
+) -> list[Path]:
+    """Write the pages and tables of one lab into `folder`; return their paths.
 
-    `course` is an nbgrader course that gets autograded notebooks too.
+    class.html for the teacher, room.html to be shown in the room, marks.csv, a page for
+    each student, and what Moodle and Canvas take in. `course` is an nbgrader course that
+    gets autograded notebooks too. What is as it was is not written again.
     """
     from distlab.grading.report.autograded import write_autograded
     from distlab.grading.report.classroom import describe_class
-    from distlab.grading.report.tasks import read_tasks
 
     tasks = read_tasks(found.lab)
     answers = {r.student: read_answers(r.hand_in.path, found.lab) for r in found.results}
-    pages = folder / "feedback"
-    texts = {pages / page_name(r.student): render_feedback(found, r, tasks, answers[r.student])
-             for r in found.results}  # fmt: skip
-    texts[folder / "class.html"] = render("class.html", describe_class(found, tasks, answers))
+    pages = {r.student: render_feedback(found, r, tasks, answers[r.student]) for r in found.results}
+    values = describe_class(found, tasks, answers, changes)
+    values["course"] = os.path.relpath(found.root, folder)
+    texts = {folder / "feedback" / page_name(student): text for student, text in pages.items()}
+    texts[folder / "class.html"] = render("class.html", values)
+    texts[folder / "room.html"] = render("room.html", values)
     texts[folder / "marks.csv"] = make_csv(found)
     for path, text in texts.items():
         write_if_new(path, text)
-    return [*texts, *(write_autograded(found, answers, course) if course else [])]
+    more = write_autograded(found, answers, course) if course else []
+    return [*texts, *write_for_platforms(found, folder, pages), *more]
 
 
 def render_feedback(

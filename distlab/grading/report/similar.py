@@ -12,7 +12,7 @@ import builtins
 import io
 import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -21,38 +21,47 @@ from distlab.grading.report.answers import parse
 GRAM = 5
 FEWEST_TOKENS = 40
 ALIKE = 0.9
-MAX_PAIRS = 200
 MAX_PARTNERS = 5  # an answer that more than so many students share is a common one
 Grams = frozenset[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two students, and how alike each exercise of theirs is (only those from ALIKE on)."""
+class Group:
+    """Students with nearly the same answers: to which exercises, and how alike the least are."""
 
-    first: str
-    second: str
+    students: tuple[str, ...]
     exercises: tuple[tuple[str, float], ...]
 
 
-def find_pairs(
+def find_groups(
     answers: Mapping[str, Mapping[str, str]], known: Mapping[str, tuple[str, ...]]
-) -> list[Pair]:
-    """Return the pairs of students with near-identical answers, the most alike first.
+) -> list[Group]:
+    """Return the groups of students with near-identical answers, those in most exercises first.
 
     `answers` is student -> exercise -> code; `known` the stub and the reference of each
     exercise, which anybody may resemble.
     """
-    pairs: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    groups: dict[tuple[str, ...], list[tuple[str, float]]] = defaultdict(list)
     for exercise, texts in known.items():
         common = [make_grams(text) for text in texts]
         grams = {s: make_grams(a[exercise]) for s, a in answers.items() if exercise in a}
         telling = {s: g for s, g in grams.items() if g and not any(_alike(g, c) >= ALIKE
                                                                   for c in common)}  # fmt: skip
-        for (one, two), share in _compare(telling, len(answers)).items():
-            pairs[one, two][exercise] = share
-    found = [Pair(one, two, tuple(e.items())) for (one, two), e in pairs.items()]
-    return sorted(found, key=lambda p: (-sum(s for _, s in p.exercises), p.first))[:MAX_PAIRS]
+        pairs = _compare(telling, len(answers))
+        for students in _join(pairs):
+            least = min(share for pair, share in pairs.items() if set(pair) <= set(students))
+            groups[students].append((exercise, least))
+    found = [Group(students, tuple(e)) for students, e in groups.items()]
+    return sorted(found, key=lambda g: (-len(g.exercises), -len(g.students), g.students))
+
+
+def _join(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, ...]]:
+    """Return the students whom pairs connect, together."""
+    groups: list[set[str]] = []
+    for pair in pairs:
+        touched = [group for group in groups if group & set(pair)]
+        groups = [g for g in groups if g not in touched] + [set(pair).union(*touched)]
+    return [tuple(sorted(group)) for group in groups]
 
 
 def _compare(grams: Mapping[str, Grams], students: int) -> dict[tuple[str, str], float]:
