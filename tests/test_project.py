@@ -42,7 +42,7 @@ utils: keras_multi_worker
 utils: training
 utils: parallel
 distlab: errors
-distlab: lessons figures progress
+distlab: lessons figures progress handing_in
 distlab: widgets
 distlab: exercises authoring
 distlab: grading
