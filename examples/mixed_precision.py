@@ -9,9 +9,9 @@ hardware has it (NVIDIA from A100 on, TPU, recent CPUs). float16 is for older GP
 small gradients vanish and large ones overflow, so the loss is multiplied by a scale, a step whose
 gradients overflow is skipped, and the scale is halved.
 
-THE TRAP: under MirroredStrategy, Keras 3.15's LossScaleOptimizer decides on each replica by that
-replica's gradients alone. One replica overflows, the other steps, the sum holds inf: every
-weight is nan from then on. tf_keras asks all replicas and skips the step on all of them.
+THE TRAP: under MirroredStrategy, Keras 3.15's LossScaleOptimizer looks at the gradients of the
+first replica alone. Another replica overflows, all of them step, the sum holds inf: every weight
+is nan from then on. tf_keras sums first, looks at the sum, and skips the step on all of them.
 
 TensorFlow 2.21, Keras 3.15, tf_keras 2.21. Data: FASHION_MNIST=/path/to/file.npz. The last line
 that is printed is JSON: loss and accuracy.

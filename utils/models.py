@@ -135,8 +135,8 @@ MODELS: dict[str, Callable[..., keras.Model]] = {"mlp": build_mlp, "cnn": build_
 def build_model(name: str, seed: int = 0, dtype: str = "float32") -> keras.Model:
     """Return the model `name` of `MODELS`; raises InputError for another name.
 
-    `dtype` is a Keras dtype policy: "float32", "float64" or "mixed_bfloat16"
-    (bfloat16 arithmetic, float32 variables and logits).
+    `dtype` is a Keras dtype policy: "float32", "float64", "mixed_bfloat16" or "mixed_float16"
+    (arithmetic in 16 bits, float32 variables and logits).
     """
     if name not in MODELS:
         raise InputError(f"model {name!r}: choose from {', '.join(MODELS)}")

@@ -16,7 +16,7 @@ KERAS_OPTIMIZERS = (  # further names, with Keras's own usual rate
     "adadelta", "adafactor", "adagrad", "adamax", "adamw", "ftrl", "lamb", "lion", "muon", "nadam",
     "rmsprop",
 )  # fmt: skip
-DTYPES = ("float32", "float64", "mixed_bfloat16")
+DTYPES = ("float32", "float64", "mixed_bfloat16", "mixed_float16")
 MODELS = ("cnn", "mlp")
 AUTO_SHARD = ("data", "file", "off")  # tf.data.experimental.AutoShardPolicy
 WILDCARDS = set("*?[]\\")  # TensorFlow looks for checkpoints with these as patterns
@@ -52,6 +52,8 @@ class TrainConfig:
       per example, or a function without arguments that makes one of these.
     - `optimizer`: a name, an optimizer (it is copied), or a function that makes one.
       `learning_rate` None takes a name's usual one; objects and functions have their own.
+    - `dtype`: a Keras dtype policy for the models that have a name. Where any layer of a
+      model computes in float16, the loss is scaled (`training.loss_scale`).
 
     `auto_shard` is how the workers of "multi-worker" share the bundled data: by "data" they
     train as one process does, by "file" and "off" they do not (`training.input_feed`).

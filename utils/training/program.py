@@ -183,8 +183,19 @@ class Trip:
             images_per_second=run.images_per_second(),
             seconds=time.perf_counter() - begun,
             weights_checksum=weights_checksum(weights),
+            **self._describe_loss_scale(),
             weights=weights,
         )
+
+    def _describe_loss_scale(self) -> dict[str, Any]:
+        from .loss_scale import read_loss_scale
+
+        optimizer, run = self.state.optimizer, self.progress
+        scale = read_loss_scale(optimizer)
+        if scale is None or run.record.is_coordinated:  # their `iterations` lose counts
+            return {"loss_scale": scale}
+        updates = int(optimizer.iterations.numpy())
+        return {"loss_scale": scale, "skipped_steps": run.steps_taken - updates}
 
     def close(self) -> None:
         """Let other runs use the checkpoint folder, and remove what was written for this one."""

@@ -12,7 +12,13 @@ from ..events import to_json_line
 OWN = "own data"
 
 
-ABSENT = ("accuracy", "test_loss", "test_accuracy")  # left out of the JSON where there is none
+ABSENT = (
+    "accuracy",
+    "test_loss",
+    "test_accuracy",
+    "loss_scale",
+    "skipped_steps",
+)  # left out of the JSON where there is none
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,8 @@ class TrainReport:
     test's numbers are None without test data. `images_per_second` are examples a second of
     training alone (no evaluation, no checkpoints), this run's first epoch left out because
     it holds the compilation; None where no other epoch ran. `seconds` is the whole job's.
+    `loss_scale` is float16's at the end, and `skipped_steps` those whose gradients overflowed;
+    None without float16, and `skipped_steps` where workers do not wait for each other.
     `replicas` are those of each worker. `resumed_from` is the checkpoint that the run went
     on from, None for a run from the start; `passed_over` are the damaged ones before it.
     """
@@ -46,6 +54,8 @@ class TrainReport:
     images_per_second: float | None
     seconds: float
     weights_checksum: str
+    loss_scale: float | None = None
+    skipped_steps: int | None = None
     weights: tuple[np.ndarray, ...] = ()
 
     def to_json(self) -> str:
@@ -74,6 +84,9 @@ class TrainReport:
             lines.append(f"epoch {epoch:>3}: {_describe_means(*means)}")
         if self.test_loss is not None:
             lines.append(f"test:      {_describe_means(self.test_loss, self.test_accuracy)}")
+        if self.loss_scale is not None:
+            skipped = "" if self.skipped_steps is None else f", {self.skipped_steps} steps skipped"
+            lines.append(f"loss scale {self.loss_scale:g}{skipped}")
         lines.append(f"{speed}, {self.seconds:.1f} s in all")
         return "\n".join(lines)
 

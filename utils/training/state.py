@@ -12,6 +12,7 @@ import tensorflow as tf
 from ..errors import InputError
 from ..models import build_model
 from .config import OPTIMIZERS, TrainConfig
+from .loss_scale import share_loss_scale
 
 SPARSE, ONE_HOT = "sparse_categorical_crossentropy", "categorical_crossentropy"
 ExampleValues = Callable[[Any, Any], tf.Tensor]  # labels, outputs -> one number per example
@@ -107,6 +108,7 @@ def make_state(
         if spec is not None:
             check_fit(model, example_loss, kind, spec)
         optimizer = make_optimizer(config.optimizer, config.learning_rate)
+        optimizer = share_loss_scale(optimizer, model)
         optimizer.build(model.trainable_variables)
         metrics = [ExampleMean("example_loss", example_loss), None]
         if accuracy is not None:

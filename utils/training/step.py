@@ -22,6 +22,7 @@ from .state import ExampleValues, TrainState
 
 Batch = tuple[Any, Any, tf.Tensor]  # features, labels, weights [per_replica_batch]
 Prepare = Callable[[Any, Any, tf.Tensor], Batch]
+ScaleLoss = Callable[[tf.Tensor], tf.Tensor]
 ReplicaStep = Callable[[Any, Any, tf.Tensor], Any]
 Steps = Callable[[Iterator, tf.Tensor], None]
 
@@ -36,7 +37,9 @@ def make_train_replica(state: TrainState, prepare: Prepare | None = None) -> Rep
         if prepare is not None:
             features, labels, weights = prepare(features, labels, weights)
         variables, batch = state.model.trainable_variables, (features, labels, weights)
-        loss, gradients, outputs = find_gradients(state.model, state.example_loss, batch, variables)
+        loss, gradients, outputs = find_gradients(
+            state.model, state.example_loss, batch, variables, state.optimizer.scale_loss
+        )
         state.optimizer.apply_gradients(zip(gradients, variables))
         for metric in state.metrics:
             metric.update_state(labels, outputs, weights)
@@ -46,12 +49,17 @@ def make_train_replica(state: TrainState, prepare: Prepare | None = None) -> Rep
 
 
 def find_gradients(
-    model: keras.Model, example_loss: ExampleValues, batch: tuple[Any, ...], variables: list[Any]
+    model: keras.Model,
+    example_loss: ExampleValues,
+    batch: tuple[Any, ...],
+    variables: list[Any],
+    scale_loss: ScaleLoss = tf.identity,
 ) -> tuple[tf.Tensor, list[Any], Any]:
     """Return a batch's loss, its gradient for each of `variables`, and the model's outputs.
 
     `batch` is (features, labels, weights), with weights [per_replica_batch]; without weights
-    the loss is the mean over the batch.
+    the loss is the mean over the batch. `scale_loss` is an optimizer's, which divides the
+    gradients again when it applies them.
     """
     features, labels, *weights = batch
     with tf.GradientTape() as tape:
@@ -60,7 +68,8 @@ def find_gradients(
         loss = tf.reduce_sum(losses * weights[0]) if weights else tf.reduce_mean(losses)
         if model.losses:  # regularisation counts once, not once a replica
             loss += tf.nn.scale_regularization_loss(tf.add_n(model.losses))
-    return loss, tape.gradient(loss, variables), outputs
+        scaled = scale_loss(loss)
+    return loss, tape.gradient(scaled, variables), outputs
 
 
 def make_test_replica(state: TrainState) -> ReplicaStep:
