@@ -17,12 +17,13 @@ PACKAGES = ("utils", "distlab")
 NO_TENSORFLOW = """
 utils: environment measure events errors files checks strategies data training schedules collectives
     simulate simulate.collective simulate.pipeline simulate.memory simulate.parameter_server
-    simulate.failures simulate.input parallel.pipeline tf_config cluster processes.fork_server
-    processes.connection collectives.processes cluster.registry
+    simulate.failures simulate.input parallel.pipeline tf_config cluster engines
+    processes.fork_server processes.connection collectives.processes cluster.registry
     training.parameter_server.loop training.recovery training.tpu_ready input_pipeline
 distlab: cli doctor figures widgets exercises exercises.lab01 lessons.chaos
     lessons.update_records lessons.stale_updates lessons.dtensor_mlp cli.cluster
-    cli.user_function cli.release cli.grade grading.release grading.session grading.report.pages
+    cli.run cli.user_function cli.release cli.grade grading.release grading.session
+    grading.report.pages
 """
 ROWS = """
 utils: errors files checks
@@ -34,6 +35,7 @@ utils: collectives
 utils: simulate tf_config
 utils: devices
 utils: cluster
+utils: engines
 utils: data
 utils: models
 utils: strategies

@@ -1,4 +1,4 @@
-"""A task in a fresh process: `python -m …cluster.cold_task DESCRIPTORS ORDER`.
+"""A task in a fresh process; its arguments are DESCRIPTORS and ORDER.
 
 Started by `local_launcher.ColdLauncher`.
 """
@@ -41,7 +41,3 @@ def _clear_up_orphans() -> None:
     if mark is not None and not mark.owner_lives:
         remove_folder(mark.folder)
         os.killpg(os.getpgid(0), signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    main()

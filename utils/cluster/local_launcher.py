@@ -22,6 +22,7 @@ from typing import NamedTuple
 from ..errors import RunError
 from ..processes.connection import Connection, PeerGone
 from ..processes.fork_server import ForkServer
+from ..processes.module_command import make_module_command
 from ..processes.preload import TRAINING_MODULES
 from ..tf_config import pick_free_ports
 from .launcher import Launcher, TaskListener, TaskOrder
@@ -114,7 +115,7 @@ class WarmLauncher(LocalLauncher):
     ) -> None:
         super().__init__()
         self._lock, self._forks = threading.Lock(), dict[int, _Fork]()
-        command = [sys.executable, "-m", f"{__package__}.task_server", ",".join(preload)]
+        command = make_module_command(f"{__package__}.task_server", ",".join(preload))
         self.server = ForkServer(
             "the warm process", command, env={**self.environment, "OPENBLAS_NUM_THREADS": "1"}
         )
@@ -210,9 +211,9 @@ class ColdLauncher(LocalLauncher):
 
     def start_process(self, order: TaskOrder, ends: TaskEnds, on_end: OnEnd) -> Process:
         descriptors = ",".join(map(str, ends))
-        module = f"{__package__}.cold_task"
+        order_text = json.dumps(order.to_dict())
         process = subprocess.Popen(
-            [sys.executable, "-m", module, descriptors, json.dumps(order.to_dict())],
+            make_module_command(f"{__package__}.cold_task", descriptors, order_text),
             pass_fds=ends, env=self.environment, stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
 

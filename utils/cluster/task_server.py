@@ -32,5 +32,5 @@ class TaskLoop(ForkLoop):
         remove_folder(parse_mark(os.environ[MARK_VARIABLE]).folder)
 
 
-if __name__ == "__main__":
+def main() -> None:
     serve(TaskLoop())

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from ..environment import quiet_tensorflow
 from ..errors import InputError
+from ..processes.module_command import make_module_command
 from .catalogue import find_facts
 from .tfds_folder import (
     find_prepared,
@@ -53,7 +54,7 @@ def fetch(
     present = find_prepared(folder, facts.name)
     if present is not None:
         raise InputError(f"{present} exists already and is not overwritten: remove it first")
-    command = command or [sys.executable, "-m", __spec__.name]
+    command = command or make_module_command(__spec__.name)
     with replace_nothing(folder / facts.name) as partial:
         arguments = [facts.name, str(partial), str(seconds)]
         _run_limited([*command, *arguments], seconds, facts.title)
@@ -130,5 +131,5 @@ def _describe_failure(error: Exception) -> str:
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
-if __name__ == "__main__":
+def main() -> None:
     download_here(sys.argv[1], sys.argv[2], float(sys.argv[3]))

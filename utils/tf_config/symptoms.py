@@ -23,7 +23,7 @@ class Symptom:
 
 
 def _symptom(name: str, pattern: str, cause: str, cure: str, needs: str = "") -> Symptom:
-    return Symptom(name, re.compile(pattern), cause, cure, needs)
+    return Symptom(name, re.compile(pattern, re.MULTILINE), cause, cure, needs)
 
 
 ON_PEER = r"(?:(?!Additional GRPC)[^\n])*(?:\n[^\n]*remote target " + TASK + r")?"
@@ -151,6 +151,50 @@ PROGRAM = (
         "a dataset was used directly under ParameterServerStrategy, as Keras 3's fit does",
         "make it with ClusterCoordinator.create_per_worker_dataset and schedule the steps "
         "yourself",
+    ),
+    _symptom(
+        "out-of-memory", r"OOM when allocating tensor with shape ?(?P<shape>\[[\d, ]*\])"
+        r"(?:[^\n]*? by allocator (?P<where>\w+))?",
+        "memory ran out when a tensor of shape {shape} was made ({where})",
+        "lower the batch size per replica; or accumulate gradients, recompute activations, or use "
+        "mixed precision",
+    ),
+    _symptom(
+        "out-of-memory", r"CUDA_ERROR_OUT_OF_MEMORY|failed to allocate [^\n]* from device",
+        "the GPU's memory is in use: most often another process holds it",
+        "end that process (nvidia-smi lists them); one process a GPU, or "
+        "tf.config.experimental.set_memory_growth(gpu, True)",
+    ),
+    _symptom(
+        "out-of-memory", r"std::bad_alloc|Cannot allocate memory|^MemoryError|"
+        r"Out of memory: Killed process (?P<process>\d+)|oom-kill",
+        "the machine's memory ran out",
+        "start fewer workers here, load less data at once, or lower the batch size",
+    ),
+    _symptom(
+        "nccl-network", r"NCCL WARN[^\n]*(?:[Nn]o (?:usable )?(?:socket )?interface found|"
+        r"No interface found)",
+        "NCCL finds no network interface to reach the other machines through",
+        "name the interface on every machine: NCCL_SOCKET_IFNAME=eth0; NCCL_DEBUG=INFO shows them",
+    ),
+    _symptom(
+        "nccl-network", r"(?:NCCL WARN|NET/Socket)[^\n]*[Cc]onnect to (?P<where>[\w.:\[\]-]+)"
+        r"(?:<\d+>)?[^\n]* failed ?:? ?(?P<words>[^\n]*)",
+        "NCCL cannot connect to {where} ({words}): a firewall, or the wrong network interface",
+        "let the machines reach each other on all ports, and name the interface that they share: "
+        "NCCL_SOCKET_IFNAME=eth0; NCCL_DEBUG=INFO shows what it chose",
+    ),
+    _symptom(
+        "nccl-gpu", r"Duplicate GPU detected : rank (?P<mine>\d+) and rank (?P<other>\d+)",
+        "ranks {mine} and {other} use the same GPU, which NCCL cannot do",
+        "give each worker GPUs of its own: CUDA_VISIBLE_DEVICES, which `distlab run` divides",
+    ),
+    _symptom(
+        "nccl-network", r"NCCL[^\n]*(?:ncclSystemError|unhandled system error|ncclRemoteError|"
+        r"remote process exited)",
+        "NCCL's network failed under the all-reduce, or another worker ended in it",
+        "look in the other tasks' logs first; if all only say this, run with NCCL_DEBUG=INFO, and "
+        "try NCCL_SOCKET_IFNAME=eth0 or NCCL_IB_DISABLE=1",
     ),
     _symptom(
         "unknown-host", r"(?:DNS resolution failed|Name or service not known)"

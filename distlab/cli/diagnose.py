@@ -1,0 +1,76 @@
+"""`distlab diagnose`: from the logs of a failed TensorFlow cluster to the cause and the cure."""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from distlab.cli.parser import Commands, add_command
+from distlab.errors import CourseError
+
+TAIL_BYTES = 1_000_000  # of each log: the end is what counts
+
+
+def add_parser(subparsers: Commands) -> None:
+    """Declare `distlab diagnose`."""
+    parser = add_command(
+        subparsers, "diagnose", run, "say from its logs why a cluster failed",
+        "Read the logs of a TensorFlow cluster's tasks, anyone's, and print which task failed "
+        "first, why, and what to do. Exit status 1 when a cause was found, 0 when none is known, "
+        "2 when a log cannot be read.",
+    )  # fmt: skip
+    text = "one log a task, or their folder; - for standard input (the default)"
+    parser.add_argument("logs", nargs="*", metavar="LOG", default=["-"], help=text)
+    parser.add_json()
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what went wrong; return 1 where a cause was found, else 0."""
+    from utils.tf_config import diagnose_cluster
+
+    texts = {}
+    for name in arguments.logs:
+        texts |= read_logs(name)
+    found = diagnose_cluster(texts)
+    if arguments.json:
+        print(json.dumps(asdict(found) if found else None, indent=2))
+    elif found is None:
+        print(
+            f"{len(texts)} log{'s' * (len(texts) != 1)}: no known cause; look for the first error "
+            "in the log of the task that ended first"
+        )
+    else:
+        print(f"{found.task or 'cause'}: {found.cause}\ncure: {found.cure}")
+        if found.evidence:
+            print(f"seen: {found.evidence}")
+    return 1 if found else 0
+
+
+def read_logs(name: str) -> dict[str, str]:
+    """Return name -> text of a log, of every *.log in a folder, or of standard input for "-".
+
+    Raises CourseError, naming it, for what cannot be read.
+    """
+    if name == "-":
+        return {"input": sys.stdin.buffer.read()[-TAIL_BYTES:].decode(errors="replace")}
+    path = Path(name)
+    try:
+        if not path.is_dir():
+            return {name: _read_end(path)}
+        found = {str(each): _read_end(each) for each in sorted(path.glob("*.log"))}
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise CourseError(
+            f"{name}: {reason}; name the logs of the tasks, or their folder"
+        ) from None
+    if not found:
+        raise CourseError(f"{name}: no *.log in this folder; name the logs of the tasks")
+    return found
+
+
+def _read_end(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(0, 2)
+        file.seek(max(0, file.tell() - TAIL_BYTES))
+        return file.read().decode(errors="replace")

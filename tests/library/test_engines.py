@@ -1,0 +1,381 @@
+"""`distlab run` with real processes: what tasks get, how runs end, what is left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import psutil
+import pytest
+from process_watch import wait_for
+
+from utils.cluster.registry import MARK_VARIABLE, find_clusters
+from utils.engines import RunSettings, run_program
+from utils.engines.accelerators import divide_gpus, list_gpus
+from utils.engines.local import find_traceback
+from utils.errors import InputError
+
+FIRST_LINES = """
+import json, os, signal, subprocess, sys, time
+task = json.loads(os.environ["TF_CONFIG"])["task"]
+cluster = json.loads(os.environ["TF_CONFIG"])["cluster"]
+index, restart = task["index"], int(os.environ["DISTLAB_RESTART"])
+"""
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """Write a program that knows its task, `index` and `restart`; the folder is the present one."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(text, name="program.py"):
+        (tmp_path / name).write_text(FIRST_LINES + textwrap.dedent(text))
+        return name
+
+    return write
+
+
+def start(*words, **settings):
+    command = [sys.executable, "-m", "distlab", "run", *map(str, words)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings
+    )
+
+
+def run(*words, status=0, **settings):
+    running = start(*words, **settings)
+    output, errors = running.communicate(timeout=120)
+    assert running.returncode == status, output + errors
+    return output, errors
+
+
+def run_json(*words, status=0):
+    return json.loads(run("--json", *words, status=status)[0])
+
+
+def test_every_task_gets_its_place_the_arguments_and_the_folder(program):
+    text = "print(task['type'], index, len(set(cluster['worker'])), sys.argv[1:], restart)"
+    folder = "print(os.environ['DISTLAB_CHECKPOINT_DIR'])"
+    name = program(text + "\n" + folder)
+    output, errors = run("--workers", 3, "--checkpoint-dir", "kept", name, "--epochs", "3")
+    for index in range(3):
+        assert f"[worker {index}] worker {index} 3 ['--epochs', '3'] 0\n" in output
+    assert output.count(f"] {os.getcwd()}/kept\n") == 3
+    assert "3 tasks" in errors and "logs in runs/" in errors
+
+
+def test_the_report_and_a_log_for_each_task(program):
+    report = run_json("--workers", 2, "--logs", "logs", program("print('here is', index)"))
+    assert list(report) == ["workers", "restarts", "seconds", "tasks", "cause"]
+    assert (report["workers"], report["restarts"], report["cause"]) == (2, 0, None)
+    assert [task["task"] for task in report["tasks"]] == ["worker 0", "worker 1"]
+    assert all(task["status"] == 0 and task["host"] for task in report["tasks"])
+    logs = [open(task["log"]).read() for task in report["tasks"]]
+    assert logs == ["here is 0\n", "here is 1\n"]
+
+
+def test_the_first_error_is_named_with_its_traceback_and_status(program):
+    name = program("""
+        if index == 1:
+            raise ValueError("no such column: price")
+        time.sleep(60)
+    """)
+    begun = time.monotonic()
+    output, errors = run("--workers", 3, name, status=1)
+    assert time.monotonic() - begun < 40
+    assert "Traceback (most recent call last)" in errors and "[worker 1] Traceback" in output
+    last = errors.splitlines()[-2]
+    assert last.startswith("distlab run: worker 1 on ")
+    assert "ended with status 1: ValueError: no such column: price" in last
+
+
+def test_the_status_is_that_of_the_task_that_failed_first(program):
+    name = program("time.sleep(30 * (index == 0)); sys.exit(7)")
+    report = run_json(name, status=7)
+    assert [task["status"] for task in report["tasks"]] == [143, 7]
+    assert "worker 1" in report["cause"] and "status 7" in report["cause"]
+
+
+def test_a_killed_task_is_128_and_its_signal(program):
+    name = program("os.kill(os.getpid(), signal.SIGKILL) if index else time.sleep(30)")
+    report = run_json(name, status=137)
+    assert report["tasks"][1]["status"] == 137 and "SIGKILL" in report["cause"]
+    assert "memory may have run out" in report["cause"]
+
+
+def test_all_start_again_on_new_ports_as_often_as_allowed(program):
+    name = program("""
+        print("attempt", restart, cluster["worker"][index])
+        if index == 1 and restart < 2:
+            sys.exit(3)
+        if restart < 2:
+            time.sleep(30)
+    """)
+    report = run_json("--restarts", 5, name)
+    assert report["restarts"] == 2 and report["cause"] is None
+    attempts = open(report["tasks"][0]["log"]).read().splitlines()
+    assert [line.split()[1] for line in attempts] == ["0", "1", "2"]
+    assert len({line.split()[2] for line in attempts}) == 3
+    report = run_json("--restarts", 1, name, status=3)
+    assert report["restarts"] == 1 and "worker 1" in report["cause"]
+
+
+def test_a_run_with_parameter_servers_ends_with_its_coordinator(program):
+    name = program("""
+        print(task["type"], index, sorted(cluster))
+        if task["type"] != "chief":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(60)
+        time.sleep(0.5)
+    """)
+    report = run_json("--workers", 2, "--ps", 1, name)
+    assert [t["task"] for t in report["tasks"]] == ["chief 0", "worker 0", "worker 1", "ps 0"]
+    assert [t["status"] for t in report["tasks"]] == [0, 0, 0, 0] and report["seconds"] < 40
+
+
+def test_a_worker_of_a_parameter_server_cluster_starts_again_alone_at_its_address(program):
+    name = program("""
+        address = cluster[task["type"]][index]
+        print(os.getpid(), address)
+        if task == {"type": "worker", "index": 1} and not os.path.exists("died"):
+            open("died", "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if task["type"] != "chief":
+            time.sleep(60)
+        while not os.path.exists("died"):
+            time.sleep(0.05)
+        time.sleep(2)
+    """)
+    report = run_json("--workers", 2, "--ps", 1, "--restarts", 1, name)
+    assert report["restarts"] == 1 and report["cause"] is None
+    logs = [open(task["log"]).read().splitlines() for task in report["tasks"]]
+    assert [len(lines) for lines in logs] == [1, 1, 2, 1]
+    assert logs[2][0].split()[1] == logs[2][1].split()[1]
+    os.remove("died")
+    report = run_json("--workers", 2, "--ps", 1, name, status=137)
+    assert "worker 1" in report["cause"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_are_passed_on_and_tasks_may_end_by_themselves(program, number):
+    name = program("""
+        def leave(number, frame):
+            print("saved before", number)
+            sys.exit(0)
+        signal.signal(signal.SIGINT, leave)
+        signal.signal(signal.SIGTERM, leave)
+        open(f"ready-{index}", "w").close()
+        time.sleep(60)
+    """)
+    running = start("--json", name)
+    wait_for(lambda: os.path.exists("ready-0") and os.path.exists("ready-1"))
+    running.send_signal(number)
+    report = json.loads(running.communicate(timeout=60)[0])
+    assert running.returncode == 128 + number
+    assert [task["status"] for task in report["tasks"]] == [0, 0]
+    assert open(report["tasks"][1]["log"]).read() == f"saved before {number}\n"
+
+
+DEAF = """
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen(["sleep", "300"], start_new_session=True)
+with open(f"ready-{index}", "w") as file:
+    file.write(f"{os.getpid()} {child.pid} {os.environ['DISTLAB_CLUSTER']}")
+time.sleep(300)
+"""
+
+
+def wait_for_deaf():
+    """Return the processes of two tasks that hear no signal, and their children."""
+    names = ["ready-0", "ready-1"]
+    wait_for(lambda: all(os.path.exists(n) and os.path.getsize(n) for n in names))
+    words = [open(name).read().split() for name in names]
+    assert words[0][2] == words[1][2]
+    return [int(number) for row in words for number in row[:2]], words[0][2]
+
+
+def are_gone(processes):
+    return not [p for p in processes if psutil.pid_exists(p) and _lives(p)]
+
+
+def _lives(process):
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_tasks_that_hear_nothing_are_killed_after_the_grace_with_what_they_started(program):
+    running = start("--grace-seconds", 0.5, program(DEAF))
+    processes, mark = wait_for_deaf()
+    running.send_signal(signal.SIGTERM)
+    assert running.communicate(timeout=60) and running.returncode == 143
+    assert are_gone(processes) and not find_clusters(mark.split(":")[0])
+
+
+def test_a_second_signal_ends_them_at_once(program):
+    running = start("--grace-seconds", 200, program(DEAF))
+    processes, _ = wait_for_deaf()
+    running.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert running.poll() is None and not are_gone(processes[:1])
+    running.send_signal(signal.SIGINT)
+    assert running.communicate(timeout=60) and running.returncode == 130
+    assert are_gone(processes)
+
+
+@pytest.mark.parametrize("with_keeper", [False, True])
+def test_nothing_outlives_a_launcher_that_is_killed(program, with_keeper):
+    """The keeper ends the tasks. With the keeper killed too, `distlab cluster stop` finds them."""
+    running = start(program(DEAF))
+    processes, mark = wait_for_deaf()
+    keepers = [
+        child for child in psutil.Process(running.pid).children()
+        if any("engines.keeper" in word for word in child.cmdline())
+    ]  # fmt: skip
+    assert len(keepers) == 1
+    if with_keeper:
+        keepers[0].kill()
+    running.kill()
+    running.communicate(timeout=30)
+    if with_keeper:
+        assert not are_gone(processes)
+        identity = mark.split(":")[0]
+        command = [sys.executable, "-m", "distlab", "cluster", "stop", identity]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+    wait_for(lambda: are_gone(processes))
+    wait_for(lambda: not os.path.exists(mark.split(":", 4)[4]))
+
+
+def test_a_program_that_ends_well_leaves_no_child_and_no_folder(program):
+    name = program("""
+        child = subprocess.Popen(["sleep", "300"], start_new_session=True)
+        print(child.pid, os.environ["DISTLAB_CLUSTER"])
+    """)
+    report = run_json(name)
+    words = [open(task["log"]).read().split() for task in report["tasks"]]
+    assert are_gone([int(pid) for pid, _ in words])
+    assert not os.path.exists(words[0][1].split(":", 4)[4])
+
+
+def test_a_port_that_was_lost_is_not_a_failure(program):
+    """TensorFlow's own server finds its port taken; all start again, which no restart pays for."""
+    name = program("""
+        import socket
+        if index == 1 and not os.path.exists("taken"):
+            port = int(cluster["worker"][1].split(":")[1])
+            thief = socket.create_server(("", port))
+            open("taken", "w").close()
+        import tensorflow as tf
+        while not os.path.exists("taken"):
+            time.sleep(0.05)
+        if index == 1:
+            tf.distribute.Server(cluster, job_name="worker", task_index=1)
+            print("has its server")
+    """)
+    report = run_json("--restarts", 0, name)
+    assert report["restarts"] == 0 and report["cause"] is None
+    assert "has its server" in open(report["tasks"][1]["log"]).read()
+
+
+def test_modules_and_other_programs_run_too(program):
+    program("print('a module', index)", name="train_it.py")
+    assert "[worker 1] a module 1\n" in run("-m", "train_it")[0]
+    output = run("--workers", 1, "sh", "-c", "echo $TF_CONFIG")[0]
+    assert output.startswith('[worker 0] {"cluster": {"worker": ["127.0.0.1:')
+
+
+def test_a_project_with_its_own_utils_keeps_it(program, tmp_path):
+    folder = tmp_path / "utils"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("owner = 'the project'")
+    output, _ = run(program("import utils; print(utils.owner)"), cwd=tmp_path)
+    assert output == "[worker 0] the project\n[worker 1] the project\n"
+
+
+def test_output_of_many_tasks_is_merged_line_by_line(program):
+    name = program("""
+        for number in range(200):
+            print(f"{index}-{number}-" + "x" * 200)
+        print("last words", end="")
+    """)
+    lines = run("--workers", 4, name)[0].splitlines()
+    assert len(lines) == 4 * 201
+    for index in range(4):
+        own = [line for line in lines if line.startswith(f"[worker {index}] ")]
+        assert own[-1].endswith("last words")
+        assert [line.split("-")[1] for line in own[:-1]] == [str(n) for n in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "the following arguments are required: PROGRAM"),
+        (["--workers", "0", "x.py"], "workers 0: must be a whole number from 1"),
+        (["--workers", "two", "x.py"], "--workers two: give a whole number"),
+        (["--restarts", "-1", "x.py"], "restarts -1"),
+        (["--grace-seconds", "-1", "x.py"], "grace-seconds -1"),
+        (["--worker", "2", "x.py"], "did you mean"),
+        (["no-such-program"], "no-such-program: No such file"),
+        (["missing.py"], "missing.py: no such file"),
+        (["--logs", "/proc/none", "x.py"], "logs /proc/none"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(program, words, says):
+    program("", name="x.py")
+    output, errors = run(*words, status=2)
+    assert says in errors and len(errors.splitlines()) == 1 and output == ""
+
+
+def test_gpus_are_divided_and_never_shared(monkeypatch):
+    assert divide_gpus(["0", "1", "2", "3"], 2) == [["0", "1"], ["2", "3"]]
+    assert divide_gpus(["0", "1", "2"], 2) == [["0"], ["1"]]
+    assert divide_gpus([], 3) == [[], [], []]
+    with pytest.raises(InputError, match="4 workers, 2 GPUs: start at most 2"):
+        divide_gpus(["0", "1"], 4)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1a, 3")
+    assert list_gpus() == ["GPU-1a", "3"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert list_gpus() == []
+
+
+def test_workers_see_their_own_gpus_only(program, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    name = program("""
+        print(task["type"], repr(os.environ["CUDA_VISIBLE_DEVICES"]))
+        time.sleep(1)
+    """)
+    output = run("--ps", 1, name)[0]
+    assert "[worker 0] worker '4,5'\n" in output and "[worker 1] worker '6,7'\n" in output
+    assert "[ps 0] ps ''\n" in output and "[chief 0] chief ''\n" in output
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert "2 workers, 1 GPUs: start at most 1" in run(name, status=2)[1]
+    output = run("--gpus", "none", name)[0]
+    assert output.count("worker ''\n") == 2
+
+
+def test_the_library_call_gives_the_same_report(program, tmp_path):
+    lines = []
+    settings = RunSettings(workers=2, logs=str(tmp_path / "kept"))
+    name = program("print('hi')\nif index: raise KeyError('x')\ntime.sleep(30)")
+    report = run_program([sys.executable, name], settings, lambda *both: lines.append(both))
+    assert report.status == 1 and report.traceback.endswith("KeyError: 'x'")
+    assert ("worker 0", "hi") in lines and MARK_VARIABLE not in os.environ
+
+
+def test_a_traceback_is_cut_out_of_what_was_written():
+    text = """before
+    Traceback (most recent call last):
+      File "a.py", line 1
+    ValueError: first
+    Traceback (most recent call last):
+      File "b.py", line 1
+    KeyError: 'x'
+    after"""
+    lines = textwrap.dedent(text.replace("before", "    before")).splitlines()
+    assert find_traceback(lines).splitlines()[-1] == "KeyError: 'x'"
+    assert find_traceback(["all", "is", "well"]) == ""

@@ -1,0 +1,24 @@
+"""Running a program as the tasks of a cluster: any program that reads TF_CONFIG.
+
+    report = run_program(["python", "train.py", "--epochs", "3"], RunSettings(workers=4))
+
+What torchrun is for PyTorch: ports and ranks are assigned, every task gets its TF_CONFIG, all
+start again when one dies, what they write is merged and kept in one log a task, and the
+first error is named with its likely cause. Nothing is left behind, however this process ends.
+
+| module | what it holds |
+|---|---|
+| `settings` | what to run: how many tasks, restarts, logs; what a run reports |
+| `task_process` | one task: a process group, its log, its lines, its end |
+| `attempt` | all tasks of one start, from first to last |
+| `keeper` | a small process that ends the tasks if this one is killed |
+| `local` | `run_program`: attempts on this machine, until one succeeds or none is left |
+| `accelerators` | dividing this machine's GPUs among its workers |
+
+Importing this package does not import TensorFlow.
+"""
+
+from .local import run_program as run_program
+from .settings import RunReport as RunReport
+from .settings import RunSettings as RunSettings
+from .settings import TaskReport as TaskReport

@@ -1,0 +1,144 @@
+"""All tasks of one start: begun together, watched, and ended together."""
+
+import queue
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+import psutil
+
+from ..cluster.streams import Streams
+from ..errors import RunError
+from .task_process import Print, TaskPlan, TaskProcess
+
+FAILURE_GRACE_SECONDS = 1.0  # for the others' own last words, once a task has failed
+END_SECONDS = 10.0
+WAITING_SECONDS = 10.0  # between two words on who has not opened its port yet
+
+
+class Attempt:
+    """Tasks that live and die together.
+
+    `wait` returns when all have succeeded, one has failed for good, or `stop_signal()` is
+    not 0. `end` must be called after it. A worker of a parameter-server cluster may die:
+    `replacements` says how often one is started again alone.
+    """
+
+    def __init__(
+        self, plans: Sequence[TaskPlan], show: Print, say: Callable[[str], None],
+        replacements: int = 0,
+    ) -> None:  # fmt: skip
+        self._show, self._say, self.replaced, self._replacements = show, say, 0, replacements
+        self._streams, self._ended = Streams(), queue.Queue[TaskProcess]()
+        self.tasks: dict[str, TaskProcess] = {}
+        self.first_failed: TaskProcess | None = None
+        self._coordinated = bool(plans[0].config.cluster.ps)
+        self._open_ports: set[str] = set()
+        self._next_word = time.monotonic() + WAITING_SECONDS
+        try:
+            for plan in plans:
+                self._start(plan)
+        except BaseException:
+            self.end(0.0)
+            raise
+
+    def _start(self, plan: TaskPlan) -> None:
+        try:
+            task = TaskProcess(plan, self._streams, self._show, self._ended.put)
+        except OSError as error:
+            words = f"{plan.name} was not started: {plan.command[0]}: {error.strerror or error}"
+            raise RunError(f"{words}; name a program that can be run here") from None
+        self.tasks[plan.name] = task
+
+    def wait(self, stop_signal: Callable[[], int]) -> bool:
+        """Return whether all tasks that were to end by themselves have succeeded."""
+        while not stop_signal():
+            try:
+                task = self._ended.get(timeout=0.1)
+            except queue.Empty:
+                self._name_the_missing()
+                continue
+            if task.status and not self._replace(task):
+                self._find_first_failed(task)
+                return False
+            if self._is_done():
+                return True
+        return False
+
+    def _is_done(self) -> bool:
+        """Whether the coordinator has succeeded, or every task where there is none."""
+        waited = [t for t in self.tasks.values() if not self._coordinated or _coordinates(t)]
+        return all(task.status == 0 for task in waited)
+
+    def _replace(self, task: TaskProcess) -> bool:
+        """Start a dead worker of a parameter-server cluster again, where that is allowed."""
+        spare = self.replaced < self._replacements
+        if not (self._coordinated and task.plan.config.job == "worker" and spare):
+            return False
+        self.replaced += 1
+        self._say(f"{task.plan.name} {describe_end(task)}; it starts again, the others go on")
+        self._start(task.plan)
+        return True
+
+    def _find_first_failed(self, task: TaskProcess) -> None:
+        """Note who failed first: what is told first need not have happened first."""
+        time.sleep(0.05)
+        failed = [task]
+        while not self._ended.empty():
+            failed.append(self._ended.get())
+        self.first_failed = min((t for t in failed if t.status), key=lambda t: t.ended_at)
+
+    def _name_the_missing(self) -> None:
+        """Say every few seconds which tasks listen not yet, while others wait for them."""
+        if time.monotonic() < self._next_word or len(self._open_ports) == len(self.tasks):
+            return
+        self._next_word = time.monotonic() + WAITING_SECONDS
+        self._open_ports |= {name for name, task in self.tasks.items() if _listens(task)}
+        missing = [name for name in self.tasks if name not in self._open_ports]
+        if missing and self._open_ports:
+            waiting = ", ".join(sorted(self._open_ports))
+            self._say(f"{waiting}: waiting for {', '.join(missing)}, with no open port yet")
+
+    def end(self, grace_seconds: float, number: int = signal.SIGTERM) -> None:
+        """Ask every task to end with signal `number`; kill those that are left after the grace.
+
+        A server that is ended because its coordinator has succeeded has succeeded too.
+        """
+        ended_well = self._coordinated and self._is_done()
+        left = [task for task in self.tasks.values() if task.status is None]
+        for task in left if grace_seconds else ():
+            task.send(number)
+        deadline = time.monotonic() + grace_seconds
+        while time.monotonic() < deadline and any(task.process.poll() is None for task in left):
+            time.sleep(0.02)
+        for task in left:
+            task.send(signal.SIGKILL)
+        for task in left:
+            task.join(END_SECONDS)
+        self._streams.close()
+        for task in left if ended_well else ():
+            task.status = 0
+
+
+def _coordinates(task: TaskProcess) -> bool:
+    return task.plan.config.job == "chief"
+
+
+def _listens(task: TaskProcess) -> bool:
+    port = int(task.plan.config.address.rpartition(":")[2])
+    try:
+        first = psutil.Process(task.process.pid)
+        family = [first, *first.children(recursive=True)]
+        found = [each for process in family for each in process.net_connections("tcp")]
+        return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in found)
+    except (psutil.Error, OSError):
+        return False
+
+
+def describe_end(task: TaskProcess) -> str:
+    """Return how a task ended, in words."""
+    if task.status is None:
+        return "has not ended"
+    if task.status < 0:
+        return f"was ended by {signal.Signals(-task.status).name}"
+    return f"ended with status {task.status}"

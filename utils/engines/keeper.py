@@ -1,0 +1,41 @@
+"""A small process that ends a run's tasks if the process that started them is killed.
+
+Its argument is the identity of a cluster, its standard input a pipe. The launcher writes a word
+into that before it leaves; if the pipe ends without one, the launcher is dead, and every process
+that carries the mark of its cluster is killed.
+"""
+
+import signal
+import subprocess
+import sys
+
+from ..cluster.registry import end_cluster
+from ..processes.module_command import make_module_command
+
+DONE = b"done\n"
+
+
+class Keeper:
+    """The launcher's end. Start it before the tasks; `close` once they have ended."""
+
+    def __init__(self, identity: str) -> None:
+        self.process = subprocess.Popen(
+            make_module_command(__name__, identity), stdin=subprocess.PIPE, start_new_session=True
+        )
+
+    def close(self) -> None:
+        """Let it leave; safe to call twice."""
+        if self.process.stdin is not None and not self.process.stdin.closed:
+            try:
+                self.process.stdin.write(DONE)
+                self.process.stdin.close()
+            except BrokenPipeError:
+                pass  # it was killed
+            self.process.wait()
+
+
+def main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if sys.stdin.buffer.read() != DONE:
+        end_cluster(sys.argv[1])

@@ -1,0 +1,104 @@
+"""What to run, and what a run reports: plain, frozen data."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from ..checks import check_count, check_number
+from ..errors import InputError
+
+MAX_TASKS = 256
+MAX_RESTARTS = 1000
+GRACE_SECONDS = 10.0
+CHECKPOINT_VARIABLE = "DISTLAB_CHECKPOINT_DIR"
+RESTART_VARIABLE = "DISTLAB_RESTART"
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How a program is run: `workers` tasks, or a parameter-server cluster where `ps` is not 0.
+
+    With `ps` the program runs on a coordinator (task "chief 0") as well. `restarts` is how
+    often all tasks start again after one has failed. `checkpoint_dir` is passed on to the
+    program in the variable DISTLAB_CHECKPOINT_DIR. `logs` is a folder for one log a
+    task. `gpus` is "auto" (this machine's are divided among its workers) or "none".
+    `grace_seconds` is what a task gets to end by itself when it is asked to.
+    Raises InputError for numbers that cannot be.
+    """
+
+    workers: int = 2
+    ps: int = 0
+    restarts: int = 0
+    checkpoint_dir: str | None = None
+    logs: str | None = None
+    gpus: str = "auto"
+    grace_seconds: float = GRACE_SECONDS
+
+    def __post_init__(self) -> None:
+        check_count("workers", self.workers, 1, MAX_TASKS)
+        check_count("ps", self.ps, 0, MAX_TASKS)
+        check_count("restarts", self.restarts, 0, MAX_RESTARTS)
+        check_number("grace-seconds", self.grace_seconds, least=0.0)
+        if self.gpus not in ("auto", "none"):
+            raise InputError(f"gpus {self.gpus!r}: choose auto or none")
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """How a task of the last attempt ended: `status` as a shell has it, 128 + a signal's number.
+
+    A server that was ended because its coordinator had succeeded has 0.
+    """
+
+    task: str
+    host: str
+    status: int
+    log: str
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What became of a run. `status` is that of the task that failed first, 0 if none did.
+
+    `cause` names that task, its error and what to do, None if none failed; `traceback`
+    is what Python printed there, "" if nothing. `seconds` is wall time, starts included.
+    """
+
+    workers: int
+    restarts: int
+    seconds: float
+    tasks: list[TaskReport] = field(default_factory=list)
+    cause: str | None = None
+    status: int = 0
+    traceback: str = ""
+
+    def to_json(self) -> str:
+        """Return one JSON object: workers, restarts, seconds, tasks, cause."""
+        names = ("workers", "restarts", "seconds", "tasks", "cause")
+        fields = {name: value for name, value in asdict(self).items() if name in names}
+        return json.dumps({**fields, "seconds": round(self.seconds, 3)}, indent=2)
+
+
+def make_logs_folder(folder: str | None, name: str) -> Path:
+    """Return `folder`, or runs/`name` where none is given; made if it is not there.
+
+    Raises InputError if it cannot be written.
+    """
+    path = Path(folder) if folder else Path("runs", name)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise InputError(f"logs {path}: {reason}; name a folder that can be written") from None
+    if not os.access(path, os.W_OK):
+        raise InputError(f"logs {path}: cannot be written; name another folder")
+    return path
+
+
+def check_command(command: Sequence[str]) -> list[str]:
+    """Return the command as a list; raise InputError for an empty one."""
+    if not command:
+        raise InputError("nothing to run: name a program, such as train.py")
+    return [str(word) for word in command]

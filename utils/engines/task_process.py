@@ -1,0 +1,103 @@
+"""One task of a run: a process group of its own, its lines in a log, its end told once."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..cluster.streams import LineReader, Streams
+from ..processes.lifetime import signal_group
+from ..tf_config import TaskConfig
+
+TAIL_LINES = 2000
+Print = Callable[[str, str], None]  # task, line
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """What one task runs: the command, its place in the cluster, and its environment."""
+
+    config: TaskConfig
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    log: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.config.job} {self.config.index}"
+
+
+class TaskProcess:
+    """A started task. `on_end(self)` is called once, from another thread, when it has ended.
+
+    `status` is None while it runs, then 0 to 255, or minus the number of the signal that
+    ended it; `ended_at` is that moment (`time.monotonic`).
+    """
+
+    def __init__(
+        self, plan: TaskPlan, streams: Streams, show: Print, on_end: Callable[["TaskProcess"], None]
+    ) -> None:
+        self.plan, self.status, self.ended_at = plan, None, 0.0
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._show, self._on_end, self._streams = show, on_end, streams
+        self._log = plan.log.open("a", encoding="utf-8", errors="replace", buffering=1)
+        self._reader, self.process = self._start()
+        streams.add(self._reader)
+        self._waiting = threading.Thread(target=self._wait, daemon=True)
+        self._waiting.start()
+
+    def _start(self) -> tuple[LineReader, "subprocess.Popen[bytes]"]:
+        ours, theirs = os.pipe()
+        try:
+            process = subprocess.Popen(
+                self.plan.command, env=dict(self.plan.environment), stdin=subprocess.DEVNULL,
+                stdout=theirs, stderr=theirs, start_new_session=True,
+            )  # fmt: skip
+        except BaseException:
+            os.close(ours)
+            self._log.close()
+            raise
+        finally:
+            os.close(theirs)
+        return LineReader(ours, self._take_line), process
+
+    def _take_line(self, line: str) -> None:
+        self.tail.append(line)
+        self._log.write(line + "\n")
+        self._show(self.plan.name, line)
+
+    def _wait(self) -> None:
+        status = self.process.wait()
+        self.ended_at = time.monotonic()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # what it started and left
+        self._streams.call(lambda: self._finish(status))
+
+    def _finish(self, status: int) -> None:
+        """In the reading thread: after all that it wrote."""
+        self._streams.drain(self._reader)
+        self._streams.remove(self._reader)
+        self._log.close()
+        self.status = status
+        self._on_end(self)
+
+    @property
+    def shell_status(self) -> int | None:
+        """The status as a shell has it: 128 + the signal's number where one ended it."""
+        ended = self.status is not None and self.status < 0
+        return 128 - self.status if ended else self.status
+
+    def send(self, number: int) -> None:
+        """Signal its whole group, unless it has ended."""
+        if self.process.poll() is None:
+            with contextlib.suppress(PermissionError):
+                signal_group(self.process.pid, number)
+
+    def join(self, seconds: float) -> None:
+        self._waiting.join(seconds)

@@ -1,0 +1,23 @@
+"""Starting a module of this library in a fresh Python, wherever that is started.
+
+`python -m` puts the working directory first, where a project may have packages of the same
+names; so the folder that holds this library is named instead.
+"""
+
+import sys
+from pathlib import Path
+
+START = (
+    "import importlib, sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "importlib.import_module(sys.argv.pop(1)).main()"
+)
+
+
+def make_module_command(module: str, *arguments: str) -> list[str]:
+    """Return the command that calls `main()` of `module`, named in full, in a process of its own.
+
+    Its `sys.argv[1:]` are `arguments`.
+    """
+    top = __package__.split(".")[0]
+    folder = Path(sys.modules[top].__file__ or __file__).parents[1]
+    return [sys.executable, "-P", "-c", START, str(folder), module, *arguments]
