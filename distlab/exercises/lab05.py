@@ -13,11 +13,11 @@ import numpy as np
 from distlab.errors import CourseError
 from distlab.exercises import softmax
 from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
-from distlab.exercises.exercise import Answer, Cases, Exercise, contrast
+from distlab.exercises.exercise import Answer, Cases, Exercise, contrast, each
 from distlab.exercises.refusing import own_frames, read_number, refuse
 
 REPLICAS = 4
-PIXELS = 49  # of the small images that exercise 5 rebuilds, 7 x 7
+FULL_BATCH = 64  # of the steps that exercise 5 reports
 Step = Mapping[str, Any]
 Batch = tuple[np.ndarray, np.ndarray]  # images [examples, inputs], labels [examples]
 
@@ -41,21 +41,14 @@ def make_step(
     }
 
 
-def read_batch(step: Step, kind: str) -> Batch:
-    """Return the step's images, scaled to [0, 1], and labels.
-
-    For "pixels" an image is the means of its 4 x 4 squares, [examples, 49].
-    """
-    images, labels = softmax.read_examples(step["picks"])
-    if kind == "pixels":
-        images = images.reshape(-1, 7, 4, 7, 4).mean(axis=(2, 4)).reshape(-1, PIXELS)
-    return images, labels
+def read_batch(step: Step) -> Batch:
+    """Return the step's images, scaled to [0, 1], and labels."""
+    return softmax.read_examples(step["picks"])
 
 
-def draw_start(step: Step, kind: str) -> np.ndarray:
-    """Return the model's weights before the step, [inputs, outputs]."""
-    shape = (PIXELS, PIXELS) if kind == "pixels" else (softmax.INPUTS, softmax.CLASSES)
-    return softmax.draw_weights(step["model"], shape)
+def draw_start(step: Step) -> np.ndarray:
+    """Return the model's weights before the step, [784, 10]."""
+    return softmax.draw_weights(step["model"])
 
 
 # ---- the step that is measured, on real replicas
@@ -66,8 +59,7 @@ def measure(kind: str) -> Callable[[Answer, Cases], list[Any]]:
 
     `kind` says what the loss is called with: "plain" (losses, global_batch_size),
     "weighted" (losses, weights, global_batch_size), "penalised" (losses, penalty,
-    global_batch_size, replicas), "uneven" (losses, batch_examples,
-    global_batch_size), "pixels" (losses [examples, 7, 7], global_batch_size).
+    global_batch_size, replicas), "uneven" (losses, batch_examples, global_batch_size).
     """
     return lambda loss, cases: measure_updates(loss, [make_step(*case) for case in cases], kind)
 
@@ -80,8 +72,8 @@ def measure_updates(loss: Callable[..., Any], steps: Sequence[Step], kind: str) 
     """
     import tensorflow as tf
 
-    batches = [read_batch(step, kind) for step in steps]
-    starts = [draw_start(step, kind) for step in steps]
+    batches = [read_batch(step) for step in steps]
+    starts = [draw_start(step) for step in steps]
     strategy = _get_strategy()
     with strategy.scope():
         models = [tf.Variable(w, aggregation=tf.VariableAggregation.SUM) for w in starts]
@@ -142,18 +134,14 @@ def _call_loss(loss: Any, share: tuple[Any, ...], weights: Any, step: Step, kind
     images, labels, sample_weights = share
     outputs = tf.matmul(images, weights)
     batch = step["global_batch_size"]
-    if kind == "pixels":
-        losses = tf.reshape(tf.square(outputs - images), [-1, 7, 7])
-        arguments = (losses, batch)
-    else:
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, outputs)  # [share]
-        penalty = step["strength"] * tf.reduce_sum(tf.square(weights))
-        arguments = {
-            "plain": (losses, batch),
-            "weighted": (losses, sample_weights, batch),
-            "penalised": (losses, penalty, batch, REPLICAS),
-            "uneven": (losses, len(step["picks"]), batch),
-        }[kind]
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, outputs)  # [share]
+    penalty = step["strength"] * tf.reduce_sum(tf.square(weights))
+    arguments = {
+        "plain": (losses, batch),
+        "weighted": (losses, sample_weights, batch),
+        "penalised": (losses, penalty, batch, REPLICAS),
+        "uneven": (losses, len(step["picks"]), batch),
+    }[kind]
     value = loss(*arguments)
     if isinstance(value, int | float) and value == 0 and not len(images):
         value = tf.zeros([], losses.dtype)
@@ -170,6 +158,13 @@ def _name(loss: Any) -> str:
 # ---- what is said of an update
 
 
+def compare_updates(given: np.ndarray, wanted: np.ndarray) -> tuple[float, float]:
+    """Return how long `given` is along `wanted`, and the residual: what is left of it across."""
+    square = float(np.sum(wanted * wanted))
+    ratio = float(np.sum(given * wanted)) / square
+    return ratio, float(np.linalg.norm(given - ratio * wanted)) / square**0.5
+
+
 def contrast_updates(got: Any, right: Any) -> str:
     """Return how an update compares with the right one: its ratio, and its direction."""
     shape = right.shape if isinstance(right, Digest) else np.shape(right)
@@ -180,11 +175,9 @@ def contrast_updates(got: Any, right: Any) -> str:
         return "gave an update of nan"
     wanted = np.array(right.sums) if isinstance(right, Digest) else np.asarray(right)
     given = add_up(given) if isinstance(right, Digest) else given
-    square = float(np.sum(wanted * wanted))
-    if square == 0:
+    if not wanted.any():
         raise CourseError("the right update is zero: choose another case")
-    ratio = float(np.sum(given * wanted)) / square
-    off = float(np.linalg.norm(given - ratio * wanted)) / square**0.5
+    ratio, off = compare_updates(given, wanted)
     turned = f" and turned, residual {off:.2g}," if off > 1e-4 else ""
     return f"gave an update of ×{ratio:.4g} the single-device gradient{turned}, should give ×1"
 
@@ -208,9 +201,11 @@ OWN_MEAN = "each replica averaged over its own examples: divide by the global ba
 PLAIN = make_exercise(
     "plain",
     "replica_loss",
-    ((1, 64), (2, 32)),
+    ((1, 64), (2, 50)),
     {
         "own-mean": OWN_MEAN,
+        "mean-of-four": "a mean over the replica's own examples, divided by 4: right only as long "
+        "as all shares are equal",
         "only-summed": "the losses are added up and never divided",
         "divided-twice": "divided by the number of replicas once more: the global batch counts "
         "them already",
@@ -226,15 +221,20 @@ WEIGHTED = make_exercise(
         "own-mean": OWN_MEAN,
         "weights-ignored": "every example counts the same: multiply each loss by its weight",
         "own-weights": "divided by the weights of the replica's own examples, which differ between "
-        "replicas",
+        "replicas: add them up over all replicas first",
+        "by-examples": "divided by the number of examples: a sound estimate too, and what "
+        "compute_average_loss gives, but a weighted mean is divided by the sum of all weights",
+        "times-replicas": "four times too large: the weights are to be added up over the replicas "
+        "(a mean of their four sums is a quarter), and the losses are not, since TensorFlow adds "
+        "up the gradients by itself",
         "mean-weight": "a mean loss times a mean weight is not the mean of weighted losses",
     },
-    "weigh each loss first, then add up, then divide once by the global batch",
+    "a replica's part is its sum of weight x loss; the divisor is one number, the same everywhere",
 )
 PENALISED = make_exercise(
     "penalised",
     "penalised_loss",
-    ((5, 64, 64, 0.05), (6, 32, 32, 0.1)),
+    ((5, 64, 64, 0.05), (6, 50, 50, 0.1)),
     {
         "on-every-replica": "the penalty was added in full on every replica, so it counts four "
         "times",
@@ -245,7 +245,7 @@ PENALISED = make_exercise(
         "penalty-forgotten": "the penalty is missing",
         "own-mean": OWN_MEAN,
     },
-    "two parts with two divisors: the batch for the data, the replicas for the penalty",
+    "ask of each of the two parts how often it is added up, and how often it should be",
 )
 
 
@@ -275,7 +275,7 @@ def contrast_uneven(got: Any, right: Any) -> str:
 UNEVEN = make_exercise(
     "uneven",
     "uneven_loss",
-    ((7, 6, 32), (8, 2, 32)),
+    ((7, 6, 32), (8, 2, 32), (11, 32, 32)),
     {
         "own-mean": "each replica averaged over its own count, which differs: examples on a "
         "smaller share count for more",
@@ -284,21 +284,89 @@ UNEVEN = make_exercise(
         "a batch size: wrong when shares differ",
         "mean-of-nothing": "a replica without examples took the mean of nothing, which is nan: the "
         "sum of nothing is 0",
+        "empty-not-zero": "a replica without examples adds nothing: its loss is 0",
     },
-    "divide by the number of examples that this batch really holds",
+    "write down what one device would divide by if it got this batch",
     run=measure_uneven,
     contrast=contrast_uneven,
 )
-PIXELWISE = make_exercise(
-    "pixels",
-    "pixel_loss",
-    ((9, 64), (10, 32)),
-    {
-        "pixels-summed": "the 49 pixels of an image were added up: each image's loss is the mean "
-        "over them",
-        "own-mean": "a mean over the replica's own images: divide by the global batch",
-        "one-axis": "averaged over one axis of 7 only: an image has two",
-        "only-pixels": "averaged over pixels, and never divided by the batch",
+# ---- exercise 5: which bug gives such an update
+
+
+BUGS = (
+    "right",
+    "own-mean",
+    "not-divided",
+    "divided-twice",
+    "full-batch",
+    "own-weights",
+    "penalty-on-each",
+)
+Shares = Sequence[int]  # examples on each replica
+
+
+def make_report(bug: str, seed: int, shares: Shares, kind: str) -> tuple[Any, ...]:
+    """Return what is measured of a step with one of BUGS in its loss.
+
+    `kind` is "plain", "weighted" or "penalised". The report: ratio, residual, shares,
+    size of a full batch, whether there are sample weights, whether there is a penalty.
+    """
+    rng = np.random.default_rng(seed)
+    examples, own = sum(shares), np.repeat(shares, shares)  # own: [examples]
+    slopes = rng.normal(1.0, 1.0, size=(examples, 20))  # of each example's loss
+    weights = rng.uniform(0.25, 4.0, examples) if kind == "weighted" else np.ones(examples)
+    replica = np.repeat(np.arange(len(shares)), shares)
+    held = np.bincount(replica, weights, minlength=len(shares))[replica]  # weights on my replica
+    penalty = rng.normal(0.0, 1.0, size=20) if kind == "penalised" else np.zeros(20)
+    divisor = {"own-mean": own, "own-weights": held, "not-divided": 1, "full-batch": FULL_BATCH}
+    one = weights / weights.sum() @ slopes + penalty
+    times = len(shares) if bug == "penalty-on-each" else 1
+    found = weights / divisor.get(bug, weights.sum()) @ slopes + times * penalty
+    found = found / (len(shares) if bug == "divided-twice" else 1)
+    ratio, residual = compare_updates(found, one)
+    return (round(ratio, 4), round(residual, 4), list(shares), FULL_BATCH, kind == "weighted",
+            kind == "penalised")  # fmt: skip
+
+
+def try_diagnosis(name_bug: Callable[..., Any], *case: Any) -> Any:
+    """Return the word that `name_bug` gives for the report that `make_report(*case)` makes."""
+    return name_bug(*make_report(*case))
+
+
+_EVEN, _UNEVEN = (16,) * 4, (6, 5, 5, 5)
+DIAGNOSIS = Exercise(
+    lab="lab05",
+    name="diagnosis",
+    function="name_bug",
+    examples=(
+        ("right", 1, _EVEN, "plain"),
+        ("own-mean", 2, _EVEN, "plain"),
+        ("own-mean", 3, _UNEVEN, "plain"),
+        ("not-divided", 4, _EVEN, "plain"),
+        ("not-divided", 5, _UNEVEN, "plain"),
+        ("divided-twice", 6, _EVEN, "weighted"),
+        ("divided-twice", 7, _UNEVEN, "penalised"),
+        ("full-batch", 8, _UNEVEN, "plain"),
+        ("full-batch", 9, (8, 8, 8, 8), "plain"),
+        ("own-weights", 10, _EVEN, "weighted"),
+        ("penalty-on-each", 11, _EVEN, "penalised"),
+        ("right", 12, _UNEVEN, "weighted"),
+    ),
+    mistakes={
+        "below-one": "a ratio below 1 has two causes: divided by the replicas once more gives "
+        "exactly a quarter, a full batch's size gives examples / full batch",
+        "above-one": "a ratio above 1 has several causes: the replicas' own means give their "
+        "number, a sum that was never divided gives the number of examples",
+        "residual-ignored": "these updates are turned: look at the residual as well as the ratio",
+        "weights-not-seen": "a turned update of a step with sample weights: it is the weights "
+        "that each replica divides by on its own",
+        "turned-is-penalty": "an update can turn without a penalty: uneven shares or weights do "
+        "it too",
+        "equal-shares": "with uneven shares the replicas' own means give no exact 4, and turn the "
+        "update",
     },
-    "first one number for each image, then the mean over all images of the batch",
+    hint="is the update only longer or shorter (residual 0), or turned as well? Then which "
+    "number of the report is the ratio?",
+    shows_case=False,
+    run=each(try_diagnosis),
 )

@@ -1,5 +1,7 @@
 """What is said of an answer that is not right, and how what a function returned is read."""
 
+import re
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -29,16 +31,57 @@ def refuse_task(error: Any) -> AssertionError:
     return refuse(str(error).removesuffix("; its traceback is in error.details"), error.details)
 
 
+# what TensorFlow says -> what a learner can do about it
+_EXPLANATIONS = {
+    r"merge_call. called while defining a new graph|merge_call called while": "an all-reduce "
+    "(or an optimizer's step) stands in a tf.function that a single replica runs: put "
+    "@tf.function round the call of strategy.run instead",
+    r"AddN.*(same size and shape|!=)|operation AddN": "the replicas hold tensors of different "
+    "lengths, which cannot be added element by element: make one number (or one sum) of each "
+    "first, then reduce",
+    r"NoneType' object has no attribute '(all_reduce|all_gather|replica_id)": "there is no replica "
+    "here: tf.distribute.get_replica_context() is None outside a function that strategy.run calls",
+    r"No gradients provided for any variable|None for variable|None values not supported": "no "
+    "gradient reached the variables: compute the outputs and the loss inside the tape, from the "
+    "model that is trained",
+    r"convert a value \(PerReplica|PerReplica.*(convert|unsupported)|unsupported.*PerReplica": "a "
+    "value with one part for each replica was used as one tensor: strategy.run, reduce, gather or "
+    "experimental_local_results take it",
+    r"expected to be a (double|float) tensor but is a|incompatible with the one expected|"
+    r"must have the same type|(float32|float64) but.*(float32|float64)": "float32 and float64 are "
+    "mixed: tf.cast brings them to one type",
+    r"feed a value for placeholder": "the optimizer makes its variables too late, inside a "
+    "compiled step: call optimizer.build(model.trainable_variables) in the scope first",
+    r"Incompatible shapes|must be equal, but are|Dimensions must be equal|Matrix size-incompat": ""
+    "the shapes do not fit together: print the shapes of both, on one replica",
+}
+
+
+def explain_error(error: BaseException) -> str:
+    """Return what an error that TensorFlow raised means for an answer, "" if it is not known."""
+    said = f"{type(error).__name__}: {error}"
+    found = (why for sign, why in _EXPLANATIONS.items() if re.search(sign, said, re.DOTALL))
+    return next(found, "")
+
+
 @contextmanager
 def own_frames() -> Iterator[None]:
-    """Take the frames of installed packages out of the traceback of an error within.
+    """Explain an error within, and take the frames of installed packages out of its traceback.
 
     Between a learner's line and the cell lie dozens of TensorFlow's frames otherwise.
     """
     try:
         yield
+    except AssertionError:
+        raise
     except Exception as error:
-        raise error.with_traceback(_drop_packages(error.__traceback__)) from None
+        short = error.with_traceback(_drop_packages(error.__traceback__))
+        why = explain_error(error)
+        if not why:
+            raise short from None
+        details = "".join(traceback.format_exception(short, chain=False))
+        line = str(error).strip().split("\n")[0][:160]
+        raise refuse(f"{why}. (TensorFlow's own words: {line})", details) from None
 
 
 def _drop_packages(trace: TracebackType | None) -> TracebackType | None:

@@ -571,7 +571,7 @@ assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 #     return loss + tf.nn.scale_regularization_loss(tf.add_n(model.losses))  # if it has any
 #
 # # fit: leave the reduction alone. Across the batch: BatchNormalization(synchronized=True).
-# # Weights: divide by all examples, or by all replicas' weights. Clip by the summed gradients' length.
+# # Weights: a weighted mean divides by all replicas' weights; all examples are the other choice. Clip by the summed gradients' length.
 # ```
 #
 # A whole program with the division in its place: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py). With half precision, where the loss is scaled too: [mixed_precision.py](../examples/mixed_precision.py).
@@ -587,4 +587,4 @@ assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 #
 # ## The lab
 #
-# You practise this in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb): five losses to fix, plain, weighted, penalised, uneven and per pixel, graded by the same ratio.
+# You practise this in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb): four losses to fix, plain, weighted, penalised and uneven, graded by the same ratio, and bugs to name from a ratio and a residual.

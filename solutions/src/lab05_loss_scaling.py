@@ -1,11 +1,11 @@
-# %% [markdown] shows="Five losses to fix, each measured on four real replicas"
+# %% [markdown] shows="Four losses to fix, each measured on four real replicas; bugs to name from what was measured"
 # # Lab 05 · Loss scaling
 #
-# Five losses that people really write: none of them raises an error, and on four replicas all of them are wrong. Fix each one, so that four replicas take exactly the step of one device.
+# Four losses that people really write: none of them raises an error, and on four replicas all of them are wrong. Fix each one, so that four replicas take exactly the step of one device. Then turn round: from two measured numbers, name the bug.
 #
 # **Time:** 40 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
-# You write what one replica computes. The check cell runs it under MirroredStrategy on four replicas, takes one step of plain gradient descent at learning rate 1, and compares the update with the gradient of the mean loss on one device. It reports the ratio: ×1 is right, ×4 is four times too large. *Turned* means that the direction is off as well, which no learning rate fixes. The check uses batches of its own. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are.
+# In exercises 1 to 4 you write what one replica computes. The check cell runs it under MirroredStrategy on four replicas, takes one step of plain gradient descent at learning rate 1, and compares the update with the gradient of one device. It reports the ratio: ×1 is right, ×4 is four times too large. *Turned* means that the direction is off as well, which no learning rate fixes; the *residual* says how far, in lengths of the right update. The check uses batches of its own. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are.
 #
 # In every exercise TensorFlow **adds up** the replicas' gradients. Lesson 05 has the ideas.
 
@@ -27,7 +27,7 @@ SEED = 2026
 # %% [markdown]
 # ## Exercise 1: one replica's loss
 #
-# **2 points · easy · 6 minutes**
+# **1 point · easy · 6 minutes**
 #
 # A loop for one device has `loss = tf.reduce_mean(losses)`. On four replicas of 16 examples its steps are four times too long. Fix it.
 #
@@ -62,7 +62,7 @@ def replica_loss(losses, global_batch_size):
 # %% nbgrader={"grade": true, "grade_id": "plain-test", "points": 2}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
-plain_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 48)]
+plain_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 46)]
 ### END INPUTS
 got_plain = lab05.PLAIN.observe(replica_loss, plain_cases)
 lab05.PLAIN.check(replica_loss)
@@ -73,29 +73,29 @@ judges.PLAIN.judge(plain_cases, got_plain)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Exercise 2: sample weights
+# ## Exercise 2: a weighted mean
 #
-# **2 points · medium · 8 minutes**
+# **3 points · hard · 12 minutes**
 #
-# Examples can have weights, for instance because one class is rare. People write `tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)`, and each replica then divides by the weights it happens to hold. Fix it.
+# Examples can have weights, for instance because one class is rare. A weighted mean is the sum of weight × loss, divided by the sum of the weights. People write `tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)`, and each replica then divides by the weights it happens to hold. Fix it.
 #
-# **Contract.** `weighted_loss(losses, weights, global_batch_size)` takes two tensors `[share]` of float64 and the number of examples in the whole batch. It returns a scalar tensor. Together the replicas minimise the sum of weight × loss over the whole batch, divided by the number of its *examples*, as `tf.nn.compute_average_loss` does. (Dividing by the sum of *all* weights is a sound mean too, the other one in lesson 05. It needs that sum from all replicas, and here it counts as wrong.)
+# **Contract.** `weighted_loss(losses, weights, global_batch_size)` takes two tensors `[share]` of float64 and the number of examples in the whole batch. It returns a scalar tensor. Added up, the replicas' gradients are the gradient of the weighted mean of the whole batch: the divisor is the sum of the weights on *all* replicas, which no replica knows by itself. (Dividing by the number of examples, as `tf.nn.compute_average_loss` does, is a sound estimate too, the other one in lesson 05. Here it counts as wrong.)
 #
-# **Example.** Losses 1 and 2 with weights 3 and 0.5, in a batch of 8: 4 / 8 = 0.5.
+# **Example.** One replica holds the losses 1 and 2 with the weights 3 and 0.5; the weights of all four replicas add up to 8. It returns 4 / 8 = 0.5.
 #
 # <details><summary>Hint 1</summary>
 #
-# Of the numbers that you could divide by, which is the same on all replicas?
+# Every replica is inside `strategy.run` here, and all of them get to the same line. What can a replica ask the others for?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Weight each loss before you add up: a mean of products is not a product of means.
+# `tf.distribute.get_replica_context()` has an `all_reduce`. Which of the two sums has to go through it? TensorFlow adds up the gradients anyway.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# One replica holds the loss 2 with weight 10, the other the loss 4 with weight 1. Together that is (20 + 4) / 2 = 12. Divided by their own weights they give 2 and 4: the heavy example counts no more than the light one.
+# One replica holds the loss 2 with weight 10, the other the loss 4 with weight 1. The weighted mean is (20 + 4) / 11. Both must divide by 11: the first contributes 20 / 11, the second 4 / 11. Divided by their own weights they give 2 and 4, and the heavy example counts no more than the light one.
 #
 # </details>
 
@@ -103,11 +103,13 @@ judges.PLAIN.judge(plain_cases, got_plain)
 # %% nbgrader={"grade_id": "weighted", "solution": true}
 def weighted_loss(losses, weights, global_batch_size):
     ### BEGIN SOLUTION
-    return tf.reduce_sum(losses * weights) / global_batch_size
+    everyone = tf.distribute.get_replica_context()
+    total = everyone.all_reduce("sum", tf.reduce_sum(weights))
+    return tf.reduce_sum(losses * weights) / total
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "weighted-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "weighted-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 weighted_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 50)]
@@ -123,7 +125,7 @@ judges.WEIGHTED.judge(weighted_cases, got_weighted)
 # %% [markdown]
 # ## Exercise 3: a penalty on the weights
 #
-# **2 points · medium · 8 minutes**
+# **1 point · medium · 6 minutes**
 #
 # `loss = tf.nn.compute_average_loss(losses, global_batch_size=64) + penalty` is right for the data. But the penalty depends on the weights alone, and every replica has the same weights. Fix it.
 #
@@ -160,7 +162,7 @@ def penalised_loss(losses, penalty, global_batch_size, replicas):
 rng = np.random.default_rng([SEED, 3])
 penalised_cases = [
     (int(rng.integers(2**31)), examples, examples, float(rng.uniform(0.05, 0.2)))
-    for examples in (64, 48)
+    for examples in (64, 46)
 ]
 ### END INPUTS
 got_penalised = lab05.PENALISED.observe(penalised_loss, penalised_cases)
@@ -220,54 +222,84 @@ judges.UNEVEN.judge(uneven_cases, got_uneven)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Exercise 5: a loss for every pixel
+# ## Exercise 5: name the bug
 #
-# **2 points · medium · 8 minutes**
+# **3 points · hard · 14 minutes**
 #
-# A model that rebuilds small images has one loss for every pixel. `tf.reduce_sum(losses) / global_batch_size` adds up 49 of them for each image of 7 × 7. Fix it.
+# A training loop on four replicas behaves oddly. Somebody measured one step as the checks above do, and knows the setting, but not the code. At most one thing is wrong with the loss:
 #
-# **Contract.** `pixel_loss(losses, global_batch_size)` takes a tensor `[share, height, width]` and the number of images in the whole batch. It returns a scalar tensor. The loss of one image is the mean over its pixels; added up, the replicas' gradients are those of the mean over all images.
+# | word | what the loss does |
+# |---|---|
+# | `right` | nothing is wrong |
+# | `own-mean` | each replica takes the mean over its own examples |
+# | `not-divided` | each replica adds up its losses, and nobody divides |
+# | `divided-twice` | the whole loss, penalty included, is right, and then divided by the number of replicas once more |
+# | `full-batch` | a smaller batch is divided by the size of a full one |
+# | `own-weights` | each replica divides by the sum of the sample weights that it holds itself |
+# | `penalty-on-each` | each replica adds the whole penalty |
 #
-# **Example.** One image of 7 × 7 pixels that all have the loss 2, in a batch of 8: 2 / 8 = 0.25.
+# **Contract.** `name_bug(ratio, residual, shares, full_batch, weighted, penalised)` takes the measured ratio and residual, both rounded to four decimals, the list with the number of examples on each replica, the size of a full batch, whether the examples have sample weights, and whether there is a penalty. It returns one of the seven words. With sample weights a right loss is the weighted mean, and `own-mean`, `not-divided` and `full-batch` don't occur; nor do they with a penalty. There are never both. A full batch is never exactly as many times this one as there are replicas.
+#
+# **Example.** Ratio 0.5, residual 0, shares `[8, 8, 8, 8]`, full batch 64, no weights, no penalty: `full-batch`, since 32 / 64 is 0.5.
 #
 # <details><summary>Hint 1</summary>
 #
-# Two means, one after the other. Which of them lies within a replica?
+# If every example's gradient is multiplied by the same number, the update keeps its direction. For which of the bugs does that hold always, and for which only with equal shares?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `tf.reduce_mean(losses, axis=[1, 2])` has one number for each image, `[share]`. Exercise 1 shows what comes next.
+# Make a table: one row for each bug, with the ratio that it gives in terms of replicas, examples and full batch, and whether the update turns. Start with the updates that don't turn.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# A replica holds two images of 2 × 2 pixels, in a batch of 4. Their pixels have the losses (1, 1, 1, 5) and (0, 0, 0, 4). So the images' losses are 2 and 1, and the replica contributes 3 / 4.
+# Two replicas with shares `[3, 3]` of a full batch of 20, no weights, no penalty. A ratio of 6 with residual 0 is the number of examples: nobody divided. With shares `[4, 2]`, each replica's own mean would multiply four gradients by 1/4 and two by 1/2 where 1/6 is right: on average 2 times too much, but not for each of them, so the update turns a little.
 #
 # </details>
 
 
-# %% nbgrader={"grade_id": "pixels", "solution": true}
-def pixel_loss(losses, global_batch_size):
+# %% nbgrader={"grade_id": "diagnosis", "solution": true}
+def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
     ### BEGIN SOLUTION
-    return tf.reduce_sum(tf.reduce_mean(losses, axis=[1, 2])) / global_batch_size
+    examples, replicas = sum(shares), len(shares)
+    if residual > 0.001:
+        return "own-weights" if weighted else "penalty-on-each" if penalised else "own-mean"
+    expected = {
+        "right": 1,
+        "divided-twice": 1 / replicas,
+        "full-batch": examples / full_batch,
+        "own-mean": replicas,
+        "not-divided": examples,
+    }
+    return next(word for word, value in expected.items() if abs(ratio - value) < 0.001 * value)
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "pixels-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "diagnosis-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 5])
-pixel_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 48)]
+even, uneven = (12, 12, 12, 12), (7, 6, 6, 6)
+steps = [("right", uneven, "plain"), ("right", even, "weighted"), ("right", even, "penalised")]
+steps += [(bug, even, "plain") for bug in ("own-mean", "not-divided", "full-batch")]
+steps += [(bug, uneven, "plain") for bug in ("own-mean", "not-divided", "full-batch")]
+steps += [("divided-twice", uneven, kind) for kind in ("plain", "weighted", "penalised")]
+steps += [("own-weights", even, "weighted"), ("own-weights", uneven, "weighted")]
+steps += [("penalty-on-each", even, "penalised"), ("penalty-on-each", uneven, "penalised")]
+bug_cases = []
+for k in rng.permutation(len(steps)).tolist():
+    bug, shares, kind = steps[k]
+    bug_cases.append((bug, int(rng.integers(2**31)), shares, kind))
 ### END INPUTS
-got_pixels = lab05.PIXELWISE.observe(pixel_loss, pixel_cases)
-lab05.PIXELWISE.check(pixel_loss)
+got_bugs = lab05.DIAGNOSIS.observe(name_bug, bug_cases)
+lab05.DIAGNOSIS.check(name_bug)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab05 as judges
 
-judges.PIXELWISE.judge(pixel_cases, got_pixels)
+judges.DIAGNOSIS.judge(bug_cases, got_bugs)
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## Before you hand in
 #
-# Restart the kernel and run all cells. Every check cell should report ×1.
+# Restart the kernel and run all cells. Every check cell of exercises 1 to 4 should report ×1, and that of exercise 5 that its worked examples are right.

@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Lab 05: losses that must pass, in several styles, and losses that must be refused by name."""
 
 TF = "import tensorflow as tf\n"
@@ -22,10 +23,23 @@ def uneven(expression):
     return f"{TF}{head}    return {expression}\n"
 
 
-def pixels(expression):
-    return f"{TF}def pixel_loss(losses, global_batch_size):\n    return {expression}\n"
+def name_bug(
+    expected,
+    turned='"own-weights" if weighted else "penalty-on-each" if penalised else "own-mean"',
+    near="1e-3 * v",
+):
+    return f"""
+def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
+    n, replicas = sum(shares), len(shares)
+    if residual > 0.0005:
+        return {turned}
+    for word, v in {expected}:
+        if abs(ratio - v) <= {near}:
+            return word
+"""
 
 
+TABLE = '[("right", 1), ("divided-twice", 1 / replicas), ("full-batch", n / full_batch), ("own-mean", replicas), ("not-divided", n)]'
 LOOP = """
 def replica_loss(losses, global_batch_size):
     total = tf.zeros([], losses.dtype)
@@ -35,6 +49,145 @@ def replica_loss(losses, global_batch_size):
 """
 TRACED = "@tf.function\n"
 AVERAGE = "tf.nn.compute_average_loss"
+CONTEXT = "tf.distribute.get_replica_context()"
+REDUCE_SUM = f"{CONTEXT}.all_reduce(tf.distribute.ReduceOp.SUM, tf.reduce_sum(weights))"
+
+
+def weighted_lines(*lines):
+    body = "\n".join("    " + line for line in lines)
+    return f"{TF}def weighted_loss(losses, weights, global_batch_size):\n{body}\n"
+
+
+MERGED = [
+    "def add(strategy, own):",
+    "    return strategy.reduce('SUM', own, axis=None)",
+    f"total = {CONTEXT}.merge_call(add, args=(tf.reduce_sum(weights),))",
+    "return tf.reduce_sum(weights * losses) / total",
+]
+NORMALISED = [
+    f"total = {REDUCE_SUM}",
+    "shares = weights / total",
+    "return tf.reduce_sum(tf.stop_gradient(shares) * losses)",
+]
+GATHERED = [
+    f"sums = {CONTEXT}.all_gather(tf.reshape(tf.reduce_sum(weights), [1]), axis=0)",
+    "return tf.math.divide(tf.math.reduce_sum(losses * weights), tf.math.reduce_sum(sums))",
+]
+SCALED_MEAN = [
+    f"mean_weight = {REDUCE_SUM} / global_batch_size",
+    "average = tf.nn.compute_average_loss(losses, weights, global_batch_size=global_batch_size)",
+    "return average / mean_weight",
+]
+MEANS_OF_SUMS = [
+    f"context = {CONTEXT}",
+    "mean = context.all_reduce('mean', tf.reduce_sum(weights))",
+    "return tf.tensordot(losses, weights, 1) / (mean * context.num_replicas_in_sync)",
+]
+VECTOR = [
+    f"both = {CONTEXT}.all_reduce('sum', tf.stack([tf.reduce_sum(weights), tf.cast(tf.size(weights), weights.dtype)]))",
+    "own = sum(a * b for a, b in zip(tf.unstack(losses), tf.unstack(weights)))",
+    "return own / both[0]",
+]
+BRANCHES = """
+def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
+    replicas, examples = len(shares), sum(shares)
+    straight = residual < 0.001
+    if not straight:
+        if penalised:
+            return "penalty-on-each"
+        if weighted:
+            return "own-weights"
+        return "own-mean"
+    if abs(ratio - 1) < 0.002:
+        return "right"
+    if ratio > 1:
+        if abs(ratio - replicas) < 0.01:
+            return "own-mean"
+        return "not-divided"
+    if abs(ratio - 1 / replicas) < 0.001:
+        return "divided-twice"
+    return "full-batch"
+"""
+NEAREST = """
+import numpy as np
+def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
+    words = ["right", "own-mean", "not-divided", "divided-twice", "full-batch"]
+    n, r = np.sum(shares), len(shares)
+    if residual:
+        return {(True, False): "own-weights", (False, True): "penalty-on-each", (False, False): "own-mean"}[weighted, penalised]
+    distance = np.abs(np.log(ratio) - np.log([1, r, n, 1 / r, n / full_batch]))
+    return words[int(np.argmin(distance))]
+"""
+CLOSE = """
+import math
+def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
+    def is_close(value):
+        return math.isclose(ratio, value, rel_tol=5e-3)
+    if weighted and residual > 0:
+        return "own-weights"
+    if penalised and residual > 0:
+        return "penalty-on-each"
+    if residual > 0 or is_close(len(shares)):
+        return "own-mean"
+    if is_close(sum(shares)):
+        return "not-divided"
+    if is_close(1 / len(shares)):
+        return "divided-twice"
+    return "right" if is_close(1) else "full-batch"
+"""
+INVERSE = """
+def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
+    if residual != 0:
+        return "penalty-on-each" if penalised else ("own-weights" if weighted else "own-mean")
+    times = round(1 / ratio if ratio < 1 else ratio, 2)
+    if times == 1:
+        return "right"
+    if ratio > 1:
+        return "own-mean" if times == len(shares) else "not-divided"
+    return "divided-twice" if times == len(shares) else "full-batch"
+"""
+RULES = """
+RULES = [
+    ("penalty-on-each", lambda q, e, n, r, f, w, p: p and e > 0),
+    ("own-weights", lambda q, e, n, r, f, w, p: w and e > 0),
+    ("own-mean", lambda q, e, n, r, f, w, p: e > 0 or abs(q / r - 1) < 1e-3),
+    ("not-divided", lambda q, e, n, r, f, w, p: abs(q / n - 1) < 1e-3),
+    ("divided-twice", lambda q, e, n, r, f, w, p: abs(q * r - 1) < 1e-3),
+    ("full-batch", lambda q, e, n, r, f, w, p: abs(q * f / n - 1) < 1e-3 and n != f),
+]
+def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
+    facts = ratio, residual, sum(shares), len(shares), full_batch, weighted, penalised
+    return next((word for word, rule in RULES if rule(*facts)), "right")
+"""
+PERCENT = """
+def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
+    percent = round(100 * ratio, 1)
+    if residual > 0.0:
+        if weighted: return "OWN-WEIGHTS"
+        return "PENALTY-ON-EACH" if penalised else "OWN-MEAN"
+    if percent == 100.0: return "right"
+    if percent == 100.0 * len(shares): return "own-mean"
+    if percent == 100.0 / len(shares): return "divided-twice"
+    if percent < 100: return "full-batch"
+    return "not-divided"
+"""
+FOUND = """
+def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
+    causes = {1.0: "right", float(len(shares)): "own-mean", float(sum(shares)): "not-divided"}
+    causes[round(1 / len(shares), 4)] = "divided-twice"
+    causes.setdefault(round(sum(shares) / full_batch, 4), "full-batch")
+    if residual == 0:
+        return causes[ratio]
+    return ["own-mean", "own-weights", "penalty-on-each"][weighted + 2 * penalised]
+"""
+SEGMENTS = """
+def replica_loss(losses, global_batch_size):
+    ones = tf.ones_like(losses)
+    return tf.linalg.matvec(losses[tf.newaxis, :], ones)[0] / global_batch_size
+"""
+SHARE_OF_MEAN = (
+    "tf.reduce_mean(losses) * tf.cast(tf.size(losses), losses.dtype) / global_batch_size"
+)
 RIGHT = {
     "plain": [
         plain("tf.reduce_sum(losses) / global_batch_size"),
@@ -42,12 +195,21 @@ RIGHT = {
         plain("tf.reduce_sum(losses * (1.0 / global_batch_size))", TRACED),
         TF + LOOP,
         "import keras\n" + plain("keras.ops.sum(losses) / float(global_batch_size)"),
+        plain(SHARE_OF_MEAN),
+        TF + SEGMENTS,
+        plain("tf.add_n([loss / global_batch_size for loss in losses])"),
     ],
     "weighted": [
-        weighted("tf.reduce_sum(losses * weights) / global_batch_size"),
-        weighted(f"{AVERAGE}(losses, weights, global_batch_size)"),
-        weighted("tf.tensordot(losses, weights, 1) / global_batch_size", TRACED),
-        weighted("sum(a * b for a, b in zip(losses, weights)) / global_batch_size"),
+        weighted(f"tf.reduce_sum(losses * weights) / {REDUCE_SUM}"),
+        weighted(
+            f"tf.reduce_sum(losses * weights / {CONTEXT}.all_reduce('sum', tf.reduce_sum(weights)))"
+        ),
+        weighted_lines(*MERGED),
+        weighted_lines(*NORMALISED),
+        weighted_lines(*GATHERED),
+        weighted_lines(*SCALED_MEAN),
+        weighted_lines(*MEANS_OF_SUMS),
+        weighted_lines(*VECTOR),
     ],
     "penalised": [
         penalised("tf.reduce_sum(losses) / global_batch_size + penalty / replicas"),
@@ -56,6 +218,17 @@ RIGHT = {
             " + tf.nn.scale_regularization_loss(penalty)"
         ),
         penalised("tf.add_n([tf.reduce_sum(losses / global_batch_size), penalty * 1 / replicas])"),
+        penalised(
+            "(replicas * tf.reduce_sum(losses) + global_batch_size * penalty) / (replicas * global_batch_size)"
+        ),
+        penalised("replica_loss(losses, global_batch_size) + tf.math.divide(penalty, replicas)"),
+        penalised(
+            "tf.reduce_sum(losses) / global_batch_size + (penalty if tf.distribute.get_replica_context().replica_id_in_sync_group == 0 else 0.0)"
+        ),
+        penalised(
+            "sum(loss / global_batch_size for loss in tf.unstack(losses)) + penalty / tf.distribute.get_strategy().num_replicas_in_sync"
+        ),
+        penalised("tf.einsum('i->', losses) * (1 / global_batch_size) + 0.25 * penalty"),
     ],
     "uneven": [
         uneven("tf.reduce_sum(losses) / batch_examples"),
@@ -63,14 +236,23 @@ RIGHT = {
         uneven("tf.reduce_sum(losses / tf.cast(batch_examples, losses.dtype))"),
         uneven("tf.reduce_sum(losses) / batch_examples if len(losses) else tf.constant(0.0)"),
         uneven("sum(losses) / batch_examples"),
+        uneven("tf.reduce_sum(losses) / global_batch_size * (global_batch_size / batch_examples)"),
+        uneven(
+            "tf.math.divide_no_nan(tf.reduce_sum(losses), tf.cast(batch_examples, losses.dtype))"
+        ),
+        uneven(
+            "tf.cond(tf.size(losses) > 0, lambda: tf.reduce_mean(losses) * len(losses) / batch_examples, lambda: tf.zeros([], losses.dtype))"
+        ),
     ],
-    "pixels": [
-        pixels("tf.reduce_sum(tf.reduce_mean(losses, axis=[1, 2])) / global_batch_size"),
-        pixels(f"{AVERAGE}(tf.reduce_mean(losses, [1, 2]), global_batch_size=global_batch_size)"),
-        pixels("tf.reduce_mean(losses) * len(losses) / global_batch_size"),
-        pixels("tf.reduce_sum(losses) / (global_batch_size * losses.shape[1] * losses.shape[2])"),
-        "import keras\n"
-        + pixels("keras.ops.sum(keras.ops.mean(losses, (1, 2))) / global_batch_size"),
+    "diagnosis": [
+        name_bug(TABLE),
+        BRANCHES,
+        NEAREST,
+        CLOSE,
+        INVERSE,
+        RULES,
+        PERCENT,
+        FOUND,
     ],
 }
 WRONG = {
@@ -82,11 +264,20 @@ WRONG = {
             " / tf.distribute.get_strategy().num_replicas_in_sync"
         ),
         "only-replicas": plain("tf.reduce_sum(losses) / 4"),
+        "mean-of-four": plain("tf.reduce_mean(losses) / 4"),
     },
     "weighted": {
         "own-mean": weighted("tf.reduce_mean(losses * weights)"),
         "weights-ignored": weighted("tf.reduce_sum(losses) / global_batch_size"),
         "own-weights": weighted("tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)"),
+        "by-examples": weighted("tf.reduce_sum(losses * weights) / global_batch_size"),
+        "by-examples (TensorFlow's)": weighted(f"{AVERAGE}(losses, weights, global_batch_size)"),
+        "times-replicas": weighted(
+            f"tf.reduce_sum(losses * weights) / {CONTEXT}.all_reduce('mean', tf.reduce_sum(weights))"
+        ),
+        "times-replicas (both reduced)": weighted(
+            f"{CONTEXT}.all_reduce('sum', tf.reduce_sum(losses * weights)) / {REDUCE_SUM}"
+        ),
         "mean-weight": weighted(
             "tf.reduce_sum(losses) / global_batch_size * tf.reduce_mean(weights)"
         ),
@@ -105,11 +296,36 @@ WRONG = {
         "full-batch": uneven("tf.reduce_sum(losses) / global_batch_size"),
         "own-times-replicas": uneven(f"{AVERAGE}(losses)"),
         "mean-of-nothing": uneven("tf.reduce_mean(losses) * len(losses) / batch_examples"),
+        "empty-not-zero": uneven(
+            "tf.reduce_sum(losses) / batch_examples if len(losses) else tf.constant(1.0, tf.float64)"
+        ),
     },
-    "pixels": {
-        "pixels-summed": pixels("tf.reduce_sum(losses) / global_batch_size"),
-        "own-mean": pixels("tf.reduce_mean(losses)"),
-        "one-axis": pixels("tf.reduce_sum(tf.reduce_mean(losses, axis=1)) / global_batch_size"),
-        "only-pixels": pixels("tf.reduce_sum(tf.reduce_mean(losses, axis=[1, 2]))"),
+    "diagnosis": {
+        "below-one": name_bug(
+            TABLE.replace("1 / replicas", "ratio if ratio < 1 else 1 / replicas")
+        ),
+        "above-one": name_bug(
+            TABLE.replace('("own-mean", replicas), ("not-divided", n)', '("own-mean", ratio)')
+        ),
+        "weights-not-seen": name_bug(TABLE, '"penalty-on-each" if penalised else "own-mean"'),
+        "residual-ignored": name_bug(TABLE, '"own-mean"'),
+        "turned-is-penalty": name_bug(TABLE, '"penalty-on-each"'),
+        "equal-shares": name_bug(
+            TABLE,
+            '"own-weights" if weighted else "penalty-on-each" if penalised else "not-divided"',
+        ),
+        "(always right)": "def name_bug(*report):\n    return 'right'\n",
+    },
+}
+REFUSED = {
+    "weighted": {
+        "put @tf.function round the call of strategy.run": weighted(
+            f"tf.reduce_sum(losses * weights) / {REDUCE_SUM}", TRACED
+        ),
+        "a scalar tensor is wanted": weighted(f"losses * weights / {REDUCE_SUM}"),
+    },
+    "plain": {
+        "the losses do not reach": plain("tf.constant(1.0, tf.float64)"),
+        "mixed: tf.cast": plain("tf.reduce_sum(losses) * tf.constant(0.1)"),
     },
 }

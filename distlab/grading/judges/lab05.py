@@ -4,7 +4,7 @@ A way to scale multiplies each example's gradient with a factor, the penalty's w
 another, and may put something in the place of the sample weights.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises import lab05, softmax
-from distlab.exercises.comparing import Anything
-from distlab.exercises.lab05 import PIXELS, REPLICAS, Step, draw_start, make_step, read_batch
+from distlab.exercises.comparing import AnyOf, Anything
+from distlab.exercises.lab05 import REPLICAS, Step, draw_start, make_step, read_batch
 from distlab.grading.judging import Judge, LabRules
 
 RULES = LabRules(cell_seconds=30, submission_seconds=90, visible_checks=False, onednn=False)
@@ -58,18 +58,21 @@ WAYS: dict[str, dict[str, Scaling]] = {
     "plain": {
         "right": Scaling(per_batch),
         "own-mean": Scaling(per_share),
+        "mean-of-four": Scaling(scaled(per_share, 1 / REPLICAS)),
         "only-summed": Scaling(lambda own, step: 1.0),
         "divided-twice": Scaling(scaled(per_batch, 1 / REPLICAS)),
         "only-replicas": Scaling(one_share),
     },
     "weighted": {
-        "right": Scaling(per_batch),
+        "right": Scaling(lambda own, step: 1 / np.sum(step["weights"])),
         "own-mean": Scaling(per_share),
         "weights-ignored": Scaling(per_batch, weigh=lambda step: np.ones(len(step["picks"]))),
         "own-weights": Scaling(
             lambda own, step: 1.0,
             weigh=lambda step: np.asarray(step["weights"]) / by_share(step, np.sum),
         ),
+        "by-examples": Scaling(per_batch),
+        "times-replicas": Scaling(lambda own, step: REPLICAS / np.sum(step["weights"])),
         "mean-weight": Scaling(per_batch, weigh=lambda step: by_share(step, np.mean)),
     },
     "penalised": {
@@ -86,25 +89,18 @@ WAYS: dict[str, dict[str, Scaling]] = {
         "full-batch": Scaling(per_batch),
         "own-times-replicas": Scaling(scaled(per_share, 1 / REPLICAS)),
     },
-    "pixels": {
-        "right": Scaling(scaled(per_batch, 1 / PIXELS)),
-        "pixels-summed": Scaling(per_batch),
-        "own-mean": Scaling(scaled(per_share, 1 / PIXELS)),
-        "one-axis": Scaling(scaled(per_batch, 1 / 7)),
-        "only-pixels": Scaling(lambda own, step: 1 / PIXELS),
-    },
 }
 
 
 def expect_update(kind: str, *case: Any, way: str = "right") -> np.ndarray:
     """Return the update [inputs, outputs] that the scaling `way` applies."""
     scaling, step = WAYS[kind][way], make_step(*case)
-    images, labels = read_batch(step, kind)
-    start = draw_start(step, kind)
+    images, labels = read_batch(step)
+    start = draw_start(step)
     shares = [len(share) for share in np.array_split(labels, REPLICAS)]
     factors = np.concatenate([np.full(own, scaling.factor(own, step)) for own in shares])
     outputs = images @ start  # [examples, outputs]
-    slope = 2 * (outputs - images) if kind == "pixels" else softmax.slopes(outputs, labels)
+    slope = softmax.slopes(outputs, labels)
     if kind == "weighted":
         weights = scaling.weigh(step) if scaling.weigh else np.asarray(step["weights"])
         slope = slope * weights[:, None]
@@ -117,14 +113,35 @@ def expect_update(kind: str, *case: Any, way: str = "right") -> np.ndarray:
 
 def expect_uneven(*case: Any, way: str = "right") -> dict[str, Any]:
     """Return the update, and the loss of a replica without examples."""
-    if way == "mean-of-nothing":
-        return {"update": expect_update("uneven", *case), "loss of nothing": np.nan}
+    if way in ("mean-of-nothing", "empty-not-zero"):
+        nothing = np.nan if way == "mean-of-nothing" else 1.0
+        return {"update": expect_update("uneven", *case), "loss of nothing": nothing}
     nothing = 0.0 if way == "right" else Anything()
     return {"update": expect_update("uneven", *case, way=way), "loss of nothing": nothing}
+
+
+CONFUSIONS = {
+    "below-one": {"full-batch": "divided-twice"},
+    "above-one": {"not-divided": "own-mean"},
+    "residual-ignored": {"penalty-on-each": "own-mean", "own-weights": "own-mean"},
+    "weights-not-seen": {"own-weights": "own-mean"},
+}
+
+
+def expect_bug(bug: str, seed: int, shares: Sequence[int], kind: str, way: str = "right") -> Any:
+    """Return the word for the bug of a report, or a confused one."""
+    turned = bug in ("own-weights", "penalty-on-each") or (
+        bug == "own-mean" and len(set(shares)) > 1
+    )
+    if way == "turned-is-penalty" and turned:
+        return "penalty-on-each"
+    if way == "equal-shares" and bug == "own-mean" and turned:
+        return AnyOf(("not-divided", "full-batch", "divided-twice", "right", "penalty-on-each"))
+    return CONFUSIONS.get(way, {}).get(bug, bug)
 
 
 PLAIN = Judge(lab05.PLAIN, partial(expect_update, "plain"))
 WEIGHTED = Judge(lab05.WEIGHTED, partial(expect_update, "weighted"))
 PENALISED = Judge(lab05.PENALISED, partial(expect_update, "penalised"))
 UNEVEN = Judge(lab05.UNEVEN, expect_uneven)
-PIXELWISE = Judge(lab05.PIXELWISE, partial(expect_update, "pixels"))
+DIAGNOSIS = Judge(lab05.DIAGNOSIS, expect_bug)
