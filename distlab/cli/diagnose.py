@@ -36,15 +36,25 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(asdict(found) if found else None, indent=2))
     elif found is None:
-        print(
-            f"{len(texts)} log{'s' * (len(texts) != 1)}: no known cause; look for the first error "
-            "in the log of the task that ended first"
-        )
+        print(describe_unknown(texts))
     else:
         print(f"{found.task or 'cause'}: {found.cause}\ncure: {found.cure}")
         if found.evidence:
             print(f"seen: {found.evidence}")
     return 1 if found else 0
+
+
+def describe_unknown(texts: dict[str, str]) -> str:
+    """Return what there is to say of logs without a known cause: the errors that Python printed."""
+    from utils.engines.local import find_traceback
+
+    errors = [(name, find_traceback(text.splitlines())) for name, text in texts.items()]
+    lines = [f"{name}: {error.splitlines()[-1]}" for name, error in errors if error]
+    lines.append(
+        f"{len(texts)} log{'s' * (len(texts) != 1)}: no known cause; "
+        "the first error is in the log of the task that ended first"
+    )
+    return "\n".join(lines)
 
 
 def read_logs(name: str) -> dict[str, str]:

@@ -379,3 +379,29 @@ def test_a_traceback_is_cut_out_of_what_was_written():
     lines = textwrap.dedent(text.replace("before", "    before")).splitlines()
     assert find_traceback(lines).splitlines()[-1] == "KeyError: 'x'"
     assert find_traceback(["all", "is", "well"]) == ""
+
+
+def test_diagnose_reads_logs_a_folder_or_standard_input(program):
+    name = program("""
+        time.sleep(30) if index == 0 else None
+        raise RuntimeError("Attempt to convert a value (PerReplica:{ 0: 1 }) to a Tensor")
+    """)
+    assert "Keras 3's fit cannot train" in run("--logs", "logs", name, status=1)[1]
+    for words, text in ((["logs"], None), (["logs/worker-1.log"], None), ([], "logs/worker-1.log")):
+        done = subprocess.run(
+            [sys.executable, "-m", "distlab", "diagnose", *words], capture_output=True, text=True,
+            input=open(text).read() if text else None, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 1 and "cure: use a custom loop" in done.stdout
+    program("raise ValueError('no such column')", "other.py")
+    run("--logs", "others", "other.py", status=1)
+    done = subprocess.run(
+        [sys.executable, "-m", "distlab", "diagnose", "others", "nowhere.log"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2 and "nowhere.log: No such file" in done.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "distlab", "diagnose", "others"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0 and "worker-1.log: ValueError: no such column" in done.stdout
