@@ -19,6 +19,7 @@ from distlab.grading.sandbox import check_can_seal
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = (ROOT / "TEACHING.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
 SHELL = [line for language, text in BLOCKS if language == "sh" for line in text.splitlines()]
 INLINE = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", GUIDE, flags=re.M | re.S))
@@ -67,10 +68,36 @@ def test_make_targets_and_files_exist() -> None:
     assert {"lab", "test", "wheels", "doctor", "clean"} <= named <= targets
     assert "WHEELS" in makefile and "PYTHON:-" in makefile
     links = re.findall(r"\]\(([^)\s]+)\)", GUIDE)
-    ours = [t for t in INLINE if re.fullmatch(r"(tests|utils|benchmarks)/\S*\w", t)]
+    ours = [
+        t for t in INLINE if re.fullmatch(r"(tests|utils|benchmarks)/\S*\w", t) and "NN" not in t
+    ]
     assert links and ours
-    assert [name for name in links + ours if not (ROOT / name).exists()] == []
+    assert [n for n in links + ours if not (ROOT / n.partition("#")[0]).exists()] == []
+    headings = {
+        line[3:].lower().replace(" ", "-") for line in GUIDE.splitlines() if line[:3] == "## "
+    }
+    assert {link[1:] for link in links if link.startswith("#")} <= headings
+    assert "solutions/src/README.md" in links and "](solutions/src/README.md)" in README
     assert (ROOT / "benchmarks" / "grading.py").is_file()
+
+
+def test_the_plan_by_weeks_keeps_to_what_builds_on_what() -> None:
+    """Each lesson once, after those it builds on; each lab in or after the week of its lesson."""
+    plan = GUIDE.split("## A plan by weeks")[1].split("\n## ")[0]
+    rows = [line.split("|")[2:4] for line in plan.splitlines() if re.match(r"\| \d", line)]
+    week = {n: k for k, (together, _) in enumerate(rows) for n in re.findall(r"\d\d", together)}
+    labs = {n: k for k, (_, home) in enumerate(rows) for n in re.findall(r"\d\d", home)}
+    mapped = re.findall(r"^\| \[(\d\d) .*\| \d+ \| ([\d, ]*)\|$", README, re.MULTILINE)
+    after = {lesson: re.findall(r"\d\d", before) for lesson, before in mapped}
+    assert len(rows) == 12 and {f"{n:02}" for n in range(18)} <= set(week) <= set(after)
+    assert [n for n, before in after.items() for b in before if week.get(n, 99) < week[b]] == []
+    assert {f"{n:02}" for n in range(1, 13)} <= set(labs)
+    for lab, place in labs.items():
+        (source,) = (ROOT / "solutions" / "src").glob(f"lab{lab}_*.py")
+        link = source.stem.replace("_", "-") + ".ipynb"
+        lessons = {p.name[:2] for p in (ROOT / "notebooks" / "src").glob("*.py")
+                   if f"labs/{link}" in p.read_text(encoding="utf-8")}  # fmt: skip
+        assert min(week[lesson] for lesson in lessons & set(week)) <= place, lab
 
 
 def test_the_offline_line_is_what_make_runs() -> None:
