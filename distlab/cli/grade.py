@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,18 +41,31 @@ def add_parser(subparsers: Commands) -> None:
     add("--gradebook", metavar="FILE", type=Path, help=text)
     text = "how files are named: moodle, canvas, or with (?P<student_id>…), (?P<timestamp>…)"
     add("--pattern", metavar="REGEX", default="", help=text)
+    text = f"CSV of the class, with names: student,name,… ({ROSTER} here, if there is one)"
+    add("--roster", metavar="FILE", type=Path, help=text)
+    text = "CSV of when each handed in: student,handed_in, or a grading worksheet of Moodle"
+    add("--times", metavar="FILE", type=Path, help=text)
     text = "submissions at a time (%(default)s)"
     add("--jobs", metavar="N", type=int, default=min(4, os.cpu_count() or 1), help=text)
+    text = "without the sandbox, for your own work only: written on the report"
+    add("--unsealed", action="store_true", help=text)
+    text = "pages and marks under codes, in REPORT/LAB/anonymous; --set and --marks take codes too"
+    add("--anonymous", action="store_true", help=text)
+    parser.add_json()
+    _add_rules(add)
+    _add_marks(add)
+
+
+def _add_rules(add: Callable[..., Any]) -> None:
     text = f"due dates, penalties, extra time, weights ({POLICY} here, if there is one)"
     add("--policy", metavar="FILE", type=Path, help=text)
     add("--due", metavar="TIME", default="", help="2026-11-20T23:59 (UTC) or …T23:59+01:00")
     text = "for each day or hour late: 10%%/day, 0.5/hour; 10%%/day,50%% for 50%% at most"
     add("--penalty", metavar="P", default="", help=text)
     add("--extra", metavar="FILE", type=Path, help="lines of student,2 days: who has more time")
-    text = f"CSV of the class, with names: student,name,… ({ROSTER} here, if there is one)"
-    add("--roster", metavar="FILE", type=Path, help=text)
-    text = "CSV of when each handed in: student,handed_in, or a grading worksheet of Moodle"
-    add("--times", metavar="FILE", type=Path, help=text)
+
+
+def _add_marks(add: Callable[..., Any]) -> None:
     many: dict[str, Any] = {"action": "append", "default": []}
     add("--student", metavar="ID", **many, help="only this one")
     add("--exercise", metavar="ID", **many, help="change the marks of this one only (id or number)")
@@ -64,41 +78,59 @@ def add_parser(subparsers: Commands) -> None:
     add("--reason", metavar="TEXT", default="", help=text)
     text = "take marks by hand that are above the maximum"
     add("--above-maximum", action="store_true", help=text)
-    text = "without the sandbox, for your own work only: written on the report"
-    add("--unsealed", action="store_true", help=text)
-    text = "pages and marks under codes, in REPORT/LAB/anonymous; --set and --marks take codes too"
-    add("--anonymous", action="store_true", help=text)
-    parser.add_json()
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Grade, write the report, say where it is; return 1 if something waits for a human."""
     if importlib.util.find_spec("nbgrader") is None:  # the gradebook is nbgrader's
         raise CourseError("grading needs nbgrader: pip install -e '.[lab,test]'")
-    from distlab.grading.report.anonymous import anonymise
-    from distlab.grading.report.autograded import is_course
-    from distlab.grading.report.changes import note_changes
-    from distlab.grading.report.pages import write_report
-
     settings = _read_settings(arguments)
     found = _grade(settings, arguments.json)
     if found is None:
         return 130
-    changes = note_changes(found, settings.out)
+    changes = []
     if arguments.anonymous:
-        found = anonymise(found, found.code_for)
-        settings = replace(settings, out=settings.out / "anonymous")
-        write_report(found, settings.out)
+        found, settings = _write_without_names(found, settings)
     else:
-        course = settings.gradebook.resolve().parent
-        write_report(found, settings.out, course if is_course(course) else None, changes)
-        _write_course(arguments, found)
+        changes = _write_report(found, settings, arguments)
     if arguments.json:
         print(json.dumps(found.to_record()))
     else:
         _describe(found, settings)
-        _describe_changes(found, [] if arguments.anonymous else changes)
+        _describe_changes(found, changes)
     return int(any(result.for_human for result in found.results))
+
+
+def _write_without_names(
+    found: "ClassResult", settings: "Settings"
+) -> "tuple[ClassResult, Settings]":
+    """Write the pages under codes, into a folder of their own; return what they show, and where."""
+    from distlab.grading.report.anonymous import anonymise
+    from distlab.grading.report.pages import write_report
+
+    found = anonymise(found, found.code_for)
+    settings = replace(settings, out=settings.out / "anonymous")
+    write_report(found, settings.out)
+    return found, settings
+
+
+def _write_report(
+    found: "ClassResult", settings: "Settings", arguments: argparse.Namespace
+) -> "list[Change]":
+    """Write the pages of the lab and of the course; return what changed since the last time."""
+    from distlab.grading.policy import read_policy
+    from distlab.grading.report.autograded import is_course
+    from distlab.grading.report.changes import note_changes
+    from distlab.grading.report.course import list_labs, write_course
+    from distlab.grading.report.pages import write_report
+
+    changes = note_changes(found, settings.out)
+    book = settings.gradebook.resolve().parent
+    write_report(found, settings.out, book if is_course(book) else None, changes)
+    rules = _find(arguments.policy, POLICY)
+    policies = {lab: read_policy(rules, lab.partition("-")[0]) for lab in list_labs(found.course)}
+    write_course(arguments.out, found.course, policies, found.roster)
+    return changes
 
 
 def _grade(settings: "Settings", quiet: bool) -> "ClassResult | None":
@@ -178,30 +210,32 @@ def _find_gradebook(arguments: argparse.Namespace) -> Path:
 
 
 def _describe(found: "ClassResult", settings: "Settings") -> None:
-    from distlab.grading.report.wording import count, show_points
+    from distlab.grading.report.wording import count
 
     marks = [result.mark for result in found.results if result.mark is not None]
     most = max((result.max for result in found.results), default=0.0)
-    human = sum(result.for_human for result in found.results)
     mean = f", {sum(marks) / len(marks):.2f} of {most:g} points on average" if marks else ""
     print(f"{found.lab.name}: {len(found.results)} graded in {found.seconds:.1f} s{mean}")
-    for result in found.results if settings.students else ():
+    for result in found.results:
         if result.student in settings.students:
-            mark = "waits for a human" if result.mark is None else show_points(result.mark)
-            print(f"{_clean(result.student)}: {mark} of {most:g} points")
-    if human:
-        print(f"for a human, without a mark yet: {count(human, 'student')} (see the class page)")
-    if found.waiting:
-        print(f"handed in, not graded yet: {count(len(found.waiting), 'student')}")
-    if found.absent:
-        print(f"nothing handed in: {count(len(found.absent), 'student')}")
+            mark = "waits for a human" if result.mark is None else f"{result.mark:g} points"
+            print(f"{_clean(found.roster.show(result.student))}: {mark}")
+    human = sum(result.for_human for result in found.results)
+    for said, number in {"for a human, without a mark yet": human,
+                         "handed in, not graded yet": len(found.waiting),
+                         "nothing handed in": len(found.absent)}.items():  # fmt: skip
+        if number:
+            print(f"{said}: {count(number, 'student')}")
     for line in found.describe_times():
         print(f"TIMES: {_clean(line)}")
     if not found.sealed:
         print("run without the sandbox: these marks are for practice only")
-    print(f"class page  {settings.out / 'class.html'}")
-    print(f"marks       {settings.out / 'marks.csv'}")
-    print(f"feedback    {settings.out / 'feedback'}")
+    for what, name in (
+        ("class page", "class.html"),
+        ("marks", "marks.csv"),
+        ("feedback", "feedback"),
+    ):
+        print(f"{what:<10}  {settings.out / name}")
     print(f"gradebook   {settings.gradebook}")
     for note in found.notes:
         print(f"note: {_clean(note)}")
@@ -218,12 +252,3 @@ def _clean(text: str) -> str:
     from distlab.grading.report.text import clean_line
 
     return clean_line(text)
-
-
-def _write_course(arguments: argparse.Namespace, found: "ClassResult") -> None:
-    from distlab.grading.policy import read_policy
-    from distlab.grading.report.course import list_labs, write_course
-
-    path = _find(arguments.policy, POLICY)
-    policies = {lab: read_policy(path, lab.partition("-")[0]) for lab in list_labs(found.course)}
-    write_course(arguments.out, found.course, policies, found.roster)

@@ -2,7 +2,8 @@
 
 The way of a hand-in:
  1. `session` grade is the whole run; `journal` keeps what was seen, so that it can go on.
- 2. `collect`, `handed_in` and `naming` find notebooks in folders and zips, and their owners.
+ 2. `collect`, `handed_in` and `naming` find notebooks in folders and zips, and their owners;
+    `roster` reads the teacher's lists: students, times, marks by hand.
  3. `executor` observe starts two processes at once: the `sandbox` and a `reader_process`.
  4. The reader's server (`reader_server`) forks for each notebook, as it is hostile: it reads
     the file (`notebook_file`) and aligns it with the lab (`alignment`): a plan of cells.

@@ -143,15 +143,11 @@ class Book:
             )
         with _told_plainly(self.path):
             notebook = self._rows.ensure_submission(student, self._rows.ensure_notebook())
-            left = points
-            for k, cell in enumerate(exercise.cells):
+            left, (*others, _) = points, exercise.cells
+            for cell in exercise.cells:
                 grade = self._rows.ensure_grade(notebook, cell.id)
-                last = k == len(exercise.cells) - 1
-                share = (
-                    left
-                    if left is None or last
-                    else min(left, self._rows.weigh(cell.points, exercise))
-                )
+                most = self._rows.weigh(cell.points, exercise)
+                share = min(left, most) if left is not None and cell in others else left
                 grade.manual_score, grade.extra_credit = share, None
                 grade.needs_manual_grade = share is None and grade.auto_score is None
                 left = None if left is None or share is None else left - share

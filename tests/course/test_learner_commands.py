@@ -64,7 +64,9 @@ def test_check_says_right_wrong_and_not_written(course: Path) -> None:
     assert progress.read(course).keys() == {"lab01"}
     assert progress.read(course)["lab01"].keys() == {"epoch"}
     plain = distlab(course, "check", "01", where="labs")
-    assert re.search(r"^right +epoch: plan_epoch: 3 worked examples are right$", plain.stdout, re.M)
+    assert re.search(
+        r"^right +epoch: plan_epoch: \d worked examples are right$", plain.stdout, re.M
+    )
     assert plain.stdout.count("not yet") == 3
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from lab_runner import LABS
 
-from distlab.authoring import regions, sources
+from distlab.authoring import course_map, regions, sources
 from distlab.cli import main
 from distlab.grading.release import make_release, papers
 from utils.errors import DistributedError
@@ -290,6 +290,9 @@ def test_stopped_half_way_it_leaves_nothing(tmp_path: Path, number: int) -> None
 def test_only_the_labs_that_were_named(tmp_path: Path, monkeypatch, capsys) -> None:
     (tmp_path / "out").mkdir()  # an empty folder is as good as none
     monkeypatch.chdir(ROOT)
+    row = "| [99 Own](labs/lab05-loss-scaling.ipynb) | My own words | 5 | - |"
+    table = f"| Lab | Exercises | Minutes | Solution |\n|---|---|---|---|\n{row}"
+    monkeypatch.setitem(course_map.TABLES, "labs", lambda root: table)  # a lab of the teacher's
     assert main(["release", str(tmp_path / "out"), "--labs", "lab05", "01"]) == 0
     assert "2 labs (lab01, lab05)" in capsys.readouterr().out
     labs = {path.name[:5] for path in (tmp_path / "out" / "students" / "labs").glob("*.ipynb")}
@@ -298,6 +301,8 @@ def test_only_the_labs_that_were_named(tmp_path: Path, monkeypatch, capsys) -> N
     assert folders == labs
     assert os.listdir(tmp_path) == ["out"]
     texts = read_texts(tmp_path / "out" / "students")
+    readme = (tmp_path / "out" / "students" / "README.md").read_text()
+    assert "| My own words |" in readme  # as the sources say, whether it was built or not
     links = re.findall(r"\]\((?:\.\./)?labs/(lab\d\d)", "\n".join(texts.values()))
     assert set(links) <= labs
 

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from distlab.authoring.course_map import fill_readme
 from distlab.authoring.sources import Target, make_lab, read_source, to_text
 from distlab.grading.release.papers import fit_makefile, fit_pyproject, fit_readme, unlink
 
@@ -78,7 +79,7 @@ def _write_papers(root: Path, folder: Path) -> None:
     _write(folder / "environment.yml", conda)
     commands = {p.stem.replace("_", "-") for p in (folder / "distlab" / "cli").glob("*.py")}
     targets = set(re.findall(r"^(\w+):(?!=)", makefile, re.MULTILINE))
-    readme = (root / "README.md").read_text(encoding="utf-8")
+    readme = fill_readme(root)[1]  # also with a lab that was never built
     _write(folder / "README.md", fit_readme(readme, commands, targets, _exists_from(folder)))
 
 
