@@ -19,7 +19,7 @@ from distlab.errors import CourseError
 from distlab.grading.gradebook_rows import Rows
 from distlab.grading.journal import hold_lock
 from distlab.grading.labs import ExerciseSpec, LabSpec
-from distlab.grading.roster import ByHand
+from distlab.grading.roster import ByHand, Roster
 from distlab.grading.verdict import ExerciseVerdict, Verdict
 
 WAIT_SECONDS = 60.0
@@ -174,6 +174,15 @@ class Book:
                 notebook.assignment.duedate = due
             for entry in entries:
                 self._write_entry(entry, notebook)
+            self._db.flush()
+
+    def name_students(self, roster: Roster) -> None:
+        """Give the students of the book the names that the roster has, as formgrader shows them."""
+        with _told_plainly(self.path):
+            for row in self._gradebook.students:
+                if (known := roster.students.get(row.id)) and known.name:
+                    row.first_name, _, row.last_name = known.name.rpartition(" ")
+                    row.email = known.email or row.email
             self._db.flush()
 
     def _write_entry(self, entry: Entry, notebook: Any) -> None:

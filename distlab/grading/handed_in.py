@@ -7,6 +7,7 @@ they hold for all that lies in the same outermost folder or file.
 """
 
 import hashlib
+import io
 import os
 import re
 import stat
@@ -136,7 +137,7 @@ def list_files(source: Path, keep: Path, unwrap: Unwrap = lambda names: 0) -> Li
     course = _is_course(source)
     source = source / "submitted" if course else source
     if source.is_dir():
-        _look_at_all(list(_walk(source, (), listing)), listing, None if course else unwrap)
+        _look_at_all(list(_walk(source, ())), listing, None if course else unwrap)
     elif not source.is_file():
         raise CourseError(f"{source}: no such folder, zip or notebook")
     elif source.name.lower().endswith(NOTEBOOKS) or _is_packed_by_student(source):
@@ -165,22 +166,28 @@ def _look_at_all(files: list[_File], listing: Listing, unwrap: Unwrap | None) ->
         _look_at(replace(file, parts=file.parts[depth:]), listing)
 
 
-def _walk(folder: Path, parts: tuple[str, ...], listing: Listing) -> Iterator[_File]:
+def _walk(folder: Path, parts: tuple[str, ...]) -> Iterator[_File]:
     try:
         found = sorted(os.scandir(folder), key=lambda item: item.name)
     except OSError as error:
-        listing.notes.append(f"{'/'.join(parts) or folder}: cannot be read ({error.strerror})")
+        yield _find_nothing(parts or (folder.name,), f"cannot be read ({error.strerror})")
         return
+    found = [item for item in found if not _is_skipped(item.name)]
+    if parts and not found:
+        yield _find_nothing(parts, "an empty folder")
     for item in found:
         here = (*parts, item.name)
-        if _is_skipped(item.name):
-            continue
         if not item.is_dir(follow_symlinks=False) or _is_notebook(item.name):
             yield _find_on_disk(Path(item.path), here)
         elif len(here) > MAX_FOLDERS:
-            listing.notes.append(f"{'/'.join(here)}: folders too deep: passed over")
+            yield _find_nothing(here, "folders too deep: passed over")
         else:
-            yield from _walk(Path(item.path), here, listing)
+            yield from _walk(Path(item.path), here)
+
+
+def _find_nothing(parts: tuple[str, ...], problem: str) -> _File:
+    """Return what stands for a folder without files: its student is listed too."""
+    return _File((*parts, "(nothing)"), None, problem, io.BytesIO)
 
 
 def _is_skipped(name: str) -> bool:
@@ -233,8 +240,7 @@ def open_plain(path: Path) -> BinaryIO:
 def _look_at(file: _File, listing: Listing) -> None:
     """Add what one file is; whatever is wrong with it becomes an entry with a problem."""
     if not _is_wanted(file.parts):
-        link = file.problem == _LINK
-        listing.add(file, problem=_LINK if link else _OTHER, other=not link)
+        listing.add(file, problem=file.problem or _OTHER, other=file.problem != _LINK)
     elif file.problem:
         listing.add(file, problem=file.problem)
     elif _is_notebook(file.name) and file.path:

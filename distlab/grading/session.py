@@ -240,5 +240,6 @@ def _book(settings: Settings, journal: Journal, hand_ins: Sequence[HandIn]) -> _
             results.append(result)
         book.write(entries, policy.due)
         book.write_waiting(waiting)
+        book.name_students(settings.roster)
         course = book.read_course()
     return tuple(results), course

@@ -12,6 +12,7 @@ from grading_notebooks import LAB, RIGHT, fill, make_code, read_stub, write
 
 from distlab.grading.executor import observe
 from distlab.grading.judge_process import JudgeProcess
+from distlab.grading.notebook_file import Unreadable, read_notebook
 from distlab.grading.observation import Submission
 
 IDS = [e.id for e in LAB.exercises]
@@ -249,3 +250,18 @@ def test_warnings_on_stderr_cost_nothing_and_extra_cells_stop_nothing(graded):
     observation = graded["extra cells"][0]
     assert all(cell.status == "ok" for cell in observation.cells)
     assert len(re.findall("worked examples are right", observation.to_json())) == len(IDS)
+
+
+@pytest.mark.parametrize("encode", [
+    lambda t: t.encode("utf-16-le"), lambda t: t.encode("utf-16-be"), lambda t: t.encode("utf-32"),
+    lambda t: t.encode("utf-32-le"), lambda t: t.encode() + b"\0" * 700,
+    lambda t: b"\xef\xbb\xbf" + t.encode(),
+])  # fmt: skip
+def test_a_file_in_another_encoding_is_read_and_said(encode):
+    text = json.dumps(fill({"epoch": "# ein Schlüssel, ключ\n" + RIGHT["epoch"]}),
+                      ensure_ascii=False)  # fmt: skip
+    found = read_notebook(encode(text))
+    plain = read_notebook(text.encode())
+    assert found.cells == plain.cells and plain.notes == () and len(found.notes) == 1
+    with pytest.raises(Unreadable):
+        read_notebook(encode(text)[:700])

@@ -192,6 +192,20 @@ def test_nobody_is_missing_whatever_ids_and_folders_are_called(tmp_path):
     assert "whose are they?" in found.notes[0] and "grades.csv" not in found.notes[0]
 
 
+def test_a_student_with_nothing_but_empty_folders_is_listed(tmp_path):
+    files = {f"ana/lab01/{NAME}": "a", f"bo/lab01/.ipynb_checkpoints/{NAME}": "old"}
+    source = write(tmp_path / "in", files | {"cy/lab02/lab02-strategy-api.ipynb": "x"})
+    (source / "dora" / "lab01").mkdir(parents=True)
+    (source / "ana" / "lab01" / "data").mkdir()
+    deep = "/".join(["x"] * 20)
+    write(source, {f"eve/{deep}/{NAME}": "e"})
+    found = gather(source, tmp_path)
+    students = by_student(found)
+    assert {s for s, h in students.items() if h.path} == {"ana"} and students["ana"].notes == ()
+    assert "an empty folder" in students["bo"].problem and "empty" in students["dora"].problem
+    assert "too deep" in students["eve"].problem and list(found.absent) == ["cy"]
+
+
 def test_copies_that_the_course_keeps_never_count_before_the_lab(tmp_path):
     course = {"labs/originals/" + NAME: "empty", "labs/" + NAME: "mine", "labs/kept/" + NAME: "old"}
     files = {"ana.zip": zipped(course), "bo/" + "labs/originals/" + NAME: "empty"}

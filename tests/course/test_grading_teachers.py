@@ -248,6 +248,9 @@ def test_the_book_keeps_reasons_refuses_too_much_and_knows_what_waits(lab, tmp_p
                                        "cy": {"epoch": "copied"}}  # fmt: skip
         marks = {student: labs["lab01"][0] for student, labs in book.read_course().items()}
         assert marks == {"ana": 12.5, "bo": None, "cy": 8, "di": None}
+        book.name_students(Roster({"ana": Student("ana", "Ana Maria Novák", "a@x.org")}))
+        named = {s.id: (s.first_name, s.last_name, s.email) for s in book._gradebook.students}
+        assert named["ana"] == ("Ana Maria", "Novák", "a@x.org") and named["cy"] == (None,) * 3
         book.set_points("cy", ByHand("epoch", None))
         assert "cy" not in book.read_reasons() and "cy" not in book.read_manual()
 
