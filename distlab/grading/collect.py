@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 from distlab.errors import CourseError
@@ -40,6 +41,11 @@ class HandIn:
     question: str = ""
     clock: str = ""
     owner: Owner = Owner("")
+
+    @property
+    def key(self) -> str:
+        """What a teacher writes down to settle a question: the student and this very file."""
+        return f"{self.student} {self.sha256[:8]}"
 
 
 @dataclass(frozen=True)
@@ -149,7 +155,7 @@ def _settle(groups: Mapping[str, _Found], lab: LabNames, roster: Roster) -> list
               for keys in told.values()]  # fmt: skip
     chosen = [replace(h, question=h.question or _ask_of_two(keys, groups, h))
               for h, keys in zip(chosen, told.values(), strict=True)]  # fmt: skip
-    return sorted(_name_apart(chosen), key=lambda h: h.student)
+    return sorted(_name_apart(chosen, roster), key=lambda h: h.student)
 
 
 def _ask_of_two(keys: list[str], groups: Mapping[str, _Found], hand_in: HandIn) -> str:
@@ -167,23 +173,26 @@ def _hash(entry: Entry) -> str:
         return entry.name
 
 
-def _name_apart(hand_ins: list[HandIn]) -> list[HandIn]:
+def _name_apart(hand_ins: list[HandIn], roster: Roster) -> list[HandIn]:
     """Tell students of one name apart: by the platform's number, or with a question."""
     same: dict[str, list[HandIn]] = defaultdict(list)
     for hand_in in hand_ins:
         same[hand_in.student].append(hand_in)
-    found = []
+    found: dict[str, HandIn] = {}
     for student, several in same.items():
-        if len(several) == 1:
-            found += several
-        elif len({h.owner.number for h in several if h.owner.number}) == len(several):
-            found += [replace(h, student=f"{student} {h.owner.number}") for h in several]
-        else:
-            names = ", ".join(repr(h.owner.source) for h in several[:4])
-            ask = f"{len(several)} names look the same ({names}): is it one student?"
-            found += [replace(h, student=student if k == 1 else f"{student} ({k})", question=ask)
-                      for k, h in enumerate(several, 1)]  # fmt: skip
-    return found
+        numbers = {h.owner.number for h in several if h.owner.number}
+        named = len(numbers) == len(several) > 1 and student not in roster.ids
+        names = ", ".join(repr(h.owner.source) for h in several[:4])
+        for hand_in in several:
+            name = f"{student} {hand_in.owner.number}" if named else student
+            if name in found or len(several) > 1 and not named:
+                ask = f"{max(2, len(several))} names look the same ({names}): is it one student?"
+                hand_in = replace(hand_in, question=ask)
+            name = next(
+                n for k in count(1) if (n := name if k == 1 else f"{name} ({k})") not in found
+            )
+            found[name] = replace(hand_in, student=name)
+    return list(found.values())
 
 
 def _choose(found: _Found, lab: LabNames, roster: Roster, only: bool) -> HandIn:
@@ -251,7 +260,7 @@ def _find_time(
     if owner.timestamp is not None:
         return owner.timestamp, owner.clock, []
     theirs = [e for e in stamps if len(e.parts) == 3 and lab.is_folder(e.parts[1])
-              and not e.own_zip]  # fmt: skip
+              and not e.own_zip and not owner.platform]  # fmt: skip
     beside = [e for e in theirs if e.parts[:2] == entry.parts[:2]] or theirs
     if not beside:
         return None, "", []

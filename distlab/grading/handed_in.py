@@ -84,6 +84,11 @@ class _File:
         return self.parts[-1].lower()
 
 
+def _find_outer(parts: tuple[str, ...]) -> str:
+    """Return what one student's limits hold for: the outermost part, but for a lab's folder."""
+    return "/".join(parts[:2]) if len(parts) > 2 and _LAB.match(parts[0]) else parts[0]
+
+
 Unwrap = Callable[[list[tuple[str, ...]]], int]  # names in parts -> how many outer ones to drop
 
 
@@ -99,7 +104,7 @@ class Listing:
 
     def add(self, file: _File, **found: object) -> None:
         """Add what was found of `file`, unless its student has too many files already."""
-        outer = file.parts[0]
+        outer = _find_outer(file.parts)
         self.counts[outer] += 1
         if self.counts[outer] == MAX_FILES_OF_ONE + 1:
             self.notes.append(f"{outer}: more than {MAX_FILES_OF_ONE} files: the rest passed over")
@@ -109,7 +114,7 @@ class Listing:
 
     def copy(self, file: _File, write: Callable[[bytes], object]) -> None:
         """Unpack `file` with `write`; TooMuch where that is more than one student may."""
-        total, outer = 0, file.parts[0]
+        total, outer = 0, _find_outer(file.parts)
         with closing(file.open()) as stream:
             while piece := stream.read(_PIECE):
                 total += len(piece)
@@ -162,6 +167,9 @@ def _is_packed_by_student(source: Path) -> bool:
 
 def _look_at_all(files: list[_File], listing: Listing, unwrap: Unwrap | None) -> None:
     depth = unwrap([file.parts for file in files]) if unwrap and files else 0
+    if depth and files[0].parts[0].lower() != "submitted":
+        listing.notes.append(f"all lies in the one folder {files[0].parts[0]!r}: what is in it "
+                             "was taken for the students")  # fmt: skip
     for file in files:
         _look_at(replace(file, parts=file.parts[depth:]), listing)
 

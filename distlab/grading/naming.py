@@ -33,8 +33,8 @@ class Owner:
     """The student a file belongs to, and what says so.
 
     `told` is the name as it stands in `source`, the outermost part of the path. `number`
-    tells two of one name apart and is the platform's, if `platform` is "moodle" or
-    "canvas". `timestamp` (UTC) is what the outermost part states, `clock` whose it is.
+    tells two of one name apart; `platform` is "moodle", "canvas", "pattern" or "".
+    `timestamp` (UTC) is what the outermost part states, `clock` whose it is.
     `late` says that the platform calls it late; `inside`, that nothing outside tells
     the name.
     """
@@ -118,7 +118,8 @@ def _match(pattern: re.Pattern[str], parts: tuple[str, ...], platform: str) -> O
     stamp, number = parse_time(groups.get("timestamp") or ""), groups.get("number") or ""
     late = bool(groups.get("late") or groups.get("early"))
     clock = "the platform's file name" if stamp else ""
-    return Owner(told, f"{told}_{number}" if number else told, number, platform, stamp, clock, late)
+    source = f"{told}_{number}" if number else told
+    return Owner(told, source, number, platform or "pattern", stamp, clock, late)
 
 
 def _name_flat(parts: tuple[str, ...], lab: LabNames, alone: str) -> Owner | None:

@@ -18,7 +18,7 @@ From a plain file, `grading.toml`, for the whole course:
     weight = 2                         # of the lab in the course
     weights = {scale = 1.5}            # of an exercise in the lab
     extra_time = {bela = "90 minutes"}
-    confirmed = ["ana"]                # what was asked about their hand-in is settled: it counts
+    confirmed = ["ana 3f2a91cd"]       # what was asked about this very file is settled: it counts
 """
 
 import math
@@ -126,7 +126,7 @@ def _make_policy(data: dict[str, Any], lab: str) -> Policy:
     zone = _read_zone(data.get("zone"))
     due = mine.get("due")
     if not isinstance(names := mine.get("confirmed", []), list):
-        raise CourseError('confirmed: write a list of students: ["ana"]')
+        raise CourseError('confirmed: write a list: ["ana 3f2a91cd"]')
     return Policy(
         due=None if due is None else parse_due(str(due), zone or UTC),
         penalty=_read_penalty(mine.get("penalty", data.get("penalty", {}))),

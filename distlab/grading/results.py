@@ -159,7 +159,7 @@ def finish(
 
 def hold_back(hand_in: HandIn, verdict: Verdict, policy: Policy) -> Verdict:
     """Return the verdict; where it is not certain whose the hand-in is, all of it waits."""
-    if not hand_in.question or hand_in.student in policy.confirmed:
+    if not hand_in.question or hand_in.key in policy.confirmed:
         return verdict
     said = "a teacher has to look first at whose hand-in this is"
     exercises = (replace(e, points=0.0, message=said, status=WAITS) for e in verdict.exercises)

@@ -80,7 +80,7 @@ class Roster:
         """Return the id of whom the platform's number or the name means, None if not one."""
         if owner.number and owner.platform:
             for student in self.students.values():
-                if getattr(student, owner.platform) == owner.number:
+                if getattr(student, owner.platform, None) == owner.number:
                     return student.id
         if owner.told in self.students:
             return owner.told

@@ -90,7 +90,8 @@ def _collect(settings: Settings, journal: Journal) -> Collection:
 def _name_unknown(settings: Settings, found: Collection) -> list[str]:
     """Return a note on students whom the rules name and nobody is called."""
     known = {h.student for h in found.hand_ins} | set(found.absent) | set(settings.roster.ids)
-    ruled = {*settings.policy.extra, *settings.policy.confirmed} - known
+    confirmed = {key.rpartition(" ")[0] for key in settings.policy.confirmed}
+    ruled = {*settings.policy.extra, *confirmed} - known
     return [f"the rules name {name!r}, who has handed in nothing here: is it spelt right?"
             for name in sorted(ruled)]  # fmt: skip
 

@@ -84,6 +84,8 @@ def test_what_lies_inside_names_nobody_else(tmp_path, platform, as_zip):
         files[f"{attacker}{names['victim']}/lab01/{NAME}"] = "forged"
         files[f"{attacker}{names['victim']}/lab01/timestamp.txt"] = FAKE
         files[f"{attacker}{names['victim']}_1_assignsubmission_file/{NAME}"] = "forged"
+    if place.endswith("file/"):  # Moodle keeps the folders of what is uploaded
+        files |= {f"{part}lab01/timestamp.txt": FAKE for part in (attacker, victim)}
         files |= {f"{attacker}p{k}/lab01/{NAME}": "phantom" for k in range(30)}
     source = write(tmp_path / "in", files)
     if as_zip:
@@ -240,7 +242,32 @@ def test_a_whole_class_in_a_wrapper_has_a_limit_for_each_student(tmp_path, monke
     source = tmp_path / "all.zip"
     source.write_bytes(zipped(files))
     found = gather(source, tmp_path)
-    assert len(found.hand_ins) == 12 and found.notes == ()
+    assert len(found.hand_ins) == 12 and "'week 5'" in found.notes[0] and len(found.notes) == 1
+    files = {f"lab01/s{k}/{NAME}": str(k) for k in range(9)} | {
+        "lab02/s1/lab02-strategy-api.ipynb": "other"
+    }
+    assert len(gather(write(tmp_path / "in", files), tmp_path).hand_ins) == 9
+
+
+def test_ids_never_meet_whatever_they_are_called(tmp_path):
+    files = {f"Ana Li_{k}_assignsubmission_file/{NAME}": str(k) for k in (11, 12)}
+    files |= {f"Ana Li 11_99_assignsubmission_file/{NAME}": "99", f"Ana Li 11/{NAME}": "folder"}
+    files |= {f"{name}/{NAME}": name for name in ("bo", "bo.", "bo (2)", "bo (2).", "bo (2)..")}
+    found = gather(write(tmp_path / "in", files), tmp_path).hand_ins
+    assert sorted(text_of(h) for h in found) == sorted(
+        ["11", "12", "99", "folder", "bo", "bo.", "bo (2)", "bo (2).", "bo (2).."]
+    )
+    assert len({h.student for h in found}) == len(found) == 9
+    assert not next(h for h in found if text_of(h) == "12").question
+    assert all(h.question for h in found if text_of(h).startswith("bo"))
+
+
+def test_two_with_one_name_of_the_list_wait(tmp_path):
+    path = tmp_path / "students.csv"
+    path.write_text("student,name\nana,Ana Alt\n")
+    files = {f"Ana Alt_{k}_assignsubmission_file/{NAME}": str(k) for k in (1, 2)}
+    found = gather(write(tmp_path / "in", files), tmp_path, roster=read_roster(path)).hand_ins
+    assert [h.student for h in found] == ["ana", "ana (2)"] and all(h.question for h in found)
 
 
 def test_a_zip_with_a_huge_list_of_files_is_refused_before_it_is_read(tmp_path, monkeypatch):

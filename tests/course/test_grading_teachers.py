@@ -154,8 +154,11 @@ def test_an_uncertain_owner_has_no_mark_until_it_is_confirmed(lab):
     assert asked.mark is None and asked.open == tuple(e.id for e in lab.exercises)
     assert asked.notes[0] == "two files: which counts?"
     assert not any("two files" in e.message for e in asked.verdict.exercises)  # a student reads it
-    policy = Policy(confirmed=frozenset({"ana"}))
-    assert make_result(lab, "ana", question="two files", policy=policy).mark == 10
+    policy = Policy(confirmed=frozenset({"ana 3f2a91cd"}))
+    files = {"3f2a91cd" + "0" * 56: 10, "3f2a91ce" + "0" * 56: None}  # another file is asked about
+    for sha256, mark in files.items():
+        asked = make_result(lab, "ana", question="two files", policy=policy, sha256=sha256)
+        assert asked.mark == mark
     assert make_result(lab, "ana", question="?", manual={e.id: 1 for e in lab.exercises}).mark == 4
 
 
@@ -210,7 +213,7 @@ def test_rules_of_one_lab_do_not_stop_another(tmp_path):
     ("percent", "precent", ["penalty", "'precent'", "did you mean 'percent'"]),
     ("[penalty]", "[penatly]", ["'penatly'", "did you mean 'penalty'"]),
     ("Europe/Prague", "Europe/Prag", ["zone = 'Europe/Prag'"]),
-    ("weights = {plain = 2}", 'confirmed = "ana"', ["confirmed"]),
+    ("weights = {plain = 2}", 'confirmed = "ana 1"', ["confirmed"]),
 ])  # fmt: skip
 def test_a_misspelt_rule_is_named_whichever_lab_is_graded(tmp_path, old, new, words):
     path = write_rules(tmp_path, SAMPLE.replace(old, new))

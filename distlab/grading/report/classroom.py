@@ -136,6 +136,8 @@ def _describe_human(found: ClassResult, result: Result) -> dict[str, Any]:
         f"{name}: {said[name] or 'no mark could be justified'}" for name in result.open
     )
     why = result.hand_in.question or result.observation.problem or each
+    if result.hand_in.question and result.hand_in.sha256:
+        why += f' (if it is theirs: confirmed = ["{result.hand_in.key}"])'
     return {"name": _name_of(found, result.student), "page": _link(result), "why": clean_line(why)}
 
 

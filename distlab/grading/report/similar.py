@@ -14,6 +14,7 @@ import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 
 from distlab.grading.report.answers import parse
@@ -85,6 +86,7 @@ def _alike(first: Grams, second: Grams) -> float:
     return both / (len(first) + len(second) - both)
 
 
+@lru_cache(maxsize=4096)
 def make_grams(text: str) -> Grams:
     """Return the 5-grams of an answer's tokens; none if it is too short to say anything."""
     tokens = list_tokens(text)
