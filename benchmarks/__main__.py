@@ -6,6 +6,7 @@ import importlib
 NAMES = (
     "training",
     "pipeline_simulation",
+    "plan",
     "plan_simulators",
     "pipeline_run",
     "ring_processes",

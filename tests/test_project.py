@@ -17,12 +17,12 @@ PACKAGES = ("utils", "distlab")
 NO_TENSORFLOW = """
 utils: environment measure events errors files checks strategies data training schedules collectives
     simulate simulate.collective simulate.pipeline simulate.memory simulate.parameter_server
-    simulate.failures simulate.input parallel.pipeline tf_config cluster engines
+    simulate.failures simulate.input calibrate parallel.pipeline tf_config cluster engines
     processes.fork_server processes.connection collectives.processes cluster.registry
     training.parameter_server.loop training.recovery training.tpu_ready input_pipeline
 distlab: cli doctor figures widgets exercises exercises.lab01 lessons.chaos
     lessons.update_records lessons.stale_updates lessons.dtensor_mlp cli.cluster
-    cli.run cli.user_function cli.release cli.grade grading.release grading.session
+    cli.run cli.plan cli.user_function cli.release cli.grade grading.release grading.session
     grading.report.pages
 """
 ROWS = """
@@ -43,6 +43,7 @@ utils: input_pipeline
 utils: keras_multi_worker
 utils: training
 utils: parallel
+utils: calibrate
 distlab: errors
 distlab: lessons figures progress handing_in
 distlab: widgets

@@ -27,7 +27,8 @@ def check_number(
     name: str, value: Any, *, least: float | None = None, above: float | None = None
 ) -> float:
     """Return `value` as a float; raise InputError unless it is finite and within the bound."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not is_finite(value):
+    is_real = type(value) is float or (isinstance(value, Real) and not isinstance(value, bool))
+    if not is_real or not is_finite(value):
         raise InputError(f"{name} {show(value)}: must be a finite number")
     if above is not None and value <= above:
         raise InputError(f"{name} {show(value)}: must be a number above {above}")
@@ -46,7 +47,7 @@ def check_choice(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 def is_whole(value: Any) -> bool:
     """Return whether `value` is an integer of Python or NumPy; True and False are none."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
 
 
 def is_finite(value: Any) -> bool:

@@ -21,7 +21,7 @@ from utils.errors import DistributedError
 
 MODULES = (
     "lab", "doctor", "data", "train", "run", "diagnose", "tf_config", "cluster", "simulate",
-    "user_function", "lab_work", "grade", "release", "build", "help",
+    "plan", "user_function", "lab_work", "grade", "release", "build", "help",
 )  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def draw(save: float, mtbf: float, restart: float, interval: float) -> Picture:
     """Return effective time against the interval, with the chosen one marked."""
     best = best_interval_seconds(save, mtbf)
     tried = np.geomspace(min(best, interval) / 10, max(best, interval) * 10, 120)
-    share = 100 * effective_time_fraction(tried, save, mtbf, restart)
+    share = [100 * effective_time_fraction(float(t), save, mtbf, restart) for t in tried]
     return figures.lines(
         {"time that trains": (tried / 60, share)}, x_label="minutes between checkpoints",
         y_label="% of the time", title="What saves, failures and restarts leave", log_x=True,

@@ -15,7 +15,6 @@ Systems 22(3), 2006, doi:10.1016/j.future.2004.11.016, whose M, delta, tau and R
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ..errors import InputError
 
@@ -84,33 +83,33 @@ def overhead_fraction(
     return expected - 1.0
 
 
-def best_interval_seconds(save_seconds: ArrayLike, mtbf_seconds: ArrayLike) -> ArrayLike:
+def best_interval_seconds(save_seconds: float, mtbf_seconds: float) -> float:
     """Return the interval of least `overhead_fraction`, whatever a restart takes.
 
     Where the derivative of Daly's exact cost is 0: x + exp(-x - save/MTBF) = 1 for
-    x = interval / MTBF, solved by Newton's method from above. Takes arrays as well.
+    x = interval / MTBF, solved by Newton's method from above.
     """
     _check_positive(save_seconds=save_seconds, mtbf_seconds=mtbf_seconds)
-    save = np.asarray(save_seconds, float) / mtbf_seconds
-    x = np.minimum(np.sqrt(2 * save), 1.0)
+    save = save_seconds / mtbf_seconds
+    x = min(math.sqrt(2 * save), 1.0)
     for _ in range(60):  # g is convex and g(x) >= 0 at the start: every step comes nearer
-        x = x - (x + np.expm1(-x - save)) / -np.expm1(-x - save)
-    return x * mtbf_seconds if np.ndim(x) else float(x) * mtbf_seconds
+        last, x = x, x - (x + math.expm1(-x - save)) / -math.expm1(-x - save)
+        if abs(x - last) <= 1e-15 * x:
+            break
+    return x * mtbf_seconds
 
 
 def effective_time_fraction(
-    interval_seconds: ArrayLike,
-    save_seconds: ArrayLike,
-    mtbf_seconds: ArrayLike,
-    restart_seconds: ArrayLike = 0.0,
-) -> ArrayLike:
+    interval_seconds: float,
+    save_seconds: float,
+    mtbf_seconds: float,
+    restart_seconds: float = 0.0,
+) -> float:
     """Return work over expected time, 0 to 1: what is left after saves, failures and restarts."""
-    save, mtbf, restart = (
-        np.asarray(v, float) for v in (save_seconds, mtbf_seconds, restart_seconds)
+    expected = expected_run_seconds(
+        1.0, interval_seconds, save_seconds, mtbf_seconds, restart_seconds
     )
-    x = np.minimum((np.asarray(interval_seconds, float) + save) / mtbf, 700)
-    fraction = interval_seconds / mtbf * np.exp(-restart / mtbf) / np.expm1(x)
-    return fraction if np.ndim(fraction) else float(fraction)
+    return 1 / expected
 
 
 def simulate_run_seconds(
@@ -148,11 +147,11 @@ def simulate_run_seconds(
 
 def _check_positive(**values: float) -> None:
     for name, value in values.items():
-        if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
+        if not (math.isfinite(value) and value > 0):
             raise InputError(f"{name.replace('_', ' ')} {value}: must be a number above 0")
 
 
 def _check_not_negative(**values: float) -> None:
     for name, value in values.items():
-        if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) >= 0)):
+        if not (math.isfinite(value) and value >= 0):
             raise InputError(f"{name.replace('_', ' ')} {value}: must be 0 or more")

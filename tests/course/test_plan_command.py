@@ -1,0 +1,124 @@
+"""`distlab plan` from a shell: a profile from a file, bad input, and a user's own model."""
+
+import json
+
+import pytest
+
+from distlab import cli
+from distlab.cli.user_model import build_user_model
+from utils.errors import DistributedError
+
+NETWORK = "--latency-us 10 --bandwidth-gbps 100Gb/s"
+PREDICTED = {"devices", "step_seconds", "low", "high", "efficiency", "limit", "hours", "cost"}
+
+
+@pytest.fixture
+def plan(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    profile = {"forward_seconds": 0.1, "backward_seconds": 0.2, "gradient_bytes": 1e8,
+               "batch": 256, "operations_per_example": 24e9}  # fmt: skip
+    (tmp_path / "profile.json").write_text(json.dumps(profile))
+
+    def call(*words):
+        try:
+            status = cli.main(["plan", *" ".join(words).split()])
+        except SystemExit as stopped:
+            status = stopped.code
+        return status, *capfd.readouterr()
+
+    return call
+
+
+def test_a_profile_from_a_file(plan, tmp_path):
+    line = ("--profile profile.json --devices 1,8,64-66", NETWORK)
+    status, output, errors = plan(*line, "--json")
+    assert status == 0, errors
+    found = json.loads(output)
+    assert set(found) == {"profile", "predictions", "checks"} and found["checks"] == []
+    rows = found["predictions"]
+    assert [row["devices"] for row in rows] == [1, 8, 64, 65, 66]
+    assert all(set(row) == PREDICTED and row["hours"] is None for row in rows)
+    (tmp_path / "again.json").write_text(output)  # what is printed can be read again
+    assert (
+        json.loads(plan("--profile again.json --devices 1", NETWORK, "--json")[1])["profile"]
+        == (found["profile"])
+    )
+    status, table, _ = plan(*line, "--examples 1e6 --epochs 2 --price-per-device-hour 3",
+                            "--picture a.svg")  # fmt: skip
+    assert status == 0 and "efficiency" in table and len(table.splitlines()) == 8
+    assert (tmp_path / "a.svg").read_text().startswith("<svg")
+
+
+def test_a_machine_brings_its_number_and_its_network(tmp_path, monkeypatch, plan):
+    line = ["plan", "--profile", "profile.json", "--machine", "64 H100 on 400 Gb/s", "--json"]
+    assert cli.main(line) == 0
+    assert plan("--profile profile.json --machine H100 --devices 64")[0] == 2
+
+
+@pytest.mark.parametrize("words, says", [
+    ("", "one of the arguments --measure --profile --model is required"),
+    ("--profile no.json", "no.json: cannot be read"),
+    ("--profile profile.json", "give a latency and a bandwidth"),
+    ("--profile profile.json --latency-us 5", "give both, or none"),
+    ("--profile profile.json --ranks-per-node 5", "nodes also need"),
+    (f"--profile profile.json {NETWORK} --devices 0", "devices 0"),
+    (f"--profile profile.json {NETWORK} --devices two", "give whole numbers"),
+    (f"--profile profile.json {NETWORK} --devices 1-99999", "at most 10,000 sizes"),
+    (f"--profile profile.json {NETWORK} --devices 512 --scaling strong", "strong scaling leaves"),
+    (f"--profile profile.json {NETWORK} --tensor-parallel 3", "no multiple"),
+    (f"--profile profile.json {NETWORK} --epochs 0", "epochs 0"),
+    (f"--profile profile.json {NETWORK} --node-mtbf-hours -1", "node mtbf hours -1"),
+    ("--profile profile.json --machine Z80", "devices: P100, V100"),
+    ("--measure cnn --machine H100 --devices 64", "what joins the nodes"),
+    ("--measure cnn --batch 0", "batch 0"),
+    ("--measure lstm", "invalid choice: 'lstm'"),
+    (f"--profile profile.json {NETWORK} --devices 4 --picture a.svg", "one size makes no line"),
+])  # fmt: skip
+def test_bad_input_is_one_line_and_status_2(plan, words, says):
+    status, output, errors = plan(words)
+    assert (status, output) == (2, "") and says in errors, errors
+    assert len(errors.strip().splitlines()) == 1
+
+
+MODEL = """
+import keras
+from utils.sizes import UNITS  # a package `utils` of the user's own
+
+def make_model():
+    return keras.Sequential([keras.Input((6,)), keras.layers.Dense(UNITS), keras.layers.Dense(3)])
+
+def make_nothing():
+    return None
+
+def fail():
+    raise ValueError("no such file")
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "their_model.py").write_text(MODEL)
+    (tmp_path / "utils").mkdir()
+    (tmp_path / "utils" / "sizes.py").write_text("UNITS = 5\n")
+    return tmp_path
+
+
+def test_a_users_model_is_measured_beside_their_own_utils(project, plan):
+    line = f"--model their_model:make_model --batch 8 --devices 1,2 {NETWORK}"
+    status, output, errors = plan(line, "--json")
+    assert status == 0, errors
+    found = json.loads(output)
+    assert found["profile"]["parameters"] == 6 * 5 + 5 + 5 * 3 + 3
+    assert [check["workers"] for check in found["checks"]] == [2, 4]
+    assert all(check["measured"] > 0 for check in found["checks"])
+
+
+def test_what_a_users_function_does_wrong_is_one_line(project, plan):
+    status, _, errors = plan("--model their_model:make_nothing")
+    assert status == 2 and "must return a built keras.Model" in errors
+    assert len(errors.strip().splitlines()[1:]) == 1  # the first says what is measured
+    for target, says in (("their_model:fail", "ValueError: no such file"), ("none:x", "no module"),
+                         ("their_model:gone", "has no function 'gone'"),
+                         ("their_model", "write MODULE:FUNCTION")):  # fmt: skip
+        with pytest.raises(DistributedError, match=says):
+            build_user_model(target, str(project))

@@ -1,0 +1,160 @@
+"""Plans: predictions from a profile by hand, known machines, and a real calibration."""
+
+import json
+import math
+
+import pytest
+
+from utils.calibrate import (
+    MACHINES,
+    Choice,
+    LocalCosts,
+    Profile,
+    find_machine,
+    predict,
+    predict_local,
+    read_profile,
+)
+from utils.calibrate.local import CROWDED
+from utils.calibrate.machines import NETWORKS
+from utils.cluster import make_launcher
+from utils.errors import DistributedError
+from utils.simulate.collective import Link
+from utils.simulate.failures import best_interval_seconds, effective_time_fraction
+from utils.simulate.step import Network, StepWork, simulate_step
+
+PROFILE = Profile(0.1, 0.2, 400e6, batch=256)
+NETWORK = Network(Link(1e-5, 10e9))
+LOCAL = LocalCosts(2, 0.020, 0.019, 0.026, 0.024, 0.001, 0.0008, 0.0015, 0.0012, 0.003, 0.0025)
+
+
+def one(profile=PROFILE, **settings):
+    (row,) = predict(profile, Choice(**{"network": NETWORK, "devices": (64,), **settings}))
+    return row
+
+
+def test_a_prediction_is_the_simulated_step():
+    row = one()
+    step = simulate_step(StepWork(0.1, 0.2, 400e6), 64, NETWORK)
+    assert row.step_seconds == step.step_seconds
+    assert row.efficiency == pytest.approx(step.efficiency)
+    assert row.parts["network"] == pytest.approx(step.exposed_communication_seconds)
+    assert row.low < row.step_seconds < row.high <= 1.3 * row.step_seconds
+    assert (row.hours, row.cost, row.limit) == (None, None, "computation")
+
+
+def test_strong_scaling_divides_the_batch_and_fixed_time_stays():
+    row = one(Profile(0.1, 0.2, 0, batch=256, fixed_seconds=0.06), scaling="strong")
+    assert row.step_seconds == pytest.approx(0.06 + 0.24 / 64)
+    assert row.efficiency == pytest.approx(0.3 / 64 / row.step_seconds)
+    with pytest.raises(DistributedError, match="strong scaling leaves"):
+        one(scaling="strong", devices=(512,))
+
+
+def test_hours_and_cost():
+    row = one(examples=1_000_000, epochs=90, price_per_device_hour=2.0)
+    hours = 90e6 / (64 * 256 / row.step_seconds) / 3600
+    assert row.hours == pytest.approx(hours) and row.cost == pytest.approx(hours * 64 * 2)
+    profile = Profile(0.1, 0.2, 400e6, batch=256, checkpoint_seconds=30, restart_seconds=300)
+    failing = one(profile, examples=1_000_000, epochs=90, node_mtbf_hours=1000)
+    mtbf = 1000 * 3600 / 64
+    share = effective_time_fraction(best_interval_seconds(30, mtbf), 30, mtbf, 300)
+    assert failing.hours == pytest.approx(hours / share)
+    assert failing.step_seconds == row.step_seconds
+
+
+def test_what_becomes_the_limit():
+    assert one(network=Network(Link(1e-5, 1e8))).limit == "network"
+    assert one(Profile(0.1, 0.2, 1, straggler_sigma=2.0)).limit == "stragglers"
+    assert one(Profile(0.1, 0.2, 1, input_seconds=1.0)).limit == "input"
+    stopping = Profile(0.1, 0.2, 1, checkpoint_seconds=600, restart_seconds=3600)
+    assert one(stopping, node_mtbf_hours=20).limit == "failures"
+    large = Profile(0.1, 0.2, 400e6, parameters=70e9, operations_per_example=1e12)
+    machine = find_machine("H100 on 400 Gb/s")
+    assert one(large, machine=machine, network=None).limit == "memory"
+    assert one(large, machine=machine, network=None, tensor_parallel=8, pipeline_parallel=8,
+               devices=(4096,)).limit != "memory"  # fmt: skip
+
+
+def test_input_is_hidden_until_it_is_longer_than_the_step():
+    hidden = one(Profile(0.1, 0.2, 1, input_seconds=0.29))
+    assert hidden.step_seconds == pytest.approx(0.3, rel=0.01) and hidden.parts["input"] == 0
+    assert one(Profile(0.1, 0.2, 1, input_seconds=0.5)).step_seconds == pytest.approx(0.5)
+
+
+def test_a_model_in_pieces():
+    row = one(tensor_parallel=2, pipeline_parallel=4, network=Network(Link(0, 1e15)))
+    assert row.step_seconds == pytest.approx(0.3 / 8 * (1 + 3 / 16), rel=1e-6)
+    with pytest.raises(DistributedError, match="no multiple of tensor parallel"):
+        one(tensor_parallel=3)
+
+
+def test_known_machines_have_a_source_and_a_date():
+    for machine in MACHINES.values():
+        assert machine.source and machine.date and machine.peak_tflops > 1
+    found = find_machine("64 H100 on 400 Gb/s")
+    assert (found.count, found.name, found.network_gbps) == (64, "H100", 50.0)
+    assert find_machine("a100 on hdr").network_gbps == NETWORKS["HDR"][0] == 25
+    assert find_machine("8x V100").count == 8
+    for text in ("", "Z80", "H100 on", "H100 on fog", "0 H100"):
+        with pytest.raises(DistributedError):
+            find_machine(text)
+
+
+def test_a_machine_computes_at_a_part_of_its_peak():
+    profile = Profile(0.1, 0.2, 1, batch=100, operations_per_example=1e12)
+    row = one(profile, machine=find_machine("A100 on HDR"), network=None, devices=(1,))
+    assert row.step_seconds == pytest.approx(100e12 / (312e12 * 0.4))
+    with pytest.raises(DistributedError, match="what joins the nodes"):
+        one(profile, machine=find_machine("A100"), network=None)
+    with pytest.raises(DistributedError, match="operations_per_example"):
+        one(machine=find_machine("A100 on HDR"))
+
+
+def test_profiles_travel_as_json(tmp_path):
+    path = tmp_path / "profile.json"
+    profile = Profile(0.1, 0.2, 5.0, "mine", 32, local=LOCAL, latency_us=5.0)
+    path.write_text(json.dumps({"profile": profile.to_dict(), "predictions": []}))
+    assert read_profile(path) == profile
+    for text, says in (("[1]", "one JSON object"), ("{", "no JSON"), ("{}", "has no forward"),
+                       ('{"speed": 1}', "unknown 'speed'")):  # fmt: skip
+        path.write_text(text)
+        with pytest.raises(DistributedError, match=says):
+            read_profile(path)
+    needed = {"forward_seconds": 1, "backward_seconds": 1, "gradient_bytes": 1}
+    for settings in ({"batch": 0}, {"gradient_bytes": math.nan}, {"spread": 0.5},
+                     {"fixed_seconds": 9.0}, {"backward_seconds": -1}):  # fmt: skip
+        with pytest.raises(DistributedError):
+            Profile(**{**needed, **settings})
+
+
+def test_two_local_workers_are_the_pair_and_more_share_the_cores():
+    assert predict_local(LOCAL, 2) == pytest.approx(LOCAL.pair_seconds)
+    four = predict_local(LOCAL, 4)
+    compute, own = 2 * 0.019, 0.024 - 0.019 - 0.0025
+    ring = 0.0008 + 3 * 0.0004 + 1.5 * 0.0013
+    assert four == pytest.approx(CROWDED * (compute + 2 * (own + ring)))
+    roomy = LocalCosts(64, *list(vars(LOCAL).values())[1:])
+    assert predict_local(roomy, 4) < four
+    times = [predict_local(LOCAL, workers) for workers in (2, 3, 4, 8, 16)]
+    assert times == sorted(times)
+
+
+def test_a_real_calibration_knows_the_model_and_predicts_its_workers():
+    """Nothing is said about speed here: `make bench` compares predictions and measurements."""
+    from utils.calibrate import calibrate, check_locally
+
+    launcher = make_launcher()
+    try:
+        profile = calibrate("mlp", 32, launcher=launcher)
+        (check,) = check_locally("mlp", profile, (2,), launcher=launcher)
+    finally:
+        launcher.close()
+    assert profile.gradient_bytes == 4 * 101_770 and profile.parameters == 101_770
+    assert profile.operations_per_example == pytest.approx(6 * 101_770, rel=0.02)
+    assert profile.activation_bytes >= 32 * (784 + 128 + 10) * 4
+    assert 0 < profile.forward_seconds < profile.compute_seconds
+    assert min(profile.checkpoint_seconds, profile.input_seconds, profile.bandwidth_gbps) > 0
+    assert read_profile(profile.to_dict()) == profile
+    assert check.low < check.predicted < check.high and check.measured > 0
+    assert predict(profile, Choice(devices=(1, 8)))[1].efficiency < 1

@@ -1,0 +1,133 @@
+"""What is known of a model on one device: seconds, bytes and operations. NumPy at most."""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ..checks import check_count, check_number
+from ..errors import InputError
+
+MAX_SPREAD = 0.3
+
+
+@dataclass(frozen=True)
+class LocalCosts:
+    """What two processes of one machine measured; seconds of the clock and of processors.
+
+    A step while both compute (`step`), one in which both train the same model (`pair`),
+    and an all-reduce between them: of one number (`launch`), of 16 KiB (`short`), and of
+    all gradients (`reduce`). The `_processor` seconds are those of one process.
+    """
+
+    cores: int
+    step_seconds: float
+    step_processor_seconds: float
+    pair_seconds: float
+    pair_processor_seconds: float
+    launch_seconds: float
+    launch_processor_seconds: float
+    short_seconds: float
+    short_processor_seconds: float
+    reduce_seconds: float
+    reduce_processor_seconds: float
+
+    def __post_init__(self) -> None:
+        check_count("cores", self.cores)
+        for field in fields(self)[1:]:
+            check_number(field.name.replace("_", " "), getattr(self, field.name), least=0)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A model on one device; what is not known stays at its default.
+
+    `batch` examples are one step of one device. `fixed_seconds` is the part of forward and
+    backward that does not grow with the batch. `input_seconds` is what the input pipeline
+    takes for a batch, which overlaps with the step. `operations_per_example` are
+    floating-point operations of forward and backward. `spread` is the relative range of
+    its predictions. `latency_us` and `bandwidth_gbps` are those between two processes
+    here. Raises InputError for numbers that cannot be.
+    """
+
+    forward_seconds: float
+    backward_seconds: float
+    gradient_bytes: float
+    model: str = "model"
+    batch: int = 1
+    parameters: float | None = None
+    fixed_seconds: float = 0.0
+    input_seconds: float = 0.0
+    checkpoint_seconds: float = 0.0
+    restart_seconds: float = 0.0
+    operations_per_example: float = 0.0
+    activation_bytes: float = 0.0
+    straggler_sigma: float = 0.0
+    spread: float = 0.2
+    latency_us: float | None = None
+    bandwidth_gbps: float | None = None
+    local: LocalCosts | None = None
+    measured: str = ""
+
+    def __post_init__(self) -> None:
+        check_count("batch", self.batch)
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("model", "batch", "local", "measured") or value is None:
+                continue
+            check_number(field.name.replace("_", " "), value, least=0)
+        if self.compute_seconds <= 0:
+            raise InputError("forward and backward seconds are 0: give one of them more than 0")
+        if self.spread > MAX_SPREAD:
+            raise InputError(f"spread {self.spread:g}: must be {MAX_SPREAD:g} or less")
+        if self.fixed_seconds > self.compute_seconds:
+            raise InputError("fixed seconds: are a part of forward and backward, give less")
+
+    @property
+    def compute_seconds(self) -> float:
+        return self.forward_seconds + self.backward_seconds
+
+    @property
+    def parameter_count(self) -> float:
+        """The parameters; where they are not known, one for four bytes of gradient."""
+        known = self.gradient_bytes / 4 if self.parameters is None else self.parameters
+        return max(1.0, known)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def read_profile(source: str | Path | dict[str, Any]) -> Profile:
+    """Return the profile in a JSON file, or in what `distlab plan --json` prints.
+
+    Raises InputError, in one line, for a file that cannot be read, for names that a
+    profile does not have, and for numbers that cannot be.
+    """
+    record = source if isinstance(source, dict) else _read_json(Path(source))
+    record = record.get("profile", record)
+    if not isinstance(record, dict):
+        raise InputError("profile: must be one JSON object")
+    known = {field.name for field in fields(Profile)}
+    if unknown := sorted(set(record) - known):
+        names = ", ".join(sorted(known))
+        raise InputError(f"profile: unknown {', '.join(map(repr, unknown))}; known are {names}")
+    needed = ("forward_seconds", "backward_seconds", "gradient_bytes")
+    if missing := [name for name in needed if name not in record]:
+        raise InputError(f"profile: has no {', '.join(missing)}")
+    try:
+        local = record.get("local")
+        return Profile(**{**record, "local": LocalCosts(**local) if local else None})
+    except TypeError as error:
+        raise InputError(f"profile: {error}") from None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"profile {path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise InputError(f"profile {path}: is no JSON ({error})") from None
+    if not isinstance(record, dict):
+        raise InputError(f"profile {path}: must be one JSON object")
+    return record
