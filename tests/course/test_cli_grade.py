@@ -163,6 +163,36 @@ def test_one_exercise_of_one_student_again_and_a_mark_by_hand(graded):
     assert points(by_student(output)["eve"])[3] == 0.5
 
 
+def test_marks_by_hand_in_bulk_write_only_what_changes_and_say_why(graded):
+    root, _, arguments, _ = graded
+    out = root / "out" / "lab01"
+    distlab_grade(*arguments)
+    pages = {path.name.split("-")[0]: path for path in (out / "feedback").iterdir()}
+    before = {name: path.stat().st_mtime_ns for name, path in pages.items()}
+    records = read_records(root / "out")
+    marks = root / "marks.csv"
+    marks.write_text("student,exercise,points,reason\ndora,1,1.25,said it in the room\n"
+                     "cid,batches,2,\n")  # fmt: skip
+    status, output, errors = distlab_grade(*arguments, "--marks", marks)
+    assert errors == "" and "2 marks changed since the last grading" in output
+    assert "dora: epoch 0 → 1.25 (set by hand: said it in the room)" in output
+    assert "TIMES: 3 of 5 hand-ins have no known time" in output
+    changed = {name for name, path in pages.items() if path.stat().st_mtime_ns != before[name]}
+    assert changed == {"dora", "cid"} and read_records(root / "out") == records
+    assert "said it in the room" in pages["dora"].read_text()
+    assert "said it in the room" in (out / "changes.csv").read_text()
+    marks.write_text("student,exercise,points\ndora,1,1\nana,epoch,3\n")
+    status, _, errors = distlab_grade(*arguments, "--marks", marks)
+    assert status == 2 and "3 is more than the 2 points" in errors  # and nothing of it is set
+    status, output, _ = distlab_grade(*arguments, "--anonymous", "--json")
+    codes = by_student(output)
+    assert sorted(m["mark"] or 0 for m in codes.values()) == [0, 1.25, 2, 9, 10]
+    assert all(code.startswith("anon-") for code in codes)
+    (dora,) = (code for code, marks in codes.items() if marks["mark"] == 1.25)
+    status, output, _ = distlab_grade(*arguments, "--set", dora, "epoch", "auto")
+    assert "dora: epoch 1.25 → 0 (no longer set by hand)" in output
+
+
 @pytest.fixture
 def start(tmp_path):
     """Starts `distlab grade` in the background; what still runs at the end is killed."""
