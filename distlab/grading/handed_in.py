@@ -168,8 +168,8 @@ def _is_packed_by_student(source: Path) -> bool:
 def _look_at_all(files: list[_File], listing: Listing, unwrap: Unwrap | None) -> None:
     depth = unwrap([file.parts for file in files]) if unwrap and files else 0
     if depth and files[0].parts[0].lower() != "submitted":
-        listing.notes.append(f"all lies in the one folder {files[0].parts[0]!r}: what is in it "
-                             "was taken for the students")  # fmt: skip
+        listing.notes.append(f"everything is inside the one folder {files[0].parts[0]!r}: "
+                             "each folder or file in it was taken for one student")  # fmt: skip
     for file in files:
         _look_at(replace(file, parts=file.parts[depth:]), listing)
 

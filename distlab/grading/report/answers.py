@@ -1,13 +1,10 @@
 """What a student wrote for each exercise, read from the notebook without running it."""
 
 import ast
-import json
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-from distlab.grading.handed_in import open_plain
 from distlab.grading.labs import LabSpec, find_names
+from distlab.grading.notebook_file import Unreadable, read_bytes, read_notebook
 
 MAX_BYTES = 20 * 2**20
 MAX_CODE = 20_000  # characters of one answer
@@ -35,20 +32,10 @@ def _read_cells(path: Path | None) -> list[tuple[str, str]]:
     try:
         if path is None or path.stat().st_size > MAX_BYTES:
             return []
-        with closing(open_plain(path)) as stream:
-            data: Any = json.loads(stream.read(MAX_BYTES))
-        sheets = data.get("worksheets") or [data]
-        cells = [cell for sheet in sheets for cell in sheet.get("cells", [])]
-        return [_read_cell(cell) for cell in cells if cell.get("cell_type") == "code"]
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError, MemoryError):
+        cells = read_notebook(read_bytes(path)).cells
+    except (OSError, Unreadable, MemoryError):
         return []
-
-
-def _read_cell(cell: dict[str, Any]) -> tuple[str, str]:
-    text = cell.get("source", cell.get("input", ""))
-    text = "".join(text) if isinstance(text, list) else str(text)
-    role = (cell.get("metadata") or {}).get("nbgrader") or {}
-    return str(role.get("grade_id", "")), text.replace("\r\n", "\n")
+    return [(cell.grade_id, cell.text) for cell in cells if cell.kind == "code"]
 
 
 def _find_names(text: str) -> tuple[str, ...]:
