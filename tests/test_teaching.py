@@ -14,7 +14,7 @@ import pytest
 
 from distlab.cli import make_parser
 from distlab.grading.labs import list_labs, read_lab
-from distlab.grading.policy import read_policy
+from distlab.grading.policy import override, read_policy
 from distlab.grading.sandbox import check_can_seal
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -120,6 +120,11 @@ def test_the_rules_file_is_read_as_it_says(tmp_path: Path) -> None:
     (text,) = [text for language, text in BLOCKS if language == "toml"]
     path = tmp_path / "grading.toml"
     path.write_text(text)
+    labs = list_labs(ROOT)
+    for lab in labs:  # this one file serves every lab
+        assert (override(read_policy(path, lab, labs), "", "", None).due is None) == (
+            lab != "lab05"
+        )
     policy = read_policy(path, "lab05")
     assert str(policy.due) == "2026-11-20 22:59:00" and policy.weight == 2
     assert policy.penalty.find_points(86400 + 1, 10) == 2 and policy.penalty.grace_seconds == 900

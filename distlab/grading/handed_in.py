@@ -158,7 +158,8 @@ def list_files(source: Path, keep: Path, unwrap: Unwrap = lambda names: 0) -> Li
 def _is_course(source: Path) -> bool:
     """Return whether `source` is an nbgrader course, not a student's folder called submitted."""
     inside = source / "submitted"
-    return inside.is_dir() and not all(_LAB.match(path.name) for path in inside.iterdir())
+    names = [path.name for path in inside.iterdir()] if inside.is_dir() else ["lab00"]
+    return not names or not all(_LAB.match(name) for name in names)
 
 
 def _is_packed_by_student(source: Path) -> bool:

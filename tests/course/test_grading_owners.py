@@ -194,6 +194,13 @@ def test_nobody_is_missing_whatever_ids_and_folders_are_called(tmp_path):
     assert "whose are they?" in found.notes[0] and "grades.csv" not in found.notes[0]
 
 
+def test_a_course_without_hand_ins_is_not_searched_elsewhere(tmp_path):
+    course = write(tmp_path / "course", {f"source/lab01/{NAME}": "the solution"})
+    (course / "submitted").mkdir()
+    with pytest.raises(DistributedError, match="no hand-in of lab01"):
+        gather(course, tmp_path)
+
+
 def test_a_student_with_nothing_but_empty_folders_is_listed(tmp_path):
     files = {f"ana/lab01/{NAME}": "a", f"bo/lab01/.ipynb_checkpoints/{NAME}": "old"}
     source = write(tmp_path / "in", files | {"cy/lab02/lab02-strategy-api.ipynb": "x"})
