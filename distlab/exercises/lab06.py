@@ -112,6 +112,7 @@ SCATTER = Exercise(
     shows_case=False,
     run=each(try_scatter),
     by_hand=BY_HAND,
+    plain=True,
 )
 
 
@@ -148,6 +149,7 @@ GATHER = Exercise(
     shows_case=False,
     run=each(try_gather),
     by_hand=BY_HAND,
+    plain=True,
 )
 
 
@@ -184,6 +186,7 @@ ALL_REDUCE = Exercise(
     shows_case=False,
     run=each(try_all_reduce),
     by_hand=BY_HAND,
+    plain=True,
 )
 SECONDS = Exercise(
     lab="lab06",

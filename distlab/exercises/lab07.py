@@ -51,6 +51,7 @@ WORKER = Exercise(
     hint='{"cluster": {"worker": [all hosts]}, "task": {"type": "worker", "index": its place}}',
     by_hand=BY_HAND,
     run=each(_call_with_copies),
+    plain=True,
     read=describe_config,
 )
 ROLE = Exercise(
@@ -70,6 +71,7 @@ ROLE = Exercise(
     hint="the same cluster for all: chief, worker and ps; only the task differs",
     by_hand=BY_HAND,
     run=each(_call_with_copies),
+    plain=True,
     read=describe_config,
 )
 
@@ -116,6 +118,7 @@ REPAIR = Exercise(
     shows_case=False,
     by_hand=BY_HAND,
     run=each(try_repair),
+    plain=True,
     read=describe_configs,
 )
 
@@ -149,4 +152,5 @@ CAUSE = Exercise(
     shows_case=False,
     by_hand=BY_HAND,
     run=each(try_cause),
+    plain=True,
 )

@@ -187,6 +187,7 @@ STALENESS = Exercise(
     hint="for each closure: the updates applied between its read and its own apply",
     shows_case=False,
     run=each(try_staleness),
+    plain=True,
 )
 START = Exercise(
     lab="lab10",

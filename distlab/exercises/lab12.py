@@ -88,6 +88,7 @@ COLUMNS = Exercise(
     shows_case=False,
     by_hand=("utils.parallel",),
     run=each(try_columns),
+    plain=True,
 )
 
 
@@ -125,6 +126,7 @@ ROWS = Exercise(
     shows_case=False,
     by_hand=("utils.parallel",),
     run=each(try_rows),
+    plain=True,
 )
 
 

@@ -1,32 +1,48 @@
 """Which cell of a hand-in is which, and what is run: damage is mended, and said.
 
-The learner's cells run in their own order. The graded cells are the course's: what
-stands in their place is only a place. Runs in a process of its own
-(`reader_server`), since it parses what learners wrote.
+The graded cells are the course's: what stands in their place is only a place. Of the
+learner's cells only what an answer needs is run (`answer_code`), in its own order. Runs in a
+process of its own (`reader_server`), since it parses what learners wrote.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from distlab.grading import cell_text
+from distlab.grading.answer_code import Code, Part
+from distlab.grading.answer_reader import AnswerReader
 from distlab.grading.labs import ExerciseSpec, GivenCell, GradedCell, LabSpec
 from distlab.grading.notebook_file import Cell, Notebook
+
+MAX_REMARKS = 5
 
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """One cell to run. Of a graded cell: its id, its `got` names, where its answers stand.
+    """One graded cell to run: its id, its exercise, the course's `source`, its `got` names.
 
-    `answers` are indexes in the plan. `answered` is False where no cell of the
-    exercise was found.
+    `parts` are the statements of the learner that its `functions` need. `needs` names earlier
+    exercises whose answers are among them, `remarks` what a human should look at, `failed`
+    why there is nothing to run. `answered` is False where no cell of the exercise was found.
     """
 
-    kind: str  # "learner" or "graded"
-    label: str
+    id: str
+    exercise: str
     source: str
-    id: str = ""
-    got: tuple[str, ...] = ()
-    answers: tuple[int, ...] = ()
+    got: tuple[str, ...]
+    functions: tuple[str, ...]
+    parts: tuple[Part, ...] = ()
+    needs: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    failed: str = ""
     answered: bool = True
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> "PlannedCell":
+        """Return it from plain data, in which tuples are lists."""
+        told = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        parts = (Part(p["label"], p["text"], tuple(p["chosen"])) for p in data["parts"])
+        return cls(**{**told, "parts": tuple(parts)})
 
 
 @dataclass(frozen=True)
@@ -174,32 +190,54 @@ class Aligner:
         return max(own)
 
     def _make_plan(self, pieces: list[Piece], places: dict[str, int]) -> Plan:
-        planned: list[PlannedCell] = []
-        index: dict[int, int] = {}
-        for k, piece in enumerate(pieces):
-            if not piece.check and piece.text.strip():
-                index[k] = len(planned)
-                planned.append(PlannedCell("learner", piece.label, piece.text))
-            for graded in self.lab.graded.values():
-                if places[graded.id] == k:
-                    planned.append(self._plan_graded(graded, pieces, index))
-        for graded in self.lab.graded.values():
-            if places[graded.id] < 0:
-                planned.append(self._plan_graded(graded, pieces, index))
-        return Plan(tuple(planned), tuple(dict.fromkeys(self.notes)))
+        code = Code.read((piece.label, piece.text) for piece in pieces)
+        exercises = {e.id: e for e in self.lab.exercises}
+        order = sorted(self.lab.graded.values(), key=lambda g: places[g.id])
+        cells = [
+            self._plan_graded(graded, exercises[graded.exercise], pieces, code, places[graded.id])
+            for graded in order
+        ]
+        return Plan(tuple(cells), tuple(dict.fromkeys(self.notes)))
 
     def _plan_graded(
-        self, graded: GradedCell, pieces: list[Piece], index: dict[int, int]
+        self, graded: GradedCell, exercise: ExerciseSpec, pieces: list[Piece], code: Code, place: int
     ) -> PlannedCell:
-        (exercise,) = (e for e in self.lab.exercises if e.id == graded.exercise)
         answers = [k for k, p in enumerate(pieces) if is_answer(p, exercise)]
         if not answers:
             self.notes.append(f"no answer cell of {exercise.id!r} was found")
         visible = graded.visible if self.lab.rules.visible_checks else graded.asking
-        source = f"{graded.imports}\n{graded.inputs}\n{visible}"
-        places = tuple(index[k] for k in answers if k in index)
-        label = f"the check {graded.id!r}"
-        return PlannedCell("graded", label, source, graded.id, graded.got, places, bool(answers))
+        needed = code.find_needed(exercise.functions, place)
+        bound = {name for statement in needed for name in statement.binds}
+        failed = self._find_failure(exercise, pieces, code, answers, bound)
+        remarks = AnswerReader(self.lab, needed).read()
+        return PlannedCell(
+            id=graded.id,
+            exercise=exercise.id,
+            source=f"{graded.imports}\n{graded.inputs}\n{visible}",
+            got=graded.got,
+            functions=exercise.functions,
+            parts=() if failed else code.cut(needed),
+            needs=tuple(e.id for e in self.lab.exercises
+                        if e.id != exercise.id and bound & set(e.functions)),  # fmt: skip
+            remarks=tuple(f"{code.labels[k]}, {said}" for k, said in remarks[:MAX_REMARKS]),
+            failed=failed,
+            answered=bool(answers),
+        )
+
+    def _find_failure(
+        self, exercise: ExerciseSpec, pieces: list[Piece], code: Code, answers: list[int],
+        bound: set[str],
+    ) -> str:  # fmt: skip
+        """Return why an exercise cannot be run: not written, or not to be parsed."""
+        stub = cell_text.drop_comments(self._get_stub(exercise))
+        if answers and all(cell_text.drop_comments(pieces[k].text) == stub for k in answers):
+            return "NotImplementedError"
+        missing = [name for name in exercise.functions if name not in bound]
+        if not missing:
+            return ""
+        broken = [f"{code.labels[k]} raised {code.broken[k]}" for k in answers if k in code.broken]
+        said = f" ({broken[-1]})" if broken else ""
+        return f"NameError: name {missing[0]!r} is not defined{said}"
 
 
 def is_answer(piece: Piece, exercise: ExerciseSpec) -> bool:

@@ -3,6 +3,7 @@
 import ast
 import re
 import warnings
+from bisect import bisect_right
 from functools import lru_cache
 
 from distlab.grading.labs import find_names
@@ -10,8 +11,7 @@ from distlab.grading.labs import find_names
 MAX_LINES, MAX_PARSED = 2000, 30_000
 _DEFINED = re.compile(r"^(?:async[ \t]+def|def|class)[ \t]+(\w+)|^(\w+)[ \t]*=[^=]", re.MULTILINE)
 _STRONG = re.compile(r"^### (BEGIN|END) |^got_\w+ *=|default_rng\(\[SEED")
-_HIDDEN = re.compile(r"^### BEGIN HIDDEN TESTS$.*?^### END HIDDEN TESTS$\n?", re.M | re.S)
-_BAD = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
+BAD = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
 
 
 @lru_cache(maxsize=512)
@@ -23,17 +23,22 @@ def transform(text: str) -> str:
         return text
     try:
         return TransformerManager().transform_cell(text)
-    except _BAD:
+    except BAD:
         return text
+
+
+def parse(text: str) -> ast.Module:
+    """Parse Python without a word about its style."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
 
 
 def _is_python(text: str) -> bool:
     """Return whether `text` is plain Python, which IPython would leave as it is."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(text)
-    except _BAD:
+        parse(text)
+    except BAD:
         return False
     return True
 
@@ -43,7 +48,7 @@ def find_defined(text: str, but_got: bool = False) -> tuple[str, ...]:
     """Return the names that `text` defines; of text that is not whole, those seen line by line."""
     try:
         names = find_names(transform(text)) if len(text) <= MAX_PARSED else ()
-    except _BAD:
+    except BAD:
         names = ()
     names = names or tuple(a or b for a, b in _DEFINED.findall(text))
     return tuple(n for n in names if not (but_got and n.startswith("got_")))
@@ -59,7 +64,7 @@ def compiles(text: str) -> bool:
             warnings.simplefilter("ignore")
             flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
             compile(transform(text), "cell", "exec", flags=flags, dont_inherit=True)
-    except _BAD:
+    except BAD:
         return False
     return True
 
@@ -87,7 +92,15 @@ def drop_comments(text: str) -> str:
 
 def drop_hidden(text: str) -> str:
     """Return `text` without hidden tests, should a whole solution be handed in."""
-    return _HIDDEN.sub("", text)
+    lines, kept = text.split("\n"), []
+    ends = [k for k, line in enumerate(lines) if line == "### END HIDDEN TESTS"]
+    last, end = ends[-1] if ends else -1, -1
+    for k, line in enumerate(lines):
+        if k > end and line == "### BEGIN HIDDEN TESTS" and k < last:
+            end = ends[bisect_right(ends, k)]
+        if k > end:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def strip_fences(text: str) -> str:

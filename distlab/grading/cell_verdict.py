@@ -16,6 +16,7 @@ from distlab.grading.labs import GradedCell
 from distlab.grading.observation import CellObservation
 
 MAX_MESSAGE = 2000
+MISSING = ("ModuleNotFoundError", "FileNotFoundError")
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,9 @@ def judge_unanswered(cell: CellObservation) -> CellVerdict:
         return CellVerdict("for a human", "", "no answer to this exercise was found")
     if cell.status == "raised" and cell.error.startswith("NotImplementedError"):
         return CellVerdict("wrong", "", "this exercise is not written yet")
+    if cell.status == "raised" and (missing := find_missing(cell)):
+        said = f"the answer needs what is not here ({missing}): a human should look at it"
+        return CellVerdict("for a human", "", said[:MAX_MESSAGE])
     if cell.status == "raised":
         where = f" ({cell.trace.split(chr(10))[-1]})" if cell.trace else ""
         return CellVerdict("wrong", "", f"the answer raised {cell.error}{where}"[:MAX_MESSAGE])
@@ -78,8 +82,18 @@ def judge_unanswered(cell: CellObservation) -> CellVerdict:
     return CellVerdict("for a human", "", f"no answer came back ({cell.status})")
 
 
+def find_missing(cell: CellObservation) -> str:
+    """Return what raised for want of a package or a file that the learner had, "" if nothing."""
+    said = [*cell.failed, cell.error]
+    return next((s for s in said if any(kind in s for kind in MISSING)), "")
+
+
 def judge_right(cell: CellObservation) -> CellVerdict:
-    """Judge a cell whose answers to the judge's inputs are right: did its visible check agree?"""
+    """Judge a cell whose answers to the judge's inputs are right: is anything odd about it?"""
+    if cell.remarks or cell.changed:
+        odd = [*cell.remarks, *(f"{name} was changed while it ran" for name in cell.changed)]
+        said = "its results are right; a human should look at how it got them: " + "; ".join(odd)
+        return CellVerdict("for a human", "", clean_text(said, MAX_MESSAGE))
     if cell.status == "ok":
         return CellVerdict("right")
     if cell.status == "raised" and not cell.error.startswith("AssertionError"):

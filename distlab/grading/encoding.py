@@ -77,6 +77,8 @@ def _encode_plain(value: Any, depth: int, budget: _Budget) -> Any:
     if isinstance(value, str):
         text = str.__str__(value)
         return ["text", text] if budget.fits(len(text)) else ["opaque", "text too long"]
+    if type(value) is Opaque:
+        return ["opaque", value.what[:200]]
     if isinstance(value, dict):
         pairs = [[_encode(k, depth + 1, budget), _encode(v, depth + 1, budget)]
                  for k, v in dict.items(value)]  # fmt: skip

@@ -32,6 +32,8 @@ class Prepared:
     plan: Plan
     problem: str = ""
     running: Running | None = None
+    alone: bool = True  # whether nothing else ran at any time while it did
+    tried_again: bool = False
 
 
 class LabProcesses:
@@ -94,13 +96,16 @@ class Executor:
     jobs: int
     active: dict[int, Prepared] = field(default_factory=dict)
     finished: deque[Observation] = field(default_factory=deque)
+    late: deque[Prepared] = field(default_factory=deque)  # to be run once more, alone
 
     def run(
         self, waiting: deque[Submission], seed_for: Callable[[Submission], int]
     ) -> Iterator[Observation]:
         self.selector.register(self.sandbox, selectors.EVENT_READ, None)
         ahead: deque[Prepared] = deque()
-        while waiting or ahead or self.active or self.finished:
+        while waiting or ahead or self.active or self.finished or self.late:
+            if self.late and not (waiting or ahead or self.active):
+                self.start_again(self.late.popleft())
             while len(self.active) < self.jobs and (ahead or waiting):
                 self.start(ahead.popleft() if ahead else self.prepare(waiting.popleft(), seed_for))
             if waiting and not ahead and self.jobs > 1:  # while the others run
@@ -119,7 +124,7 @@ class Executor:
         except Refused as error:
             problem = f"the notebook could not be read ({error}): a human should look at it"
             return Prepared(submission, seed, "", Plan((), ()), problem)
-        cells = tuple(make_cell(cell) for cell in told["cells"])
+        cells = tuple(PlannedCell.from_data(cell) for cell in told["cells"])
         plan = Plan(cells, tuple(told["notes"]))
         return Prepared(submission, seed, told["sha256"], plan, told["problem"])
 
@@ -128,11 +133,23 @@ class Executor:
             self.finish(prepared)
             return
         prepared.running = Running(prepared.plan, prepared.seed, self.lab.rules, self.sandbox)
+        if prepared.running.find_unseen():
+            self.fork(prepared)
+        else:
+            self.finish(prepared)
+
+    def start_again(self, prepared: Prepared) -> None:
+        """Run alone what ran out of time while others ran: that may have been theirs."""
+        prepared.tried_again, prepared.alone = True, True
+        prepared.running.forget(prepared.running.find_late())
         self.fork(prepared)
 
     def fork(self, prepared: Prepared) -> None:
         attempt = prepared.running.start()
         self.active[attempt.number] = prepared
+        if len(self.active) > 1:
+            for each in self.active.values():
+                each.alone = False
         for descriptor in attempt.pipes:
             self.selector.register(descriptor, selectors.EVENT_READ, prepared)
 
@@ -159,6 +176,8 @@ class Executor:
                 self.selector.unregister(descriptor)
         if prepared.running.finish_attempt(message["status"], message["why"]):
             self.fork(prepared)
+        elif prepared.running.find_late() and not (prepared.alone or prepared.tried_again):
+            self.late.append(prepared)
         else:
             self.finish(prepared)
 
@@ -180,7 +199,3 @@ class Executor:
             )
         )
 
-
-def make_cell(told: dict[str, Any]) -> PlannedCell:
-    lists = {name: tuple(told[name]) for name in ("got", "answers")}
-    return PlannedCell(**{**told, **lists})

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_LINE, MAX_BODY = 2**16, 24 * 2**20
+STATUSES = ("ok", "raised", "timed out", "killed")
 MAX_KEPT, MAX_WRITTEN = 20_000, 32 * 2**20
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _INVISIBLE = {n: None for n in (*range(32), *range(127, 160), 0x061C, 0xFEFF)} | {
@@ -28,10 +29,11 @@ class Frame:
 
     at: str
     cell: int = -1
-    again: bool = False
     status: str = ""
     error: str = ""
     trace: str = ""
+    failed: str = ""
+    changed: str = ""
     seconds: float = 0.0
     got: str = "{}"
 
@@ -76,8 +78,8 @@ def read_head(line: bytes) -> dict[str, Any]:
         head = json.loads(line)
     except (ValueError, RecursionError):
         raise BadFrame("a line that is no JSON") from None
-    kinds = {"at": str, "cell": int, "again": bool, "status": str, "error": str, "trace": str,
-             "seconds": float, "size": int}  # fmt: skip
+    kinds = {"at": str, "cell": int, "status": str, "error": str, "trace": str, "failed": str,
+             "changed": str, "seconds": float, "size": int}  # fmt: skip
     if not isinstance(head, dict) or any(type(v) is not kinds.get(k) for k, v in head.items()):
         raise BadFrame("a line that is no frame")
     if not 0 <= head.get("size", 0) <= MAX_BODY:
@@ -89,9 +91,9 @@ def make_frame(head: dict[str, Any], body: str) -> Frame:
     parts = {k: v for k, v in head.items() if k != "size"}
     if parts.get("at") not in ("begin", "end", "done"):
         raise BadFrame("a frame of another kind")
-    if parts["at"] == "end" and parts.get("status") not in ("ok", "raised"):
+    if parts["at"] == "end" and parts.get("status") not in STATUSES:
         raise BadFrame("an end of another kind")
-    for name in ("error", "trace"):
+    for name in ("error", "trace", "failed", "changed"):
         parts[name] = clean_text(parts.get(name, ""), MAX_KEPT)
     seconds = parts.get("seconds", 0.0)
     parts["seconds"] = round(min(max(seconds, 0.0), 1e6), 4) if seconds == seconds else 0.0
@@ -115,7 +117,7 @@ class OutputReader:
     def __init__(self, token: str) -> None:
         self.token = make_mark(token, 0)[:-MARK_DIGITS]
         self.kept: dict[int, bytearray] = {}
-        self.rest, self.written, self.cell = b"", 0, -1
+        self.rest, self.written, self.cell = b"", 0, -1  # written: since the last mark
 
     def feed(self, data: bytes) -> None:
         self.written += len(data)
@@ -125,7 +127,7 @@ class OutputReader:
             self._keep(data[:at])
             number = data[at + len(self.token) : at + size]
             self.cell = int(number) if number.isdigit() else -1
-            self.kept[self.cell] = bytearray()
+            self.kept[self.cell], self.written = bytearray(), 0
             data = data[at + size :]
         sure = max(0, len(data) - size) if at < 0 else at
         self._keep(data[:sure])

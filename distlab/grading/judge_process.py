@@ -12,7 +12,7 @@ from distlab.grading.frames import clean_text
 from distlab.grading.labs import LabSpec
 from distlab.grading.observation import CellObservation, Observation
 from distlab.grading.reader_process import ReaderProcess, Refused
-from distlab.grading.verdict import Verdict, judge_exercise
+from distlab.grading.verdict import Verdict, judge_exercise, mark_built_on
 
 
 class JudgeProcess:
@@ -35,6 +35,9 @@ class JudgeProcess:
             notes.insert(0, observation.problem)
         cells = {} if observation.problem else self._judge_cells(observation)
         marks = tuple(judge_exercise(e, cells, observation.problem) for e in self.lab.exercises)
+        needs = {self.lab.graded[c.id].exercise: c.needs for c in observation.cells
+                 if c.id in self.lab.graded}  # fmt: skip
+        marks = mark_built_on(self.lab, marks, needs)
         notes += [f"{m.id}: {m.message}" for m in marks
                   if m.status == "for a human" and not observation.problem]  # fmt: skip
         return Verdict(observation.student, self.lab.name, marks, tuple(notes))

@@ -31,7 +31,9 @@ class LabRules:
     and a disagreement with the judge is for a human; False where the judge's inputs are
     of every kind that the checks try, and a check takes as long as all of them. Without
     `onednn` the first of each operation is faster, and training is up to four times slower:
-    for labs that run a few small operations.
+    for labs that run a few small operations. In a lab of `one_fork` the answers that the reader
+    lets pass share a process, one after the other: there, starting one costs more than running
+    it; every other answer has a fork of its own.
     """
 
     cell_seconds: float = 30.0
@@ -42,6 +44,7 @@ class LabRules:
     data: tuple[str, ...] = ("fashion_mnist",)
     visible_checks: bool = True
     onednn: bool = True
+    one_fork: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ of a graded cell come from here and never from what was handed in.
 
 import ast
 import importlib
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -76,7 +77,10 @@ class ExerciseSpec:
 
 @dataclass(frozen=True)
 class LabSpec:
-    """One lab: `name` is "lab01", `slug` the stem of its notebooks."""
+    """One lab: `name` is "lab01", `slug` the stem of its notebooks.
+
+    `offered` is what of the course's code its text shows to learners, as full names.
+    """
 
     name: str
     slug: str
@@ -85,6 +89,13 @@ class LabSpec:
     given: tuple[GivenCell, ...]
     rules: LabRules
     source: Path
+    offered: frozenset[str] = frozenset()
+
+    @cached_property
+    def given_statements(self) -> frozenset[str]:
+        """The statements that the lab gives, as `ast.unparse` writes them."""
+        texts = [cell.text for cell in self.given if cell.kind == "given"]
+        return frozenset(ast.unparse(s) for text in texts for s in _parse(text))
 
     @property
     def points(self) -> float:
@@ -136,7 +147,21 @@ def _read_target(target: sources.Target) -> LabSpec:
             exercises[-1] = _add_graded(exercises[-1], cell, seen, imports)
     title = notebook.cells[0].source.split("\n")[0].lstrip("# ")
     return LabSpec(name, target.slug, title, tuple(exercises), given, _read_rules(name),
-                   target.source)  # fmt: skip
+                   target.source, _find_offered(name, [c.source for c in shown.cells]))  # fmt: skip
+
+
+def _find_offered(lab: str, texts: list[str]) -> frozenset[str]:
+    """Return what of distlab and utils the lab's text imports or names, but its exercises."""
+    found = set()
+    for text in texts:
+        found |= {f"distlab.exercises.{lab}.{n}" for n in re.findall(rf"\b{lab}\.([a-z_]\w*)", text)}
+        for package, names in re.findall(r"from ((?:distlab|utils)[\w.]*) import ([\w, ]+)", text):
+            found |= {f"{package}.{name.strip()}" for name in names.split(",")}
+    module = importlib.import_module(f"distlab.exercises.{lab}")
+    constants = {n for text in texts for n in re.findall(rf"\b{lab}\.([A-Z]\w*)", text)}
+    data = {n for n in constants if isinstance(getattr(module, n, None), int | float | str | tuple)}
+    names = data | set(getattr(module, "__all__", ()))
+    return frozenset(found | {f"distlab.exercises.{lab}.{n}" for n in names})
 
 
 def _read_heading(cell: Any, last: tuple[str, int]) -> tuple[str, int]:

@@ -27,12 +27,14 @@ class CellObservation:
     """What one graded cell did.
 
     `status`: "ok"; "raised" (see `error`; the got_ values that it had by then are
-    there); "timed out"; "killed" (the process ended in it or before it: `error` says
-    why); "missing" (it was not reached). `got` is the JSON text of a dictionary of
-    `encode`d values, as it came out of the sandbox: not parsed, not trusted. `error`
-    is one line, `trace` the learner's own frames, `output` and `errors` what was
-    written to stdout and stderr, cut and without control characters. `answered` says
-    whether the cells of the exercise were found in what was handed in.
+    there); "timed out"; "killed" (the process ended in it: `error` says why); "missing" (it was
+    not reached). `got` is the JSON text of a dictionary of `encode`d values, as it came out of
+    the sandbox: not parsed, not trusted. `error` is one line, `trace` the learner's own frames,
+    `output` and `errors` what was written to stdout and stderr, cut and without control
+    characters. `answered` says whether the cells of the exercise were found in what was handed
+    in, `needs` which other exercises' answers it calls, `failed` which statements that it needs
+    raised. `remarks` are what the reader of answers found in its text, `changed` what was
+    another after it than before: with either, a right answer waits for a human.
     """
 
     id: str
@@ -44,6 +46,15 @@ class CellObservation:
     errors: str = ""
     seconds: float = 0.0
     answered: bool = True
+    needs: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> "CellObservation":
+        """Return it from plain data, in which tuples are lists."""
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
 
 
 @dataclass(frozen=True)
@@ -74,7 +85,7 @@ class Observation:
         """Return the observation of `to_json`'s text; CourseError if it is none."""
         try:
             data: dict[str, Any] = json.loads(text)
-            cells = tuple(CellObservation(**cell) for cell in data.pop("cells"))
+            cells = tuple(CellObservation.from_data(cell) for cell in data.pop("cells"))
             notes = tuple(str(note) for note in data.pop("notes"))
             found = cls(**data, cells=cells, notes=notes)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -73,7 +73,7 @@ def align(lab: LabSpec, request: dict[str, Any]) -> dict[str, Any]:
 
 def judge(lab: LabSpec, request: dict[str, Any]) -> dict[str, Any]:
     """Judge the evidence of graded cells: a verdict for each."""
-    cells = [CellObservation(**cell) for cell in request["cells"]]
+    cells = [CellObservation.from_data(cell) for cell in request["cells"]]
     seed = request["seed"]
     return {"cells": [asdict(cell_verdict.judge_cell(lab.graded[c.id], c, seed)) for c in cells]}
 

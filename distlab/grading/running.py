@@ -1,33 +1,34 @@
-"""One submission while it runs: its pipes, its time limits, and what has been seen of it."""
+"""One submission while it runs: its pipes, its time limit, and what has been seen of it."""
 
 import json
 import os
 import secrets
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from distlab.grading.alignment import Plan
+from distlab.grading.alignment import Plan, PlannedCell
 from distlab.grading.frames import MAX_WRITTEN, BadFrame, Frame, FrameReader, OutputReader
 from distlab.grading.judging import LabRules
 from distlab.grading.observation import CellObservation
 from distlab.grading.sandbox import Sandbox
 
-GRACE_SECONDS, MAX_RESTARTS, PIECE = 2.0, 2, 2**18
+SPARE_SECONDS, MAX_STARTS, PIECE = 15.0, 3, 2**18
 MAX_PROCESSES = {False: 16, True: 96}  # by whether the lab starts processes
 
 
 @dataclass
 class Attempt:
-    """One process that runs the cells of a plan: `indexes` of those that it was given."""
+    """One run of cells: `indexes` of those that it was given, `current` the one that runs."""
 
     number: int
     indexes: list[int]
     pipes: dict[int, str]  # descriptor: "frames", "output", "errors"
     streams: dict[str, OutputReader]
+    deadline: float
     frames: FrameReader = field(default_factory=FrameReader)
-    current: int | None = None  # index in the plan
-    deadline: float = 0.0
-    interrupted: bool = False
+    current: int | None = None
+    ended: bool = False  # whether the answer that runs was ended for what it wrote
     done: bool = False
     why: str = ""
 
@@ -38,29 +39,40 @@ class Attempt:
 
 
 class Running:
-    """Runs the cells of `plan`; after one that ended its process, the others again without it."""
+    """Runs the cells of `plan` behind one harness; what cannot be run is seen at once."""
 
     def __init__(self, plan: Plan, seed: int, rules: LabRules, sandbox: Sandbox) -> None:
         self.plan, self.seed, self.rules, self.sandbox = plan, seed, rules, sandbox
-        self.seen: dict[int, CellObservation] = {}  # of graded cells, by index in the plan
-        self.failed: dict[int, str] = {}  # learner's cells that raised
-        self.skipped: set[int] = set()
+        self.seen = {k: _see(cell, "raised", cell.failed) for k, cell in enumerate(plan.cells)
+                     if cell.failed}  # fmt: skip
         self.notes: list[str] = []
-        self.restarts, self.token = 0, secrets.token_hex(8)
-        self.begun = time.monotonic()
-        self.end = self.begun + rules.submission_seconds
-        self.attempt: Attempt | None = None
+        self.starts, self.token = 0, secrets.token_hex(8)
+        self.begun, self.attempt = time.monotonic(), Attempt(0, [], {}, {}, 0.0)
+
+    def find_unseen(self) -> list[int]:
+        """Return the cells that are still to run."""
+        return [k for k in range(len(self.plan.cells)) if k not in self.seen]
+
+    def find_late(self) -> list[int]:
+        """Return the cells that ran out of time."""
+        return [k for k, cell in self.seen.items() if cell.status == "timed out"]
+
+    def forget(self, cells: Collection[int]) -> None:
+        """Let `cells` be run once more."""
+        self.seen = {k: cell for k, cell in self.seen.items() if k not in cells}
 
     def start(self) -> Attempt:
-        """Fork a process for the cells that are still to run."""
-        done = {k for k, cell in self.seen.items() if cell.status in ("ok", "raised", "timed out")}
-        indexes = [k for k in range(len(self.plan.cells)) if k not in done | self.skipped]
+        """Start what is still to run."""
+        indexes = self.find_unseen()
         order = self._write_order(indexes)
         frames, output, errors = (os.pipe() for _ in range(3))
         theirs = (order, frames[1], output[1], errors[1])
+        rules, cores = self.rules, os.cpu_count() or 1
+        limits = {"memory_mib": rules.memory_mib, "processes": MAX_PROCESSES[rules.processes],
+                  "processor_seconds": rules.submission_seconds * cores,
+                  "output_mib": MAX_WRITTEN // 2**20}  # fmt: skip
         try:
-            most = MAX_PROCESSES[self.rules.processes]
-            number = self.sandbox.fork(theirs, self.rules.memory_mib, most)
+            number = self.sandbox.fork(theirs, limits)
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
@@ -68,20 +80,26 @@ class Running:
         for descriptor in pipes:
             os.set_blocking(descriptor, False)
         streams = {kind: OutputReader(self.token) for kind in ("output", "errors")}
-        self.attempt = Attempt(number, indexes, pipes, streams)
-        self.attempt.deadline = min(self.end, time.monotonic() + self.rules.cell_seconds)
+        deadline = time.monotonic() + self.rules.submission_seconds + SPARE_SECONDS
+        self.attempt = Attempt(number, indexes, pipes, streams, deadline)
+        self.starts += 1
         return self.attempt
 
     def _write_order(self, indexes: list[int]) -> int:
-        cells = [{"kind": c.kind, "source": c.source, "label": c.label, "got": list(c.got)}
-                 for c in (self.plan.cells[k] for k in indexes)]  # fmt: skip
-        order = os.memfd_create("order")
+        cells = []
+        for cell in (self.plan.cells[k] for k in indexes):
+            parts = [{"label": p.label, "text": p.text, "chosen": p.chosen} for p in cell.parts]
+            alone = not self.rules.one_fork or bool(cell.remarks)
+            cells.append({"id": cell.id, "source": cell.source, "got": cell.got, "parts": parts,
+                          "functions": cell.functions, "alone": alone})  # fmt: skip
         told = {
             "cells": cells,
             "seed": self.seed,
-            "folder": self.sandbox.folder,
             "token": self.token,
+            "cell_seconds": self.rules.cell_seconds,
+            "submission_seconds": self.rules.submission_seconds,
         }
+        order = os.memfd_create("order")
         data = json.dumps(told).encode()
         while data:
             data = data[os.write(order, data) :]
@@ -97,14 +115,15 @@ class Running:
             return None
         if kind != "frames":
             attempt.streams[kind].feed(data)
-            if sum(s.written for s in attempt.streams.values()) > MAX_WRITTEN:
-                self.kill(f"it wrote more than {MAX_WRITTEN // 2**20} MiB of output")
+            if attempt.streams[kind].written > MAX_WRITTEN and not attempt.ended:
+                attempt.ended = True
+                self.sandbox.end_answer(attempt.number)
         elif not attempt.why:
             try:
                 for frame in attempt.frames.feed(data):
                     self.take(frame)
             except BadFrame as error:
-                self.notes.append(f"it sent what the course's runner does not send: {error}")
+                self.notes.append(f"it sent what the course's harness does not send: {error}")
                 self.kill("what it sent could not be read")
         return len(data)
 
@@ -112,50 +131,26 @@ class Running:
         """Take one frame: it must fit what went before."""
         attempt = self.attempt
         if frame.at == "done":
-            attempt.done, attempt.deadline = True, float("inf")
-            self.sandbox.kill(attempt.number)  # nothing more can count
+            attempt.done = True
         elif not 0 <= frame.cell < len(attempt.indexes):
             raise BadFrame("a cell that is not there")
         elif frame.at == "begin":
-            attempt.current, attempt.interrupted = attempt.indexes[frame.cell], False
-            attempt.deadline = min(self.end, time.monotonic() + self.rules.cell_seconds)
+            attempt.current, attempt.ended = attempt.indexes[frame.cell], False
         elif attempt.indexes[frame.cell] != attempt.current:
             raise BadFrame("the end of a cell that had not begun")
         else:
-            self._end_cell(frame)
-            attempt.current = None
-
-    def _end_cell(self, frame: Frame) -> None:
-        attempt, k = self.attempt, self.attempt.current
-        cell = self.plan.cells[k]
-        status = "timed out" if attempt.interrupted and frame.status == "raised" else frame.status
-        error = self._say_too_long() if status == "timed out" else frame.error
-        if cell.kind != "graded":
-            if frame.status == "raised":
-                self.failed[k] = error
-            return
-        seen = CellObservation(cell.id, status, frame.got, error, frame.trace,
-                               seconds=frame.seconds)  # fmt: skip
-        old = self.seen.get(k)
-        if old is None or old.status == "killed" or (frame.again and old.status == "raised"):
-            self.seen[k] = seen
-
-    def _say_too_long(self) -> str:
-        return f"it did not end within {self.rules.cell_seconds:g} s"
+            k = attempt.current
+            seen = _see(self.plan.cells[k], frame.status, frame.error)
+            changed = tuple(frame.changed.split("\n")) if frame.changed else ()
+            failed = tuple(frame.failed.split("\n")) if frame.failed else ()
+            self.seen[k] = replace(seen, got=frame.got, trace=frame.trace, seconds=frame.seconds,
+                                   changed=changed, failed=failed)  # fmt: skip
 
     def check_time(self, now: float) -> None:
-        """Interrupt a cell that takes too long; kill what does not heed it."""
-        attempt = self.attempt
-        if now < attempt.deadline or attempt.why:
-            return
-        if now >= self.end:
-            self.kill(f"all cells together did not end within {self.rules.submission_seconds:g} s")
-        elif attempt.interrupted:
-            self.kill(self._say_too_long())
-        else:
-            attempt.interrupted = True
-            attempt.deadline = min(self.end, now + GRACE_SECONDS)
-            self.sandbox.interrupt(attempt.number)
+        """Kill what the harness has not ended in time."""
+        if now >= self.attempt.deadline:
+            limit = self.rules.submission_seconds
+            self.kill(f"all cells together did not end within {limit:g} s")
 
     def kill(self, why: str) -> None:
         if not self.attempt.why:
@@ -164,75 +159,36 @@ class Running:
             self.sandbox.kill(self.attempt.number)
 
     def finish_attempt(self, status: int, why: str) -> bool:
-        """Its process has ended: take what is left in the pipes; return whether to start again."""
+        """Its processes have ended: take what is left in the pipes; return whether to try again."""
         attempt = self.attempt
         for descriptor in list(attempt.pipes):
             while self.read(descriptor):
                 pass
         attempt.close()
-        if not attempt.frames.began and not attempt.why and not why:
-            said = attempt.streams["errors"].finish().get(-1, "")
-            return self._note_no_start(said or f"status {status}")
-        why = attempt.why or why or f"the process ended (status {status})"
-        if attempt.done or attempt.current is None and not attempt.why:
-            self._mark_unseen(why if not attempt.done else "it did not run")
-            self._add_output(attempt)
-            return False
-        if attempt.current is not None:
-            self._mark_killer(attempt, why)
-        self._mark_unseen(why)
-        self._add_output(attempt)
-        again = attempt.current is not None and self.restarts < MAX_RESTARTS
-        again = again and time.monotonic() < self.end - 1 and self._has_unseen()
-        self.restarts += again
-        return again
-
-    def _add_output(self, attempt: Attempt) -> None:
         output, errors = (stream.finish() for stream in attempt.streams.values())
         for place, k in enumerate(attempt.indexes):
-            if k in self.seen and (place in output or place in errors):
+            if k in self.seen:
                 said = {"output": output.get(place, ""), "errors": errors.get(place, "")}
                 self.seen[k] = replace(self.seen[k], **said)
-
-    def _note_no_start(self, said: str) -> bool:
-        """The sandbox itself failed, for want of processes perhaps: try again, then say so."""
-        if self.restarts < MAX_RESTARTS:
-            self.restarts += 1
-            return True
-        why = f"the sandbox could not start it ({said.split(chr(10))[-1]}): grade it again"
-        self.notes.append(why)
-        self._mark_unseen(why, "missing")
+        if not attempt.frames.began and not attempt.why and not why:
+            if self.starts < MAX_STARTS:  # for want of processes perhaps
+                return True
+            said = errors.get(-1, "") or f"status {status}"
+            why = f"the sandbox could not start it ({said.split(chr(10))[-1]}): grade it again"
+            self.notes.append(why)
+            self._mark_unseen(why, "missing")
+        self._mark_unseen(attempt.why or why or f"the process ended (status {status})", "killed")
         return False
 
-    def _mark_killer(self, attempt: Attempt, why: str) -> None:
-        k = attempt.current
-        cell = self.plan.cells[k]
-        self.skipped.add(k)
-        status = "timed out" if attempt.interrupted else "killed"
-        if cell.kind == "graded":
-            if self.seen.get(k) is None or self.seen[k].status == "killed":
-                self.seen[k] = CellObservation(cell.id, status, error=why)
-        else:
-            self.failed[k] = why
-            self.notes.append(f"{cell.label} was left out after it ended the process: {why}")
-
-    def _mark_unseen(self, why: str, status: str = "killed") -> None:
-        for k, cell in enumerate(self.plan.cells):
-            if cell.kind == "graded" and k not in self.seen:
-                self.seen[k] = CellObservation(cell.id, status, error=why)
-
-    def _has_unseen(self) -> bool:
-        return any(c.status == "killed" and k not in self.skipped for k, c in self.seen.items())
+    def _mark_unseen(self, why: str, status: str) -> None:
+        for k in self.find_unseen():
+            self.seen[k] = _see(self.plan.cells[k], status, why)
 
     def get_cells(self) -> list[CellObservation]:
-        """Return what was seen of every graded cell, with the error that came before it."""
-        found = []
-        for k, cell in sorted(self.seen.items()):
-            planned = self.plan.cells[k]
-            earlier = [i for i in planned.answers if i in self.failed]
-            if cell.status == "raised" and cell.error.startswith("NameError") and earlier:
-                i = earlier[-1]
-                said = f"{self.plan.cells[i].label} raised {self.failed[i]}"
-                cell = replace(cell, error=f"{cell.error} ({said})")
-            found.append(replace(cell, answered=planned.answered))
-        return found
+        """Return what was seen of every graded cell."""
+        return [cell for _, cell in sorted(self.seen.items())]
+
+
+def _see(cell: PlannedCell, status: str, error: str) -> CellObservation:
+    return CellObservation(cell.id, status, error=error, answered=cell.answered, needs=cell.needs,
+                           remarks=cell.remarks)  # fmt: skip

@@ -12,7 +12,7 @@ import signal
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ COURSE = "/course"
 ENVIRONMENT = Path("/environment")  # where an environment below /tmp is shown: /tmp is private
 # what of distlab.grading the sandbox needs; everything else of it is not there
 INSIDE = ("__init__.py", "encoding.py", "sealing.py", "process_tree.py", "submission_server.py",
-          "cell_runner.py")  # fmt: skip
+          "harness.py", "answer_calls.py", "answer_process.py", "tripwire.py")  # fmt: skip
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/ld.so.cache",
           "/etc/alternatives", "/etc/fonts", "/etc/localtime", "/etc/ssl/openssl.cnf")  # fmt: skip
 DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -185,18 +185,19 @@ class Sandbox:
             why = f"cannot seal here ({error.why}): {ADVICE}" if self.sealed else str(error)
             raise CourseError(why) from None
 
-    def fork(self, descriptors: Sequence[int], memory_mib: int, processes: int) -> int:
+    def fork(self, descriptors: Sequence[int], limits: Mapping[str, float]) -> int:
         """Start a submission and return its number.
 
-        `descriptors`: its order, and where frames, output and errors go.
+        `descriptors`: its order, and where frames, output and errors go. `limits`: the most
+        of each thing in `submission_server.TOO_MUCH`.
         """
         with self._explaining_its_end():
-            limits = {"memory_mib": memory_mib, "processes": processes}
-            return self._server.fork(limits, descriptors=descriptors)
+            return self._server.fork(dict(limits), descriptors=descriptors)
 
-    def interrupt(self, number: int) -> None:
+    def end_answer(self, number: int) -> None:
+        """End the answer that runs: it writes too much."""
         with self._explaining_its_end():
-            self._server.signal(number, signal.SIGINT)
+            self._server.signal(number, signal.SIGHUP)
 
     def kill(self, number: int) -> None:
         with self._explaining_its_end():

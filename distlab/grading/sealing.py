@@ -92,7 +92,7 @@ def seal(most_threads: int) -> None:
     _bring_up_loopback()
     socket.sethostname("lab")
     with open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")
+        file.write("800")  # an answer raises its own to 1000
     _forbid_user_namespaces()
     for kind, most in {**LIMITS, resource.RLIMIT_NPROC: most_threads}.items():
         hard = resource.getrlimit(kind)[1]

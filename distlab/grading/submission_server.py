@@ -1,22 +1,25 @@
 """The fork server of the sandbox: it has imported TensorFlow and forks ready submissions.
 
-It keeps nothing of any submission. Each is a small process 1 (it reaps, and forwards an
-interrupt) and the runner below it, both below `outer`, the server's own child, which
-stays outside their namespaces and waits. When process 1 is killed, the kernel ends
-everything in its namespaces.
+It keeps nothing of any submission. Each is the harness (`harness`), the server's own child,
+which no learner's process can see, and a sealed process 1 below it. Process 1 forks the
+process of each answer (`answer_process`), and ends all that this has started before the
+next. When process 1 is killed, the kernel ends everything in its namespaces.
 
 `python -m distlab.grading.submission_server sealed|unsealed LAB onednn=0|1 [DATA …]
 DESCRIPTOR`, started by `sandbox.SubmissionServer`.
 """
 
+import contextlib
 import importlib
+import json
 import os
+import select
 import shutil
 import signal
+import socket
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from distlab.grading import process_tree, sealing
 from utils.processes.fork_server import Child, ForkLoop, serve
@@ -24,10 +27,15 @@ from utils.processes.lifetime import die_with_parent
 from utils.processes.preload import import_modules, import_tensorflow
 
 WATCH_SECONDS, NICER = 0.1, 5
+PATIENCE = 30  # rounds of watching until process 1 is killed where it does not end an answer
+TOO_MUCH = {signal.SIGUSR1: "it used more than {memory_mib:,} MiB of memory",
+            signal.SIGUSR2: "it had more than {processes} processes",
+            signal.SIGXCPU: "it used more than {processor_seconds:,.0f} s of the processors",
+            signal.SIGHUP: "it wrote more output than {output_mib} MiB"}  # fmt: skip
 
 
 class SubmissionLoop(ForkLoop):
-    """Forks submissions. A request has `memory_mib` and `processes`, the most of each.
+    """Forks submissions. A request has the most of each thing in TOO_MUCH.
 
     The descriptors: the order to read, where frames, output and errors go.
     """
@@ -37,7 +45,7 @@ class SubmissionLoop(ForkLoop):
     def __init__(self, sealed: bool, lab: str, onednn: str, data: Sequence[str]) -> None:
         super().__init__()
         self.sealed, self.lab, self.onednn, self.data = sealed, lab, onednn, data
-        self.shell: Any = None
+        self._rounds: dict[int, int] = {}
 
     def check(self) -> str:
         """Seal a child for trial, after root has been dropped."""
@@ -48,50 +56,68 @@ class SubmissionLoop(ForkLoop):
 
     def prepare(self) -> Mapping[str, Any]:
         os.environ["TF_ENABLE_ONEDNN_OPTS"] = self.onednn
-        self.shell = import_everything(self.lab, self.data)
+        import_everything(self.lab, self.data)
         from utils.environment import versions
 
         return {"versions": versions()}
 
     def run(self, request: Any, body: bytes, descriptors: Sequence[int]) -> int:
-        """As the outer process: make the namespaces and wait for their process 1."""
+        """As the harness: make the namespaces, start their process 1, run the order."""
+        order, channel, output, errors = descriptors
+        os.dup2(output, 1)
+        os.dup2(errors, 2)
         if self.sealed:
             sealing.enter_namespaces()
+        ours, theirs = socket.socketpair()
         first = os.fork()
         if first == 0:
-            status = 1
-            try:
-                die_with_parent()
-                status = be_first(self, descriptors, request["processes"])
-            except Exception as error:
-                os.write(2, f"{error}\n".encode())
-            finally:
-                os._exit(status)
-        close_all_but(set())
-        return _wait_for(first)
+            self._be_first(theirs, request)
+        theirs.close()
+        from distlab.grading.harness import run_order
+
+        status = run_order(order, ours, channel)
+        os.kill(first, signal.SIGKILL)
+        _wait_for(first)
+        return status
+
+    def _be_first(self, control: socket.socket, request: Any) -> NoReturn:
+        status = 1
+        try:
+            die_with_parent()
+            status = First(self.sealed, control, request).serve()
+        except Exception as error:
+            os.write(2, f"{error}\n".encode())
+        finally:
+            os._exit(status)
 
     def send_signal(self, child: Child, number: int) -> None:
-        """Interrupt or kill a submission: its process 1 is the only child of its outer one."""
+        """Tell process 1 what an answer had too much of, or kill everything."""
         first = process_tree.find_children(child.process)
-        if number == signal.SIGINT:
-            process_tree.send_signal(first, signal.SIGUSR1)
-        else:
-            everyone = [] if self.sealed else process_tree.find_tree(child.process)
-            process_tree.send_signal([*(first or [child.process]), *everyone], signal.SIGKILL)
+        if number in TOO_MUCH:
+            return process_tree.send_signal(first, number)
+        everyone = [] if self.sealed else process_tree.find_tree(child.process)[1:]
+        process_tree.send_signal([*first, *everyone, child.process], signal.SIGKILL)
 
     def watch(self) -> None:
-        """End a submission that has too many processes or too much memory."""
+        """End an answer that has too many processes, or too much memory or processor time."""
         for child in self.children.values():
-            if child.why:
-                continue
             members = process_tree.find_tree(child.process)
-            most, memory_mib = child.request["processes"], child.request["memory_mib"]
-            if len(members) > most:
-                child.why = f"it had more than {most} processes"
-            elif process_tree.measure_memory_mib(members, memory_mib) > memory_mib:
-                child.why = f"it used more than {memory_mib:,} MiB of memory"
-            if child.why:
+            asked = child.request
+            used = process_tree.measure_memory_mib(members, asked["memory_mib"])
+            number = None
+            if len(members) > asked["processes"]:
+                number = signal.SIGUSR2
+            elif used > asked["memory_mib"]:
+                number = signal.SIGUSR1
+            elif process_tree.measure_processor_seconds(members) > asked["processor_seconds"]:
+                number = signal.SIGXCPU
+            rounds = self._rounds.get(child.process, 0) + 1 if number else 0
+            self._rounds[child.process] = rounds
+            if rounds > PATIENCE:
+                child.why = TOO_MUCH[number].format(**asked)
                 self.send_signal(child, signal.SIGKILL)
+            elif number:
+                self.send_signal(child, number)
 
     def clear_up(self) -> None:
         folder = os.environ["TMPDIR"]  # sealed, it is gone with the sandbox
@@ -99,43 +125,107 @@ class SubmissionLoop(ForkLoop):
             shutil.rmtree(folder, ignore_errors=True)  # also where the parent was killed
 
 
-def be_first(server: SubmissionLoop, descriptors: Sequence[int], most: int) -> int:
-    """As process 1: seal, start the runner, forward interrupts to it, reap, end with it."""
-    order, channel, output, errors = descriptors
-    os.setsid()
-    os.nice(NICER)
-    os.dup2(output, 1)
-    os.dup2(errors, 2)
-    if server.sealed:
-        sealing.seal(count_threads(most))
-    else:
-        sealing.call("prctl", sealing.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    runner = os.fork()
-    if runner == 0:
-        os.setpgid(0, 0)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        close_all_but({0, 1, 2, order, channel})
-        return be_runner(server.shell, order, channel)
-    signal.signal(signal.SIGUSR1, lambda *_: os.kill(runner, signal.SIGINT))
-    close_all_but(set())
-    status = _wait_for(runner)
-    if not server.sealed:
-        process_tree.send_signal(process_tree.find_tree(os.getpid())[1:], signal.SIGKILL)
-    return status
+class First:
+    """Process 1 of a submission: it forks the process of each answer, reaps, ends, clears up."""
 
+    def __init__(self, sealed: bool, control: socket.socket, request: Any) -> None:
+        self.sealed, self.control, self.request = sealed, control, request
+        self.answer, self.why = 0, ""
+        os.setsid()
+        os.nice(NICER)
+        close_all_but({0, 1, 2, control.fileno()})
+        self.wake, waker = socket.socketpair()
+        for end in (self.wake, waker):
+            end.setblocking(False)
+        self._waker = waker
+        if sealed:
+            sealing.seal(count_threads(request["processes"]))
+        else:
+            sealing.call("prctl", sealing.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        signal.set_wakeup_fd(waker.fileno())
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number, text in TOO_MUCH.items():
+            signal.signal(number, lambda *_, text=text: self.end(text.format(**request)))
 
-def be_runner(shell: Any, order: int, channel: int) -> int:
-    from distlab.grading.cell_runner import run_order
+    def serve(self) -> int:
+        """Do what the harness asks until it hangs up."""
+        while True:
+            ready, _, _ = select.select([self.control, self.wake], [], [])
+            if self.wake in ready:
+                with contextlib.suppress(BlockingIOError):
+                    self.wake.recv(4096)
+            self.reap()
+            if self.control in ready:
+                asked, descriptors, _, _ = socket.recv_fds(self.control, 1, 1)
+                if not asked:
+                    return 0
+                if asked == b"S":
+                    self.fork(descriptors[0])
+                elif self.answer:
+                    self.end("")
 
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        stream = open(number, "w", buffering=1, encoding="utf-8", errors="backslashreplace",
-                      closefd=False)  # fmt: skip
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
-    tempfile.tempdir = None  # looked up again in TMPDIR
-    run_order(shell, order, channel)
-    sys.stdout.flush()
-    return 0
+    def fork(self, channel: int) -> None:
+        self.why = ""
+        self.answer = os.fork()
+        if self.answer == 0:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, *TOO_MUCH):
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.setpgid(0, 0)
+            os.dup2(channel, 3)
+            close_all_but({0, 1, 2, 3})
+            try:
+                from distlab.grading.answer_process import be_answer
+
+                be_answer(3)
+            finally:
+                os._exit(0)
+        os.close(channel)
+
+    def end(self, why: str) -> None:
+        """Kill the answer and whatever it has started."""
+        self.why = self.why or why
+        if self.sealed:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)
+        else:
+            process_tree.send_signal(process_tree.find_tree(os.getpid())[1:], signal.SIGKILL)
+
+    def reap(self) -> None:
+        """Take in what has ended; when it is the answer, end the rest, clear up and say so."""
+        while True:
+            try:
+                ended, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if ended == 0:
+                return
+            if ended == self.answer:
+                self.answer = 0
+                self.end("")
+                self._reap_rest()
+                self.clear()
+                code = os.waitstatus_to_exitcode(status)
+                self.control.send(json.dumps({"status": code, "why": self.why}).encode())
+
+    def _reap_rest(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                self.end("")
+                os.wait()
+
+    def clear(self) -> None:
+        """Leave nothing to the next answer: no file, no shared memory."""
+        if not self.sealed:
+            return
+        for place in ("/tmp", "/dev/shm"):
+            for entry in os.scandir(place):
+                if entry.is_dir(follow_symlinks=False):
+                    os.chmod(entry.path, 0o700)
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                else:
+                    os.unlink(entry.path)
 
 
 def count_threads(most_processes: int) -> int:
@@ -161,27 +251,18 @@ def _wait_for(wanted: int) -> int:
             return code if code >= 0 else 128 - code
 
 
-def import_everything(lab: str, data: Sequence[str]) -> Any:
-    """Import what submissions of `lab` need, also what is imported late; read the sets `data`.
-
-    Return IPython's shell.
-    """
+def import_everything(lab: str, data: Sequence[str]) -> None:
+    """Import what submissions of `lab` need, also what is imported late; read the sets `data`."""
     import_tensorflow()
     import_modules()
-    import IPython.core.magics  # noqa: F401
-    import IPython.display  # noqa: F401
+    import matplotlib.pyplot  # noqa: F401 - as cells do; MPLBACKEND is Agg
 
-    from distlab.grading import cell_runner
+    from distlab.grading import answer_process, harness  # noqa: F401
     from utils.data import load
 
     for name in data:
         load(name)
     importlib.import_module(f"distlab.exercises.{lab}")
-    shell = cell_runner.make_shell()
-    shell.run_cell("import matplotlib.pyplot")  # as cells do; MPLBACKEND is Agg
-    shell.reset(new_session=True)
-    shell.execution_count = 1
-    return shell
 
 
 def try_to_seal() -> str:

@@ -9,7 +9,8 @@ from distlab.exercises.lab08 import RATE, read_step
 from distlab.grading.judges.regression import mean_gradient
 from distlab.grading.judging import Judge, LabRules
 
-RULES = LabRules(cell_seconds=90, submission_seconds=240, processes=True, visible_checks=False)
+RULES = LabRules(cell_seconds=90, submission_seconds=240, processes=True, visible_checks=False,
+                 one_fork=True)  # fmt: skip
 
 
 def expect_shards(

@@ -9,7 +9,8 @@ from distlab.exercises.lab09 import BATCH
 from distlab.grading.judges.regression import mean_gradient
 from distlab.grading.judging import Judge, LabRules
 
-RULES = LabRules(cell_seconds=120, submission_seconds=300, processes=True, visible_checks=False)
+RULES = LabRules(cell_seconds=120, submission_seconds=300, processes=True, visible_checks=False,
+                 one_fork=True)  # fmt: skip
 
 
 def expect_killed_run(

@@ -7,7 +7,8 @@ from distlab.exercises import lab10
 from distlab.exercises.lab10 import SERVERS, draw_events, draw_values
 from distlab.grading.judging import Judge, LabRules
 
-RULES = LabRules(cell_seconds=120, submission_seconds=300, processes=True, visible_checks=False)
+RULES = LabRules(cell_seconds=120, submission_seconds=300, processes=True, visible_checks=False,
+                 one_fork=True)  # fmt: skip
 
 
 def expect_closures(seed: int, count: int, way: str = "right") -> dict[str, Any]:

@@ -1,0 +1,223 @@
+"""Calls between the harness and the process of an answer: plain data over a pipe.
+
+The harness makes the inputs, asks, and keeps what comes back. What an answer gets from it
+are copies; what it changes in them comes back too. A `Network` stays with the harness, and
+what an answer sends on it is a call the other way.
+"""
+
+import json
+import select
+import socket
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from distlab.exercises.exercise import Exercise
+from distlab.grading.encoding import decode, encode
+from utils.collectives import Network, Send
+from utils.errors import InputError
+
+MAX_MESSAGE_BYTES, PIECE = 24 * 2**20, 2**18
+_LENGTH = struct.Struct("!I")
+
+
+class AnswerRaised(Exception):
+    """The answer raised: `error` is one line, `trace` the learner's own frames."""
+
+    def __init__(self, error: str, trace: str = "") -> None:
+        super().__init__(error)
+        self.error, self.trace = error, trace
+
+
+class AnswerGone(Exception):
+    """The process of the answer has ended, or sends what is no message."""
+
+
+class AnswerLate(Exception):
+    """The answer did not come before the deadline."""
+
+
+class Channel:
+    """One end of the socket between harness and answer; messages are JSON, of limited size."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end, self._buffer = end, bytearray()
+        self.deadline = float("inf")
+        self.failed: list[str] = []  # statements of the answer that failed
+        self.changed: list[str] = []  # what the tripwire found
+
+    def send(self, **message: Any) -> None:
+        """Send one message; AnswerGone if nobody takes it, AnswerLate if not in time."""
+        data = json.dumps(message).encode()
+        data = memoryview(_LENGTH.pack(len(data)) + data)
+        while data:
+            self._wait(writing=True)
+            try:
+                data = data[self._end.send(data, socket.MSG_DONTWAIT) :]
+            except BlockingIOError:
+                continue
+            except OSError:
+                raise AnswerGone from None
+
+    def receive(self) -> dict[str, Any]:
+        """Return the next message; AnswerGone at its end or for what is none."""
+        size = _LENGTH.unpack(self._read(_LENGTH.size))[0]
+        if size > MAX_MESSAGE_BYTES:
+            raise AnswerGone
+        try:
+            message = json.loads(self._read(size))
+        except (ValueError, RecursionError):
+            raise AnswerGone from None
+        if not isinstance(message, dict):
+            raise AnswerGone
+        for kept, name in ((self.failed, "failed"), (self.changed, "changed_course")):
+            said = message.get(name)
+            new = [str(s)[:300] for s in said[:8]] if isinstance(said, list) else []
+            kept += [s for s in new if s not in kept][: 8 - len(kept)]
+        return message
+
+    def _read(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            self._wait()
+            try:
+                data = self._end.recv(PIECE)
+            except OSError:
+                data = b""
+            if not data:
+                raise AnswerGone
+            self._buffer += data
+        found = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return found
+
+    def _wait(self, writing: bool = False) -> None:
+        if self.deadline == float("inf"):  # the answer's side waits as long as it takes
+            select.select([] if writing else [self._end], [self._end] if writing else [], [])
+            return
+        left = self.deadline - time.monotonic()
+        ways = ([], [self._end], []) if writing else ([self._end], [], [])
+        if left <= 0 or not any(select.select(*ways, left)):
+            raise AnswerLate
+
+
+# ---- the harness's side
+
+
+class RemoteAnswer:
+    """A learner's function as the harness has it: a call of it travels to the answer's process."""
+
+    def __init__(self, channel: Channel, name: str) -> None:
+        self._channel, self.__name__ = channel, name
+
+    def __call__(self, *arguments: Any) -> Any:
+        networks = [a for a in arguments if isinstance(a, Network)]
+        self._channel.send(do="call", name=self.__name__, arguments=[_pack(a) for a in arguments])
+        told = ask_until_answered(self._channel, networks)
+        changed = told.get("changed")
+        for given, after in zip(arguments, changed if isinstance(changed, list) else []):
+            if after is not None:
+                _take_over(given, read_value(after))
+        return read_value(told.get("result"))
+
+    def observe_there(self, exercise: Exercise, names: Sequence[str], cases: Any) -> Any:
+        """Let the answer's process run the exercise itself; return what was seen there."""
+        self._channel.send(do="observe", lab=exercise.lab, exercise=exercise.name,
+                           names=list(names), cases=encode(cases))  # fmt: skip
+        return read_value(ask_until_answered(self._channel, []).get("result"))
+
+
+def ask_until_answered(channel: Channel, networks: Sequence[Network]) -> dict[str, Any]:
+    """Serve what the answer sends on its networks until it returns; AnswerRaised if it raised."""
+    refused: dict[str, InputError] = {}
+    while True:
+        told = channel.receive()
+        if told.get("do") == "exchange":
+            channel.send(**_exchange(told, networks, refused))
+            continue
+        error = told.get("error")
+        if error is None:
+            return told
+        if error in refused:
+            raise refused[error]
+        raise AnswerRaised(str(error)[:4000], str(told.get("trace", ""))[:4000])
+
+
+def _exchange(
+    told: Mapping[str, Any], networks: Sequence[Network], refused: dict[str, InputError]
+) -> dict[str, Any]:
+    """Do one step of a network for the answer; the error goes to it, as it would without a pipe."""
+    try:
+        sends, phase = read_value(told.get("sends")), str(told.get("phase", ""))[:80]
+        sends = [Send(int(s), int(d), np.asarray(v), c) for s, d, v, c in sends]
+        arrived = networks[int(told.get("network", 0))].exchange(sends, phase)
+    except InputError as error:
+        refused[f"InputError: {error}"] = error
+        return {"refused": str(error)}
+    except (TypeError, ValueError, IndexError) as error:
+        return {"refused": f"not a step of the network ({type(error).__name__})"}
+    return {"arrived": encode([(s.source, s.destination, s.values, s.chunk) for s in arrived])}
+
+
+def read_value(data: Any) -> Any:
+    """Return what `encode` wrote in the answer's process; AnswerGone for anything else."""
+    try:
+        return decode(data)
+    except (ValueError, RecursionError):
+        raise AnswerGone from None
+
+
+def _pack(value: Any) -> Any:
+    return ["network", value.ranks] if isinstance(value, Network) else encode(value)
+
+
+def _take_over(given: Any, after: Any) -> None:
+    """Make of an argument in the harness what the answer has made of its copy."""
+    if isinstance(given, list) and isinstance(after, list):
+        given[:] = after
+    elif isinstance(given, dict) and isinstance(after, dict):
+        given.clear()
+        given.update(after)
+    elif isinstance(given, np.ndarray) and isinstance(after, np.ndarray):
+        if given.shape == after.shape and given.flags.writeable:
+            given[...] = after
+
+
+# ---- the answer's side
+
+
+class RemoteNetwork(Network):
+    """The network as an answer has it: what it sends goes to the harness, which counts."""
+
+    def __init__(self, channel: Channel, number: int, ranks: int) -> None:
+        super().__init__(ranks)
+        self._channel, self._number = channel, number
+
+    def exchange(self, sends: Sequence[Send], phase: str = "") -> list[Send]:
+        given = [(s.source, s.destination, np.array(s.values), s.chunk) for s in sends]
+        self._channel.send(do="exchange", network=self._number, sends=encode(given), phase=phase)
+        told = self._channel.receive()
+        if "refused" in told:
+            raise InputError(told["refused"])
+        self.steps += bool(given)
+        return [Send(*each) for each in decode(told["arrived"])]
+
+
+def unpack(channel: Channel, arguments: Sequence[Any]) -> list[Any]:
+    """Return the arguments of a call in the answer's process."""
+    found, networks = [], 0
+    for each in arguments:
+        if each[0] == "network":
+            found.append(RemoteNetwork(channel, networks, each[1]))
+            networks += 1
+        else:
+            found.append(decode(each))
+    return found
+
+
+def pack_changed(arguments: Sequence[Any]) -> list[Any]:
+    """Return what may have been changed of the arguments, None for what cannot be."""
+    return [encode(a) if isinstance(a, list | dict | np.ndarray) else None for a in arguments]
+

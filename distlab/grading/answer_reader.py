@@ -1,0 +1,194 @@
+"""Reads an answer's text for what no answer needs: whoever writes that waits for a human.
+
+It runs outside the sandbox, on the statements that would be run and on nothing else. It
+cannot prove an answer honest; it makes what reaches beyond the answer visible, with its line.
+"""
+
+import ast
+import builtins
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from distlab.grading.answer_code import Statement, find_root
+from distlab.grading.labs import LabSpec
+
+MODULES = frozenset(
+    "abc array ast base64 bisect cmath collections contextlib copy csv dataclasses datetime decimal "
+    "enum fractions functools glob h5py hashlib heapq io itertools json keras logging math "
+    "matplotlib numbers numpy operator os pandas pathlib pickle posixpath pprint queue random re "
+    "scipy seaborn shutil sklearn statistics string struct sys tempfile tensorflow "
+    "tensorflow_datasets textwrap tf_keras time tqdm types typing typing_extensions uuid warnings "
+    "zipfile zlib __future__".split()
+)
+PARTS = {  # of a module that reaches further, what an answer may use
+    "ast": {"literal_eval"},
+    "io": {"BytesIO", "StringIO"},
+    "os": set(
+        "path listdir scandir makedirs mkdir remove unlink rmdir removedirs rename replace walk sep "
+        "stat fspath getcwd environ getenv cpu_count PathLike access curdir pardir linesep name "
+        "getpid R_OK W_OK F_OK O_RDONLY truncate DirEntry urandom".split()
+    ),
+    "sys": set(
+        "maxsize float_info version version_info stdout stderr platform byteorder getsizeof "
+        "float_repr_style getrecursionlimit setrecursionlimit exit".split()
+    ),
+    "types": {"SimpleNamespace", "MappingProxyType"},
+}
+BUILTINS = frozenset(
+    "exec eval compile __import__ globals locals vars setattr delattr breakpoint input memoryview "
+    "__builtins__ __loader__ __spec__ __build_class__ get_ipython".split()
+)
+METHODS = frozenset(  # the double-underscore names that an ordinary class defines or calls
+    "__init__ __call__ __len__ __iter__ __next__ __enter__ __exit__ __repr__ __str__ __name__ "
+    "__post_init__ __getitem__ __setitem__ __contains__ __lt__ __add__ __mul__ __doc__ __version__ "
+    "__annotations__ __slots__ __main__ __all__ __name__".split()
+)
+PRIVATE = frozenset("_replace _asdict _fields _make".split())  # of named tuples
+ATTRIBUTES = frozenset(
+    "as_strided ctypes ctypeslib f_back f_globals f_locals f_code f_builtins tb_frame gi_frame "
+    "gi_code cr_frame ag_frame ast_transformers user_ns load_op_library load_library run_cell_magic "
+    "getoutput system set_trace core lib2to3 testing raw_ops _pywrap_tensorflow".split()
+)
+PRIVATE_PACKAGES = ("tensorflow.python", "tensorflow.core", "keras.src", "numpy.core",
+                    "numpy._core", "numpy.testing", "numpy.ctypeslib", "numpy.lib")  # fmt: skip
+_PLACES = re.compile(r"^/?(?:proc|sys|dev)/|/proc/|memfd|__\w+__|distlab")
+
+
+@dataclass
+class AnswerReader:
+    """Reads the statements of one answer; `remarks` says what was found: "line 3: `…`: why"."""
+
+    lab: LabSpec
+    statements: Sequence[Statement]
+    imported: set[str] = field(default_factory=set)
+    modules: set[str] = field(default_factory=set)
+    own: set[str] = field(default_factory=set)
+    remarks: list[tuple[int, str]] = field(default_factory=list)
+
+    def read(self) -> list[tuple[int, str]]:
+        """Return (piece, remark) for everything that no answer needs."""
+        nodes = [n for s in self.statements for n in ast.walk(s.node)]
+        self._learn_names(nodes)
+        for statement in self.statements:
+            if ast.unparse(statement.node) in self.lab.given_statements:
+                continue
+            for node, parent in walk_pairs(statement.node):
+                for why in self._judge(node, parent):
+                    line = ast.unparse(node if isinstance(node, ast.stmt) else parent or node)
+                    shown = f"line {getattr(node, 'lineno', 0)}: `{line.split(chr(10))[0][:90]}`"
+                    self.remarks.append((statement.place[0], f"{shown} {why}"))
+        return list(dict.fromkeys(self.remarks))
+
+    def _learn_names(self, nodes: Sequence[ast.AST]) -> None:
+        """Note which names stand for modules and for what they hold, also under another name."""
+        for node in nodes:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = {(a.asname or a.name).split(".")[0] for a in node.names}
+                self.imported |= names
+                self.modules |= names if isinstance(node, ast.Import) else set()
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                self.own.add(node.name)
+        for _ in range(3):  # an alias of an alias
+            for node in nodes:
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute | ast.Name):
+                    if is_chain(node.value) and find_root(node.value) in self.imported:
+                        names = {t.id for t in node.targets if isinstance(t, ast.Name)}
+                        self.imported |= names
+                        self.modules |= names if isinstance(node.value, ast.Name) else set()
+
+    def _judge(self, node: ast.AST, parent: ast.AST | None) -> Iterator[str]:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from self._judge_import(node)
+        elif isinstance(node, ast.Attribute):
+            yield from self._judge_attribute(node)
+        elif isinstance(node, ast.Name):
+            yield from self._judge_name(node, parent)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if not isinstance(parent, ast.Expr) and _PLACES.search(node.value):
+                yield "names a place or a thing that no answer needs"
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if is_special(node.name):
+                yield f"defines {node.name}, which no answer needs"
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            if find_root(node) in self.imported:
+                yield f"changes {find_root(node)}, which is not the answer's own"
+
+    def _judge_import(self, node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+        base = getattr(node, "module", None)
+        paths = [a.name if base is None else f"{base}.{a.name}" for a in node.names]
+        for path in paths:
+            top, name = path.split(".")[0], path.split(".")[-1]
+            if top in ("distlab", "utils"):
+                if path not in self.lab.offered:
+                    yield "takes the course's own code: the lab wants yours"
+            elif top not in MODULES:
+                yield f"imports {top}, which no answer needs"
+            elif path.startswith(PRIVATE_PACKAGES):
+                yield "reaches into the inside of a library"
+            elif base in PARTS and name not in PARTS[base] and name != "*":
+                yield f"takes {path}, which no answer needs"
+
+    def _judge_attribute(self, node: ast.Attribute) -> Iterator[str]:
+        root, name = find_root(node), node.attr
+        stored = isinstance(node.ctx, ast.Store | ast.Del)
+        owner = node.value.id if isinstance(node.value, ast.Name) else ""
+        if is_special(name) or name in ATTRIBUTES and root in self.imported | {""}:
+            yield f"reaches for {name}, which no answer needs"
+        elif name.startswith("_") and name not in METHODS | PRIVATE and not is_own(node, self.own):
+            yield f"reaches for {name}, which is private"
+        elif owner in PARTS and owner in self.modules and name not in PARTS[owner]:
+            yield f"uses {owner}.{name}, which no answer needs"
+        elif owner == self.lab.name and f"distlab.exercises.{owner}.{name}" not in self.lab.offered:
+            yield "takes the course's own code: the lab wants yours"
+        elif stored and (root in self.imported or hasattr(builtins, root) and root not in self.own):
+            yield f"assigns to a part of {root}, which is not the answer's own"
+
+    def _judge_name(self, node: ast.Name, parent: ast.AST | None) -> Iterator[str]:
+        if node.id in BUILTINS:
+            if not (node.id == "setattr" and is_on_self(parent)):
+                yield f"uses {node.id}, which no answer needs"
+        elif node.id == "getattr" and not has_plain_name(parent):
+            yield "looks for an attribute whose name is not written there"
+        elif is_special(node.id):
+            yield f"uses {node.id}, which no answer needs"
+        elif node.id in self.modules and isinstance(node.ctx, ast.Load):
+            if not isinstance(parent, ast.Attribute | ast.Assign):
+                yield "hands a whole module on, which no answer needs"
+
+
+def walk_pairs(top: ast.AST) -> Iterator[tuple[ast.AST, ast.AST | None]]:
+    """Yield every node below `top` with its parent."""
+    waiting: list[tuple[ast.AST, ast.AST | None]] = [(top, None)]
+    while waiting:
+        node, parent = waiting.pop()
+        yield node, parent
+        waiting += [(child, node) for child in ast.iter_child_nodes(node)]
+
+
+def is_chain(node: ast.AST) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def is_special(name: str) -> bool:
+    """Return whether `name` is a double-underscore name that ordinary code leaves alone."""
+    return name.startswith("__") and name.endswith("__") and name not in METHODS
+
+
+def is_own(node: ast.Attribute, own: set[str]) -> bool:
+    """Return whether an attribute is of the answer's own object: `self._x`, or of its class."""
+    return isinstance(node.value, ast.Name) and node.value.id in own | {"self", "cls"}
+
+
+def is_on_self(call: ast.AST | None) -> bool:
+    first = call.args[0] if isinstance(call, ast.Call) and call.args else None
+    return isinstance(first, ast.Name) and first.id == "self"
+
+
+def has_plain_name(call: ast.AST | None) -> bool:
+    if not isinstance(call, ast.Call) or len(call.args) < 2:
+        return False
+    name = call.args[1]
+    return isinstance(name, ast.Constant) and not str(name.value).startswith("_")
