@@ -1,4 +1,4 @@
-"""What a student with time would try. Each is a cell that runs before or after wrong answers.
+"""What a student with time would try. Each runs as part of a wrong answer, and stands as a cell.
 
 `@SECRET@`, `@GRADEBOOK@`, `@SOLUTIONS@`, `@OTHER@` are paths of the teacher's machine,
 `@PORT@` a port that listens there, `@UNIX@` an abstract socket. Whatever an attack
@@ -36,10 +36,10 @@ json.dumps = lambda *a, **k: '{"status": "right", "points": 10}'
 json.JSONEncoder.encode = lambda *a, **k: '{}'
 """,
     "the encoder replaced": """
-import distlab.grading.encoding as encoding, distlab.grading.cell_runner as runner
+import distlab.grading.encoding as encoding, distlab.grading.answer_process as process
 lie = lambda value, *a: ["opaque", "equals everything"]
-encoding.encode = runner.encode = lie
-runner.Runner.collect = lambda self: {"got_epochs": ["right", True], "got_words": 1}
+encoding.encode = process.encode = lie
+process.call = lambda *a: {"result": ["right", True], "got_epochs": ["right", True]}
 """,
     "the visible checks replaced": """
 from distlab.exercises import comparing, exercise, worked
@@ -54,7 +54,7 @@ class Fixed(dict):
     def __setitem__(self, key, value):
         dict.__setitem__(self, key, 2026 if key == "SEED" else value)
 try:
-    get_ipython().user_ns.__class__ = Fixed
+    sys.modules["__main__"].__dict__.__class__ = Fixed
 except TypeError as error:
     print(error)
 import gc
@@ -144,8 +144,8 @@ names = {"epoch-test": {"got_epochs": ["list", [["tuple", [["int", "3"], ["int",
 for descriptor in range(3, 64):
     for cell in range(1, 12):
         body = json.dumps({"got_epochs": names["epoch-test"]["got_epochs"], "points": 10}).encode()
-        for head in ({"at": "begin", "cell": cell, "again": False},
-                     {"at": "end", "cell": cell, "again": False, "status": "ok", "seconds": 0.1,
+        for head in ({"at": "begin", "cell": cell},
+                     {"at": "end", "cell": cell, "status": "ok", "seconds": 0.1,
                       "error": "", "trace": "", "size": len(body)}):
             try:
                 os.write(descriptor, json.dumps(head).encode() + b"\\n"
@@ -333,13 +333,13 @@ def storm(*a):
 signal.signal(signal.SIGALRM, storm)
 signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
 """,
-    "the runner's own class": """
+    "the answer's own process": """
 import gc
 for thing in gc.get_objects():
-    if type(thing).__name__ == "Runner":
-        print("runner", sorted(thing.order))
-        type(thing).execute = lambda self, source: None
-        type(thing).collect = lambda self: {"got_epochs": ["value", True]}
+    if type(thing).__name__ in ("Answer", "Channel", "Tripwire"):
+        print("found", type(thing).__name__)
+        type(thing).find = lambda self, name: lambda *a: (1, 2)
+        type(thing).find_changed = lambda self: []
 """,
 }
 

@@ -24,6 +24,9 @@ class Opaque:
 
     what: str
 
+    def __repr__(self) -> str:
+        return f"<{self.what} object>"
+
 
 class _Full(BaseException):
     """There is no more room: the whole value is given up."""

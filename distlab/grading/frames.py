@@ -127,8 +127,8 @@ class OutputReader:
             self._keep(data[:at])
             number = data[at + len(self.token) : at + size]
             self.cell = int(number) if number.isdigit() else -1
-            self.kept[self.cell], self.written = bytearray(), 0
             data = data[at + size :]
+            self.kept[self.cell], self.written = bytearray(), len(data)
         sure = max(0, len(data) - size) if at < 0 else at
         self._keep(data[:sure])
         self.rest = data[sure:]

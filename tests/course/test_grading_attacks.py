@@ -8,6 +8,7 @@ import os
 import random
 import socket
 import sqlite3
+import textwrap
 import threading
 
 import psutil
@@ -26,12 +27,22 @@ HONEST = ["honest 1", "honest 2", "honest 3", "honest 4"]
 SECRET, OTHER = "SECRET-OF-THE-TEACHER", "ANSWER-OF-ANOTHER"
 SECRETS = (SECRET, OTHER, "FOUND-A-JUDGE", "judge imported", "CONNECTED", "WROTE",
            "GRADEBOOK-CHANGED", "root:x:")  # fmt: skip
-# the attack's prints are said again by the answer, whose output is kept
-LEAK = "_leak = []\ndef print(*a, **k):\n    _leak.append(' '.join(map(str, a)))\n"
-LEAKING = """
+# the attack runs as part of an answer, which then says again what it printed
+ANSWER = """
 import sys
+_leak = []
+def print(*a, **k):
+    _leak.append(" ".join(map(str, a)))
+def attack():
+{attack}
 def plan_epoch(n, b):
-    sys.stdout.write("\\n".join(globals().get("_leak", ["nothing"]))[:15000])
+    if not _leak:
+        print("begun")
+        try:
+            attack()
+        except Exception as error:
+            print(type(error).__name__, error)
+        sys.stdout.write("\\n".join(_leak)[:15000])
     return n // b, b
 """
 
@@ -106,8 +117,9 @@ def hand_in(teacher) -> list[Submission]:
     handed = write_files(teacher)
     honest = fill(RIGHT, (f"answer = {OTHER!r}",))
     for k, (name, cell) in enumerate(BEFORE.items()):
-        answers = {**WRONG, "epoch": LEAKING}
-        notebook = fill(answers, (LEAK, teacher.fill_in(cell)))
+        cell = teacher.fill_in(cell)
+        answer = ANSWER.format(attack=textwrap.indent(cell, "    "))
+        notebook = fill({**WRONG, "epoch": answer}, (cell,))
         handed.append(Submission(name, write(notebook, folder / f"attack{k}.ipynb")))
     for k, (name, answers) in enumerate({**ANSWERS, LOUD_NAME: {**WRONG, "epoch": LOUD}}.items()):
         handed.append(Submission(name, write(fill(answers), folder / f"answer{k}.ipynb")))
