@@ -99,14 +99,14 @@ for thing in gc.get_objects():
 print([name for name in sys.modules if "judges" in name])
 """,
     "other submissions, home and the teacher's files": """
-import os
+import os, sys
 for path in ("@SECRET@", "@OTHER@", "/etc/shadow", "/root/.bashrc", "/home"):
     try:
         print(open(path).read())
     except OSError as error:
         print(error)
 found = [os.path.join(folder, name) for folder, _, files in os.walk("/")
-         if not folder.startswith(("/proc", "/usr")) for name in files if name.endswith(".ipynb")]
+         if not folder.startswith(("/proc", "/usr", "/sys", "/environment", sys.prefix)) for name in files if name.endswith(".ipynb")]
 print([f for f in found if "site-packages" not in f and "/share/" not in f])
 """,
     "the gradebook": """
