@@ -20,7 +20,7 @@ from distlab.grading.encoding import decode, encode
 from utils.collectives import Network, Send
 from utils.errors import InputError
 
-MAX_MESSAGE_BYTES, PIECE = 24 * 2**20, 2**18
+MAX_MESSAGE_BYTES, PIECE = 8 * 2**20, 2**18
 _LENGTH = struct.Struct("!I")
 
 

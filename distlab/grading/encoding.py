@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 MAX_DEPTH = 12
-MAX_BYTES = 16 * 2**20
+MAX_BYTES = 4 * 2**20
 _KINDS = "biufc"  # NumPy kinds that may travel: bool, int, unsigned, float, complex
 
 

@@ -43,10 +43,10 @@ class LabProcesses:
     cannot seal and `sealed` is asked.
     """
 
-    def __init__(self, lab: LabSpec, sealed: bool = True) -> None:
+    def __init__(self, lab: LabSpec, sealed: bool = True, jobs: int = 2) -> None:
         if sealed:
             check_can_seal()
-        self.sandbox = Sandbox(lab.name, lab.rules, sealed)
+        self.sandbox = Sandbox(lab.name, lab.rules, sealed, jobs)
         try:
             self.reader = ReaderProcess(lab, READ_SECONDS)
         except BaseException:
@@ -77,7 +77,7 @@ def observe(
     the machine cannot seal and `sealed` is asked.
     """
     with contextlib.ExitStack() as stack:
-        processes = processes or stack.enter_context(LabProcesses(lab, sealed))
+        processes = processes or stack.enter_context(LabProcesses(lab, sealed, jobs))
         processes.sandbox.wait_until_ready()
         selector = stack.enter_context(selectors.DefaultSelector())
         jobs = 1 if lab.rules.exclusive else jobs

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-MAX_LINE, MAX_BODY = 2**16, 24 * 2**20
+MAX_LINE, MAX_BODY = 2**16, 8 * 2**20
 STATUSES = ("ok", "raised", "timed out", "killed")
 MAX_KEPT, MAX_WRITTEN = 20_000, 32 * 2**20
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)|[@-Z\\-_])")

@@ -23,7 +23,7 @@ from distlab.grading.verdict import ExerciseVerdict, Verdict
 from utils.errors import DistributedError
 from utils.files import PART, write_atomically
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ class Journal:
         for path in sorted((self.folder / "records").glob("*.json")):
             try:
                 record = Record.from_json(path.read_text(encoding="utf-8"))
-                found[record.student] = record.add_verdict(self._read_verdict(path.name))
+                record = record.add_verdict(self._read_verdict(path.name))
+                found[record.student] = _lighten(record)
             except (DistributedError, OSError, UnicodeDecodeError) as error:
                 path.replace(path.with_suffix(".damaged"))
                 self.notes.append(f"{path.name} in the journal is damaged, run anew: {error}")
@@ -165,9 +166,16 @@ class Journal:
         record = self.records[observation.student]
         sha256 = observation.sha256 or record.sha256
         record = replace(record, observation=observation, sha256=sha256)
-        self.records[record.student] = record
         self._write(record)
+        self.records[record.student] = _lighten(record)
         return record
+
+    def recall(self, student: str) -> Observation:
+        """Return the whole of what was seen, with what the answers gave: only the disk has that."""
+        path = self.folder / "records" / _file_name(student)
+        seen = Record.from_json(path.read_text(encoding="utf-8")).observation
+        assert seen is not None
+        return seen
 
     def keep_verdict(self, verdict: Verdict, durable: bool = False) -> None:
         """Keep what was said of a run; unless `durable`, a power cut means judging it again."""
@@ -179,6 +187,11 @@ class Journal:
     def _write(self, record: Record) -> None:
         path = self.folder / "records" / _file_name(record.student)
         write_atomically(path, record.to_json(), durable=True)
+
+
+def _lighten(record: Record) -> Record:
+    seen = record.observation
+    return replace(record, observation=seen.lighten() if seen else None)
 
 
 def _file_name(student: str) -> str:

@@ -5,7 +5,7 @@ decodes what a learner wrote.
 """
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,10 @@ class Observation:
     sealed: bool = True
     seconds: float = 0.0
     versions: dict[str, str] = field(default_factory=dict)
+
+    def lighten(self) -> "Observation":
+        """Return it without what the answers gave, which may be large and is judged once."""
+        return replace(self, cells=tuple(replace(cell, got="{}") for cell in self.cells))
 
     def to_json(self) -> str:
         """Return it as one line of JSON."""

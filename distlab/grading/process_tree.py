@@ -6,6 +6,19 @@ from collections import defaultdict
 from pathlib import Path
 
 FOLDER_PREFIX = "distlab-grade-"  # of the temporary folder of what is not sealed
+SHORTAGE = "the machine was short of memory while it ran"
+FLOOR_SHARE, FLOOR_MIB = 0.04, 768  # of all memory that must stay available, at most
+
+
+def is_memory_short() -> bool:
+    """Return whether less memory is available than the machine needs to go on."""
+    try:
+        lines = Path("/proc/meminfo").read_text().split("\n")
+    except OSError:
+        return False
+    found = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines if line}
+    floor = min(FLOOR_MIB, FLOOR_SHARE * found["MemTotal"])
+    return found.get("MemAvailable", floor) < floor
 
 
 def find_tree(root: int) -> list[int]:

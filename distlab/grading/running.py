@@ -11,6 +11,7 @@ from distlab.grading.alignment import Plan, PlannedCell
 from distlab.grading.frames import MAX_WRITTEN, BadFrame, Frame, FrameReader, OutputReader
 from distlab.grading.judging import LabRules
 from distlab.grading.observation import CellObservation
+from distlab.grading.process_tree import SHORTAGE
 from distlab.grading.sandbox import Sandbox
 
 SPARE_SECONDS, MAX_STARTS, PIECE = 15.0, 3, 2**18
@@ -54,8 +55,9 @@ class Running:
         return [k for k in range(len(self.plan.cells)) if k not in self.seen]
 
     def find_late(self) -> list[int]:
-        """Return the cells that ran out of time."""
-        return [k for k, cell in self.seen.items() if cell.status == "timed out"]
+        """Return the cells that ran out of what others may have taken: time, or memory."""
+        return [k for k, cell in self.seen.items()
+                if cell.status == "timed out" or cell.error == SHORTAGE]  # fmt: skip
 
     def forget(self, cells: Collection[int]) -> None:
         """Let `cells` be run once more."""
@@ -69,7 +71,7 @@ class Running:
         theirs = (order, frames[1], output[1], errors[1])
         rules, cores = self.rules, os.cpu_count() or 1
         limits = {"memory_mib": rules.memory_mib, "processes": MAX_PROCESSES[rules.processes],
-                  "processor_seconds": rules.submission_seconds * cores,
+                  "processor_seconds": rules.submission_seconds * max(1.0, cores / 2),
                   "output_mib": MAX_WRITTEN // 2**20}  # fmt: skip
         try:
             number = self.sandbox.fork(theirs, limits)

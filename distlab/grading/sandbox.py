@@ -18,6 +18,7 @@ from typing import Any
 
 import distlab
 from distlab.errors import CourseError
+from distlab.grading.budget import MemoryBudget
 from distlab.grading.judging import LabRules
 from distlab.grading.process_tree import FOLDER_PREFIX
 from utils.errors import RunError
@@ -31,7 +32,7 @@ INSIDE = ("__init__.py", "encoding.py", "sealing.py", "process_tree.py", "submis
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/ld.so.cache",
           "/etc/alternatives", "/etc/fonts", "/etc/localtime", "/etc/ssl/openssl.cnf")  # fmt: skip
 DEVICES = ("null", "zero", "full", "random", "urandom")
-START_SECONDS = 180.0
+START_SECONDS, BASE_MIB = 180.0, 2048  # what the server itself holds, data sets and all
 ADVICE = "`distlab doctor` says what is missing; --unsealed is for your own work only"
 
 
@@ -144,6 +145,7 @@ class Sandbox:
         lab: str,
         rules: LabRules,
         sealed: bool = True,
+        jobs: int = 2,
         start_seconds: float = START_SECONDS,
     ) -> None:
         self.sealed, self.start_seconds = sealed, start_seconds
@@ -152,6 +154,8 @@ class Sandbox:
         self.folder = "/tmp" if sealed else tempfile.mkdtemp(prefix=FOLDER_PREFIX)
         self._errors = tempfile.TemporaryFile()
         self._server = self._start([lab, f"onednn={rules.onednn:d}", *rules.data])
+        self.budget = MemoryBudget((BASE_MIB + jobs * rules.memory_mib) * 2**20)
+        self.budget.add(self._server.process.pid)
 
     def _start(self, needed: list[str]) -> ForkServer:
         passed: list[int] = []
@@ -223,6 +227,7 @@ class Sandbox:
         """End the fork server and every submission; safe to call twice."""
         self._server.close()
         self._errors.close()
+        self.budget.close()
         if not self.sealed:
             shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -62,7 +62,9 @@ def grade(settings: Settings, on_progress: Progress = lambda done, total: None) 
         if settings.by_hand and not settings.again and not settings.exercises:
             chosen = [h for h in chosen if not _is_judged(journal, h)]  # the others stay
         new = [h for h in chosen if h.path and _find_kept(settings, journal, h) is None]
-        processes = stack.enter_context(LabProcesses(lab, settings.sealed)) if new else None
+        processes = LabProcesses(lab, settings.sealed, settings.jobs) if new else None
+        if processes is not None:
+            stack.enter_context(processes)
         students = {h.student for h in found.hand_ins} | set(found.absent)
         _set_by_hand(settings, students, {journal.code_for(s): s for s in students})
         _run(settings, journal, chosen, on_progress, processes)
@@ -174,8 +176,8 @@ def _see(
             journal.begin(hand_in.student, "", False)
             journal.keep(seen)
             yield seen
-        elif (kept := _find_kept(settings, journal, hand_in)) is not None:
-            yield kept
+        elif _find_kept(settings, journal, hand_in) is not None:
+            yield journal.recall(hand_in.student)
         else:
             todo.append(hand_in)
     for seen in _observe(settings, journal, todo, processes):

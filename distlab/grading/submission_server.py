@@ -31,7 +31,8 @@ PATIENCE = 30  # rounds of watching until process 1 is killed where it does not 
 TOO_MUCH = {signal.SIGUSR1: "it used more than {memory_mib:,} MiB of memory",
             signal.SIGUSR2: "it had more than {processes} processes",
             signal.SIGXCPU: "it used more than {processor_seconds:,.0f} s of the processors",
-            signal.SIGHUP: "it wrote more output than {output_mib} MiB"}  # fmt: skip
+            signal.SIGHUP: "it wrote more output than {output_mib} MiB",
+            signal.SIGTERM: process_tree.SHORTAGE}  # fmt: skip
 
 
 class SubmissionLoop(ForkLoop):
@@ -100,6 +101,7 @@ class SubmissionLoop(ForkLoop):
 
     def watch(self) -> None:
         """End an answer that has too many processes, or too much memory or processor time."""
+        short = process_tree.is_memory_short()
         for child in self.children.values():
             members = process_tree.find_tree(child.process)
             asked = child.request
@@ -111,6 +113,8 @@ class SubmissionLoop(ForkLoop):
                 number = signal.SIGUSR1
             elif process_tree.measure_processor_seconds(members) > asked["processor_seconds"]:
                 number = signal.SIGXCPU
+            elif short:  # by what nobody's processes hold: which of them did it cannot be seen
+                number = signal.SIGTERM
             rounds = self._rounds.get(child.process, 0) + 1 if number else 0
             self._rounds[child.process] = rounds
             if rounds > PATIENCE:
