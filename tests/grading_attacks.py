@@ -105,8 +105,9 @@ for path in ("@SECRET@", "@OTHER@", "/etc/shadow", "/root/.bashrc", "/home"):
         print(open(path).read())
     except OSError as error:
         print(error)
+dull = ("/proc", "/usr", "/sys", "/environment", sys.prefix)
 found = [os.path.join(folder, name) for folder, _, files in os.walk("/")
-         if not folder.startswith(("/proc", "/usr", "/sys", "/environment", sys.prefix)) for name in files if name.endswith(".ipynb")]
+         if not folder.startswith(dull) for name in files if name.endswith(".ipynb")]
 print([f for f in found if "site-packages" not in f and "/share/" not in f])
 """,
     "the gradebook": """

@@ -61,9 +61,10 @@ class Exercise:
     `mistakes` maps the name of each known misconception to what is said of it, `hint`
     is said of any other wrong answer, `success` of a right one. `tolerance` is relative.
     `by_hand` names the library's modules that an answer may not call, since writing that
-    is the exercise. `shows_case` says whether the message shows the case; `contrast(got, right)` words
-    the difference. `plain` says of one with a `run` that the answer takes and gives numbers,
-    words, lists, dictionaries and arrays only, so that `run` can do without its process.
+    is the exercise. `shows_case` says whether the message shows the case; `contrast(got,
+    right)` words the difference. `plain` says of one with a `run` that the answer takes and
+    gives numbers, words, lists, dictionaries and arrays only: `run` can then do without its
+    process, and only calls of the answer travel there.
     """
 
     lab: str

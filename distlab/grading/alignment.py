@@ -200,7 +200,12 @@ class Aligner:
         return Plan(tuple(cells), tuple(dict.fromkeys(self.notes)))
 
     def _plan_graded(
-        self, graded: GradedCell, exercise: ExerciseSpec, pieces: list[Piece], code: Code, place: int
+        self,
+        graded: GradedCell,
+        exercise: ExerciseSpec,
+        pieces: list[Piece],
+        code: Code,
+        place: int,
     ) -> PlannedCell:
         answers = [k for k, p in enumerate(pieces) if is_answer(p, exercise)]
         if not answers:
@@ -217,8 +222,9 @@ class Aligner:
             got=graded.got,
             functions=exercise.functions,
             parts=() if failed else code.cut(needed),
-            needs=tuple(e.id for e in self.lab.exercises
-                        if e.id != exercise.id and bound & set(e.functions)),  # fmt: skip
+            needs=tuple(
+                e.id for e in self.lab.exercises if e.id != exercise.id and bound & set(e.functions)
+            ),  # fmt: skip
             remarks=tuple(f"{code.labels[k]}, {said}" for k, said in remarks[:MAX_REMARKS]),
             failed=failed,
             answered=bool(answers),

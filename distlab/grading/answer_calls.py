@@ -220,4 +220,3 @@ def unpack(channel: Channel, arguments: Sequence[Any]) -> list[Any]:
 def pack_changed(arguments: Sequence[Any]) -> list[Any]:
     """Return what may have been changed of the arguments, None for what cannot be."""
     return [encode(a) if isinstance(a, list | dict | np.ndarray) else None for a in arguments]
-

@@ -14,10 +14,10 @@ from distlab.grading.answer_code import Statement, find_root
 from distlab.grading.labs import LabSpec
 
 MODULES = frozenset(
-    "abc array ast base64 bisect cmath collections contextlib copy csv dataclasses datetime decimal "
-    "enum fractions functools glob h5py hashlib heapq io itertools json keras logging math "
-    "matplotlib numbers numpy operator os pandas pathlib pickle posixpath pprint queue random re "
-    "scipy seaborn shutil sklearn statistics string struct sys tempfile tensorflow "
+    "abc array ast base64 bisect cmath collections contextlib copy csv dataclasses datetime "
+    "decimal enum fractions functools glob h5py hashlib heapq io itertools json keras logging math "
+    "matplotlib numbers numpy operator os pathlib posixpath pprint queue random re "
+    "scipy shutil statistics string struct sys tempfile tensorflow "
     "tensorflow_datasets textwrap tf_keras time tqdm types typing typing_extensions uuid warnings "
     "zipfile zlib __future__".split()
 )
@@ -25,8 +25,8 @@ PARTS = {  # of a module that reaches further, what an answer may use
     "ast": {"literal_eval"},
     "io": {"BytesIO", "StringIO"},
     "os": set(
-        "path listdir scandir makedirs mkdir remove unlink rmdir removedirs rename replace walk sep "
-        "stat fspath getcwd environ getenv cpu_count PathLike access curdir pardir linesep name "
+        "path listdir scandir makedirs mkdir remove unlink rmdir removedirs rename replace walk "
+        "sep stat fspath getcwd environ getenv cpu_count PathLike access curdir pardir linesep name "
         "getpid R_OK W_OK F_OK O_RDONLY truncate DirEntry urandom".split()
     ),
     "sys": set(
@@ -46,12 +46,15 @@ METHODS = frozenset(  # the double-underscore names that an ordinary class defin
 )
 PRIVATE = frozenset("_replace _asdict _fields _make".split())  # of named tuples
 ATTRIBUTES = frozenset(
-    "as_strided ctypes ctypeslib f_back f_globals f_locals f_code f_builtins tb_frame gi_frame "
-    "gi_code cr_frame ag_frame ast_transformers user_ns load_op_library load_library run_cell_magic "
-    "getoutput system set_trace core lib2to3 testing raw_ops _pywrap_tensorflow".split()
+    "as_strided ctypes ctypeslib f_back f_globals f_locals f_code f_builtins tb_frame "
+    "gi_frame gi_code cr_frame ag_frame ast_transformers user_ns load_op_library load_library run_cell_magic "
+    "getoutput system set_trace core f2py testing raw_ops attrgetter methodcaller singledispatch "
+    "singledispatchmethod get_type_hints ForwardRef".split()
 )
 PRIVATE_PACKAGES = ("tensorflow.python", "tensorflow.core", "keras.src", "numpy.core",
-                    "numpy._core", "numpy.testing", "numpy.ctypeslib", "numpy.lib")  # fmt: skip
+                    "numpy._core", "numpy.testing", "numpy.ctypeslib", "numpy.lib",
+                    "logging.config")  # fmt: skip
+SUBMODULES = frozenset("keras data nn random linalg path layers optimizers losses".split())
 _PLACES = re.compile(r"^/?(?:proc|sys|dev)/|/proc/|memfd|__\w+__|distlab")
 
 
@@ -86,12 +89,16 @@ class AnswerReader:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = {(a.asname or a.name).split(".")[0] for a in node.names}
                 self.imported |= names
-                self.modules |= names if isinstance(node, ast.Import) else set()
+                ours = str(getattr(node, "module", "")) == "distlab.exercises"
+                whole = isinstance(node, ast.Import) or ours
+                self.modules |= names if whole else names & SUBMODULES
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 self.own.add(node.name)
         for _ in range(3):  # an alias of an alias
             for node in nodes:
-                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute | ast.Name):
+                if isinstance(node, ast.Assign) and isinstance(
+                    node.value, ast.Attribute | ast.Name
+                ):
                     if is_chain(node.value) and find_root(node.value) in self.imported:
                         names = {t.id for t in node.targets if isinstance(t, ast.Name)}
                         self.imported |= names
@@ -126,6 +133,8 @@ class AnswerReader:
                 yield f"imports {top}, which no answer needs"
             elif path.startswith(PRIVATE_PACKAGES):
                 yield "reaches into the inside of a library"
+            elif base is not None and name in ATTRIBUTES:
+                yield f"takes {path}, which no answer needs"
             elif base in PARTS and name not in PARTS[base] and name != "*":
                 yield f"takes {path}, which no answer needs"
 
@@ -141,19 +150,26 @@ class AnswerReader:
             yield f"uses {owner}.{name}, which no answer needs"
         elif owner == self.lab.name and f"distlab.exercises.{owner}.{name}" not in self.lab.offered:
             yield "takes the course's own code: the lab wants yours"
-        elif stored and (root in self.imported or hasattr(builtins, root) and root not in self.own):
+        elif stored and (
+            set(list_names(node.value)) & self.modules
+            or root in self.imported
+            or (hasattr(builtins, root) and root not in self.own)
+        ):
             yield f"assigns to a part of {root}, which is not the answer's own"
 
     def _judge_name(self, node: ast.Name, parent: ast.AST | None) -> Iterator[str]:
         if node.id in BUILTINS:
             if not (node.id == "setattr" and is_on_self(parent)):
                 yield f"uses {node.id}, which no answer needs"
-        elif node.id == "getattr" and not has_plain_name(parent):
+        elif node.id == "getattr" and not has_plain_name(node, parent):
             yield "looks for an attribute whose name is not written there"
         elif is_special(node.id):
             yield f"uses {node.id}, which no answer needs"
         elif node.id in self.modules and isinstance(node.ctx, ast.Load):
-            if not isinstance(parent, ast.Attribute | ast.Assign):
+            plain = isinstance(parent, ast.Assign) and all(
+                isinstance(target, ast.Name) for target in parent.targets
+            )
+            if not isinstance(parent, ast.Attribute) and not plain:
                 yield "hands a whole module on, which no answer needs"
 
 
@@ -187,8 +203,15 @@ def is_on_self(call: ast.AST | None) -> bool:
     return isinstance(first, ast.Name) and first.id == "self"
 
 
-def has_plain_name(call: ast.AST | None) -> bool:
-    if not isinstance(call, ast.Call) or len(call.args) < 2:
+def list_names(node: ast.AST) -> list[str]:
+    """Return every name of `a.b[c].d`: a, b and c among them."""
+    found = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
+    return found + [n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)]
+
+
+def has_plain_name(node: ast.AST, call: ast.AST | None) -> bool:
+    """Return whether `call` is `getattr(x, "name")` with `node` its getattr."""
+    if not isinstance(call, ast.Call) or call.func is not node or len(call.args) < 2:
         return False
     name = call.args[1]
     return isinstance(name, ast.Constant) and not str(name.value).startswith("_")

@@ -198,4 +198,3 @@ class Executor:
                 versions=self.sandbox.versions,
             )
         )
-

@@ -154,7 +154,9 @@ def _find_offered(lab: str, texts: list[str]) -> frozenset[str]:
     """Return what of distlab and utils the lab's text imports or names, but its exercises."""
     found = set()
     for text in texts:
-        found |= {f"distlab.exercises.{lab}.{n}" for n in re.findall(rf"\b{lab}\.([a-z_]\w*)", text)}
+        found |= {
+            f"distlab.exercises.{lab}.{n}" for n in re.findall(rf"\b{lab}\.([a-z_]\w*)", text)
+        }
         for package, names in re.findall(r"from ((?:distlab|utils)[\w.]*) import ([\w, ]+)", text):
             found |= {f"{package}.{name.strip()}" for name in names.split(",")}
     module = importlib.import_module(f"distlab.exercises.{lab}")

@@ -156,7 +156,8 @@ def test_strategies_and_clusters_of_processes_run_in_the_sandbox(tmp_path):
 
 
 def test_unsealed_says_so_and_closing_early_leaves_nothing(tmp_path):
-    answer = "import time, os\ndef plan_epoch(*a):\n    os.system('sleep 7654321 &')\n    time.sleep(1000)"
+    answer = "import time, os\ndef plan_epoch(*a):\n    os.system('sleep 7654321 &')"
+    answer += "\n    time.sleep(1000)"
     sleeper = fill({**RIGHT, "epoch": answer})
     lab = dataclasses.replace(LAB, rules=LabRules(cell_seconds=100, submission_seconds=100))
     handed = [Submission("asleep", write(sleeper, tmp_path / "asleep.ipynb")),
