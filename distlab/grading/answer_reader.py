@@ -14,19 +14,21 @@ from distlab.grading.answer_code import Statement, find_root
 from distlab.grading.labs import LabSpec
 
 MODULES = frozenset(
-    "abc array ast base64 bisect cmath collections contextlib copy csv dataclasses datetime "
-    "decimal enum fractions functools glob h5py hashlib heapq io itertools json keras logging math "
-    "matplotlib numbers numpy operator os pathlib posixpath pprint queue random re "
-    "scipy shutil statistics string struct sys tempfile tensorflow "
-    "tensorflow_datasets textwrap tf_keras time tqdm types typing typing_extensions uuid warnings "
+    "abc array ast base64 bisect cmath collections contextlib copy csv dataclasses "
+    "datetime decimal enum fractions functools glob h5py hashlib heapq io itertools json "
+    "keras logging math matplotlib numbers numpy operator os pathlib posixpath pprint "
+    "queue random re scipy shutil statistics string struct sys tempfile tensorflow "
+    "tensorflow_datasets textwrap tf_keras time tqdm types typing typing_extensions uuid "
+    "warnings"
     "zipfile zlib __future__".split()
 )
 PARTS = {  # of a module that reaches further, what an answer may use
     "ast": {"literal_eval"},
     "io": {"BytesIO", "StringIO"},
     "os": set(
-        "path listdir scandir makedirs mkdir remove unlink rmdir removedirs rename replace walk "
-        "sep stat fspath getcwd environ getenv cpu_count PathLike access curdir pardir linesep name "
+        "path listdir scandir makedirs mkdir remove unlink rmdir removedirs rename "
+        "replace walk sep stat fspath getcwd environ getenv cpu_count PathLike access "
+        "curdir pardir linesep name"
         "getpid R_OK W_OK F_OK O_RDONLY truncate DirEntry urandom".split()
     ),
     "sys": set(
@@ -47,8 +49,8 @@ METHODS = frozenset(  # the double-underscore names that an ordinary class defin
 PRIVATE = frozenset("_replace _asdict _fields _make".split())  # of named tuples
 ATTRIBUTES = frozenset(
     "as_strided ctypes ctypeslib f_back f_globals f_locals f_code f_builtins tb_frame "
-    "gi_frame gi_code cr_frame ag_frame ast_transformers user_ns load_op_library load_library run_cell_magic "
-    "getoutput system set_trace core f2py testing raw_ops attrgetter methodcaller singledispatch "
+    "gi_frame gi_code cr_frame ag_frame ast_transformers user_ns load_op_library load_library "
+    "run_cell_magic getoutput system set_trace core f2py testing raw_ops attrgetter methodcaller singledispatch "
     "singledispatchmethod get_type_hints ForwardRef".split()
 )
 PRIVATE_PACKAGES = ("tensorflow.python", "tensorflow.core", "keras.src", "numpy.core",

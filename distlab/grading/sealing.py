@@ -34,7 +34,8 @@ LIMITS = {
 FORBIDDEN = (
     "ptrace mount umount2 pivot_root chroot unshare setns bpf perf_event_open keyctl add_key "
     "request_key userfaultfd open_by_handle_at name_to_handle_at process_vm_readv "
-    "process_vm_writev kexec_load init_module finit_module io_uring_setup move_mount fsopen open_tree fsmount fspick "
+    "process_vm_writev kexec_load init_module finit_module io_uring_setup move_mount fsopen "
+    "open_tree fsmount fspick "
     "mount_setattr pidfd_getfd swapon memfd_create memfd_secret shmget shmat msgget semget "
     "process_madvise kcmp vmsplice"
 ).split()
