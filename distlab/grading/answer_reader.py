@@ -50,8 +50,8 @@ PRIVATE = frozenset("_replace _asdict _fields _make".split())  # of named tuples
 ATTRIBUTES = frozenset(
     "as_strided ctypes ctypeslib f_back f_globals f_locals f_code f_builtins tb_frame "
     "gi_frame gi_code cr_frame ag_frame ast_transformers user_ns load_op_library load_library "
-    "run_cell_magic getoutput system set_trace core f2py testing raw_ops attrgetter methodcaller singledispatch "
-    "singledispatchmethod get_type_hints ForwardRef".split()
+    "run_cell_magic getoutput system set_trace core f2py testing raw_ops attrgetter "
+    "methodcaller singledispatch singledispatchmethod get_type_hints ForwardRef".split()
 )
 PRIVATE_PACKAGES = ("tensorflow.python", "tensorflow.core", "keras.src", "numpy.core",
                     "numpy._core", "numpy.testing", "numpy.ctypeslib", "numpy.lib",
