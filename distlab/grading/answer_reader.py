@@ -53,6 +53,7 @@ ATTRIBUTES = frozenset(
     "run_cell_magic getoutput system set_trace core f2py testing raw_ops attrgetter "
     "methodcaller singledispatch singledispatchmethod get_type_hints ForwardRef".split()
 )
+WORDS = frozenset("core system testing".split())  # of ATTRIBUTES: ordinary ones elsewhere
 PRIVATE_PACKAGES = ("tensorflow.python", "tensorflow.core", "keras.src", "numpy.core",
                     "numpy._core", "numpy.testing", "numpy.ctypeslib", "numpy.lib",
                     "logging.config")  # fmt: skip
@@ -144,7 +145,7 @@ class AnswerReader:
         root, name = find_root(node), node.attr
         stored = isinstance(node.ctx, ast.Store | ast.Del)
         owner = node.value.id if isinstance(node.value, ast.Name) else ""
-        if is_special(name) or name in ATTRIBUTES and root in self.imported | {""}:
+        if is_special(name) or name in ATTRIBUTES and (name not in WORDS or root in self.imported):
             yield f"reaches for {name}, which no answer needs"
         elif name.startswith("_") and name not in METHODS | PRIVATE and not is_own(node, self.own):
             yield f"reaches for {name}, which is private"

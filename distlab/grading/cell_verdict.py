@@ -28,8 +28,13 @@ class CellVerdict:
     message: str = ""
 
 
-def judge_cell(graded: GradedCell, cell: CellObservation, seed: int) -> CellVerdict:
-    """Return the verdict of one graded cell from what was seen of it."""
+def judge_cell(
+    graded: GradedCell, cell: CellObservation, seed: int, traffic: tuple[float, float] | None = None
+) -> CellVerdict:
+    """Return the verdict of one graded cell from what was seen of it.
+
+    `traffic` is the least and the most bytes that it has to send, where it has to.
+    """
     try:
         got = read_got(cell.got, graded.got)
     except ValueError as error:
@@ -44,7 +49,7 @@ def judge_cell(graded: GradedCell, cell: CellObservation, seed: int) -> CellVerd
     except Exception as error:
         what = clean_text(f"{type(error).__name__}: {error}", MAX_MESSAGE)
         return CellVerdict("for a human", "", f"the judge could not read this answer ({what})")
-    return judge_right(cell)
+    return judge_right(cell, traffic)
 
 
 def read_got(text: str, names: tuple[str, ...]) -> dict[str, Any]:
@@ -88,10 +93,13 @@ def find_missing(cell: CellObservation) -> str:
     return next((s for s in said if any(kind in s for kind in MISSING)), "")
 
 
-def judge_right(cell: CellObservation) -> CellVerdict:
+def judge_right(cell: CellObservation, traffic: tuple[float, float] | None = None) -> CellVerdict:
     """Judge a cell whose answers to the judge's inputs are right: is anything odd about it?"""
-    if cell.remarks or cell.changed:
-        odd = [*cell.remarks, *(f"{name} was changed while it ran" for name in cell.changed)]
+    odd = [*cell.remarks, *(f"{name} was changed while it ran" for name in cell.changed)]
+    if traffic is not None and not traffic[0] <= cell.traffic_bytes <= traffic[1]:
+        odd.append(f"the kernel counted {cell.traffic_bytes:,} bytes between its processes, "
+                   f"expected {traffic[0]:,.0f} to {traffic[1]:,.0f}")  # fmt: skip
+    if odd:
         said = "its results are right; a human should look at how it got them: " + "; ".join(odd)
         return CellVerdict("for a human", "", clean_text(said, MAX_MESSAGE))
     if cell.status == "ok":

@@ -35,6 +35,7 @@ class Frame:
     failed: str = ""
     changed: str = ""
     seconds: float = 0.0
+    traffic: int = 0
     got: str = "{}"
 
 
@@ -79,7 +80,7 @@ def read_head(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise BadFrame("a line that is no JSON") from None
     kinds = {"at": str, "cell": int, "status": str, "error": str, "trace": str, "failed": str,
-             "changed": str, "seconds": float, "size": int}  # fmt: skip
+             "changed": str, "seconds": float, "traffic": int, "size": int}  # fmt: skip
     if not isinstance(head, dict) or any(type(v) is not kinds.get(k) for k, v in head.items()):
         raise BadFrame("a line that is no frame")
     if not 0 <= head.get("size", 0) <= MAX_BODY:

@@ -46,20 +46,21 @@ class JudgeProcess:
         """Judge all cells in one request; should that fail, each by itself."""
         cells = [cell for cell in observation.cells if cell.id in self.lab.graded]
         try:
-            found = self._ask(cells, observation.seed)
+            found = self._ask(cells, observation)
         except Refused:
-            found = [self._judge_cell(cell, observation.seed) for cell in cells]
+            found = [self._judge_cell(cell, observation) for cell in cells]
         return {cell.id: verdict for cell, verdict in zip(cells, found)}
 
-    def _judge_cell(self, cell: CellObservation, seed: int) -> CellVerdict:
+    def _judge_cell(self, cell: CellObservation, seen: Observation) -> CellVerdict:
         try:
-            return self._ask([cell], seed)[0]
+            return self._ask([cell], seen)[0]
         except Refused as error:
             why = f"the judge could not finish on this answer ({error})"
             return CellVerdict("for a human", "", clean_text(why))
 
-    def _ask(self, cells: Sequence[CellObservation], seed: int) -> list[CellVerdict]:
-        answer = self._process.ask(do="judge", cells=[asdict(c) for c in cells], seed=seed)
+    def _ask(self, cells: Sequence[CellObservation], seen: Observation) -> list[CellVerdict]:
+        answer = self._process.ask(do="judge", cells=[asdict(c) for c in cells], seed=seen.seed,
+                                   sealed=seen.sealed)  # fmt: skip
         return [CellVerdict(**verdict) for verdict in answer["cells"]]
 
     def close(self) -> None:

@@ -5,8 +5,8 @@ itself from the seed, and the plain data that came out of the learner's process.
 """
 
 import importlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from distlab.exercises.exercise import RIGHT, Cases, Exercise
@@ -33,7 +33,8 @@ class LabRules:
     `onednn` the first of each operation is faster, and training is up to four times slower:
     for labs that run a few small operations. In a lab of `one_fork` the answers that the reader
     lets pass share a process, one after the other: there, starting one costs more than running
-    it; every other answer has a fork of its own.
+    it; every other answer has a fork of its own. `traffic` has, for exercises whose answers have
+    to send messages, the least and the most bytes that the kernel may count.
     """
 
     cell_seconds: float = 30.0
@@ -45,6 +46,7 @@ class LabRules:
     visible_checks: bool = True
     onednn: bool = True
     one_fork: bool = False
+    traffic: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class CellObservation:
     `output` and `errors` what was written to stdout and stderr, cut and without control
     characters. `answered` says whether the cells of the exercise were found in what was handed
     in, `needs` which other exercises' answers it calls, `failed` which statements that it needs
-    raised. `remarks` are what the reader of answers found in its text, `changed` what was
+    raised. `traffic_bytes` is what the kernel carried on loopback meanwhile. `remarks` are what the reader of answers found in its text, `changed` what was
     another after it than before: with either, a right answer waits for a human.
     """
 
@@ -45,6 +45,7 @@ class CellObservation:
     output: str = ""
     errors: str = ""
     seconds: float = 0.0
+    traffic_bytes: int = 0
     answered: bool = True
     needs: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()

@@ -74,8 +74,12 @@ def align(lab: LabSpec, request: dict[str, Any]) -> dict[str, Any]:
 def judge(lab: LabSpec, request: dict[str, Any]) -> dict[str, Any]:
     """Judge the evidence of graded cells: a verdict for each."""
     cells = [CellObservation.from_data(cell) for cell in request["cells"]]
-    seed = request["seed"]
-    return {"cells": [asdict(cell_verdict.judge_cell(lab.graded[c.id], c, seed)) for c in cells]}
+    found = []
+    for cell in cells:
+        graded = lab.graded[cell.id]
+        bounds = lab.rules.traffic.get(graded.exercise) if request["sealed"] else None
+        found.append(asdict(cell_verdict.judge_cell(graded, cell, request["seed"], bounds)))
+    return {"cells": found}
 
 
 def warm_up(lab: LabSpec, data: Sequence[str]) -> None:

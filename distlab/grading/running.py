@@ -146,7 +146,8 @@ class Running:
             changed = tuple(frame.changed.split("\n")) if frame.changed else ()
             failed = tuple(frame.failed.split("\n")) if frame.failed else ()
             self.seen[k] = replace(seen, got=frame.got, trace=frame.trace, seconds=frame.seconds,
-                                   changed=changed, failed=failed)  # fmt: skip
+                                   traffic_bytes=frame.traffic, changed=changed,
+                                   failed=failed)  # fmt: skip
 
     def check_time(self, now: float) -> None:
         """Kill what the harness has not ended in time."""

@@ -321,8 +321,9 @@ RIGHT = {
         seconds(
             "(lambda chunk: 2 * (ranks - 1) * (latency_seconds + chunk / bandwidth))(payload_bytes / ranks)"
         ),
-        seconds(
-            "__import__('numpy').sum(__import__('numpy').full(2 * (ranks - 1), latency_seconds + payload_bytes / (ranks * bandwidth)))"
+        "import numpy as np\n"
+        + seconds(
+            "np.sum(np.full(2 * (ranks - 1), latency_seconds + payload_bytes / (ranks * bandwidth)))"
         ),
         LOOPED_SECONDS,
         NAMED_SECONDS,
