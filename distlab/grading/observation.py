@@ -33,8 +33,9 @@ class CellObservation:
     `output` and `errors` what was written to stdout and stderr, cut and without control
     characters. `answered` says whether the cells of the exercise were found in what was handed
     in, `needs` which other exercises' answers it calls, `failed` which statements that it needs
-    raised. `traffic_bytes` is what the kernel carried on loopback meanwhile. `remarks` are what the reader of answers found in its text, `changed` what was
-    another after it than before: with either, a right answer waits for a human.
+    raised. `traffic_bytes` is what the kernel carried on loopback meanwhile. `remarks` are what
+    the reader of answers found in its text, `changed` what was another after it than before:
+    with either, a right answer waits for a human.
     """
 
     id: str

@@ -52,11 +52,14 @@ def test_what_reaches_beyond_an_answer_is_shown_with_its_line(name, lab, exercis
     spec = SPECS[lab]
     function = next(e for e in spec.exercises if e.id == exercise).functions[-1]
     indented = "\n".join(f"    {line}" for line in body.split("\n"))
-    text = (f"{load_answers(lab).RIGHT[exercise][0]}\ndef reach():\n{indented}\n"
-            f"right = {function}\ndef {function}(*a):\n    reach()\n    return right(*a)\n")  # fmt: skip
+    right = load_answers(lab).RIGHT[exercise][0]
+    text = (
+        f"{right}\ndef reach():\n{indented}\nright = {function}\n"
+        f"def {function}(*a):\n    reach()\n    return right(*a)\n"
+    )
     cell = plan(spec, {exercise: text})[exercise]
     assert cell.remarks and "line" in cell.remarks[0], cell
-    alone = plan(spec, {exercise: load_answers(lab).RIGHT[exercise][0]}, f"def f():\n{indented}")
+    alone = plan(spec, {exercise: right}, f"def f():\n{indented}")
     assert not alone[exercise].remarks, "a cell that no answer needs is nobody's business"
 
 
