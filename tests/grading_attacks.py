@@ -105,9 +105,11 @@ for path in ("@SECRET@", "@OTHER@", "/etc/shadow", "/root/.bashrc", "/home"):
         print(open(path).read())
     except OSError as error:
         print(error)
-dull = ("/proc", "/usr", "/sys", "/environment", sys.prefix)
-found = [os.path.join(folder, name) for folder, _, files in os.walk("/")
-         if not folder.startswith(dull) for name in files if name.endswith(".ipynb")]
+dull = ("/proc", "/usr", "/sys", "/environment", sys.prefix, sys.base_prefix)
+found = []
+for folder, folders, files in os.walk("/"):
+    folders[:] = [f for f in folders if not os.path.join(folder, f).startswith(dull)]
+    found += [os.path.join(folder, name) for name in files if name.endswith(".ipynb")]
 print([f for f in found if "site-packages" not in f and "/share/" not in f])
 """,
     "the gradebook": """
