@@ -35,7 +35,7 @@ REACHING = {
         "import time\nclass Box:\n    clock = time\nBox.clock.perf_counter = int"),
     "clocks by a walrus": ("lab11", "pipeline", "import time\n(m := time).perf_counter = int"),
     "clocks in their dictionary": ("lab11", "pipeline", "import time\nvars(time)['time'] = int"),
-    "an assignment by loop": ("lab03", "model", 
+    "an assignment by loop": ("lab03", "model",
         "import numpy as np\nfor np.mean in [max]:\n    pass"),
     "an assignment by with": ("lab03", "input",
         "import contextlib, numpy as np\nwith contextlib.nullcontext(max) as np.sum:\n    pass"),
