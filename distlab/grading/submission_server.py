@@ -259,8 +259,7 @@ def import_everything(lab: str, data: Sequence[str]) -> None:
     """Import what submissions of `lab` need, also what is imported late; read the sets `data`."""
     import_tensorflow()
     import_modules()
-    import matplotlib.pyplot  # noqa: F401 - as cells do; MPLBACKEND is Agg
-
+    importlib.import_module("matplotlib.pyplot")  # as cells do; MPLBACKEND is Agg
     from distlab.grading import answer_process, harness  # noqa: F401
     from utils.data import load
 
