@@ -52,6 +52,63 @@ def build_cnn(seed: int = 0, dtype: str = "float32") -> keras.Model:
     )
 
 
+def build_transformer(
+    seed: int = 0, dtype: str = "float32", blocks: int = 2, width: int = 32, heads: int = 4
+) -> keras.Model:
+    """Return a small vision Transformer: 49 patches of 4 x 4 pixels are its tokens.
+
+    A chain of plain Keras layers, 19,562 parameters at two blocks. The bias of the first
+    projection has a row for each patch: the learned positions. A block is a `keras.Model`
+    that takes and returns [batch, 49, width]. Follows Dosovitskiy and others 2020,
+    arXiv:2010.11929, with the mean of the tokens in place of a class token. Raises InputError
+    for less than one block or head, and for a `width` that the heads do not divide.
+    """
+    if min(blocks, heads, width) < 1 or width % heads:
+        raise InputError(
+            f"{blocks} blocks, {heads} heads, width {width}: give one or more of each, and a "
+            "width that the heads divide"
+        )
+    project = keras.layers.EinsumDense(
+        "bpi,io->bpo", (PATCHES, width), bias_axes="po", dtype=dtype, name="patches"
+    )
+    model = keras.Sequential(
+        [
+            keras.Input(IMAGE_SHAPE),
+            keras.layers.Reshape((7, 4, 7, 4), dtype=dtype),  # row, y, column, x
+            keras.layers.Permute((1, 3, 2, 4), dtype=dtype),
+            keras.layers.Reshape((PATCHES, 16), dtype=dtype),
+            project,
+            *[_build_block(f"block_{i}", width, heads, dtype) for i in range(1, blocks + 1)],
+            keras.layers.LayerNormalization(dtype=dtype),
+            keras.layers.GlobalAveragePooling1D(dtype=dtype),
+            keras.layers.Dense(CLASSES, dtype=_output_dtype(dtype)),
+        ],
+        name="transformer",
+    )
+    _draw_kernels(model, seed)
+    return model
+
+
+def _build_block(name: str, width: int, heads: int, dtype: str) -> keras.Model:
+    """Return attention and a dense layer of twice the width, each added to what it takes."""
+    tokens = keras.Input((PATCHES, width), dtype=_compute_dtype(dtype))
+    normal = keras.layers.LayerNormalization(dtype=dtype)(tokens)
+    attend = keras.layers.MultiHeadAttention(heads, width // heads, dtype=dtype, name="attention")
+    after = keras.layers.Add(dtype=dtype)([tokens, attend(normal, normal)])
+    normal = keras.layers.LayerNormalization(dtype=dtype)(after)
+    hidden = keras.layers.Dense(2 * width, activation="gelu", dtype=dtype)(normal)
+    hidden = keras.layers.Dense(width, dtype=dtype)(hidden)
+    return keras.Model(tokens, keras.layers.Add(dtype=dtype)([after, hidden]), name=name)
+
+
+def _draw_kernels(model: keras.Model, seed: int) -> None:
+    """Give every kernel values of its own: one seeded initializer gives equal shapes equal ones."""
+    for position, variable in enumerate(model.trainable_variables, start=1):
+        if variable.name == "kernel":
+            start = keras.initializers.GlorotUniform(seed=1000 * seed + position)
+            variable.assign(start(variable.shape, dtype=variable.dtype))
+
+
 class PatchTokens(keras.layers.Layer):
     """Images [batch, 28, 28, 1] in [0, 1] to tokens [batch, 49] int64, one for each 4 x 4 patch.
 
@@ -129,7 +186,11 @@ def build_embedding_model(
     )
 
 
-MODELS: dict[str, Callable[..., keras.Model]] = {"mlp": build_mlp, "cnn": build_cnn}
+MODELS: dict[str, Callable[..., keras.Model]] = {
+    "mlp": build_mlp,
+    "cnn": build_cnn,
+    "transformer": build_transformer,
+}
 
 
 def build_model(name: str, seed: int = 0, dtype: str = "float32") -> keras.Model:
@@ -154,6 +215,10 @@ def _seeded(seed: int, dtype: str) -> Callable[..., keras.layers.Layer]:
         return kind(*arguments, **{"dtype": dtype, "kernel_initializer": start, **options})
 
     return make
+
+
+def _compute_dtype(dtype: str) -> str:
+    return dtype.removeprefix("mixed_")
 
 
 def _output_dtype(dtype: str) -> str:

@@ -2,6 +2,7 @@
 
 - `layers`: each layer on a device of its own
 - `tensor`: one dense layer split by columns or by rows, over a `group` of devices
+- `attention`: one attention layer split by heads
 - `pipeline`: stages and micro-batches, in the order of a schedule of `schedules`
 - `processes`: one stage in each worker process, over sockets
 

@@ -17,7 +17,7 @@ KERAS_OPTIMIZERS = (  # further names, with Keras's own usual rate
     "rmsprop",
 )  # fmt: skip
 DTYPES = ("float32", "float64", "mixed_bfloat16", "mixed_float16")
-MODELS = ("cnn", "mlp")
+MODELS = ("cnn", "mlp", "transformer")
 AUTO_SHARD = ("data", "file", "off")  # tf.data.experimental.AutoShardPolicy
 WILDCARDS = set("*?[]\\")  # TensorFlow looks for checkpoints with these as patterns
 MAX_EPOCHS, MAX_BATCH_SIZE = 10**6, 10**7

@@ -1,0 +1,139 @@
+"""The small Transformer: trains as by hand under every strategy, is cut by heads and by layers."""
+
+import numpy as np
+import pytest
+from parallel_models import DEVICES, assert_equal_step, make_batch
+from test_training import assert_same_weights, train_by_hand
+
+from utils.cluster import LocalCluster, make_launcher
+from utils.errors import InputError
+from utils.models import build_transformer
+from utils.parallel.attention import SplitAttention
+from utils.parallel.group import DeviceGroup
+from utils.parallel.pipeline import cut_model, run_pipeline
+from utils.parallel.stage import Rules
+from utils.schedules import make_schedule
+from utils.training import train
+
+TINY = {"model": "transformer", "dtype": "float64", "optimizer": "sgd", "limit": 35,
+        "global_batch_size": 16, "epochs": 2}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def by_hand(tf):
+    return train_by_hand(tf, limit=35, batch=16, epochs=2, model="transformer")
+
+
+@pytest.mark.parametrize("strategy, replicas, loop", [
+    ("default", 1, "fit"), ("one-device", 1, "custom"), ("mirrored", 2, "fit"),
+    ("mirrored", 3, "custom"), ("central-storage", 2, "custom"), ("central-storage", 3, "fit"),
+])  # fmt: skip
+def test_it_trains_as_by_hand(by_hand, strategy, replicas, loop):
+    weights, losses = by_hand
+    report = train(strategy=strategy, replicas=replicas, loop=loop, **TINY)
+    assert_same_weights(report, weights)
+    np.testing.assert_allclose(report.loss, losses, atol=1e-5)
+
+
+def test_it_resumes_and_exports(by_hand, tmp_path):
+    import keras
+
+    train(**{**TINY, "epochs": 1}, checkpoint=tmp_path / "kept")
+    report = train(**TINY, checkpoint=tmp_path / "kept", export=tmp_path / "out")
+    assert report.resumed_from is not None
+    assert_same_weights(report, by_hand[0])
+    model = keras.models.load_model(tmp_path / "out" / "model.keras")
+    for got, wanted in zip(model.trainable_variables, report.weights, strict=True):
+        np.testing.assert_array_equal(got.numpy(), wanted)
+
+
+@pytest.fixture(scope="module")
+def launcher():
+    launcher = make_launcher()
+    yield launcher
+    launcher.close()
+
+
+def train_here(jobs):
+    from utils.training import train
+
+    return [train(**job) for job in jobs]
+
+
+@pytest.mark.parametrize("strategy, servers", [("multi-worker", 0), ("parameter-server", 1)])
+def test_it_trains_in_a_cluster(by_hand, launcher, strategy, servers):
+    loops = ("custom", "fit") if strategy == "multi-worker" else ("custom",)
+    jobs = [{**TINY, "strategy": strategy, "loop": loop} for loop in loops]
+    job = LocalCluster(2, servers, launcher=launcher).start(train_here, jobs)
+    try:
+        result = job.wait(300)
+    finally:
+        job.stop()
+    if strategy == "multi-worker":
+        for report in result[0] + result[1]:
+            assert_same_weights(report, by_hand[0])
+    else:  # workers do not wait for each other: the order of the updates is not fixed
+        assert result[0].loss[1] < result[0].loss[0] and np.isfinite(result[0].loss).all()
+
+
+def test_seeds_make_it_and_kernels_differ(tf):
+    one, same, other = (build_transformer(seed).get_weights() for seed in (0, 0, 1))
+    assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
+    kernels = [w for w in one if w.shape == (32, 4, 8)]
+    assert len(kernels) == 6
+    assert all(np.abs(a - b).max() > 0.01 for i, a in enumerate(kernels) for b in kernels[:i])
+    assert any(np.abs(a - b).max() > 0.01 for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("change", [{"blocks": 0}, {"heads": 0}, {"width": 30}])
+def test_a_shape_that_cannot_be_is_refused(change):
+    with pytest.raises(InputError, match="that the heads divide"):
+        build_transformer(**change)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 4])
+def test_attention_split_by_heads_is_the_layer(tf, parts):
+    """Keras rounds 1 / sqrt(head size) to float32; that of 16 is exact."""
+    model = build_transformer(dtype="float64", width=64)
+    layer = model.get_layer("block_1").get_layer("attention")
+    rng = np.random.default_rng(parts)
+    for variable in layer.trainable_variables:  # biases begin at zero
+        variable.assign(rng.normal(size=variable.shape) / 4)
+    x, dy = rng.normal(size=(2, 3, 49, 64))
+    with tf.GradientTape() as tape:
+        inputs = tf.constant(x)
+        tape.watch(inputs)
+        outputs = layer(inputs, inputs)
+    sources = [inputs, *(v.value for v in layer.trainable_variables)]
+    dx, *wanted = tape.gradient(outputs, sources, output_gradients=tf.constant(dy))
+
+    split = SplitAttention(layer, DeviceGroup(DEVICES[:parts]))
+    got = split.run_forward(split.group.copy(x))
+    back = split.run_backward(split.group.copy(dy))
+    for device, own, own_dx in zip(DEVICES[:parts], got, back, strict=True):
+        assert own.device.endswith(device) and own_dx.device.endswith(device)
+        np.testing.assert_allclose(own, outputs, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(own_dx, dx, rtol=0, atol=1e-9)
+    for ours, theirs in zip(split.gather_gradients(), wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
+    assert split.group.count_calls() == {
+        ("forward", "all-reduce"): 1,
+        ("backward", "all-reduce"): 1,
+    }
+    assert sum(split.count_parameter_bytes()) == 8 * (4 * 64 * 64 + 3 * 64 + parts * 64)
+
+
+def test_more_devices_than_heads_are_refused(tf):
+    layer = build_transformer(heads=2).get_layer("block_1").get_layer("attention")
+    with pytest.raises(InputError, match="3 parts of 2"):
+        SplitAttention(layer, DeviceGroup(DEVICES[:3]))
+
+
+@pytest.mark.parametrize("name, rematerialise", [("gpipe", True), ("1f1b", False)])
+def test_pipelined_by_layers_it_gives_the_unsplit_gradients(tf, name, rematerialise):
+    model = build_transformer(dtype="float64")
+    images, labels = make_batch(6)
+    schedule = make_schedule(name, 2, 3)
+    pipeline = cut_model(model, [1.0] * len(model.layers), 2, DEVICES[:2])
+    step = run_pipeline(pipeline, schedule, images, labels, Rules(rematerialise=rematerialise))
+    assert_equal_step(step, model, images, labels)
