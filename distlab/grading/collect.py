@@ -211,8 +211,8 @@ def _choose(found: _Found, lab: LabNames, roster: Roster, only: bool) -> HandIn:
     rivals.sort(key=lambda r: (r[2] or r[0].modified or datetime.min, r[0].name))
     entry, owner, timestamp, clock, stamp_notes = rivals[-1]
     notes += stamp_notes + _describe_choice(entry, [r[0] for r in rivals[:-1]], lab)
-    others = [e.name for e, _ in readable if _rank(e, lab) < best]
-    notes += [f"{name!r} was left alone: {entry.parts[-1]!r} is the lab" for name in others]
+    notes += [f"{e.name!r} was left alone: {entry.parts[-1]!r} is the lab"
+              for e, _ in readable if _rank(e, lab) < best]  # fmt: skip
     notes += ["the platform calls it late"] * owner.late
     base = replace(base, timestamp=timestamp, clock=clock, notes=tuple(notes), owner=owner)
     assert entry.path is not None

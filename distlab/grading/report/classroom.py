@@ -25,28 +25,32 @@ def describe_class(
     changes: Sequence[Change] = (),
 ) -> dict[str, Any]:
     """Return the values of the class page, and of the one for the room, which names nobody."""
+    return {
+        **_describe_marks(found),
+        "absent": [(_name_of(found, s), clean_line(why)) for s, why in found.absent.items()],
+        "human": [_describe_human(found, r) for r in found.results if r.for_human],
+        "exercises": rank_exercises(found),
+        "misconceptions": count_misconceptions(found, find_sections(found.lab.source, found.root)),
+        "changes": [(_name_of(found, c.student), clean_line(c.describe())) for c in changes],
+        "groups": _describe_groups(found, tasks, answers),
+        "columns": [exercise.id for exercise in found.lab.exercises],
+        "students": [_describe_student(found, result) for result in found.results],
+        "waiting": [_name_of(found, student) for student in found.waiting],
+        "notes": [clean_line(note) for note in found.notes],
+    }  # fmt: skip
+
+
+def _describe_marks(found: ClassResult) -> dict[str, Any]:
     marks = [result.mark for result in found.results if result.mark is not None]
     most = max((result.max for result in found.results), default=0.0)
     due = found.policy.due
     return {
         "lab": found.lab, "due": found.policy.show_time(due) if due else "",
         "times": [clean_line(line) for line in found.describe_times()],
-        "absent": [(_name_of(found, s), clean_line(why)) for s, why in found.absent.items()],
         "mean": show_points(statistics.fmean(marks)) if marks else "",
         "median": show_points(statistics.median(marks)) if marks else "",
-        "max": show_points(most),
+        "max": show_points(most), "marked": len(marks), "bins": make_bins(marks, most),
         "unsealed": sum(not result.observation.sealed for result in found.results),
-        "human": [_describe_human(found, r) for r in found.results if r.for_human],
-        "bins": make_bins(marks, most),
-        "exercises": rank_exercises(found),
-        "misconceptions": count_misconceptions(found, find_sections(found.lab.source, found.root)),
-        "changes": [(_name_of(found, c.student), clean_line(c.describe())) for c in changes],
-        "marked": len(marks),
-        "groups": _describe_groups(found, tasks, answers),
-        "columns": [exercise.id for exercise in found.lab.exercises],
-        "students": [_describe_student(found, result) for result in found.results],
-        "waiting": [_name_of(found, student) for student in found.waiting],
-        "notes": [clean_line(note) for note in found.notes],
     }  # fmt: skip
 
 
@@ -87,7 +91,7 @@ def rank_exercises(found: ClassResult) -> list[dict[str, Any]]:
 def count_misconceptions(
     found: ClassResult, sections: Mapping[str, Section]
 ) -> list[dict[str, Any]]:
-    """Return each misconception in words, who shows it and where to read, the commonest first."""
+    """Return each misconception in words, who shows it and where to read, the most common first."""
     students: dict[tuple[str, str], list[str]] = defaultdict(list)
     for result in found.results:
         for said in result.verdict.exercises:
