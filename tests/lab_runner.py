@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from distlab.authoring import regions, sources
+from distlab.authoring import sources
 from distlab.grading.encoding import decode, encode
 
 ROOT = Path(__file__).parents[1]
@@ -80,7 +80,7 @@ class Lab:
     def _observe(self, source: str, space: dict[str, Any]) -> tuple[dict[str, Any], Any]:
         error = None
         try:
-            self._run(regions.replace_regions(source, "HIDDEN TESTS", ""), space)
+            self._run(sources.replace_regions(source, "HIDDEN TESTS", ""), space)
         except Exception as mistake:
             error = mistake.with_traceback(None)  # which holds on to all that the answer made
         got = {n: encode(v) for n, v in space.items() if n.startswith("got_")}
@@ -89,9 +89,9 @@ class Lab:
     def _judge(self, source: str, got: dict[str, Any], seed: int) -> BaseException | None:
         space: dict[str, Any] = {"np": np, "SEED": seed}
         try:
-            self._run(regions.region_text(source, "INPUTS"), space)
+            self._run(sources.region_text(source, "INPUTS"), space)
             space.update(got)
-            self._run(regions.region_text(source, "HIDDEN TESTS"), space)
+            self._run(sources.region_text(source, "HIDDEN TESTS"), space)
         except Exception as mistake:
             return mistake.with_traceback(None)
         return None

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from distlab.authoring.outputs import WIDGET_VIEW
-from distlab.authoring.regions import find_regions, region_text
+from distlab.authoring.sources import find_regions, region_text
 
 Notebook = dict[str, Any]
 Cell = dict[str, Any]

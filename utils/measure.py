@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from .checks import check_count
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -47,11 +49,10 @@ def time_calls(call: Callable[[], Any], repeats: int = 5, warm_up: int = 1) -> T
     """Call `call` `warm_up` times unmeasured, then `repeats` times measured.
 
     A TensorFlow call must finish its work before it returns (end it with
-    `.numpy()`), or only its launch is measured. Raises ValueError for fewer
+    `.numpy()`), or only its launch is measured. Raises InputError for fewer
     than one repeat.
     """
-    if repeats < 1:
-        raise ValueError(f"repeats={repeats}: at least one run must be measured")
+    check_count("repeats", repeats)
     for _ in range(warm_up):
         call()
     seconds = []

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import keras
 
+from .checks import check_count
 from .errors import InputError
 
 IMAGE_SHAPE = (28, 28, 1)
@@ -172,8 +173,8 @@ def build_embedding_model(
     gradients are sparse. The table begins at zero: a token never seen in training
     says nothing. Raises InputError for fewer than two levels or one unit.
     """
-    if levels < 2 or units < 1:
-        raise InputError(f"{levels} levels, {units} units: give at least 2 and 1")
+    check_count("levels", levels, 2)
+    check_count("units", units)
     layer = _seeded(seed, dtype)
     return keras.Sequential(
         [

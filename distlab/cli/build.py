@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from distlab.cli.long_command import sigterm_interrupts
 from distlab.cli.parser import Commands, add_command
-from distlab.errors import CourseError
+from utils.checks import check_count, check_number
 
 if TYPE_CHECKING:
     from distlab.authoring.sources import Target
@@ -50,10 +50,8 @@ def add_parser(commands: Commands) -> None:
 def run_build(parsed: argparse.Namespace) -> int:
     from distlab.authoring import course_map, sources
 
-    if parsed.jobs < 1:
-        raise CourseError(f"--jobs {parsed.jobs}: at least 1")
-    if parsed.timeout <= 0:
-        raise CourseError(f"--timeout {parsed.timeout:g}: more than 0 seconds")
+    check_count("--jobs", parsed.jobs)
+    check_number("--timeout", parsed.timeout, above=0)
     root = sources.find_root(parsed.root or Path.cwd())
     chosen = sources.choose_targets(sources.find_targets(root), parsed.names)
     orphans = [] if parsed.names else sources.find_orphans(root)

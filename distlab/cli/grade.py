@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from distlab.cli.long_command import Progress, sigterm_interrupts
 from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
+from utils.checks import check_count
 
 if TYPE_CHECKING:
     from distlab.grading.report.changes import Change
@@ -163,8 +164,7 @@ def _read_settings(arguments: argparse.Namespace) -> "Settings":
     from distlab.grading.roster import read_roster
     from distlab.grading.session import Settings
 
-    if arguments.jobs < 1:
-        raise CourseError(f"--jobs {arguments.jobs}: 1 or more")
+    check_count("--jobs", arguments.jobs)
     lab = read_lab(arguments.lab)
     labs = list_labs(find_root(Path.cwd()))
     policy = read_policy(_find(arguments.policy, POLICY), lab.name, labs)

@@ -1,6 +1,6 @@
 """`examine`: every probe, in the order in which the report shows them."""
 
-from distlab.doctor import machine, processes, software, tools, variables
+from distlab.doctor import machine, processes, software, tools
 from distlab.doctor.findings import Finding, Probe, run_probes
 from distlab.doctor.tensorflow_trial import LIMIT_SECONDS, judge_gpus, try_tensorflow
 
@@ -28,7 +28,7 @@ def list_probes(quick: bool = False) -> list[Probe]:
         Probe("versions", software.examine_shown_packages),
         Probe("packages", software.examine_other_packages),
         Probe("utils", software.examine_utils),
-        Probe("variables", variables.examine_variables),
+        Probe("variables", software.examine_variables),
         trial,
         Probe("data", tools.examine_bundled_data, 20.0),
         Probe("full data", lambda: tools.examine_full_data(check=not quick), 30.0),

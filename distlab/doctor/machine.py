@@ -1,4 +1,9 @@
-"""Probes of the machine itself: Python, system, processor, cores, memory, disk, text."""
+"""Probes of the machine itself: Python, system, processor, cores, memory, disk, text.
+
+What a container or a batch system allows is read from Linux control groups, v1 and v2, as
+the kernel documents them (admin-guide/cgroup-v2 and cgroup-v1). A limit holds for a group
+and all groups below it, so every group upwards is read.
+"""
 
 import math
 import os
@@ -6,13 +11,69 @@ import platform
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 
-from distlab.doctor import cgroups
 from distlab.doctor.findings import Finding
 from utils.measure import format_bytes
+
+ROOT = Path("/sys/fs/cgroup")
+OWN_GROUPS = Path("/proc/self/cgroup")
+NO_LIMIT = 2**60  # v1 writes "no limit" as a number near 2**63
+
+
+def read_cpu_quota(root: Path = ROOT, own_groups: Path = OWN_GROUPS) -> float | None:
+    """Return how many processors' time this process may use (1.5, say), None for no limit."""
+    quotas = []
+    for text in _read_upwards(root, own_groups, "", "cpu.max"):
+        quota, _, period = text.partition(" ")
+        if quota != "max":
+            quotas.append(int(quota) / int(period or 100_000))
+    for group in _groups_upwards(root, own_groups, "cpu"):
+        quota, period = (_read(group / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+        if quota and period and int(quota) > 0:
+            quotas.append(int(quota) / int(period))
+    return min(quotas, default=None)
+
+
+def read_memory_limit_bytes(root: Path = ROOT, own_groups: Path = OWN_GROUPS) -> int | None:
+    """Return the most memory this process and its group may hold, in bytes; None for no limit."""
+    texts = [*_read_upwards(root, own_groups, "", "memory.max")]
+    texts += _read_upwards(root, own_groups, "memory", "memory.limit_in_bytes")
+    limits = [int(text) for text in texts if text != "max"]
+    return min((limit for limit in limits if limit < NO_LIMIT), default=None)
+
+
+def _read_upwards(root: Path, own_groups: Path, controller: str, name: str) -> Iterator[str]:
+    for group in _groups_upwards(root, own_groups, controller):
+        text = _read(group / name)
+        if text:
+            yield text
+
+
+def _groups_upwards(root: Path, own_groups: Path, controller: str) -> Iterator[Path]:
+    """Yield the folder of this process's group and of those above it ("" is v2's hierarchy)."""
+    for line in (_read(own_groups) or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            mount = root / controllers if controller else root
+            mount = mount if mount.is_dir() else root / controller
+            group = mount / path.lstrip("/")
+            while True:
+                yield group
+                if group == mount:
+                    break
+                group = group.parent
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
+
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
 LITTLE_MEMORY_BYTES, LITTLE_FREE_MEMORY_BYTES = 4 * 2**30, 3 * 2**29
@@ -75,11 +136,11 @@ def examine_processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> Finding | list[F
     return Finding("processor", "ok", model)
 
 
-def examine_cores(root: Path = cgroups.ROOT, own_groups: Path = cgroups.OWN_GROUPS) -> Finding:
+def examine_cores(root: Path = ROOT, own_groups: Path = OWN_GROUPS) -> Finding:
     """How many cores may this process use: its affinity and its container's quota."""
     everything = os.cpu_count() or 1
     affinity = getattr(os, "sched_getaffinity", lambda pid: range(everything))
-    allowed, quota = len(affinity(0)), cgroups.read_cpu_quota(root, own_groups)
+    allowed, quota = len(affinity(0)), read_cpu_quota(root, own_groups)
     usable = min(allowed, math.ceil(quota)) if quota else allowed
     value = f"{usable} usable of {everything}"
     value += f" (quota {quota:.3g})" if quota and quota < allowed else ""
@@ -89,10 +150,10 @@ def examine_cores(root: Path = cgroups.ROOT, own_groups: Path = cgroups.OWN_GROU
     return Finding("cores", "ok", value)
 
 
-def examine_memory(root: Path = cgroups.ROOT, own_groups: Path = cgroups.OWN_GROUPS) -> Finding:
+def examine_memory(root: Path = ROOT, own_groups: Path = OWN_GROUPS) -> Finding:
     """How much memory is there, and free, under the container's limit?"""
     memory = psutil.virtual_memory()
-    limit = cgroups.read_memory_limit_bytes(root, own_groups)
+    limit = read_memory_limit_bytes(root, own_groups)
     total = memory.total if limit is None else min(memory.total, limit)
     available = min(memory.available, total)
     value = f"{format_bytes(total)}, {format_bytes(available)} available"

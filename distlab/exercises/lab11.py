@@ -43,7 +43,7 @@ _MISTAKES = {
 @cache
 def _write_shards(seed: int) -> Any:
     from utils.data import load
-    from utils.input_pipeline.shards import write_shards
+    from utils.input_pipeline.store import write_shards
 
     folder = tempfile.TemporaryDirectory()
     order = np.random.default_rng(seed).permutation(EXAMPLES)

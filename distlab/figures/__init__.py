@@ -16,13 +16,13 @@ from distlab.figures.batches import batch_split as batch_split
 from distlab.figures.batches import split_evenly as split_evenly
 from distlab.figures.canvas import from_figure as from_figure
 from distlab.figures.canvas import show as show
-from distlab.figures.devices import central_storage_devices as central_storage_devices
-from distlab.figures.devices import mirrored_devices as mirrored_devices
-from distlab.figures.devices import one_device as one_device
-from distlab.figures.devices import parameter_server_devices as parameter_server_devices
 from distlab.figures.diagram import Arrow as Arrow
 from distlab.figures.diagram import Box as Box
+from distlab.figures.diagram import central_storage_devices as central_storage_devices
 from distlab.figures.diagram import diagram as diagram
+from distlab.figures.diagram import mirrored_devices as mirrored_devices
+from distlab.figures.diagram import one_device as one_device
+from distlab.figures.diagram import parameter_server_devices as parameter_server_devices
 from distlab.figures.grids import images as images
 from distlab.figures.grids import matrix as matrix
 from distlab.figures.grids import shares as shares

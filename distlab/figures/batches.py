@@ -2,10 +2,10 @@
 
 from itertools import pairwise
 
-from distlab.errors import CourseError
 from distlab.figures import canvas
 from distlab.figures.canvas import SMALL_PX, WIDTH_PX, Sheet, count, text_width_px
 from distlab.figures.picture import INK, Picture
+from utils.checks import check_count
 
 MAX_WORKERS_DRAWN = 8
 UNEVEN = "A thick edge marks one example more than the others."
@@ -16,11 +16,9 @@ def split_evenly(examples: int, parts: int) -> list[int]:
     """Cut `examples` into `parts` as tf.distribute cuts a batch: the first parts get one more.
 
     `split_evenly(66, 4)` is [17, 17, 16, 16]; `split_evenly(2, 4)` is [1, 1, 0, 0].
-    Raises CourseError for fewer than 0 examples or fewer than 1 part.
+    Raises InputError for fewer than 0 examples or fewer than 1 part.
     """
-    if examples < 0 or parts < 1:
-        raise CourseError(f"{examples} examples over {parts}: needs 0 or more over 1 or more")
-    each, more = divmod(examples, parts)
+    each, more = divmod(check_count("examples", examples, 0), check_count("parts", parts))
     return [each + (i < more) for i in range(parts)]
 
 
@@ -38,14 +36,12 @@ def batch_split(
     the first replicas of all, as in TensorFlow's `batch_sizes_for_worker`: 34
     over 2 workers of 2 replicas is [9, 9] and [8, 8]. Pieces with one example
     more than the others have a thick edge, empty ones a dashed edge. Of more
-    than eight workers the first six and the last are drawn. Raises CourseError
+    than eight workers the first six and the last are drawn. Raises InputError
     for sizes below 1.
     """
-    if min(global_batch_size, workers, replicas_per_worker) < 1:
-        raise CourseError(
-            f"batch of {global_batch_size} over {workers} workers of {replicas_per_worker} "
-            "replicas: each must be 1 or more"
-        )
+    check_count("global batch size", global_batch_size)
+    check_count("workers", workers)
+    check_count("replicas per worker", replicas_per_worker)
     sizes = split_evenly(global_batch_size, workers * replicas_per_worker)
     starts = range(0, len(sizes), replicas_per_worker)
     pieces = [sizes[start : start + replicas_per_worker] for start in starts]

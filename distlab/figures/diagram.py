@@ -1,12 +1,15 @@
-"""Boxes and arrows: the small drawing language under the diagrams of devices."""
+"""Boxes and arrows, and diagrams of them: where variables live under each kind of strategy, and
+what is copied in a step.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from distlab.errors import CourseError
 from distlab.figures import canvas
-from distlab.figures.canvas import SMALL_PX, Sheet
+from distlab.figures.canvas import SMALL_PX, WIDTH_PX, Sheet, count
 from distlab.figures.picture import INK, Picture
+from utils.checks import check_count
 
 # kind of box -> colour, strength of its tint
 KINDS: Mapping[str, tuple[str, float]] = {
@@ -136,3 +139,148 @@ def _edges(start: Box, end: Box, offset: float) -> tuple[tuple[float, float], tu
         (start.x + start.width if right else start.x, start_y + offset),
         (end.x if right else end.x + end.width, end_y + offset),
     )
+
+
+MAX_DRAWN = 4
+GAP_PX, SKIP_PX = 16.0, 28.0
+Column = tuple[float, float, int]  # left edge, width, index
+
+
+def one_device(*, device: str = "CPU:0", alt: str | None = None) -> Picture:
+    """Draw training on one device: it holds the variables, computes the step and updates them."""
+    boxes = {
+        "device": Box(device, 130, 34, 460, 118),
+        "variables": Box("variables", 150, 76, 130, 58, "variables"),
+        "step": Box("forward pass,\ngradients", 430, 76, 140, 58, "compute"),
+    }
+    arrows = [
+        Arrow("variables", "step", "read", dashed=True, offset=-14),
+        Arrow("step", "variables", "update", offset=14),
+    ]
+    words = (
+        f"One device, {device}, holds the variables and computes the step: it reads the variables, "
+        "and its gradients update them in place. Nothing is copied between devices."
+    )
+    return diagram(boxes, arrows, title="One device", alt=alt or words, height_px=160)
+
+
+def mirrored_devices(replicas: int = 4, *, device: str = "GPU", alt: str | None = None) -> Picture:
+    """Draw MirroredStrategy: each replica holds a copy, gradients are all-reduced.
+
+    Of more than four replicas the first three and the last are drawn.
+    """
+    check_count("replicas", replicas)
+    boxes = {
+        "sum": Box(
+            "all-reduce: every replica gets the sum of all gradients", 0, 266, 720, 40, "reduce"
+        )
+    }
+    arrows = []
+    columns = _columns(replicas)
+    boxes |= _skipped(replicas, columns, 103)
+    for x, wide, index in columns:
+        inside = {"x": x + 14, "width": wide - 28, "height": 50}
+        boxes[f"device {index}"] = Box(f"{device}:{index}", x, 34, wide, 158)
+        boxes[f"variables {index}"] = Box(
+            "copy of all\nvariables", y=66, kind="variables", **inside
+        )
+        boxes[f"step {index}"] = Box("gradients on\nits examples", y=130, kind="compute", **inside)
+        arrows.append(Arrow(f"device {index}", "sum", "gradients", both=True))
+    words = (
+        f"MirroredStrategy on {count(replicas, 'replica')}: each replica holds its own copy of all "
+        "variables and computes gradients on its part of the batch. An all-reduce gives every "
+        "replica the sum of the gradients, so all copies make the same update and stay equal."
+    )
+    title = f"Mirrored: a copy of the variables on each of {count(replicas, 'replica')}"
+    return diagram(boxes, arrows, title=title, alt=alt or words, height_px=312)
+
+
+def central_storage_devices(
+    replicas: int = 4, *, device: str = "GPU", store: str = "CPU:0", alt: str | None = None
+) -> Picture:
+    """Draw CentralStorageStrategy: variables on one device, copied out and gathered each step.
+
+    Of more than four replicas the first three and the last are drawn.
+    """
+    check_count("replicas", replicas)
+    boxes = {
+        "device": Box(f"{store}", 0, 34, 720, 88),
+        "store": Box(
+            "the only set of variables; updated once a step", 14, 64, 692, 46, "variables"
+        ),
+    }
+    arrows = []
+    columns = _columns(replicas)
+    boxes |= _skipped(replicas, columns, 254)
+    for x, wide, index in columns:
+        name = f"step {index}"
+        boxes[f"device {index}"] = Box(f"{device}:{index}", x, 214, wide, 100)
+        boxes[name] = Box("gradients on\nits examples", x + 14, 248, wide - 28, 52, "compute")
+        arrows += _there_and_back("device", f"device {index}", wide / 4 - 6)
+    words = (
+        f"CentralStorageStrategy on {count(replicas, 'replica')}: the variables live once, on "
+        f"{store}. Each step copies their values to every replica, gathers the replicas' gradients "
+        f"back and makes one update on {store}."
+    )
+    title = f"Central storage: one set of variables for {count(replicas, 'replica')}"
+    return diagram(boxes, arrows, title=title, alt=alt or words, height_px=320)
+
+
+def _there_and_back(store: str, replica: str, offset_px: float) -> list[Arrow]:
+    return [
+        Arrow(store, replica, "values", dashed=True, offset=-offset_px, label_at=0.38),
+        Arrow(replica, store, "gradients", offset=offset_px, label_at=0.38),
+    ]
+
+
+def parameter_server_devices(
+    workers: int = 3, servers: int = 2, *, alt: str | None = None
+) -> Picture:
+    """Draw ParameterServerStrategy: each worker reads and updates on its own, without waiting.
+
+    At most four workers and four parameter servers are drawn, as in the other diagrams.
+    """
+    check_count("workers", workers)
+    check_count("servers", servers)
+    boxes = {"servers": Box("parameter servers", 0, 34, 720, 92)}
+    columns = _columns(servers, 14, 692)
+    boxes |= _skipped(servers, columns, 80)
+    for x, wide, index in columns:
+        text = f"ps {index}: its share of the variables"
+        text = text if wide > 260 else f"ps {index}: its part"
+        boxes[f"ps {index}"] = Box(text, x, 66, wide, 48, "server")
+    arrows = []
+    columns = _columns(workers)
+    boxes |= _skipped(workers, columns, 258)
+    for x, wide, index in columns:
+        boxes[f"worker {index}"] = Box(f"worker {index}", x, 218, wide, 100)
+        boxes[f"step {index}"] = Box(
+            "gradients,\nat its own pace", x + 14, 252, wide - 28, 52, "compute"
+        )
+        arrows += _there_and_back("servers", f"worker {index}", wide / 4 - 6)
+    words = (
+        f"ParameterServerStrategy with {count(workers, 'worker')} and "
+        f"{count(servers, 'parameter server')}: the variables are spread over the servers. Each "
+        "worker reads values, computes gradients and sends them back at its own pace, so a "
+        "gradient may have been computed from values that others have changed since."
+    )
+    title = "Parameter servers: workers read and update without waiting"
+    return diagram(boxes, arrows, title=title, alt=alt or words, height_px=324)
+
+
+def _columns(number: int, left: float = 0.0, width: float = WIDTH_PX) -> list[Column]:
+    """Return the columns of at most four boxes side by side: the first three and the last."""
+    shown = range(number) if number <= MAX_DRAWN else (0, 1, 2, number - 1)
+    skipped_px = SKIP_PX if number > MAX_DRAWN else 0.0
+    wide = (width - skipped_px - GAP_PX * (len(shown) - 1)) / len(shown)
+    columns = [(left + place * (wide + GAP_PX), wide, i) for place, i in enumerate(shown)]
+    return [*columns[:-1], (columns[-1][0] + skipped_px, *columns[-1][1:])]
+
+
+def _skipped(number: int, columns: list[Column], y: float) -> dict[str, Box]:
+    """Return the dots that stand for the boxes left out of `_columns`, if any were."""
+    if number <= MAX_DRAWN:
+        return {}
+    x, wide, _ = columns[-2]
+    room = columns[-1][0] - x - wide
+    return {f"skipped at {y}": Box("…", x + wide, y, room, 20, "text")}

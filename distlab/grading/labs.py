@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from distlab.authoring import regions, sources
+from distlab.authoring import sources
 from distlab.errors import CourseError
 from distlab.grading.judging import LabRules
 
@@ -176,16 +176,16 @@ def _read_heading(cell: Any, last: tuple[str, int]) -> tuple[str, int]:
 
 def _add_graded(exercise: ExerciseSpec, cell: Any, seen: Any, imports: list[str]) -> ExerciseSpec:
     role, source = cell.metadata["nbgrader"], cell.source
-    visible = regions.replace_regions(source, "INPUTS", "")
-    visible = regions.replace_regions(visible, "HIDDEN TESTS", "").strip("\n")
+    visible = sources.replace_regions(source, "INPUTS", "")
+    visible = sources.replace_regions(visible, "HIDDEN TESTS", "").strip("\n")
     graded = GradedCell(
         id=role["grade_id"],
         exercise=exercise.id,
         points=float(role["points"]),
         imports=_find_imports(imports, visible),
-        inputs=regions.region_text(source, "INPUTS"),
+        inputs=sources.region_text(source, "INPUTS"),
         visible=visible,
-        hidden=regions.region_text(source, "HIDDEN TESTS"),
+        hidden=sources.region_text(source, "HIDDEN TESTS"),
         text=seen.source,
     )
     cells = (*exercise.cells, graded)

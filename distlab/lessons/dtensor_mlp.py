@@ -54,22 +54,16 @@ def run_dtensor(
 
     weights = [v.numpy() for v in model.trainable_variables]
     flat = as_inputs(model, images).reshape(len(images), -1)
-    _check(mesh, devices, len(flat), weights)
-    grid = dtensor.create_mesh(list(mesh.items()), devices=list(devices))
-    layouts = [dtensor.Layout(dims, grid) for dims in _plan(mesh)]
-    arrays = [flat, *weights]
-    placed = [_place(array, layout) for array, layout in zip(arrays, layouts, strict=True)]
-    on_batch = dtensor.Layout([BATCH if BATCH in mesh else dtensor.UNSHARDED], grid)
-    answers = _place(as_labels(labels), on_batch)
+    grid = _make_grid(mesh, devices, len(flat), weights)
+    arrays = zip([as_labels(labels), flat, *weights], _plan(mesh), strict=True)
+    answers, *placed = (_place(array, dtensor.Layout(dims, grid)) for array, dims in arrays)
     loss, gradients = tf.function(_find_gradients)(answers, *placed)
     pieces = {name: dtensor.unpack(t) for name, t in zip(NAMES, placed, strict=True)}
-    return DTensorStep(
-        loss=float(dtensor.unpack(loss)[0]),
-        gradients=[_gather(gradient) for gradient in gradients],
-        shapes={name: [tuple(p.shape) for p in own] for name, own in pieces.items()},
-        parameter_bytes=[array_bytes(own) for own in zip(*list(pieces.values())[1:], strict=True)],
-        image_bytes=[array_bytes([piece]) for piece in pieces[NAMES[0]]],
-    )
+    shapes = {name: [tuple(p.shape) for p in own] for name, own in pieces.items()}
+    held = [array_bytes(own) for own in zip(*list(pieces.values())[1:], strict=True)]
+    kept = [array_bytes([piece]) for piece in pieces[NAMES[0]]]
+    wholes = [_gather(gradient) for gradient in gradients]
+    return DTensorStep(float(dtensor.unpack(loss)[0]), wholes, shapes, held, kept)
 
 
 def _find_gradients(labels: Any, images: Any, *weights: Any) -> tuple[Any, list[Any]]:
@@ -87,10 +81,10 @@ def _find_gradients(labels: Any, images: Any, *weights: Any) -> tuple[Any, list[
 
 
 def _plan(mesh: Mapping[str, int]) -> list[list[str]]:
-    """Return the layout of each of NAMES: which mesh dimension splits which axis."""
+    """Return the layout of the labels and of each of NAMES: which dimension splits which axis."""
     whole = "unsharded"
     batch, model = (name if name in mesh else whole for name in (BATCH, MODEL))
-    return [[batch, whole], [whole, model], [model], [model, whole], [whole]]
+    return [[batch], [batch, whole], [whole, model], [model], [model, whole], [whole]]
 
 
 def _place(array: np.ndarray, layout: Any) -> Any:
@@ -113,9 +107,12 @@ def _gather(tensor: Any) -> np.ndarray:
     return dtensor.unpack(dtensor.relayout(tensor, whole))[0].numpy()
 
 
-def _check(
+def _make_grid(
     mesh: Mapping[str, int], devices: Sequence[str], examples: int, weights: list[np.ndarray]
-) -> None:
+) -> Any:
+    """Return DTensor's mesh; raise CourseError for what cannot be split over it."""
+    from tensorflow.experimental import dtensor
+
     if not mesh or set(mesh) - {BATCH, MODEL}:
         raise CourseError(f"mesh {dict(mesh)}: name its dimensions {BATCH!r} and {MODEL!r}")
     if [w.ndim for w in weights] != [2, 1, 2, 1]:
@@ -131,3 +128,4 @@ def _check(
             raise CourseError(
                 f"{total} {what} over {mesh[name]} devices: DTensor splits only what divides"
             )
+    return dtensor.create_mesh(list(mesh.items()), devices=list(devices))

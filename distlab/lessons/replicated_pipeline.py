@@ -7,7 +7,6 @@ import numpy as np
 
 from distlab.errors import CourseError
 from utils.collectives import ring_all_reduce
-from utils.parallel.mailbox import Mailbox
 from utils.parallel.parts import StepResult
 from utils.parallel.pipeline import (
     Pipeline,
@@ -18,7 +17,7 @@ from utils.parallel.pipeline import (
     make_stages,
     run_threads,
 )
-from utils.parallel.stage import Rules
+from utils.parallel.stage import Mailbox, Rules
 from utils.parallel.traffic import Traffic
 from utils.schedules import Schedule
 

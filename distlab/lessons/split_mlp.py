@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -48,30 +48,30 @@ def run_split_mlp(
 
     group = DeviceGroup(devices)
     first, second = _make_layers(model, group, split)
-    inputs = as_inputs(model, images).reshape(len(images), -1)
-    xs = group.copy(inputs)  # [device][batch, pixels]
+    xs = group.copy(as_inputs(model, images).reshape(len(images), -1))  # [device][batch, pixels]
     sums = first.run_forward(xs)
     hidden = group.apply(tf.nn.relu, sums)
     logits = second.run_forward(hidden)
-    labels = as_labels(labels)
-    found = [
-        find_loss(labels, own, len(labels), device)
-        for own, device in zip(logits, group.devices, strict=True)
-    ]  # every device computes the same loss
-    upstream = second.run_backward([gradient for _, gradient in found])
-    upstream = group.apply(
-        lambda gradient, y: gradient * tf.cast(y > 0, gradient.dtype), upstream, sums
-    )
-    first.run_backward(upstream)
-    return SplitStep(
-        loss=float(found[0][0]),
-        gradients=[*first.gather_gradients(), *second.gather_gradients()],
-        calls=group.calls,
-        parameter_bytes=np.add(
-            first.count_parameter_bytes(), second.count_parameter_bytes()
-        ).tolist(),
-        activation_bytes=[array_bytes(own) for own in zip(xs, hidden, logits, strict=True)],
-    )
+    loss, upstream = _find_losses(group, as_labels(labels), logits)
+    first.run_backward(group.apply(_relu_gradient, second.run_backward(upstream), sums))
+    gradients = [*first.gather_gradients(), *second.gather_gradients()]
+    held = np.add(first.count_parameter_bytes(), second.count_parameter_bytes()).tolist()
+    kept = [array_bytes(own) for own in zip(xs, hidden, logits, strict=True)]
+    return SplitStep(loss, gradients, group.calls, held, kept)
+
+
+def _relu_gradient(upstream: Any, sums: Any) -> Any:
+    """Return the gradient for what went into the ReLU, [batch, hidden]."""
+    import tensorflow as tf
+
+    return upstream * tf.cast(sums > 0, upstream.dtype)
+
+
+def _find_losses(group: DeviceGroup, labels: np.ndarray, logits: list) -> tuple[float, list]:
+    """Return the loss, the same on every device, and its gradient [batch, classes] on each."""
+    pairs = zip(logits, group.devices, strict=True)
+    found = [find_loss(labels, own, len(labels), device) for own, device in pairs]
+    return float(found[0][0]), [gradient for _, gradient in found]
 
 
 def _make_layers(

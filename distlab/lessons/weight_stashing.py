@@ -14,7 +14,6 @@ from utils.parallel.parts import Part, as_inputs, as_labels, find_loss
 from utils.parallel.pipeline import Pipeline, PipelineStep, run_pipeline
 from utils.parallel.stage import Rules
 from utils.schedules import Schedule
-from utils.simulate.pipeline import StageTimes
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,6 @@ def run_without_flush(
     labels: np.ndarray,
     learning_rate: float,
     stash: bool = True,
-    slowed_to: StageTimes | None = None,
 ) -> StaleRun:
     """Train with one SGD update on each stage after each micro-batch, a batch of its own.
 
@@ -56,9 +54,13 @@ def run_without_flush(
         raise CourseError(f"learning rate {learning_rate}: choose a number above 0")
     if pipeline.chunks > 1:
         raise CourseError("without a flush: cut the model into stages of one chunk")
-    rules = Rules(learning_rate=learning_rate, stash=stash, slowed_to=slowed_to)
-    step = run_pipeline(pipeline, schedule, images, labels, rules)
-    reports, numbers = step.reports, range(schedule.micro_batches)
+    rules = Rules(learning_rate=learning_rate, stash=stash)
+    return _collect(run_pipeline(pipeline, schedule, images, labels, rules))
+
+
+def _collect(step: PipelineStep) -> StaleRun:
+    """Put together what the stages report of each micro-batch."""
+    reports, numbers = step.reports, range(step.schedule.micro_batches)
     versions = [tuple(report.versions[0, number] for report in reports) for number in numbers]
     used = [[report.history[0][v] for report, v in zip(reports, own)] for own in versions]
     return StaleRun(

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from distlab.authoring import build, imports, outputs, regions, sources
+from distlab.authoring import build, imports, outputs, sources
 from distlab.cli import build as build_command
 from utils.errors import DistributedError
 
@@ -79,18 +79,18 @@ def write_lesson(course: Path, name: str, text: str) -> Path:
 )
 def test_bad_marker_is_named_with_file_and_line(text: str, said: str) -> None:
     with pytest.raises(DistributedError) as caught:
-        regions.find_regions(text, "x.py")
+        sources.find_regions(text, "x.py")
     assert str(caught.value).startswith(said)
 
 
 def test_regions_are_replaced_at_their_indentation() -> None:
     text = "def f():\n    ### BEGIN SOLUTION\n    return 1\n    ### END SOLUTION\nf()"
-    assert regions.replace_regions(text, "SOLUTION", "# yours\npass") == (
+    assert sources.replace_regions(text, "SOLUTION", "# yours\npass") == (
         "def f():\n    # yours\n    pass\nf()"
     )
-    assert regions.replace_regions(text, "SOLUTION", "") == "def f():\nf()"
-    assert regions.replace_regions(text, "HIDDEN TESTS", "") == text
-    assert regions.region_text(text, "SOLUTION") == "    return 1"
+    assert sources.replace_regions(text, "SOLUTION", "") == "def f():\nf()"
+    assert sources.replace_regions(text, "HIDDEN TESTS", "") == text
+    assert sources.region_text(text, "SOLUTION") == "    return 1"
 
 
 def test_build_makes_an_executed_notebook_and_only_when_needed(

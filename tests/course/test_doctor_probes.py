@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from process_watch import group_members, wait_for
 
-from distlab.doctor import cgroups, machine, processes, software, tools, variables
+from distlab.doctor import machine, processes, software, tools
 from distlab.doctor.findings import Finding
 from utils.data import bundled
 from utils.data.catalogue import DATA_SETS
@@ -180,8 +180,8 @@ def test_limits_of_control_groups_count_upwards_in_v2(tmp_path):
         "batch/job/memory.max": "max",
     }
     own = make_group(tmp_path, files, "0::/batch/job\n")
-    assert cgroups.read_cpu_quota(tmp_path, own) == 0.5
-    assert cgroups.read_memory_limit_bytes(tmp_path, own) == 2 * 2**30
+    assert machine.read_cpu_quota(tmp_path, own) == 0.5
+    assert machine.read_memory_limit_bytes(tmp_path, own) == 2 * 2**30
     cores = machine.examine_cores(tmp_path, own)
     assert cores.status == "warning" and cores.value.startswith("1 usable of")
     memory = machine.examine_memory(tmp_path, own)
@@ -197,10 +197,10 @@ def test_limits_of_control_groups_in_v1_and_without_any(tmp_path):
         "memory/memory.limit_in_bytes": str(2**33),
     }
     own = make_group(tmp_path, files, "4:cpu,cpuacct:/job\n3:memory:/job\n")
-    assert cgroups.read_cpu_quota(tmp_path, own) == 2.0
-    assert cgroups.read_memory_limit_bytes(tmp_path, own) == 2**33
-    assert cgroups.read_cpu_quota(tmp_path, tmp_path / "none") is None
-    assert cgroups.read_memory_limit_bytes(tmp_path, tmp_path / "none") is None
+    assert machine.read_cpu_quota(tmp_path, own) == 2.0
+    assert machine.read_memory_limit_bytes(tmp_path, own) == 2**33
+    assert machine.read_cpu_quota(tmp_path, tmp_path / "none") is None
+    assert machine.read_memory_limit_bytes(tmp_path, tmp_path / "none") is None
 
 
 def test_a_full_disk_is_a_problem_and_a_small_one_a_warning(monkeypatch, tmp_path):
@@ -269,7 +269,7 @@ def test_another_package_named_utils_is_a_problem(tmp_path, monkeypatch):
 
 
 def test_variables_that_are_in_the_way():
-    assert variables.examine_variables({}) == [Finding("variables", "ok", "none in the way")]
+    assert software.examine_variables({}) == [Finding("variables", "ok", "none in the way")]
     environment = {
         "TF_CONFIG": '{"cluster": {}}',
         "TF_ENABLE_ONEDNN_OPTS": "0",
@@ -278,24 +278,24 @@ def test_variables_that_are_in_the_way():
         "PYTHONOPTIMIZE": "1",
         "TF_XLA_FLAGS": "--tf_xla_auto_jit=2",
     }
-    found = variables.examine_variables(environment)
+    found = software.examine_variables(environment)
     assert {finding.name for finding in found} == set(environment)
     assert find(found, "TF_CONFIG").status == "warning"
     assert "unset TF_CONFIG" in find(found, "TF_CONFIG").advice
     assert find(found, "KERAS_BACKEND").status == "problem"
     harmless = {"TF_ENABLE_ONEDNN_OPTS": "1", "KERAS_BACKEND": "tensorflow", "TF_CONFIG": ""}
-    assert variables.examine_variables(harmless)[0].status == "ok"
+    assert software.examine_variables(harmless)[0].status == "ok"
 
 
 def test_hidden_gpus_and_proxies(programs):
-    assert variables.examine_variables({"CUDA_VISIBLE_DEVICES": "-1"})[0].status == "ok"
+    assert software.examine_variables({"CUDA_VISIBLE_DEVICES": "-1"})[0].status == "ok"
     programs("nvidia-smi", "exit 0")
-    hidden = variables.examine_variables({"CUDA_VISIBLE_DEVICES": "-1"})
+    hidden = software.examine_variables({"CUDA_VISIBLE_DEVICES": "-1"})
     assert "sees no GPU" in hidden[0].advice
-    proxy = variables.examine_variables({"http_proxy": "proxy:3128"})
+    proxy = software.examine_variables({"http_proxy": "proxy:3128"})
     assert proxy[0].name == "http_proxy" and "no_proxy" in proxy[0].advice
     spared = {"http_proxy": "proxy:3128", "no_proxy": "localhost, 127.0.0.1"}
-    assert variables.examine_variables(spared)[0].status == "ok"
+    assert software.examine_variables(spared)[0].status == "ok"
 
 
 # --- processes -----------------------------------------------------------------------------

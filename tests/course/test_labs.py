@@ -12,7 +12,7 @@ import pytest
 from lab_runner import LABS, get_lab
 from notebook_style import check_graded_cell
 
-from distlab.authoring import regions, sources
+from distlab.authoring import sources
 from distlab.authoring.build import find_stale
 from distlab.exercises import lab01
 from distlab.exercises.predict import show_guess
@@ -89,7 +89,7 @@ def test_lab_gives_nothing_away(target: sources.Target) -> None:
     assert "SOLUTION" not in shown
     for cell in sources.read_source(target).cells:
         for name in ("SOLUTION", "HIDDEN TESTS") if cell.cell_type == "code" else ():
-            secret = regions.region_text(cell.source, name).split("\n")
+            secret = sources.region_text(cell.source, name).split("\n")
             lines = [line.strip() for line in secret if len(line.strip()) > 12]
             assert not set(lines) & {line.strip() for line in code.split("\n")}
             given = [line for line in lines if line in shown]  # a hint may name a call or two

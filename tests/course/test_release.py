@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from lab_runner import LABS
 
-from distlab.authoring import course_map, regions, sources
+from distlab.authoring import course_map, sources
 from distlab.cli import main
 from distlab.grading.release import make_release, papers
 from utils.errors import DistributedError
@@ -72,7 +72,7 @@ def list_secrets(name: str) -> dict[str, list[str]]:
     found = {}
     for target in LABS:
         for cell in sources.read_source(target).cells:
-            text = regions.region_text(cell.source, name) if cell.cell_type == "code" else ""
+            text = sources.region_text(cell.source, name) if cell.cell_type == "code" else ""
             lines = [" ".join(line.split()) for line in text.split("\n")]
             lines = [line for line in lines if len(line) > 8 and not line.startswith("#")]
             if lines:

@@ -20,8 +20,7 @@ from utils.input_pipeline.measuring import count_elements, ids_of
 from utils.input_pipeline.parsing import augment, batch_form, parse
 from utils.input_pipeline.rebuild import AUTOTUNE, rebuild, write_code
 from utils.input_pipeline.store import delay
-from utils.input_pipeline.trials import Comparison, compare, run_for
-from utils.input_pipeline.tuning import _Search, find_cache_place
+from utils.input_pipeline.tuning import Comparison, _Search, compare, find_cache_place, run_for
 
 
 @pytest.fixture(scope="module")

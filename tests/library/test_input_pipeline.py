@@ -74,8 +74,8 @@ def test_shards_are_written_in_the_order_asked_for(split, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"shards": 0}, "0 shards for 200 examples: choose 1 to 200"),
-        ({"shards": 201}, "201 shards"),
+        ({"shards": 0}, "shards 0: must be a whole number from 1 to 200"),
+        ({"shards": 201}, "shards 201: must be"),
         ({"order": np.zeros(EXAMPLES, int)}, "each number from 0 to 199 once"),
     ],
 )
@@ -208,7 +208,7 @@ def test_rates_take_turns_and_compare_within_a_round(shards):
     by_hand = Rates({"a": (9.0, 10.0, 20.0, 30.0), "b": (9.0, 20.0, 20.0, 90.0)})
     assert by_hand.median("a") == 20 and by_hand.first("b") == 9 and by_hand.ratio("b", "a") == 2
     assert Rates({}, by_hand.by_name).processor_ratio("b", "a") == 2
-    with pytest.raises(DistributedError, match="rounds=0"):
+    with pytest.raises(DistributedError, match="rounds 0: must be a whole number"):
         measure_rates({}, rounds=0)
 
 
@@ -326,7 +326,7 @@ def test_the_model_refuses_what_cannot_be(call):
 def test_the_model_agrees_with_a_pipeline_of_known_delays(tf):
     """Sleeping stages, whose costs are known, against the clock: with and without prefetch."""
     from utils.input_pipeline.store import delay
-    from utils.input_pipeline.trials import run_for
+    from utils.input_pipeline.tuning import run_for
 
     costs = InputCosts(0.004, 0, 0, 0, 0)
     read = delay(tf.data.Dataset.range(100), 0.004).batch(5)

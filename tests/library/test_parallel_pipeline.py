@@ -15,10 +15,9 @@ from distlab.lessons.weight_stashing import measure_errors, run_without_flush
 from utils.errors import DistributedError
 from utils.measure import array_bytes
 from utils.models import build_cnn
-from utils.parallel.mailbox import Mailbox
 from utils.parallel.parts import StepResult, measure_layers
 from utils.parallel.pipeline import cut_model, plan_cut, run_pipeline
-from utils.parallel.stage import Rules
+from utils.parallel.stage import Mailbox, Rules
 from utils.schedules import make_schedule, read_schedule
 from utils.schedules.replay import encode, find_needs
 from utils.simulate.pipeline import StageTimes, simulate_pipeline

@@ -12,10 +12,8 @@ from utils.cluster import ClusterError, LocalCluster
 from utils.errors import DistributedError
 from utils.measure import array_bytes
 from utils.models import build_mlp
-from utils.parallel.mailbox import Mailbox
-from utils.parallel.processes import join_reports, read_place, run_stage
-from utils.parallel.stage import Rules
-from utils.parallel.wire import Wire
+from utils.parallel.processes import Wire, join_reports, read_place, run_stage
+from utils.parallel.stage import Mailbox, Rules
 from utils.schedules import make_schedule, read_schedule
 from utils.simulate.pipeline import StageTimes, simulate_pipeline
 

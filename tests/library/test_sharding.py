@@ -306,7 +306,7 @@ def test_a_killed_consumer_takes_what_it_had_and_a_killed_worker_comes_back_on_i
 
 
 def test_a_service_that_cannot_start_says_so(single):
-    with pytest.raises(DistributedError, match="0 workers: give 1 or more"):
+    with pytest.raises(DistributedError, match="workers 0: must be a whole number"):
         DataService(single, workers=0)
 
     def fail():

@@ -6,12 +6,11 @@ from typing import Any
 
 from ..errors import InputError
 from ..events import Event
-from .failures import ClusterError
+from .failures import ClusterError, explain_delay
 from .group import Task
 from .launcher import Launcher
 from .record import JobRecord
 from .supervisor import Supervisor
-from .waiting import explain_delay
 
 WORDS = {"SIGKILL": "kill", "SIGTERM": "terminate", "SIGINT": "interrupt"}
 

@@ -4,11 +4,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from .failures import ClusterError, explain_failure, has_left
+from .failures import ClusterError, FreezeWatch, explain_failure, has_left
 from .group import Group, Task
 from .launcher import Launcher
 from .record import JobRecord
-from .waiting import FreezeWatch
 
 GRACE_SECONDS = 1.0  # for the peers of a failed task to say what they saw
 LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..checks import check_count
 from ..errors import InputError
 from .network import AllReduceResult
 from .ring import ring_all_reduce
@@ -48,8 +49,7 @@ def make_buckets(arrays: Sequence[np.ndarray], bucket_bytes: int) -> list[list[i
     own. A bucket holds arrays of one dtype. Raises InputError for a bucket of
     less than one byte.
     """
-    if bucket_bytes < 1:
-        raise InputError(f"buckets of {bucket_bytes} bytes: give 1 or more")
+    check_count("bucket bytes", bucket_bytes)
     buckets: list[list[int]] = []
     filled = 0
     for index, array in enumerate(arrays):

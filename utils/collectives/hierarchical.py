@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..errors import InputError
+from ..checks import check_count
 from .network import AllReduceResult, Network, Send, flatten_inputs, make_result, open_network
 from .ring import ring_all_gather, ring_reduce_scatter, split_into_chunks
 
@@ -53,9 +53,4 @@ def group_into_nodes(ranks: int, ranks_per_node: int) -> list[range]:
 
 def check_ranks_per_node(ranks: int, ranks_per_node: int) -> None:
     """Raise InputError unless a node of `ranks_per_node` can be filled from `ranks`."""
-    if ranks_per_node < 1:
-        raise InputError(f"{ranks_per_node} ranks per node: give 1 or more")
-    if ranks_per_node > ranks:
-        raise InputError(
-            f"{ranks_per_node} ranks per node with {ranks} ranks in all: give {ranks} or fewer"
-        )
+    check_count("ranks per node", ranks_per_node, 1, ranks)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..checks import check_count
 from ..errors import InputError
 
 
@@ -51,9 +52,7 @@ class Network:
     """
 
     def __init__(self, ranks: int, keep_values: bool = False) -> None:
-        if ranks < 1:
-            raise InputError(f"{ranks} ranks: a network has 1 or more")
-        self.ranks = ranks
+        self.ranks = check_count("ranks", ranks)
         self.steps = 0
         self.messages: list[Message] = []
         self._keep_values = keep_values

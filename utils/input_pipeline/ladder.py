@@ -13,8 +13,7 @@ from typing import Any
 
 from ..errors import InputError
 from .parsing import augment, augment_batch, parse, parse_batch
-from .shards import Shards
-from .store import LOCAL, Store, read_shard
+from .store import LOCAL, Shards, Store, read_shard
 
 BATCH = 128
 CALLS = 2  # at once, in maps: one for each core of the course's machine

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import check_count
 from ..errors import InputError
 from ..measure import Stopwatch, images_per_second
 from .parsing import fingerprint
@@ -56,8 +57,7 @@ def measure_rates(datasets: Mapping[str, Any], rounds: int = 3, step_seconds: fl
     `step_seconds`, every batch is followed by a sleep, as if an accelerator
     computed. Raises InputError for fewer than one round and for an empty dataset.
     """
-    if rounds < 1:
-        raise InputError(f"rounds={rounds}: measure 1 or more")
+    check_count("rounds", rounds)
     rates: dict[str, list[tuple[float, float]]] = {name: [] for name in datasets}
     names = list(datasets)
     for number in range(rounds + 1):

@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ..errors import InputError, RunError
+from ..checks import check_count
+from ..errors import RunError
 from ..events import report
 
 START_SECONDS = 60.0
@@ -63,8 +64,7 @@ class DataService:
     """
 
     def __init__(self, cluster: Starts, workers: int = 2, seconds: float = 300.0) -> None:
-        if workers < 1:
-            raise InputError(f"a data service of {workers} workers: give 1 or more")
+        check_count("workers", workers)
         self._cluster, self._seconds = cluster, seconds
         self.jobs: list[Any] = []
         self.ports: list[int] = []  # of the workers

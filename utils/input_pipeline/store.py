@@ -1,15 +1,102 @@
-"""Where shards are read from: the local disk, or a slow store emulated on it.
+"""TFRecord shards of PNG examples, and where they are read from: local disk, or a slow store.
 
-The slow store answers each request after a delay: one when a shard is opened, one
-for each block of records. The delay is tf.data's own sleeping dataset (C++, no
-Python, nothing computed meanwhile), so other requests, and other stages, go on
+Each record is a serialised `tf.train.Example` with `image` (a PNG, 28 by 28, grey),
+`label` and `id`, the example's number in the data set, which says who got what. Several
+files, the shards, so that several can be read at once and shared out over workers.
+
+The slow store, emulated on the local disk, answers each request after a delay: one when a
+shard is opened, one for each block of records. The delay is tf.data's own sleeping dataset
+(C++, no Python, nothing computed meanwhile), so other requests, and other stages, go on
 while one waits, as they do while a network answers.
 """
 
+import io
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+import numpy as np
+
+from ..checks import check_count
+from ..data.images import Split
+from ..environment import quiet_tensorflow
+from ..errors import InputError, RunError
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The files of one data set on disk, in order, and how many examples they hold."""
+
+    files: tuple[str, ...]
+    examples: int
+
+    @property
+    def bytes(self) -> int:
+        """The size of all files together."""
+        return sum(Path(name).stat().st_size for name in self.files)
+
+    def repeat(self, times: int) -> "Shards":
+        """Return the same files named `times` times over: more to read, no more on disk."""
+        check_count("times", times)
+        return Shards(self.files * times, self.examples * times)
+
+
+def write_shards(
+    split: Split, folder: str | Path, shards: int = 8, order: np.ndarray | None = None
+) -> Shards:
+    """Write the examples of `split` to `shards` files in `folder`, which is made if need be.
+
+    Shard k holds the k-th run of examples; `order` [examples], a permutation, says
+    in which order they are written (as they stand). Follows `tf.io.TFRecordWriter`.
+    Raises InputError for fewer than one example a shard, an order that is none and a
+    folder that holds such files already, RunError for one that cannot be written.
+    """
+    examples = len(split)
+    check_count("shards", shards, 1, examples)
+    numbers = np.arange(examples) if order is None else np.asarray(order)
+    if not np.array_equal(np.sort(numbers), np.arange(examples)):
+        raise InputError(f"order: it must hold each number from 0 to {examples - 1:,} once")
+    folder = Path(folder)
+    names = [folder / f"part-{k:03d}-of-{shards:03d}.tfrecord" for k in range(shards)]
+    if taken := next((name for name in names if name.exists()), None):
+        raise InputError(f"{taken} exists already and is not overwritten: remove it first")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, part in zip(names, np.array_split(numbers, shards), strict=True):
+            _write_file(name, split, part)
+    except OSError as error:
+        raise RunError(f"{folder} cannot be written: {error.strerror or error}") from None
+    return Shards(tuple(str(name) for name in names), examples)
+
+
+def _write_file(name: Path, split: Split, numbers: np.ndarray) -> None:
+    with quiet_tensorflow():
+        import tensorflow as tf
+    name.touch()  # TensorFlow's own error would be pages long
+    with tf.io.TFRecordWriter(str(name)) as writer:
+        for number in numbers:
+            png = encode_png(split.images[number])
+            writer.write(_serialise(png, int(split.labels[number]), int(number)))
+
+
+def encode_png(image: np.ndarray) -> bytes:
+    """Return `image`, uint8 [height, width], as the bytes of a PNG file."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "PNG")
+    return file.getvalue()
+
+
+def _serialise(png: bytes, label: int, number: int) -> bytes:
+    import tensorflow as tf
+
+    def integer(value: int) -> tf.train.Feature:
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
+
+    image = tf.train.Feature(bytes_list=tf.train.BytesList(value=[png]))
+    feature = {"image": image, "label": integer(label), "id": integer(number)}
+    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ Scale Distributed Deep Networks", section 3, trained so; placing by hand is Tens
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import InputError
 from ..measure import array_bytes
-from .parts import Part, StepResult, as_inputs, as_labels, find_loss, read_chain
+from .parts import Forward, Part, StepResult, as_inputs, as_labels, find_loss, read_chain
 from .traffic import Traffic, short_device
 
 if TYPE_CHECKING:
@@ -67,14 +67,28 @@ def run_placed(
     if len(devices) != len(layers):
         raise InputError(f"{len(devices)} devices for {len(layers)} layers: name one for each")
     parts = [Part([layer], device) for layer, device in zip(layers, devices, strict=True)]
-    traffic, kept = Traffic(), []
+    traffic = Traffic()
     with tf.device(parts[0].device):
-        outputs = tf.constant(as_inputs(model, images))  # [batch, ...]
+        inputs = tf.constant(as_inputs(model, images))  # [batch, ...]
+    kept = _run_forward(parts, inputs, traffic)
+    outputs = kept[-1].outputs
+    loss, upstream = find_loss(as_labels(labels), outputs, len(labels), parts[-1].device)
+    gradients, placed = _run_backward(parts, kept, upstream, traffic)
+    return PlacedStep(float(loss), gradients, placed, traffic)
+
+
+def _run_forward(parts: list[Part], outputs: Any, traffic: Traffic) -> list[Forward]:
+    kept = []
     for part in parts:
         inputs = traffic.send(outputs, part.device, "activations")
         kept.append(part.run_forward(part.read_weights(), inputs))
         outputs = kept[-1].outputs
-    loss, upstream = find_loss(as_labels(labels), outputs, len(labels), parts[-1].device)
+    return kept
+
+
+def _run_backward(
+    parts: list[Part], kept: list[Forward], upstream: Any, traffic: Traffic
+) -> tuple[list[np.ndarray], list[PlacedLayer]]:
     gradients, placed = [], []
     for part, forward in zip(reversed(parts), reversed(kept), strict=True):
         upstream = traffic.send(upstream, part.device, "gradients")
@@ -83,4 +97,4 @@ def run_placed(
         where = short_device(forward.outputs.device), short_device(upstream.device)
         sizes = part.parameter_bytes, array_bytes([forward.outputs])
         placed.insert(0, PlacedLayer(part.layers[0].name, *where, *sizes))
-    return PlacedStep(float(loss), gradients, placed, traffic)
+    return gradients, placed

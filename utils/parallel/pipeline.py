@@ -25,9 +25,8 @@ from ..checks import check_count
 from ..errors import InputError
 from ..schedules import Schedule, check_schedule, partition_layers
 from ..simulate.pipeline import Row, Span, list_rows
-from .mailbox import Mailbox
 from .parts import Part, StepResult, as_inputs, as_labels, read_chain
-from .stage import Key, Rules, Stage, StageReport
+from .stage import Key, Mailbox, Rules, Stage, StageReport
 from .traffic import Traffic, short_device
 
 if TYPE_CHECKING:

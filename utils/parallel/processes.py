@@ -4,11 +4,15 @@
         reports = cluster.run(run_stage, build_model, costs, schedule, images, labels)
     step = join_reports(schedule, reports)
 
-Every process finds its stage and the others' addresses in TF_CONFIG.
+Every process finds its stage and the others' addresses in TF_CONFIG. A message between
+two of them has key, dtype and shape for its content, the bytes of the array for its body.
 """
 
+import contextlib
 import json
 import os
+import socket
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,16 +20,81 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
+from ..processes.connection import Connection, PeerGone, connect, listen
 from ..schedules import Schedule
-from .mailbox import Mailbox
 from .parts import Part, as_inputs, as_labels, read_chain
 from .pipeline import PipelineStep, check_fit, collect_step, plan_cut
-from .stage import Key, Rules, Stage, StageReport
+from .stage import Key, Mailbox, Rules, Stage, StageReport
 from .traffic import Traffic, Transfer
-from .wire import Wire
 
 if TYPE_CHECKING:
     import keras
+
+
+class Wire:
+    """Listens at this worker's own address and sends to the others.
+
+    What arrives is laid into `mailbox` as a tensor, under its key. Use it in a
+    `with` block: all sockets are closed at its end. Raises InputError where the
+    own address cannot be used, RunError where another worker cannot be reached in time.
+    """
+
+    def __init__(
+        self, addresses: list[str], index: int, mailbox: Mailbox, limit_seconds: float
+    ) -> None:
+        self._addresses, self._mailbox, self._limit = addresses, mailbox, limit_seconds
+        self._peers: dict[int, Connection] = {}
+        self._accepted: list[Connection] = []
+        self.bytes_sent = 0
+        self._listener = listen(addresses[index])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> "Wire":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Hang up. What was sent still arrives; threads that wait for more are woken."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+        self._listener.close()
+        for connection in [*self._peers.values(), *self._accepted]:
+            connection.close()
+
+    def send(self, worker: int, key: tuple[str, int, int], array: np.ndarray) -> None:
+        """Send an array to `worker`, where it will lie under `key`."""
+        if worker not in self._peers:
+            address = self._addresses[worker]
+            self._peers[worker] = connect(address, f"worker {worker}", self._limit)
+        array = np.ascontiguousarray(array)
+        body = array.reshape(-1).view(np.uint8).data
+        content = [list(key), array.dtype.str, list(array.shape)]
+        self.bytes_sent += self._peers[worker].send(content, body)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                caller, _ = self._listener.accept()
+            except OSError:
+                return  # closed
+            self._accepted.append(Connection(caller, "another stage", self._limit))
+            arguments = [self._accepted[-1]]
+            threading.Thread(target=self._receive, args=arguments, daemon=True).start()
+
+    def _receive(self, connection: Connection) -> None:
+        import tensorflow as tf
+
+        try:
+            while True:
+                message = connection.receive(float("inf"))
+                key, dtype, shape = message.content
+                array = np.frombuffer(message.body, np.dtype(dtype)).reshape(shape)
+                self._mailbox.put(tuple(key), tf.constant(array))
+        except PeerGone as error:
+            if not error.between_messages:
+                self._mailbox.fail(error)
+        except (ValueError, TypeError) as error:
+            self._mailbox.fail(error)
+
 
 DEVICE = "CPU:0"  # of each process
 
@@ -56,22 +125,13 @@ def run_stage(
 
     `costs` has one number for each layer, `images` is [batch, ...], `labels` [batch]: the
     same on every worker. Each builds the model and keeps the weights of its own parts alone.
-    Messages take the time that they take. Raises InputError unless there is one
-    worker for each stage, for what `run_pipeline` refuses, for a learning rate,
-    and where a neighbour does not answer in time.
+    Raises InputError unless there is one worker for each stage, for what `run_pipeline`
+    refuses, for a learning rate, and where a neighbour does not answer in time.
     """
     rules = rules or Rules()
     addresses, index = read_place(schedule.stages)
-    check_fit(schedule, schedule.stages, schedule.chunks, images, labels)
-    if rules.learning_rate is not None:
-        raise InputError("stages in processes: leave learning_rate out; update after the step")
-    model = build_model()
-    layers = read_chain(model)
-    runs = plan_cut(model, costs, schedule.stages, schedule.chunks)
-    own = runs[index :: schedule.stages]
-    parts = [Part([layers[number] for number in run], DEVICE) for run in own]
-    inputs = as_inputs(model, images)
-    del model, layers
+    _check(schedule, rules, images, labels)
+    parts, inputs = _make_parts(build_model(), costs, schedule, index, images)
     mailbox, traffic = Mailbox(), Traffic()
     with Wire(addresses, index, mailbox, rules.limit_seconds) as wire:
         if index == 0:
@@ -80,9 +140,24 @@ def run_stage(
         cut = np.array_split(as_labels(labels), schedule.micro_batches)
         counts = [len(labels)] * schedule.micro_batches
         stage = Stage(index, schedule, parts, mailbox, post, cut, counts, rules)
-        report = stage.run()
         held = sum(part.parameter_bytes for part in parts)
-        return ProcessReport(os.getpid(), report, held, traffic.transfers, wire.bytes_sent)
+        return ProcessReport(os.getpid(), stage.run(), held, traffic.transfers, wire.bytes_sent)
+
+
+def _check(schedule: Schedule, rules: Rules, images: np.ndarray, labels: np.ndarray) -> None:
+    check_fit(schedule, schedule.stages, schedule.chunks, images, labels)
+    if rules.learning_rate is not None:
+        raise InputError("stages in processes: leave learning_rate out; update after the step")
+
+
+def _make_parts(
+    model: "keras.Model", costs: Sequence[float], schedule: Schedule, index: int, images: np.ndarray
+) -> tuple[list[Part], np.ndarray]:
+    """Return the parts of stage `index`, and the images as the model's first layer gets them."""
+    layers = read_chain(model)
+    own = plan_cut(model, costs, schedule.stages, schedule.chunks)[index :: schedule.stages]
+    parts = [Part([layers[number] for number in run], DEVICE) for run in own]
+    return parts, as_inputs(model, images)
 
 
 def join_reports(schedule: Schedule, reports: Sequence[ProcessReport]) -> PipelineStep:

@@ -27,6 +27,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ..checks import check_count
 from ..collectives import (
     ALGORITHMS,
     AlphaBeta,
@@ -74,7 +75,7 @@ class Nodes:
     link: Link
 
     def __post_init__(self) -> None:
-        check_ranks_per_node(max(1, self.ranks_per_node), self.ranks_per_node)
+        check_count("ranks per node", self.ranks_per_node)
 
 
 @dataclass(frozen=True)

@@ -38,16 +38,8 @@ def make_accumulating_step(
     for a share that does not divide.
     """
     check_count("micro batches", micro_batches)
-    if optimizer.gradient_accumulation_steps:
-        raise InputError(
-            "the optimizer has gradient_accumulation_steps: the step accumulates already; "
-            "make the optimizer without"
-        )
     update_replica = _make_update(model, optimizer, per_example_loss, micro_batches)
-
-    @tf.function(reduce_retracing=True)
-    def update(*batch: Any) -> None:
-        strategy.run(update_replica, args=batch)
+    update = tf.function(lambda *batch: strategy.run(update_replica, batch), reduce_retracing=True)
 
     def step(images: Any, labels: Any, weights: Any) -> None:
         for share in strategy.experimental_local_results(labels):
@@ -64,6 +56,9 @@ def _make_update(
     micro_batches: int,
 ) -> Callable[..., None]:
     """Return one replica's update from its share of a global batch, [per_replica_batch, ...]."""
+    if optimizer.gradient_accumulation_steps:
+        said = "the step accumulates already; make the optimizer without"
+        raise InputError(f"the optimizer has gradient_accumulation_steps: {said}")
     variables = [variable.value for variable in model.trainable_variables]
 
     def update_replica(images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> None:

@@ -17,7 +17,7 @@ from distlab.grading.release.papers import fit_makefile, fit_pyproject, fit_read
 AS_THEY_ARE = ("LICENSE", "constraints.txt")
 TEACHERS_COMMANDS = ("grade", "release", "build")
 # What learners' commands use.
-AUTHORING = ("__init__.py", "course_map.py", "execute.py", "regions.py", "sources.py")
+AUTHORING = ("__init__.py", "course_map.py", "execute.py", "sources.py")
 JUNK = re.compile(r"__pycache__|\..*|.*\.egg-info|.*\.py[co]|.*~")
 IGNORED = ".venv/\n__pycache__/\n*.egg-info/\n.ipynb_checkpoints/\n.distlab/\nHOME.md\n"
 

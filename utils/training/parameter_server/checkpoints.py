@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from ...checks import check_count
 from ...errors import InputError
 from ...events import report
 from ..checkpoints import CheckpointFolder
@@ -33,8 +34,8 @@ def train_with_checkpoints(
     numbers below 1, for a checkpoint of another model or number of servers, and as
     `CheckpointFolder` does.
     """
-    if steps < 1 or every < 1:
-        raise InputError(f"{steps} steps, a checkpoint every {every}: give 1 or more")
+    for name, value in (("steps", steps), ("every", every)):
+        check_count(name, value)
     state = {
         "weights": list_weights(loop.model),
         "optimizer": [unwrap(variable) for variable in loop.optimizer.variables],

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...errors import InputError
+from ...checks import check_count
 from .coordination import Coordination, find_worker
 from .counting import ExactCounter, count_exactly
 from .variables import list_pieces
@@ -84,11 +84,11 @@ class AsynchronousLoop:
         by another: none is lost, and its update may have been written twice.
         Raises TensorFlow's UnavailableError when a parameter server dies.
         """
-        if steps < 1 or (max_in_flight is not None and max_in_flight < 1):
-            raise InputError(f"{steps} steps, {max_in_flight} in flight: give 1 or more")
+        check_count("steps", steps)
+        at_once = steps if max_in_flight is None else check_count("max_in_flight", max_in_flight)
         remotes: list[Any] = []
-        for start in range(0, steps, max_in_flight or steps):
-            remotes += self.schedule(min(max_in_flight or steps, steps - start))
+        for start in range(0, steps, at_once):
+            remotes += self.schedule(min(at_once, steps - start))
             self.coordination.coordinator.join()
         return self.fetch(remotes)
 

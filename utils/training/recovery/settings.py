@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...checks import check_choice, check_count
 from ...errors import InputError
 
 METHODS = {
@@ -39,10 +40,9 @@ class RecoverySettings:
     pause_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise InputError(f"method {self.method!r}: choose from {', '.join(METHODS)}")
-        if self.save_every is not None and self.save_every < 1:
-            raise InputError(f"save_every {self.save_every}: must be 1 or more, or None")
+        check_choice("method", self.method, METHODS)
+        if self.save_every is not None:
+            check_count("save_every", self.save_every)
         if not 0 <= self.pause_seconds < 60:
             raise InputError(f"pause_seconds {self.pause_seconds}: must be from 0 to 60")
 
