@@ -81,6 +81,11 @@ def _item_bytes(array: Any) -> int:
     return 2 if name == "bfloat16" else np.dtype(name).itemsize
 
 
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: `count(1, "worker")` is "1 worker", 4 "4 workers"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def format_bytes(count: float) -> str:
     """Return a count of bytes for people: `format_bytes(65536)` is "64.0 KiB"."""
     for unit in ("B", "KiB", "MiB", "GiB"):

@@ -20,6 +20,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -118,10 +119,9 @@ def make_home_page(folder: Path) -> str:
 
     Where the folder cannot be written to, README.md itself is the home page.
     """
-    try:
+    with suppress(OSError):
         return progress.write_home_page(folder).name
-    except OSError:
-        return README
+    return README
 
 
 def make_command(folder: Path, page: str, arguments: argparse.Namespace) -> list[str]:
@@ -171,7 +171,7 @@ def supervise(command: list[str], environment: dict[str, str], folder: Path) -> 
     with _signals_raise():
         child = subprocess.Popen(
             command, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-            start_new_session=True, preexec_fn=_end_with_parent if _is_linux() else None,
+            start_new_session=True, preexec_fn=partial(die_with_parent, signal.SIGTERM),
         )  # fmt: skip
         try:
             status = child.wait()
@@ -229,12 +229,3 @@ def find_kernel_processes(server_pid: int) -> list[psutil.Process]:
             if process.environ().get("JPY_PARENT_PID") == str(server_pid):
                 found.append(process)
     return found
-
-
-def _is_linux() -> bool:
-    return sys.platform.startswith("linux")
-
-
-def _end_with_parent() -> None:
-    """In the child: ask for SIGTERM when the process that started it dies (Linux)."""
-    die_with_parent(signal.SIGTERM)

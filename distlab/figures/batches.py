@@ -3,9 +3,10 @@
 from itertools import pairwise
 
 from distlab.figures import canvas
-from distlab.figures.canvas import SMALL_PX, WIDTH_PX, Sheet, count, text_width_px
+from distlab.figures.canvas import SMALL_PX, WIDTH_PX, Sheet, text_width_px
 from distlab.figures.picture import INK, Picture
 from utils.checks import check_count
+from utils.measure import count
 
 MAX_WORKERS_DRAWN = 8
 UNEVEN = "A thick edge marks one example more than the others."

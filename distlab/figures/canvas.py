@@ -262,8 +262,3 @@ def say_number(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}"
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun: `count(1, "worker")` is "1 worker", 4 "4 workers"."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from distlab.errors import CourseError
 from distlab.figures import canvas
-from distlab.figures.canvas import SMALL_PX, WIDTH_PX, Sheet, count
+from distlab.figures.canvas import SMALL_PX, WIDTH_PX, Sheet
 from distlab.figures.picture import INK, Picture
 from utils.checks import check_count
+from utils.measure import count
 
 # kind of box -> colour, strength of its tint
 KINDS: Mapping[str, tuple[str, float]] = {

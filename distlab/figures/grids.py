@@ -10,6 +10,7 @@ from distlab.errors import CourseError
 from distlab.figures import canvas
 from distlab.figures.canvas import SMALL_PX, TEXT_PX, WIDTH_PX, Sheet, draw_sheet, text_width_px
 from distlab.figures.picture import INK, Picture
+from utils.measure import count
 
 TOP_PX = 36.0
 MAX_IMAGE_PX, GAP_PX, CAPTION_PX, LINE_PX = 96.0, 8.0, 22.0, 15.0
@@ -52,7 +53,7 @@ def images(
     return draw_sheet(
         paint,
         title=title,
-        alt=alt or f"{title}. {canvas.count(len(names), 'image')} of {size}{words}.",
+        alt=alt or f"{title}. {count(len(names), 'image')} of {size}{words}.",
         height_px=TOP_PX + -(-len(pixels) // columns) * (tall + caption + GAP_PX),
     )
 
@@ -213,10 +214,8 @@ def _describe_shares(rows: Mapping, seen: Counter[int], lost: list[int], title: 
     for who, steps in rows.items():
         ids = sorted({i for step in steps for i in step})
         some = f" ({', '.join(map(str, ids[:12]))}{' …' if len(ids) > 12 else ''})" if ids else ""
-        says.append(f"{who}: {canvas.count(len(ids), 'example')}{some}")
+        says.append(f"{who}: {count(len(ids), 'example')}{some}")
     more = [i for i, times in seen.items() if times > 1]
-    ends = f"{canvas.count(len(lost), 'example')} received by nobody; " if lost else "None lost; "
-    ends += (
-        f"{canvas.count(len(more), 'example')} more than once" if more else "none more than once"
-    )
+    ends = f"{count(len(lost), 'example')} received by nobody; " if lost else "None lost; "
+    ends += f"{count(len(more), 'example')} more than once" if more else "none more than once"
     return f"{title}. {'; '.join(says)}. {ends}."

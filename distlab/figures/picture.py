@@ -4,11 +4,13 @@ What is drawn in `INK` and `PAPER` follows the theme of the page: both are
 replaced by CSS variables that JupyterLab sets (with fallbacks for other pages).
 """
 
+import base64
 import hashlib
 import html
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 INK = "#212224"  # text, axes and outlines
 PAPER = "#fcfdfe"  # behind labels that cross a line
@@ -54,6 +56,18 @@ class Picture:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/html": self.html, "text/plain": f"Figure: {self.alt}"}
+
+
+def add_still(bundle: Any, still: Picture | str, words: str) -> dict[str, Any]:
+    """Return a widget's mimebundle with a still picture (or HTML) for pages without widgets.
+
+    `words` stand for it as plain text.
+    """
+    bundle = dict(bundle[0] if isinstance(bundle, tuple) else bundle or {})
+    bundle |= {"text/html": still if isinstance(still, str) else still.html, "text/plain": words}
+    if isinstance(still, Picture):
+        bundle["image/png"] = base64.b64encode(still.png()).decode("ascii")
+    return bundle
 
 
 def follow_theme(raw: str) -> str:

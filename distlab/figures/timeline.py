@@ -8,6 +8,7 @@ from distlab.errors import CourseError
 from distlab.figures import canvas
 from distlab.figures.canvas import SMALL_PX, WIDTH_PX, Sheet, draw_sheet, say_number, text_width_px
 from distlab.figures.picture import Picture
+from utils.measure import count
 
 Row = tuple[str, float, float, str, str]  # lane, start, end, label, kind
 
@@ -95,7 +96,7 @@ def _describe_spans(rows: Sequence[Row], lanes: list[str], title: str, unit: str
     for lane in lanes:
         spans = [row for row in rows if row[0] == lane]
         busy = sum(row[2] - row[1] for row in spans)
-        says.append(f"{lane}: {canvas.count(len(spans), 'span')}, {say_number(busy)} {unit} in all")
+        says.append(f"{lane}: {count(len(spans), 'span')}, {say_number(busy)} {unit} in all")
     return f"{title}. {'; '.join(says)}. The last ends at {say_number(end)} {unit}.".replace(
         " .", "."
     )

@@ -5,7 +5,6 @@ kernel is idle or runs another cell. The browser's side is `cockpit.js` and
 `cockpit.css` (anywidget, no build step).
 """
 
-import base64
 import html
 import threading
 from pathlib import Path
@@ -16,6 +15,7 @@ import traitlets
 
 from distlab.figures import LaneRecord, Picture, job_lanes
 from distlab.figures.lanes import MARK_COLOURS, MARK_SYMBOLS, last_second, place_runs
+from distlab.figures.picture import add_still
 from distlab.widgets.cockpit_lanes import LaneBook
 from utils.errors import DistributedError
 
@@ -116,14 +116,8 @@ class Cockpit(anywidget.AnyWidget):
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         """The widget, and beside it the still picture for pages without widgets."""
-        bundle = super()._repr_mimebundle_(**options) or {}
-        if isinstance(bundle, tuple):
-            bundle = bundle[0]
         still = self.picture()
-        bundle["text/html"] = still.html
-        bundle["text/plain"] = f"Cockpit: {still.alt}"
-        bundle["image/png"] = base64.b64encode(still.png()).decode("ascii")
-        return bundle
+        return add_still(super()._repr_mimebundle_(**options), still, f"Cockpit: {still.alt}")
 
 
 def cockpit(job: "Job") -> Cockpit:

@@ -1,13 +1,12 @@
 """`explore`: a function's picture, drawn again whenever a control moves."""
 
-import base64
 import html
 from collections.abc import Callable
 from typing import Any
 
 import ipywidgets
 
-from distlab.figures.picture import Picture
+from distlab.figures.picture import Picture, add_still
 from distlab.widgets.controls import Choice, Slider
 
 Control = Slider | Choice
@@ -61,13 +60,9 @@ class Explorer(ipywidgets.VBox):
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         """The widget, and beside it the still result of the start for pages without widgets."""
-        bundle = super()._repr_mimebundle_(**options) or {}
-        start = self._start
-        bundle["text/html"] = _as_html(start)
-        bundle["text/plain"] = f"Explorer: {getattr(start, 'alt', ', '.join(self._controls))}"
-        if isinstance(start, Picture):
-            bundle["image/png"] = base64.b64encode(start.png()).decode("ascii")
-        return bundle
+        words = f"Explorer: {getattr(self._start, 'alt', ', '.join(self._controls))}"
+        bundle = add_still(super()._repr_mimebundle_(**options), self._start, words)
+        return bundle | {"text/html": _as_html(self._start)}
 
 
 def explore(render: Render, **controls: Control) -> Explorer:

@@ -5,7 +5,6 @@ The browser's side is in `ring_stepper.js` and `ring_stepper.css`, used as they 
 the system asks for reduced motion it is off from the start.
 """
 
-import base64
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ import traitlets
 from distlab.errors import CourseError
 from distlab.figures import canvas
 from distlab.figures.canvas import SMALL_PX, TEXT_PX, WIDTH_PX, Sheet
-from distlab.figures.picture import INK, Picture
+from distlab.figures.picture import INK, Picture, add_still
 from utils.collectives import Message, Moment, list_ring_moments
 
 MAX_RANKS = 6
@@ -42,11 +41,11 @@ class RingStepper(anywidget.AnyWidget):
     unit = traitlets.Unicode().tag(sync=True)
     place = traitlets.Int(0).tag(sync=True)
 
-    def __init__(self, moments: Sequence[Moment], place: int = 0) -> None:
+    def __init__(self, moments: Sequence[Moment]) -> None:
         scale, unit = _choose_unit(moments[-1])
         self._still = ring_moment(moments[1])
         frames = [_make_frame(moments, number, scale) for number in range(len(moments))]
-        super().__init__(frames=frames, unit=unit, place=place)
+        super().__init__(frames=frames, unit=unit)
 
     @traitlets.validate("place")
     def _check_place(self, proposal: dict[str, Any]) -> int:
@@ -56,13 +55,8 @@ class RingStepper(anywidget.AnyWidget):
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         """The widget, and beside it a still picture for pages without widgets."""
-        bundle = super()._repr_mimebundle_(**options) or {}
-        if isinstance(bundle, tuple):
-            bundle = bundle[0]
-        bundle["text/html"] = self._still.html
-        bundle["text/plain"] = f"RingStepper: {self._still.alt}"
-        bundle["image/png"] = base64.b64encode(self._still.png()).decode("ascii")
-        return bundle
+        words = f"RingStepper: {self._still.alt}"
+        return add_still(super()._repr_mimebundle_(**options), self._still, words)
 
 
 def ring_stepper(vectors: Sequence[np.ndarray]) -> RingStepper:

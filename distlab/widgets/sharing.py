@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from distlab.errors import CourseError
 from distlab.figures import Arrow, Box, Picture, bars, diagram, lines, split_evenly, timeline
-from distlab.figures.canvas import WIDTH_PX, count, say_number
+from distlab.figures.canvas import WIDTH_PX, say_number
 from distlab.widgets.controls import Choice, Slider
 from distlab.widgets.explorer import Explorer, explore
+from utils.measure import count
 
 MEBIBYTE = 2**20
 GAP_PX = 14.0

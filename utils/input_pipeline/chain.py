@@ -61,7 +61,8 @@ def take_apart(dataset: Any) -> list[ChainStage]:
         inputs = dataset._inputs() if hasattr(dataset, "_inputs") else []
         whole = type(dataset).__name__ == "TFRecordDatasetV2"  # names of files and their reader
         if not kind or not _is_known(kind, dataset) or (len(inputs) != 1 and not whole):
-            stages.append(ChainStage("source", _short(type(dataset).__name__), dataset))
+            name = type(dataset).__name__.strip("_").removesuffix("V2")
+            stages.append(ChainStage("source", name, dataset))
             break
         stages.append(_describe(kind, dataset))
         if whole:
@@ -104,10 +105,6 @@ def name_of(function: Any) -> str:
     """Return the name of a stage's function, for people: "parse", "TFRecordDataset", "lambda"."""
     name = getattr(function, "__name__", type(function).__name__)
     return {"<lambda>": "lambda", "TFRecordDatasetV2": "TFRecordDataset"}.get(name, name)
-
-
-def _short(class_name: str) -> str:
-    return class_name.strip("_").removesuffix("V2")
 
 
 def _number(stages: list[ChainStage]) -> list[ChainStage]:

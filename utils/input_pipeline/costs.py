@@ -58,12 +58,6 @@ def split_times(seconds: list[float]) -> list[float]:
     return [after - before for before, after in pairwise([0.0, *bounded])]
 
 
-def time_elements(dataset: Any, seconds: float, name: str = "the dataset") -> float:
-    """Return the seconds that `dataset` takes for each image, the shortest of two runs."""
-    timer = make_timer(dataset, seconds, name)
-    return min(timer(), timer())
-
-
 def make_timer(dataset: Any, seconds: float, name: str) -> Callable[[], float]:
     """Return a function that measures the seconds of `dataset` for each image, on one thread.
 

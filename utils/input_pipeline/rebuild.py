@@ -61,15 +61,12 @@ def rebuild(stages: list[ChainStage], settings: TuneSettings, repeated: bool = T
 def write_code(stages: list[ChainStage], settings: TuneSettings) -> str:
     """Return the rebuilt chain as lines of Python, with the names of the reader's own functions."""
     source = stages[0]
-    lines = ["AUTOTUNE = tf.data.AUTOTUNE"] if _uses_autotune(settings) else []
+    numbers = (settings.read_calls, settings.map_calls, settings.prefetch)
+    lines = ["AUTOTUNE = tf.data.AUTOTUNE"] if AUTOTUNE in numbers else []
     if source.dataset is not None:
         lines.append(f"dataset = ...  # your source as it is: {source.name}")
     lines += [f"dataset = {step.code}" for step in plan(stages, settings, repeated=True)]
     return "\n".join(lines)
-
-
-def _uses_autotune(settings: TuneSettings) -> bool:
-    return AUTOTUNE in (settings.read_calls, settings.map_calls, settings.prefetch)
 
 
 def plan(stages: list[ChainStage], settings: TuneSettings, repeated: bool) -> list[Step]:

@@ -59,13 +59,9 @@ def trace(dataset: Any, steps: int, step_seconds: float = 0.0) -> list[WorkSpan]
         spans += [WorkSpan("wait", asked, got), WorkSpan("step", got, time.time())]
         spans += _read_stamps(batch[1])
     spans = [span for span in spans if span.start >= begun]
-    spans.sort(key=_by_start)
+    spans.sort(key=lambda span: span.start)
     first = spans[0].start
     return [WorkSpan(span.stage, span.start - first, span.end - first) for span in spans]
-
-
-def _by_start(span: WorkSpan) -> float:
-    return span.start
 
 
 def _read_stamps(stamps: dict[str, Any]) -> list[WorkSpan]:

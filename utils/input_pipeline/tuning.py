@@ -89,11 +89,6 @@ def _guarded(dataset: Any) -> Any:
         ) from None
 
 
-def fill_cache(dataset: Any, seconds: float) -> bool:
-    """Run one whole epoch, which fills the caches; return False if it is not over in `seconds`."""
-    return run_for(dataset, seconds).ended
-
-
 @dataclass(frozen=True)
 class Comparison:
     """How many times as fast the second dataset is, and of either: seconds, images per second."""
@@ -233,7 +228,8 @@ class _Search:
                 if time.monotonic() > deadline:
                     self.notes.append("the time was up before all changes were tried")
                     return self.try_cache()
-                if not self.try_change(replace(self.settings, **change)):
+                settings = replace(self.settings, **change)
+                if not self.decide(settings, self.build(settings)):
                     break  # more of what did not help is not tried
         if not self.keeps_up():
             self.try_cache()
@@ -253,9 +249,6 @@ class _Search:
         if "map" in kinds:
             changes.append([{"map_calls": os.cpu_count() or 2}, {"map_calls": AUTOTUNE}])
         return [*changes, [{"prefetch": 2}]]
-
-    def try_change(self, settings: TuneSettings) -> bool:
-        return self.decide(settings, self.build(settings))
 
     def decide(self, settings: TuneSettings, other: Any) -> bool:
         """Compare `other` with the best, keep it if it is better, and return whether it was."""
@@ -300,7 +293,7 @@ class _Search:
             return self.notes.append(
                 f"no cache: an epoch of {size / 1e6:,.0f} MB after {place} is more than {most}"
             )
-        if size is None or not fill_cache(other, 4 * self.each):
+        if size is None or not run_for(other, 4 * self.each).ended:  # which fills the cache
             return self.notes.append(
                 f"no cache: an epoch takes more than {4 * self.each:.0f} s; give more seconds"
             )

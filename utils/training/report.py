@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import RunError
 from ..events import to_json_line
+from ..measure import count
 
 OWN = "own data"
 
@@ -67,7 +68,7 @@ class TrainReport:
         return to_json_line({k: v for k, v in record.items() if v is not None or k not in ABSENT})
 
     def _count_replicas(self) -> str:
-        replicas = _count(self.replicas, "replica")
+        replicas = count(self.replicas, "replica")
         return replicas if self.workers == 1 else f"{self.workers} workers of {replicas}"
 
     def __str__(self) -> str:
@@ -116,7 +117,3 @@ def weights_checksum(weights: Iterable[np.ndarray]) -> str:
     for weight in weights:
         digest.update(np.ascontiguousarray(weight, dtype="<f8").tobytes())
     return digest.hexdigest()
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

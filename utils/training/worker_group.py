@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..errors import RunError
-
-DIFFERENCE_WORDS = 60  # letters of a value that a message shows
+from ..errors import RunError, shorten
 
 
 class WorkerGroup:
@@ -81,7 +79,7 @@ class WorkerGroup:
         `facts` are names with values that JSON can hold; a name that some worker lacks differs too.
         """
         try:
-            everyone = self.gather({name: _shorten(value) for name, value in facts.items()})
+            everyone = self.gather({name: shorten(str(value)) for name, value in facts.items()})
         except tf.errors.OpError as error:
             raise RunError(
                 f"the workers cannot compare how they were started; {self.name} has "
@@ -111,8 +109,3 @@ class WorkerGroup:
             )
         )
         return self.strategy.reduce("SUM", per_replica, axis=None).numpy()
-
-
-def _shorten(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= DIFFERENCE_WORDS else f"{text[:DIFFERENCE_WORDS]}…"

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ...measure import count
+
 CALLBACK, UNSUPPORTED, STRING = "host callback", "unsupported op", "string tensor"
 DATA_SHAPE, UNKNOWN_SIZE = "data-dependent shape", "dynamic shape"
 LOOP = "loop of unknown length"
@@ -88,7 +90,7 @@ class ReadyReport:
 
     def __str__(self) -> str:
         advice = len(self.findings) - len(self.problems)
-        counts = f"{_count(len(self.problems), 'problem')}, {advice} advice"
+        counts = f"{count(len(self.problems), 'problem')}, {advice} advice"
         lines = [f"model {self.model!r}, batch {self.batch_size}: {counts}"]
         for finding in self.findings:
             word = "problem" if finding.is_problem else "advice"
@@ -104,7 +106,3 @@ class ReadyReport:
         if self.ready:
             says += " Nothing found that would stop it on a TPU."
         return says
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
