@@ -21,7 +21,6 @@ from distlab.figures.diagram import Box as Box
 from distlab.figures.diagram import central_storage_devices as central_storage_devices
 from distlab.figures.diagram import diagram as diagram
 from distlab.figures.diagram import mirrored_devices as mirrored_devices
-from distlab.figures.diagram import one_device as one_device
 from distlab.figures.diagram import parameter_server_devices as parameter_server_devices
 from distlab.figures.grids import images as images
 from distlab.figures.grids import matrix as matrix

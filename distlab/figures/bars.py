@@ -62,7 +62,6 @@ def grouped_bars(
     *,
     unit: str,
     title: str,
-    log: bool = False,
     alt: str | None = None,
 ) -> Picture:
     """Draw the bars of several groups side by side: `{group: {name: value}}`.
@@ -73,7 +72,7 @@ def grouped_bars(
     for group, values in groups.items():
         if not values:
             raise CourseError(f"grouped_bars: {group!r} has no bars")
-        _check_bars(values, log)
+        _check_bars(values, log=False)
     if not groups:
         raise CourseError("grouped_bars: no groups to draw")
     names = list(dict.fromkeys(name for values in groups.values() for name in values))
@@ -81,7 +80,7 @@ def grouped_bars(
 
     def paint(sheet: Sheet) -> None:
         left = max(text_width_px(name) for name in names) + 14
-        to_px = _lengths(every, unit, left, log)
+        to_px = _lengths(every, unit, left, log=False)
         scale, y = Scale(left, unit, to_px, to_px(None)), TOP_PX
         for group, values in groups.items():
             sheet.write(0, y + GROUP_PX / 2, group, "left", weight="bold")

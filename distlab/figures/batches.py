@@ -23,14 +23,7 @@ def split_evenly(examples: int, parts: int) -> list[int]:
     return [each + (i < more) for i in range(parts)]
 
 
-def batch_split(
-    global_batch_size: int,
-    workers: int,
-    replicas_per_worker: int,
-    *,
-    title: str | None = None,
-    alt: str | None = None,
-) -> Picture:
+def batch_split(global_batch_size: int, workers: int, replicas_per_worker: int) -> Picture:
     """Draw one global batch cut into a piece for each worker, and those for each replica.
 
     1,024 over 4 workers of 4 replicas is 256 and 64. What is left over goes to
@@ -47,7 +40,7 @@ def batch_split(
     starts = range(0, len(sizes), replicas_per_worker)
     pieces = [sizes[start : start + replicas_per_worker] for start in starts]
     uneven = len({size for replicas in pieces for size in replicas}) > 1
-    heading = title or "One step: the global batch, cut for workers and replicas"
+    title = "One step: the global batch, cut for workers and replicas"
 
     def paint(sheet: Sheet) -> None:
         words = f"global batch: {count(global_batch_size, 'example')}"
@@ -56,8 +49,8 @@ def batch_split(
         if uneven:
             sheet.write(WIDTH_PX / 2, 288, UNEVEN, size=SMALL_PX)
 
-    words = alt or _describe_cut(global_batch_size, pieces)
-    return canvas.draw_sheet(paint, title=heading, alt=words, height_px=302 if uneven else 280)
+    alt = _describe_cut(global_batch_size, pieces)
+    return canvas.draw_sheet(paint, title=title, alt=alt, height_px=302 if uneven else 280)
 
 
 def _draw_workers(sheet: Sheet, pieces: list[list[int]]) -> None:

@@ -147,25 +147,7 @@ GAP_PX, SKIP_PX = 16.0, 28.0
 Column = tuple[float, float, int]  # left edge, width, index
 
 
-def one_device(*, device: str = "CPU:0", alt: str | None = None) -> Picture:
-    """Draw training on one device: it holds the variables, computes the step and updates them."""
-    boxes = {
-        "device": Box(device, 130, 34, 460, 118),
-        "variables": Box("variables", 150, 76, 130, 58, "variables"),
-        "step": Box("forward pass,\ngradients", 430, 76, 140, 58, "compute"),
-    }
-    arrows = [
-        Arrow("variables", "step", "read", dashed=True, offset=-14),
-        Arrow("step", "variables", "update", offset=14),
-    ]
-    words = (
-        f"One device, {device}, holds the variables and computes the step: it reads the variables, "
-        "and its gradients update them in place. Nothing is copied between devices."
-    )
-    return diagram(boxes, arrows, title="One device", alt=alt or words, height_px=160)
-
-
-def mirrored_devices(replicas: int = 4, *, device: str = "GPU", alt: str | None = None) -> Picture:
+def mirrored_devices(replicas: int = 4, *, device: str = "GPU") -> Picture:
     """Draw MirroredStrategy: each replica holds a copy, gradients are all-reduced.
 
     Of more than four replicas the first three and the last are drawn.
@@ -187,17 +169,17 @@ def mirrored_devices(replicas: int = 4, *, device: str = "GPU", alt: str | None 
         )
         boxes[f"step {index}"] = Box("gradients on\nits examples", y=130, kind="compute", **inside)
         arrows.append(Arrow(f"device {index}", "sum", "gradients", both=True))
-    words = (
+    alt = (
         f"MirroredStrategy on {count(replicas, 'replica')}: each replica holds its own copy of all "
         "variables and computes gradients on its part of the batch. An all-reduce gives every "
         "replica the sum of the gradients, so all copies make the same update and stay equal."
     )
     title = f"Mirrored: a copy of the variables on each of {count(replicas, 'replica')}"
-    return diagram(boxes, arrows, title=title, alt=alt or words, height_px=312)
+    return diagram(boxes, arrows, title=title, alt=alt, height_px=312)
 
 
 def central_storage_devices(
-    replicas: int = 4, *, device: str = "GPU", store: str = "CPU:0", alt: str | None = None
+    replicas: int = 4, *, device: str = "GPU", store: str = "CPU:0"
 ) -> Picture:
     """Draw CentralStorageStrategy: variables on one device, copied out and gathered each step.
 
@@ -218,13 +200,13 @@ def central_storage_devices(
         boxes[f"device {index}"] = Box(f"{device}:{index}", x, 214, wide, 100)
         boxes[name] = Box("gradients on\nits examples", x + 14, 248, wide - 28, 52, "compute")
         arrows += _there_and_back("device", f"device {index}", wide / 4 - 6)
-    words = (
+    alt = (
         f"CentralStorageStrategy on {count(replicas, 'replica')}: the variables live once, on "
         f"{store}. Each step copies their values to every replica, gathers the replicas' gradients "
         f"back and makes one update on {store}."
     )
     title = f"Central storage: one set of variables for {count(replicas, 'replica')}"
-    return diagram(boxes, arrows, title=title, alt=alt or words, height_px=320)
+    return diagram(boxes, arrows, title=title, alt=alt, height_px=320)
 
 
 def _there_and_back(store: str, replica: str, offset_px: float) -> list[Arrow]:
@@ -234,9 +216,7 @@ def _there_and_back(store: str, replica: str, offset_px: float) -> list[Arrow]:
     ]
 
 
-def parameter_server_devices(
-    workers: int = 3, servers: int = 2, *, alt: str | None = None
-) -> Picture:
+def parameter_server_devices(workers: int = 3, servers: int = 2) -> Picture:
     """Draw ParameterServerStrategy: each worker reads and updates on its own, without waiting.
 
     At most four workers and four parameter servers are drawn, as in the other diagrams.
@@ -259,14 +239,14 @@ def parameter_server_devices(
             "gradients,\nat its own pace", x + 14, 252, wide - 28, 52, "compute"
         )
         arrows += _there_and_back("servers", f"worker {index}", wide / 4 - 6)
-    words = (
+    alt = (
         f"ParameterServerStrategy with {count(workers, 'worker')} and "
         f"{count(servers, 'parameter server')}: the variables are spread over the servers. Each "
         "worker reads values, computes gradients and sends them back at its own pace, so a "
         "gradient may have been computed from values that others have changed since."
     )
     title = "Parameter servers: workers read and update without waiting"
-    return diagram(boxes, arrows, title=title, alt=alt or words, height_px=324)
+    return diagram(boxes, arrows, title=title, alt=alt, height_px=324)
 
 
 def _columns(number: int, left: float = 0.0, width: float = WIDTH_PX) -> list[Column]:

@@ -57,7 +57,6 @@ PICTURES = {
     "batch split": lambda: figures.batch_split(1024, 4, 4),
     "uneven split": lambda: figures.batch_split(66, 1, 4),
     "many workers": lambda: figures.batch_split(4096, 16, 8),
-    "one device": figures.one_device,
     "mirrored": lambda: figures.mirrored_devices(8),
     "central": lambda: figures.central_storage_devices(2),
     "servers": lambda: figures.parameter_server_devices(3, 2),
@@ -258,7 +257,7 @@ def test_mistakes_are_named_in_one_line(call, says):
 def test_show_makes_one_output(monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append((data, raw)))
-    picture = figures.one_device()
+    picture = figures.mirrored_devices(1)
     figures.show(picture)
     picture.show()
     assert len(shown) == 2 and shown[0] == shown[1]

@@ -82,11 +82,6 @@ def batched_first(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> A
     return batches.map(parse_batch, CALLS).map(augment_batch, CALLS)
 
 
-def cached_last(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
-    """A cache after augmentation: the fastest, and wrong. Every epoch shows the same images."""
-    return batched_first(shards, store, batch).cache()
-
-
 def cached(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
     """A cache after parsing, before augmentation: later epochs read and decode nothing."""
     batches = read_at_once(shards, store).batch(batch).map(parse_batch, CALLS)
