@@ -29,6 +29,7 @@ import psutil
 from distlab import progress
 from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
+from utils.checks import check_count
 from utils.processes.lifetime import die_with_parent
 
 CONFIG_FOLDER = Path(__file__).resolve().parent.parent / "lab_config"
@@ -64,8 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     page = find_page(folder, arguments.notebook)
     if page == README:
         page = make_home_page(folder)
-    if arguments.port is not None and not 1 <= arguments.port <= 65535:
-        raise CourseError(f"--port {arguments.port}: choose 1 to 65535")
+    if arguments.port is not None:
+        check_count("--port", arguments.port, 1, 65535)
     command = make_command(folder, page, arguments)
     trust_notebooks(folder)
     print("JupyterLab is starting; Ctrl-C here ends it and its kernels.", flush=True)

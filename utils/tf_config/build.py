@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..checks import check_count
 from ..errors import InputError
 from .lint import parse_tf_config
 from .spec import MAX_PORT, MIN_PORT, ClusterSpec, TaskConfig, split_address
@@ -31,9 +32,8 @@ def build_cluster(
     used = used if ports is None else list(ports)
     if len(used) != total:
         raise InputError(f"{len(used)} ports for {total} tasks: give one for each")
-    if not all(MIN_PORT <= port <= MAX_PORT for port in used):
-        worst = next(port for port in used if not MIN_PORT <= port <= MAX_PORT)
-        raise InputError(f"port {worst}: choose ports from {MIN_PORT} to {MAX_PORT}")
+    for port in used:
+        check_count("port", port, MIN_PORT, MAX_PORT)
     names = [hosts[number % len(hosts)] for number in range(total)]
     addresses = iter(f"[{h}]:{p}" if ":" in h else f"{h}:{p}" for h, p in zip(names, used))
     return ClusterSpec(**{job: tuple(next(addresses) for _ in range(n))
@@ -42,8 +42,7 @@ def build_cluster(
 
 def _check_counts(counts: dict[str, int], hosts: Sequence[str]) -> None:
     for job, count in counts.items():
-        if count < 0:
-            raise InputError(f"{count} tasks of job {job}: choose 0 or more")
+        check_count(f"tasks of job {job}", count, 0)
     if counts["worker"] + counts["chief"] == 0:
         raise InputError("no worker: a cluster needs one worker or a chief at least")
     if counts["ps"] and not counts["worker"]:
