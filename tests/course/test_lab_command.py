@@ -223,7 +223,9 @@ def test_the_readers_own_configuration_comes_after_ours(course, monkeypatch):
 
 def test_a_bad_port_is_one_line(course, monkeypatch):
     monkeypatch.chdir(course)
-    with pytest.raises(DistributedError, match="--port 99999: must be a whole number from 1 to 65,535"):
+    with pytest.raises(
+        DistributedError, match="--port 99999: must be a whole number from 1 to 65,535"
+    ):
         lab.run(make_parser().parse_args(["lab", "--port", "99999"]))
 
 
