@@ -20,7 +20,6 @@ from distlab.errors import CourseError
 from distlab.lessons.slow_workers import check_delays, sleep_in_graph
 from distlab.lessons.update_records import Update
 from utils.training.parameter_server.coordination import Coordination, find_worker
-from utils.training.parameter_server.counting import ExactCounter
 from utils.training.parameter_server.loop import AsynchronousLoop, ExampleLoss
 
 if TYPE_CHECKING:
@@ -30,11 +29,17 @@ if TYPE_CHECKING:
 NO_BOUND = 1 << 40
 
 
-class Tickets(ExactCounter):
+class Tickets:
     """Numbers given out one by one, each to one caller only: 0, 1, 2, …
 
     The op `ResourceCountUpTo` adds 1 at the server and returns the number that was there.
     """
+
+    def __init__(self, strategy: tf.distribute.Strategy, name: str = "tickets") -> None:
+        import tensorflow as tf
+
+        with strategy.scope():
+            self.variable = tf.Variable(0, dtype=tf.int64, trainable=False, name=name)
 
     def look(self) -> tf.Tensor:
         """Return how many were given out so far, a scalar int64; for use in a closure."""
@@ -73,7 +78,7 @@ class StalenessLoop(AsynchronousLoop):
             raise CourseError(f"max_staleness {max_staleness}: give 0 or more, or None")
         self.delays = check_delays(delays, coordination.workers)
         self.max_staleness = NO_BOUND if max_staleness is None else max_staleness
-        self.damp, self.tickets = damp, Tickets(coordination.strategy, "tickets")
+        self.damp, self.tickets = damp, Tickets(coordination.strategy)
         super().__init__(coordination, model, optimizer, example_loss, make_batches)
 
     @property
@@ -99,7 +104,7 @@ class StalenessLoop(AsynchronousLoop):
             began, version = tf.timestamp(), self.tickets.look()
         with tf.control_dependencies([began, version]):
             loss, gradients = self.compute(batch)
-        with tf.control_dependencies([loss, *(getattr(g, "values", g) for g in gradients)]):
+        with tf.control_dependencies([loss, *(_values(g) for g in gradients)]):
             waited = sleep_in_graph(tf.gather(tf.constant(self.delays), worker))
         with tf.control_dependencies([waited]):
             ticket = self.tickets.draw()
@@ -111,6 +116,10 @@ class StalenessLoop(AsynchronousLoop):
         with tf.control_dependencies([done]):
             ended = tf.timestamp()
         return worker, version, ticket, done, loss, began, ended
+
+
+def _values(gradient: Any) -> tf.Tensor:
+    return gradient.values if hasattr(gradient, "indices") else gradient
 
 
 def _scale(gradient: Any, factor: tf.Tensor) -> Any:

@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from distlab.errors import CourseError
 from distlab.lessons.slow_workers import check_delays, sleep_in_graph
 from distlab.lessons.update_records import Round
 from utils.training.parameter_server.coordination import Coordination, find_worker
-from utils.training.parameter_server.loop import AsynchronousLoop, ExampleLoss
+from utils.training.parameter_server.counting import count_exactly
+from utils.training.parameter_server.loop import ExampleLoss
+from utils.training.parameter_server.variables import list_pieces
 
 if TYPE_CHECKING:
     import keras
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ROUND_SECONDS = 60.0
 
 
-class SynchronousRounds(AsynchronousLoop):
+class SynchronousRounds:
     """Trains `model` in rounds of `wanted` gradients, with `backup` more under way.
 
     `wanted=None` waits for all workers but the backups. The other arguments are those
@@ -51,19 +51,22 @@ class SynchronousRounds(AsynchronousLoop):
         backup: int = 0,
         delays: Sequence[float] | None = None,
     ) -> None:
-        import tensorflow as tf
-
         wanted = coordination.workers - backup if wanted is None else wanted
         if wanted < 1 or backup < 0 or wanted + backup > coordination.workers:
             raise CourseError(
                 f"{wanted} gradients and {backup} backups on {coordination.workers} workers: "
                 "each closure under way needs a worker of its own"
             )
-        self.wanted, self.backup = wanted, backup
+        self.coordination, self.model, self.optimizer = coordination, model, optimizer
+        self.wanted, self.backup, self.example_loss = wanted, backup, example_loss
         self.delays = check_delays(delays, coordination.workers)
-        super().__init__(coordination, model, optimizer, example_loss, make_batches)
-        specs = [tf.TensorSpec(piece.shape, piece.dtype) for piece in self.pieces]
-        self._apply = tf.function(self.write, input_signature=[specs])
+        self.pieces = list_pieces(model.trainable_variables)
+        with coordination.strategy.scope():
+            optimizer.build(self.pieces)
+        count_exactly(optimizer)
+        batches = coordination.coordinator.create_per_worker_dataset(make_batches)
+        self._iterator = iter(batches)
+        self._compute, self._apply = self._compile_compute(), self._compile_apply()
 
     def run(self, rounds: int) -> list[Round]:
         """Make `rounds` updates and return what each took and left out.
@@ -76,8 +79,7 @@ class SynchronousRounds(AsynchronousLoop):
             for number in range(rounds):
                 begun = time.perf_counter()
                 taken, late = self._collect(number, under_way, waiters)
-                found = zip(*(gradients for _, _, gradients in taken), strict=True)
-                self._apply([np.mean(same, axis=0) for same in found])
+                self._update([gradients for _, _, gradients in taken])
                 loss = sum(float(loss) for _, loss, _ in taken) / len(taken)
                 workers = tuple(sorted(int(worker) for worker, _, _ in taken))
                 records.append(Round(number, workers, late, loss, time.perf_counter() - begun))
@@ -91,7 +93,9 @@ class SynchronousRounds(AsynchronousLoop):
         late = 0
         while len(taken) < self.wanted:
             while len(under_way) < self.wanted + self.backup - len(taken):
-                (remote,) = self.schedule(1)
+                remote = self.coordination.coordinator.schedule(
+                    self._compute, args=(self._iterator,)
+                )
                 under_way[waiters.submit(remote.fetch)] = number
             done, _ = wait(under_way, ROUND_SECONDS, FIRST_COMPLETED)
             if not done:
@@ -106,13 +110,40 @@ class SynchronousRounds(AsynchronousLoop):
                 del under_way[future]
         return taken, late
 
-    def take_step(self, batch: Any) -> tuple[Any, ...]:
-        """Run in a closure: return the worker, the loss and the gradients, after its delay."""
+    def _update(self, gradients: list[Sequence[Any]]) -> None:
+        import numpy as np
+
+        self._apply([np.mean(same, axis=0) for same in zip(*gradients)])
+
+    def _compile_compute(self) -> Callable[..., Any]:
         import tensorflow as tf
 
-        worker, (loss, found) = find_worker(), self.compute(batch)
-        gradients = [tf.convert_to_tensor(gradient) for gradient in found]
-        with tf.control_dependencies([loss, *gradients]):
-            waited = sleep_in_graph(tf.gather(tf.constant(self.delays), worker))
-        with tf.control_dependencies([waited]):
-            return tf.identity(worker), loss, [tf.identity(g) for g in gradients]
+        from utils.training.step import find_gradients
+
+        @tf.function
+        def compute(iterator: Any) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+            worker, batch = find_worker(), next(iterator)
+            loss, found, _ = find_gradients(self.model, self.example_loss, batch, self.pieces)
+            gradients = [tf.convert_to_tensor(gradient) for gradient in found]
+            with tf.control_dependencies([loss, *gradients]):
+                waited = sleep_in_graph(tf.gather(tf.constant(self.delays), worker))
+            with tf.control_dependencies([waited]):
+                return tf.identity(worker), loss, [tf.identity(g) for g in gradients]
+
+        return compute
+
+    def _compile_apply(self) -> Callable[..., None]:
+        import tensorflow as tf
+
+        strategy = self.coordination.strategy
+        specs = [tf.TensorSpec(piece.shape, piece.dtype) for piece in self.pieces]
+
+        def write(gradients: list[tf.Tensor]) -> None:
+            placed = [tf.identity(gradient) for gradient in gradients]
+            self.optimizer.apply_gradients(zip(placed, self.pieces))
+
+        @tf.function(input_signature=[specs])
+        def apply(gradients: list[tf.Tensor]) -> None:
+            strategy.run(write, args=(gradients,))
+
+        return apply

@@ -117,7 +117,7 @@ def test_notice_during_start_up_is_held_and_heeded(pair, whole, tmp_path):
 def hold_and_train(settings):
     """Say when SIGTERM is held back, long before the handler listens."""
     from utils.events import report
-    from utils.training.recovery.trainer import hold_notice
+    from utils.training.recovery.custom import hold_notice
 
     hold_notice()
     report("held")

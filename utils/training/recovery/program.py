@@ -11,12 +11,14 @@ def train_resumably(settings: RecoverySettings) -> RecoveryReport:
     `step` (step, epoch, loss), `saving` and `checkpoint` (step), `left` (step) where all
     leave on notice, and `end`. Only "preemption" heeds a SIGTERM, from its first line on.
     """
-    from .fit import train_with_backup
-    from .trainer import Trainer, hold_notice, train_with_checkpoints
+    from . import custom, fit
+    from .trainer import Trainer
 
-    if settings.method == "backup":
-        return train_with_backup(Trainer(settings))
-    on_notice = settings.method == "preemption"
-    if on_notice:
-        hold_notice()
-    return train_with_checkpoints(Trainer(settings), on_notice)
+    if settings.method == "preemption":
+        custom.hold_notice()
+    train = {
+        "manager": custom.train_with_manager,
+        "preemption": custom.train_with_handler,
+        "backup": fit.train_with_backup,
+    }[settings.method]
+    return train(Trainer(settings))

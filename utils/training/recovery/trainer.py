@@ -1,16 +1,5 @@
-"""What all three ways share, and the custom loop that survives.
+"""What all three ways share: what is trained, its step, and the batches from a step on."""
 
-All share what is trained, its step, and the batches from a step on (`Trainer`). The custom
-loop saves at intervals, and, where the handler is asked for, on notice. It follows
-TensorFlow's guides "Multi-worker training with a custom loop" and "Fault tolerance"
-(https://www.tensorflow.org/guide/migrate/fault_tolerance); the differences are those of
-`training.checkpoints`: a checkpoint is read whole before it is trusted, and the chief
-chooses where all workers resume.
-"""
-
-import os
-import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -24,12 +13,11 @@ from ...data.batches import BatchPlan, epoch_order, make_batches
 from ...events import report
 from ...models import build_mlp
 from ...strategies import make_strategy
-from ..checkpoints import CheckpointFolder
 from ..config import TrainConfig
 from ..state import make_state
 from ..step import make_train_replica
 from ..worker_group import WorkerGroup
-from .settings import CHECKPOINT_NAME, RESTART_CODE, RecoveryReport, RecoverySettings
+from .settings import RecoveryReport, RecoverySettings
 
 
 class Trainer:
@@ -110,71 +98,3 @@ def _make_config(settings: RecoverySettings) -> TrainConfig:
         dtype="float64",
         seed=settings.seed,
     )
-
-
-def train_with_checkpoints(trainer: Trainer, on_notice: bool) -> RecoveryReport:
-    """Save every `save_every` steps; a death loses the steps since.
-
-    With `on_notice`, a SIGTERM to any worker makes all save at one step and leave, too. A
-    kill without notice is what the checkpoints every `save_every` steps are for.
-    """
-    folder = trainer.settings.folder
-    with CheckpointFolder(folder, trainer.checkpoint, trainer.group, name=CHECKPOINT_NAME) as store:
-        restore(trainer, store)
-        handler = listen(trainer, store) if on_notice else None
-        for epoch, batch in trainer.batches_from(trainer.restored_step):
-            step = trainer.take(epoch, batch)
-            save_if_due(trainer, store, step)
-            if handler is not None:  # does not return where there was notice
-                handler.save_checkpoint_if_preempted(checkpoint_number=step)
-    return trainer.finish()
-
-
-def restore(trainer: Trainer, store: CheckpointFolder) -> None:
-    """Restore the newest whole checkpoint, the same on every worker, and report which."""
-    found = store.restore_newest()
-    trainer.restored_step = found.step
-    report("restore", step=found.step, passed_over=list(found.passed_over))
-
-
-def save_if_due(trainer: Trainer, store: CheckpointFolder, step: int) -> None:
-    """Save after `step` steps if the settings say so, and report it; on every worker."""
-    if trainer.settings.is_due(step):
-        report("saving", step=step)
-        store.save(step)
-        report("checkpoint", step=step)
-
-
-def listen(
-    trainer: Trainer, store: CheckpointFolder
-) -> tf.distribute.experimental.PreemptionCheckpointHandler:
-    """Return TensorFlow's PreemptionCheckpointHandler, with SIGTERM as the notice.
-
-    After saving, each worker leaves by `sys.exit(RESTART_CODE)`, which asks whatever
-    started the group to start it again. A SIGTERM that came earlier was held back
-    (`hold_notice`) and is delivered now.
-    """
-
-    def leave() -> None:
-        report("left", step=int(trainer.step.numpy()))
-        sys.exit(RESTART_CODE)
-
-    # The handler asks for Google Cloud's metadata server first, for up to 5 s, and on one
-    # of its machines without GPU does nothing at all. Nobody answers at port 9 here.
-    os.environ.setdefault("GCE_METADATA_IP", "127.0.0.1:9")
-    handler = tf.distribute.experimental.PreemptionCheckpointHandler(
-        trainer.strategy.cluster_resolver,
-        store.manager,
-        termination_config=tf.distribute.experimental.TerminationConfig(exit_fn=leave),
-    )
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-    return handler
-
-
-def hold_notice() -> None:
-    """Hold back SIGTERM until somebody listens: call it before the strategy is made.
-
-    The threads that TensorFlow starts inherit it, so that the notice reaches the
-    main thread and waits there through imports, tracing and restoring.
-    """
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
