@@ -122,6 +122,27 @@ def edit(notebook, name, old, new):
     return notebook
 
 
+def above(notebook, text, name="epoch"):
+    """Put `text` at the head of an answer's cell, as a student would."""
+    cell = notebook["cells"][find(notebook, name)]
+    cell["source"] = text + "\n" + "".join(cell["source"])
+    return notebook
+
+
+HEADS = {  # lines that run, or do not, in the student's own Jupyter, and that no answer needs
+    "a magic": "%matplotlib inline",
+    "a magic as nbconvert writes it": "get_ipython().run_line_magic('matplotlib', 'inline')",
+    "pip by magic": "%pip install seaborn", "pip in a shell": "!pip install -q seaborn",
+    "a shell command": "!ls -l | head", "a shell command by hand": "get_ipython().system('ls')",
+    "a list of files": "files = !ls\nprint(files)", "time": "%%time", "capture": "%%capture",
+    "a package that is not here": "import seaborn as sns\nsns.set_theme()",
+    "a module of the student's own": "from my_helpers import *",
+    "a file of the student's own": "import json\nsettings = json.load(open('settings.json'))",
+    "Colab": "from google.colab import drive\ndrive.mount('/content/drive')",
+    "a question": "input('your name? ')", "help": "plan_epoch?",
+}  # fmt: skip
+
+
 def add_cells(notebook):
     for k in (0, 3, 7, len(notebook["cells"])):
         notebook["cells"].insert(k, make_code(f"x{k} = plan_epoch(66, {k + 8}) if {k} > 6 else 1"))
@@ -182,6 +203,8 @@ DAMAGE = {
         lambda n: {**n, "cells": [*n["cells"][:6], make_code("np = lab01 = SEED = None"),
                                   *n["cells"][6:]]}, None),
 }  # fmt: skip
+DAMAGE |= {f"{name} above an answer": (lambda n, text=text: above(n, text), None)
+           for name, text in HEADS.items()}  # fmt: skip
 TEXTS = {
     "Windows line ends": (lambda t: t.replace("\\n", "\\r\\n"), None),
     "old Mac line ends": (lambda t: t.replace("\\n", "\\r"), None),
