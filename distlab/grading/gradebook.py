@@ -134,7 +134,7 @@ class Book:
 
         Raises CourseError for more points than there are, unless `above` says that it is meant.
         """
-        exercise, points = self._find_exercise(by_hand.exercise), by_hand.points
+        exercise, points = _find_exercise(self.lab, by_hand.exercise), by_hand.points
         most = self._rows.weigh(exercise.points, exercise)
         if points is not None and points > most and not above:
             raise CourseError(
@@ -156,33 +156,28 @@ class Book:
                                                         comment.manual_comment)  # fmt: skip
             self._db.flush()
 
-    def write_waiting(self, students: Sequence[str]) -> None:
-        """Book that these have handed in, and have no mark yet."""
-        with _told_plainly(self.path):
-            notebook = self._rows.ensure_notebook()
-            for student in students:
-                submitted = self._rows.ensure_submission(student, notebook)
-                for grade in submitted.grades:
-                    grade.needs_manual_grade = grade.auto_score is None and not _is_manual(grade)
-            self._db.flush()
+    def write(
+        self,
+        entries: Sequence[Entry],
+        due: datetime | None = None,
+        waiting: Sequence[str] = (),
+        roster: Roster | None = None,
+    ) -> None:
+        """Book the marks of `entries`: scores, comments, times, extensions, late penalties.
 
-    def write(self, entries: Sequence[Entry], due: datetime | None = None) -> None:
-        """Book the marks of `entries`: scores, comments, times, extensions, late penalties."""
+        `waiting` have handed in, and have no mark yet. The roster's names are what
+        formgrader shows.
+        """
         with _told_plainly(self.path):
             notebook = self._rows.ensure_notebook()
             if due is not None:
                 notebook.assignment.duedate = due
             for entry in entries:
                 self._write_entry(entry, notebook)
-            self._db.flush()
-
-    def name_students(self, roster: Roster) -> None:
-        """Give the students of the book the names that the roster has, as formgrader shows them."""
-        with _told_plainly(self.path):
-            for row in self._gradebook.students:
-                if (known := roster.students.get(row.id)) and known.name:
-                    row.first_name, _, row.last_name = known.name.rpartition(" ")
-                    row.email = known.email or row.email
+            for student in waiting:
+                for grade in self._rows.ensure_submission(student, notebook).grades:
+                    grade.needs_manual_grade = grade.auto_score is None and not _is_manual(grade)
+            self._rows.name_students(roster or Roster())
             self._db.flush()
 
     def _write_entry(self, entry: Entry, notebook: Any) -> None:
@@ -212,12 +207,13 @@ class Book:
                 grade.needs_manual_grade = True  # formgrader asks whether it still holds
         self._rows.ensure_comment(submitted, exercise.id).auto_comment = to_comment(verdict.message)
 
-    def _find_exercise(self, name: str) -> ExerciseSpec:
-        for exercise in self.lab.exercises:
-            if name in (exercise.id, str(exercise.number)):
-                return exercise
-        known = ", ".join(exercise.id for exercise in self.lab.exercises)
-        raise CourseError(f"{self.lab.name} has no exercise {name!r}: choose from {known}")
+
+def _find_exercise(lab: LabSpec, name: str) -> ExerciseSpec:
+    for exercise in lab.exercises:
+        if name in (exercise.id, str(exercise.number)):
+            return exercise
+    known = ", ".join(exercise.id for exercise in lab.exercises)
+    raise CourseError(f"{lab.name} has no exercise {name!r}: choose from {known}")
 
 
 def _connect(path: Path) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from distlab.errors import CourseError
 from distlab.grading.labs import ExerciseSpec, LabSpec
+from distlab.grading.roster import Roster
 
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
@@ -40,6 +41,13 @@ class Rows:
         )
         unset = (t.Grade.auto_score, t.Grade.manual_score, t.Grade.extra_credit)
         return {row[0] for row in query.filter(*(column.is_(None) for column in unset)).distinct()}
+
+    def name_students(self, roster: Roster) -> None:
+        """Give the students of the book the names and addresses of the roster."""
+        for student in self._db.query(_tables().Student):
+            if (known := roster.students.get(student.id)) and known.name:
+                student.first_name, _, student.last_name = known.name.rpartition(" ")
+                student.email = known.email or student.email
 
     def ensure_notebook(self) -> Any:
         t = _tables()

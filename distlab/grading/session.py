@@ -58,9 +58,7 @@ def grade(settings: Settings, on_progress: Progress = lambda done, total: None) 
     with Stopwatch() as watch, Journal(settings.out / "journal", lab) as journal, \
             ExitStack() as stack:  # fmt: skip
         found = _collect(settings, journal)
-        chosen = _choose(found.hand_ins, settings.students)
-        if settings.by_hand and not settings.again and not settings.exercises:
-            chosen = [h for h in chosen if not _is_judged(journal, h)]  # the others stay
+        chosen = _choose(settings, journal, found.hand_ins)
         new = [h for h in chosen if h.path and _find_kept(settings, journal, h) is None]
         processes = LabProcesses(lab, settings.sealed, settings.jobs) if new else None
         if processes is not None:
@@ -112,7 +110,9 @@ def _check_exercises(settings: Settings) -> None:
             )
 
 
-def _choose(hand_ins: Sequence[HandIn], students: Sequence[str]) -> list[HandIn]:
+def _choose(settings: Settings, journal: Journal, hand_ins: Sequence[HandIn]) -> list[HandIn]:
+    """Return whom to run and judge: all or those asked for; with marks by hand, who has no mark."""
+    students = settings.students
     known = [hand_in.student for hand_in in hand_ins]
     for student in students:
         if student not in known:
@@ -120,7 +120,9 @@ def _choose(hand_ins: Sequence[HandIn], students: Sequence[str]) -> list[HandIn]
 
             near = get_close_matches(student, known, 3) or known[:3]
             raise CourseError(f"no hand-in of {student!r}: perhaps {', '.join(near)}?")
-    return [h for h in hand_ins if not students or h.student in students]
+    quick = settings.by_hand and not settings.again and not settings.exercises
+    return [h for h in hand_ins if (not students or h.student in students)
+            and not (quick and _is_judged(journal, h))]  # fmt: skip
 
 
 def _set_by_hand(settings: Settings, students: set[str], codes: Mapping[str, str]) -> None:
@@ -241,8 +243,6 @@ def _book(settings: Settings, journal: Journal, hand_ins: Sequence[HandIn]) -> _
             extra = policy.find_extra(hand_in.student)
             entries.append(Entry(said, hand_in.timestamp, extra, result.penalty))
             results.append(result)
-        book.write(entries, policy.due)
-        book.write_waiting(waiting)
-        book.name_students(settings.roster)
+        book.write(entries, policy.due, waiting, settings.roster)
         course = book.read_course()
     return tuple(results), course

@@ -275,7 +275,9 @@ def test_the_journal_keeps_what_was_seen_and_said(lab, tmp_path):
         seed = journal.seed_for("ana", "f00d", 0)
     with Journal(tmp_path, lab) as journal:
         record = journal.find("ana", "f00d")
-        assert record.observation == seen and record.verdict.exercises[1] == said.exercises[1]
+        assert journal.recall("ana") == seen and record.verdict.exercises[1] == said.exercises[1]
+        light = tuple(replace(cell, got="{}") for cell in seen.cells)
+        assert record.observation == replace(seen, cells=light)  # what was judged leaves memory
         assert journal.seed_for("ana", "f00d", 0) == seed
         others = [journal.seed_for(*key) for key in
                   (("ana", "f00d", 1), ("ana", "beef", 0), ("bo", "f00d", 0))]  # fmt: skip

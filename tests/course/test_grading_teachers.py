@@ -240,8 +240,9 @@ def test_marks_by_hand_in_bulk(tmp_path):
 def test_the_book_keeps_reasons_refuses_too_much_and_knows_what_waits(lab, tmp_path):
     waits = make_result(lab, "bo", {"epoch": None}).verdict
     with Book(tmp_path / "g.db", lab, {"epoch": 2.0}) as book:
-        book.write([Entry(make_result(lab, s).verdict) for s in ("ana", "cy")] + [Entry(waits)])
-        book.write_waiting(["di"])
+        roster = Roster({"ana": Student("ana", "Ana Maria Novák", "a@x.org")})
+        entries = [Entry(make_result(lab, s).verdict) for s in ("ana", "cy")] + [Entry(waits)]
+        book.write(entries, None, ["di"], roster)
         with pytest.raises(DistributedError, match="4.5 is more than the 4 points"):
             book.set_points("ana", ByHand("epoch", 4.5))
         book.set_points("ana", ByHand("epoch", 4.5, "beyond what was asked"), above=True)
@@ -251,7 +252,6 @@ def test_the_book_keeps_reasons_refuses_too_much_and_knows_what_waits(lab, tmp_p
                                        "cy": {"epoch": "copied"}}  # fmt: skip
         marks = {student: labs["lab01"][0] for student, labs in book.read_course().items()}
         assert marks == {"ana": 12.5, "bo": None, "cy": 8, "di": None}
-        book.name_students(Roster({"ana": Student("ana", "Ana Maria Novák", "a@x.org")}))
         named = {s.id: (s.first_name, s.last_name, s.email) for s in book._gradebook.students}
         assert named["ana"] == ("Ana Maria", "Novák", "a@x.org") and named["cy"] == (None,) * 3
         book.set_points("cy", ByHand("epoch", None))
