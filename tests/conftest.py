@@ -11,10 +11,12 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 import pytest
+from warm_start import make_warm_start
 
 from utils.environment import quiet_tensorflow
 
 DEVICES = 4
+WARM_START = make_warm_start()
 # The longest first: with several processes the last file to start should be a short one.
 LONG_FILES = (
     "test_lab_answers.py", "test_nbgrader_stock.py", "test_multi_worker.py", "test_recovery.py",
@@ -52,13 +54,22 @@ def split(tensorflow: ModuleType) -> None:
     assert len(tensorflow.config.list_logical_devices("CPU")) == DEVICES
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Heed interrupts: a job in a shell's background ignores them, and so would its children."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.addinivalue_line("markers", "cold_start: every program starts as a fresh Python")
+    if WARM_START:
+        WARM_START.install()
     if "tensorflow" in sys.modules:
         split(sys.modules["tensorflow"])
     else:
         sys.meta_path.insert(0, SplitTensorFlow())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if WARM_START:
+        WARM_START.enabled = item.get_closest_marker("cold_start") is None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

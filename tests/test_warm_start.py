@@ -1,0 +1,128 @@
+"""What is forked from the warm process behaves as a fresh Python, and leaves nothing behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import pytest
+import warm_start
+from process_watch import wait_for
+
+pytestmark = pytest.mark.skipif(not warm_start.make_warm_start(), reason="no warm start here")
+
+TELL = """
+import json, os, sys
+json.dump({
+    "warm": "tensorflow" in sys.modules, "arguments": sys.argv[1:], "folder": os.getcwd(),
+    "variables": {name: os.environ.get(name) for name in ("ONE", "HOME")}, "name": __name__,
+    "parent": os.getppid(), "leads": os.getsid(0) == os.getpid(), "read": sys.stdin.read(),
+    "place": sys.path[0], "main": sys.modules["__main__"].__file__,
+}, sys.stdout)
+print("ä", file=sys.stderr)
+os.write(int(sys.argv[1]), b"passed on")
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder whose programs start warm."""
+    folder = tmp_path_factory.mktemp("programs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warm_start, "FOLDERS", (*warm_start.FOLDERS, folder))
+        yield folder
+
+
+@pytest.fixture
+def command(folder, request):
+    """A function that writes a program and returns the command that runs it."""
+
+    def write(code, *words):
+        path = folder / f"{request.node.name.partition('[')[0]}.py"
+        path.write_text(textwrap.dedent(code))
+        return [sys.executable, str(path), *words]
+
+    return write
+
+
+@pytest.mark.parametrize("session", [True, False])
+def test_it_has_arguments_environment_folder_streams_and_descriptors(command, tmp_path, session):
+    reader, writer = os.pipe()
+    line = command(TELL, str(writer), "a b", "ü")
+    same = warm_start.pick_starting(os.environ)
+    done = subprocess.run(
+        line, cwd=tmp_path, env=same | {"ONE": "1 = one"}, input="hello", capture_output=True,
+        text=True, pass_fds=[writer], start_new_session=session, timeout=100, check=True,
+    )  # fmt: skip
+    os.close(writer)
+    with open(reader) as passed_on:  # to the end: nobody else has kept the other end open
+        assert passed_on.read() == "passed on"
+    told = json.loads(done.stdout)
+    assert done.stderr == "ä\n"
+    assert told == {
+        "warm": True, "arguments": line[2:], "folder": str(tmp_path), "name": "__main__",
+        "variables": {"ONE": "1 = one", "HOME": None}, "parent": os.getpid(), "leads": session,
+        "read": "hello", "place": str(Path(line[1]).parent), "main": line[1],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("code, status, said", [
+    ("pass", 0, ""), ("raise SystemExit(3)", 3, ""), ("raise SystemExit('no')", 1, "no\n"),
+    ("raise KeyError(1)", 1, "KeyError: 1\n"), ("import os; os._exit(7)", 7, ""),
+    ("raise KeyboardInterrupt", -signal.SIGINT, "KeyboardInterrupt\n"),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, ""),
+    ("import atexit, sys; atexit.register(sys.stderr.write, 'bye')", 0, "bye"),
+])  # fmt: skip
+def test_it_ends_as_python_ends(command, code, status, said):
+    done = subprocess.run(command(code), capture_output=True, text=True, timeout=100)
+    assert done.returncode == status
+    assert done.stderr.endswith(said) and bool(done.stderr) == bool(said)
+
+
+def test_a_folder_that_is_not_there_is_the_usual_error(command, tmp_path):
+    with pytest.raises(FileNotFoundError, match="gone"):
+        subprocess.run(command("pass"), cwd=tmp_path / "gone")
+
+
+def test_tensorflow_runs_in_it_and_so_does_what_it_starts(command):
+    line = command("""
+        import subprocess, sys
+        import tensorflow as tf
+        print(float(tf.add(1.0, 2.0)), flush=True)
+        if len(sys.argv) == 1:
+            subprocess.run([sys.executable, __file__, "once more"], check=True)
+        """)
+    before = psutil.Process().children()
+    done = subprocess.run(line, stdout=subprocess.PIPE, text=True, timeout=100, check=True)
+    assert done.stdout == "3.0\n3.0\n"
+    assert len(psutil.Process().children()) <= max(1, len(before))
+
+
+@pytest.mark.parametrize("difference", ["variable", "own utils", "cold_start"])
+def test_what_needs_a_fresh_python_has_one(command, tmp_path, monkeypatch, request, difference):
+    settings = {"cwd": tmp_path, "env": dict(os.environ)}
+    if difference == "variable":
+        settings["env"]["TF_ENABLE_ONEDNN_OPTS"] = "0"
+    elif difference == "own utils":
+        (tmp_path / "utils").mkdir()
+    else:
+        request.node.add_marker("cold_start")
+        request.config.hook.pytest_runtest_setup(item=request.node)
+    line = command("import sys; sys.exit('tensorflow' in sys.modules)")
+    assert subprocess.run(line, timeout=100, **settings).returncode == 0
+
+
+def test_sigkill_of_the_parent_leaves_no_warm_process(command):
+    """A program that was killed takes the warm process with it that it would start others from."""
+    line = command("import time; print(flush=True); time.sleep(300)")
+    owner = subprocess.Popen(line, stdout=subprocess.PIPE)
+    owner.stdout.readline()
+    (left,) = wait_for(lambda: psutil.Process(owner.pid).children())
+    owner.kill()
+    assert owner.wait(60) == -signal.SIGKILL
+    wait_for(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE)
+    owner.stdout.close()

@@ -1,0 +1,330 @@
+"""Python programs that tests start, forked from a warm process instead of a fresh Python.
+
+A fresh Python that imports TensorFlow takes 4 to 6 seconds of one core, and the suite starts
+hundreds: kernels of notebooks, `distlab train`, the warm process of each cluster. On Linux,
+`WarmStart.install` stands where `subprocess` starts a process, and runs the commands that
+`is_listed` in a fork of one process that has imported TensorFlow and has one thread. It is a
+real process, a child of the one that started it, with its own arguments, environment,
+folder, descriptors and session, and what it starts itself starts in the same way. Every
+other command starts as ever, and so does each one of a test that is marked `cold_start`.
+
+What differs: /proc shows the command line and the environment of the warm process.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utils.environment import quiet_tensorflow
+from utils.processes.connection import Connection, Message, PeerGone, PeerSilent
+from utils.processes.lifetime import count_threads, die_with_parent
+from utils.processes.preload import import_modules, import_tensorflow
+
+ROOT = Path(__file__).resolve().parents[1]
+TASKS, KERNEL = "utils.cluster.task_server", "ipykernel_launcher"
+MODULES = (TASKS, KERNEL, "utils.cluster.cold_task")
+COMMANDS = ("train", "tune", "tpu-ready")  # the commands of `distlab` that import TensorFlow
+FOLDERS = (ROOT / "examples", ROOT / "tests")
+PRELOADED = ("IPython.core.completer", "ipykernel.kernelapp", "matplotlib.pyplot", "tf_keras")
+# read when Python or TensorFlow starts: who sets one of these otherwise starts from scratch
+STARTING = ("TF_", "XLA_", "KERAS_", "PYTHON", "LD_", "OMP_", "LC_")
+FREE = ("TF_CONFIG", "TF_CPP_MIN_LOG_LEVEL", "PYTHONPATH")
+START_SECONDS, HIGH = 300.0, 100  # from HIGH up, descriptors are in nobody's way
+PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
+
+start_fresh = getattr(subprocess, "_fork_exec", None)  # what `subprocess.Popen` calls
+
+
+@dataclass(frozen=True)
+class Start:
+    """What `subprocess` says of a process to be started, as `_posixsubprocess.fork_exec` has it."""
+
+    arguments: Sequence[Any]
+    executables: Sequence[bytes]
+    close_others: bool
+    kept: Sequence[int]
+    folder: Any
+    variables: Sequence[bytes] | None
+    stdin: int
+    _to_stdin: int
+    _from_stdout: int
+    stdout: int
+    _from_stderr: int
+    stderr: int
+    _answer: int
+    told: int  # closed by the new process when it is what it should be, or told what failed
+    restore_signals: bool
+    session: bool
+    group: int
+    gid: Any
+    groups: Any
+    uid: Any
+    umask: int
+    before: Any
+    vfork: bool
+
+    @property
+    def words(self) -> list[str]:
+        return [os.fsdecode(word) for word in self.arguments]
+
+    @property
+    def place(self) -> str:
+        return os.getcwd() if self.folder is None else os.path.abspath(os.fsdecode(self.folder))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        if self.variables is None:
+            return dict(os.environ)
+        return dict(os.fsdecode(pair).split("=", 1) for pair in self.variables)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is asked for that a fork of the warm process does not do."""
+        nobody = self.gid is self.groups is self.uid is self.before is None
+        return bool(self.close_others and nobody and self.umask == -1)
+
+    def to_request(self) -> dict[str, Any]:
+        return {"words": self.words, "folder": self.place, "environment": self.environment,
+                "session": self.session, "group": self.group}  # fmt: skip
+
+    def list_descriptors(self) -> tuple[list[int], list[int]]:
+        """Return the descriptors to pass, `told` last, and their numbers in the new process."""
+        streams = enumerate((self.stdin, self.stdout, self.stderr))
+        others = [one for one in self.kept if one != self.told]
+        ends = [end if end >= 0 else number for number, end in streams]
+        return [*ends, *others, self.told], [0, 1, 2, *others]
+
+
+class WarmStart:
+    """The side of who starts programs. `server` starts the warm process when it is first needed."""
+
+    def __init__(self, end: socket.socket, server: socket.socket | None = None) -> None:
+        self.enabled, self._lock = True, threading.Lock()
+        self._connection, self._server = Connection(end, "the warm process", START_SECONDS), server
+        self._environment, self._owner = dict(os.environ), os.getpid()
+
+    def install(self) -> None:
+        """Stand where `subprocess` starts a process, in this process and until it ends."""
+        subprocess._fork_exec = self.start
+
+    def start(self, *arguments: Any) -> int:
+        """Start a process, warm where it can be; return its number."""
+        wanted = Start(*arguments)
+        if self.enabled and os.getpid() == self._owner and self._can_start(wanted):
+            try:
+                with self._lock:
+                    return self._ask(wanted)
+            except (PeerGone, PeerSilent, OSError):
+                self.enabled = False
+        return start_fresh(*arguments)
+
+    def _can_start(self, wanted: Start) -> bool:
+        own = any(Path(wanted.place, name).exists() for name in ("utils", "distlab", "utils.py"))
+        if not (wanted.is_plain and is_listed(wanted.words, wanted.place)):
+            return False
+        if own and Path(wanted.place).resolve() != ROOT:
+            return False
+        return pick_starting(wanted.environment) == pick_starting(self._environment)
+
+    def _ask(self, wanted: Start) -> int:
+        self._start_server()
+        descriptors, numbers = wanted.list_descriptors()
+        with adopting_orphans():
+            self._connection.send([wanted.to_request(), numbers], descriptors=descriptors)
+            return self._connection.receive().content
+
+    def _start_server(self) -> None:
+        server, self._server = self._server, None
+        if server is None:
+            return
+        with server, contextlib.ExitStack() as cold:
+            self.enabled = False
+            cold.callback(setattr, self, "enabled", True)
+            # one thread: NumPy's library would make others
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(server.fileno())], cwd=ROOT,
+                env=self._environment | {"OPENBLAS_NUM_THREADS": "1"},
+                pass_fds=[server.fileno()], stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        self._connection.receive()
+
+
+def is_listed(words: Sequence[str], folder: str) -> bool:
+    """Return whether a command imports TensorFlow, and is one of those that start warm."""
+    if words[0] != sys.executable or len(words) < 2:
+        return False
+    if words[1] == "-m":
+        return words[2] in MODULES or words[2] == "distlab" and words[3:4] != [] and (
+            words[3] in COMMANDS)  # fmt: skip
+    return words[1].endswith(".py") and Path(folder, words[1]).resolve().parent in FOLDERS
+
+
+def pick_starting(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that are read at a start."""
+    return {name: value for name, value in environment.items()
+            if name.startswith(STARTING) and name not in FREE}  # fmt: skip
+
+
+@contextlib.contextmanager
+def adopting_orphans() -> Iterator[None]:
+    """While the block runs, a process of the warm one whose parent ends becomes ours."""
+    prctl = ctypes.CDLL(None).prctl
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def make_warm_start() -> WarmStart | None:
+    """Return one for the tests; None where forking is not safe, or DISTLAB_COLD_START is set."""
+    if sys.platform != "linux" or start_fresh is None or os.environ.get("DISTLAB_COLD_START"):
+        return None
+    return WarmStart(*socket.socketpair())
+
+
+# ---- in the warm process, and in the programs that are forked from it
+
+
+def serve(connection: Connection) -> Message:
+    """Fork for each request until the client is gone. Returns in the forks alone."""
+    while True:
+        try:
+            message = connection.receive(float("inf"))
+        except PeerGone:
+            os._exit(0)
+        reader, writer = os.pipe()
+        between = os.fork()
+        if not between:
+            os.close(reader)
+            fork_orphan(writer)
+            os.close(writer)
+            connection.drop_copy()
+            return message
+        os.waitpid(between, 0)  # the client has adopted the fork by now
+        connection.send(int(os.read(reader, 20)))
+        for descriptor in (reader, writer, *message.descriptors):
+            os.close(descriptor)
+
+
+def fork_orphan(writer: int) -> None:
+    """Fork, say the child's number, and end; the child returns when it has another parent."""
+    between = os.getpid()
+    process = os.fork()
+    if process:
+        os.write(writer, str(process).encode())
+        os._exit(0)
+    while os.getppid() == between:
+        time.sleep(0.0005)
+
+
+def serve_programs(connection: Connection) -> None:
+    """Serve; in each fork, run its program, to the end of the process."""
+    message = serve(connection)
+    request, numbers = message.content
+    held = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, HIGH) for one in message.descriptors]
+    for descriptor in message.descriptors:
+        os.close(descriptor)
+    if TASKS not in request["words"] and leave_warm_fork(held):
+        return
+    become(request, held, numbers)
+    run_program(request["words"])
+
+
+def leave_warm_fork(held: Sequence[int]) -> bool:
+    """Fork a warm process for what this program starts; it ends with it. True once it has."""
+    ours, theirs = socket.socketpair()
+    if os.fork():
+        theirs.close()
+        WarmStart(ours).install()
+        return False
+    ours.close()
+    for descriptor in held:
+        os.close(descriptor)
+    os.setsid()
+    die_with_parent()
+    serve_programs(Connection(theirs, "the program"))
+    return True
+
+
+def become(request: Mapping[str, Any], held: Sequence[int], numbers: Sequence[int]) -> None:
+    """Take session, folder, descriptors and environment of the program, and tell `subprocess`."""
+    *ends, told = held
+    if request["session"]:
+        os.setsid()
+    elif request["group"] >= 0:
+        os.setpgid(0, request["group"])
+    try:
+        os.chdir(request["folder"])
+    except OSError as error:  # in the words that `subprocess` reads
+        os.write(told, f"{type(error).__name__}:{error.errno:x}:noexec".encode())
+        os._exit(255)
+    for end, number in zip(ends, numbers, strict=True):
+        os.dup2(end, number)
+        os.close(end)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = open_stream(number)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    os.close(told)
+
+
+def open_stream(number: int) -> Any:
+    """Return what Python makes of descriptor 0, 1 or 2 when it starts."""
+    errors = "backslashreplace" if number == 2 else "strict"
+    lines = 1 if number == 2 or os.isatty(number) else -1
+    return open(number, "r" if number == 0 else "w", lines, "utf-8", errors, closefd=False)
+
+
+def run_program(words: list[str]) -> None:
+    """Run `python -m MODULE …` or `python FILE …` in this process."""
+    import numpy as np
+
+    np.random.seed()
+    is_module = words[1] == "-m"
+    sys.orig_argv, sys.argv = words, words[2 if is_module else 1 :]
+    if sys.argv[0] == KERNEL:
+        os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    if "MPLBACKEND" in os.environ:  # Matplotlib has been imported without it
+        sys.modules["matplotlib"].rcParams["backend"] = os.environ["MPLBACKEND"]
+    if is_module:
+        sys.path[0] = os.getcwd()
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def main() -> None:
+    import gc
+
+    die_with_parent()
+    connection = Connection(socket.socket(fileno=int(sys.argv[1])), "the tests")
+    gc.disable()
+    import_tensorflow()
+    with quiet_tensorflow():
+        import_modules((*PRELOADED, ".devices", ".data.batches", ".training.loops"))
+    threads = count_threads()
+    if threads > 1:
+        raise SystemExit(f"the warm process has {threads} threads: forking would not be safe")
+    connection.send("ready")
+    gc.freeze()
+    gc.enable()
+    serve_programs(connection)
+
+
+if __name__ == "__main__":
+    main()
