@@ -21,6 +21,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,8 +126,8 @@ class WarmStart:
             try:
                 with self._lock:
                     return self._ask(wanted)
-            except (PeerGone, PeerSilent, OSError):
-                self.enabled = False
+            except (PeerGone, PeerSilent, OSError) as error:
+                warnings.warn(f"{wanted.words[1:4]} starts from scratch: {error}", stacklevel=2)
         return start_fresh(*arguments)
 
     def _can_start(self, wanted: Start) -> bool:
@@ -311,7 +312,7 @@ def run_program(words: list[str]) -> None:
 def main() -> None:
     import gc
 
-    die_with_parent()
+    # not `die_with_parent`: that is the end of the thread that needed it first
     connection = Connection(socket.socket(fileno=int(sys.argv[1])), "the tests")
     gc.disable()
     import_tensorflow()
