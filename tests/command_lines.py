@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 
-SECONDS = 20
+SECONDS = 60
 
 
 def run(arguments):

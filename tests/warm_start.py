@@ -40,7 +40,7 @@ FOLDERS = (ROOT / "examples", ROOT / "tests")
 PRELOADED = ("IPython.core.completer", "ipykernel.kernelapp", "matplotlib.pyplot", "tf_keras")
 # read when Python or TensorFlow starts: who sets one of these otherwise starts from scratch
 STARTING = ("TF_", "XLA_", "KERAS_", "PYTHON", "LD_", "OMP_", "LC_")
-FREE = ("TF_CONFIG", "TF_CPP_MIN_LOG_LEVEL", "PYTHONPATH")
+FREE = ("TF_CONFIG", "TF_CPP_MIN_LOG_LEVEL")
 START_SECONDS, HIGH = 300.0, 100  # from HIGH up, descriptors are in nobody's way
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 

@@ -230,7 +230,7 @@ def find_family(process):
 
 
 def assert_all_gone(family, scratch):
-    gone, alive = psutil.wait_procs(family, timeout=15)
+    gone, alive = psutil.wait_procs(family, timeout=60)
     assert alive == [] and list(scratch.iterdir()) == []
 
 

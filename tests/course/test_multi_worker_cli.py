@@ -89,7 +89,7 @@ def test_stopped_by_a_signal_all_save_together_and_nothing_is_left(tmp_path, num
     status, _, errors = end(process, 60)
     assert status == 128 + number
     assert errors.count("\n") == 1 and "stopped in epoch" in errors and "to go on" in errors
-    assert psutil.wait_procs(family, timeout=5)[1] == []
+    assert psutil.wait_procs(family, timeout=30)[1] == []
     steps = [event for event in read_events(tmp_path / "e") if event["event"] == "step"]
     epochs = str(steps[-1]["epoch"] + 1)
     status, _, errors = end(start(*arguments, "--epochs", epochs))

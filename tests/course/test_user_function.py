@@ -116,7 +116,7 @@ def test_nothing_of_the_child_is_left(project, number):
     errors = process.communicate(timeout=30)[1]
     assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
     assert errors == ("distlab tune: interrupted\n" if number == signal.SIGINT else "")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(p.is_running() and p.status() != "zombie" for p in family):
         assert time.monotonic() < deadline, family
         time.sleep(0.05)

@@ -324,7 +324,7 @@ def test_export_is_a_line_for_a_shell(capsys, tmp_path):
     assert main("tf-config build --pick-ports --task worker:1 --export".split()) == 0
     line = capsys.readouterr().out
     shown = subprocess.run(
-        ["sh", "-c", line + 'printf %s "$TF_CONFIG"'], capture_output=True, text=True, timeout=20
+        ["sh", "-c", line + 'printf %s "$TF_CONFIG"'], capture_output=True, text=True, timeout=60
     ).stdout
     assert cc.parse_tf_config(shown).name == "worker:1" == cc.parse_tf_config(
         shlex.split(line)[1].partition("=")[2]).name  # fmt: skip

@@ -630,7 +630,7 @@ def test_hanging_download_is_stopped_with_all_its_processes(tmp_path):
     assert_one_line(error, "MNIST", "2 s", "--seconds")
     assert time.monotonic() - begun < 20
     grandchild = int((tmp_path / "tfds" / "children").read_text())
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while is_running(grandchild) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not is_running(grandchild)

@@ -238,5 +238,5 @@ def test_server_and_children_end_with_an_owner_that_was_killed(tmp_path, words):
     owner.kill()
     owner.wait()
     owner.stdout.close()
-    wait_for(lambda: not any(map(psutil.pid_exists, processes)), 10)
+    wait_for(lambda: not any(map(psutil.pid_exists, processes)))
     assert (tmp_path / "cleared").exists()
