@@ -42,7 +42,7 @@ def run_ranks(call, ranks):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert not any(thread.is_alive() for thread in threads), "a rank still waits"
     return ends
 
