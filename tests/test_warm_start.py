@@ -83,6 +83,14 @@ def test_it_ends_as_python_ends(command, code, status, said):
     assert done.stderr.endswith(said) and bool(done.stderr) == bool(said)
 
 
+def test_a_program_named_within_its_folder_knows_its_whole_path(command):
+    path = Path(command("print(__file__)")[1])
+    done = subprocess.run(
+        [sys.executable, path.name], cwd=path.parent, capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout == f"{path}\n", done.stderr
+
+
 def test_a_folder_that_is_not_there_is_the_usual_error(command, tmp_path):
     with pytest.raises(FileNotFoundError, match="gone"):
         subprocess.run(command("pass"), cwd=tmp_path / "gone")
@@ -102,13 +110,17 @@ def test_tensorflow_runs_in_it_and_so_does_what_it_starts(command):
     assert len(psutil.Process().children()) <= max(1, len(before))
 
 
-@pytest.mark.parametrize("difference", ["variable", "own utils", "cold_start"])
+@pytest.mark.parametrize("difference", ["variable", "own utils", "utils above", "cold_start"])
 def test_what_needs_a_fresh_python_has_one(command, tmp_path, monkeypatch, request, difference):
     settings = {"cwd": tmp_path, "env": dict(os.environ)}
     if difference == "variable":
         settings["env"]["TF_ENABLE_ONEDNN_OPTS"] = "0"
     elif difference == "own utils":
         (tmp_path / "utils").mkdir()
+    elif difference == "utils above":  # a notebook's first cell puts the folder above on its path
+        (tmp_path / "utils").mkdir()
+        settings["cwd"] = tmp_path / "notebooks"
+        settings["cwd"].mkdir()
     else:
         request.node.add_marker("cold_start")
         request.config.hook.pytest_runtest_setup(item=request.node)

@@ -131,10 +131,9 @@ class WarmStart:
         return start_fresh(*arguments)
 
     def _can_start(self, wanted: Start) -> bool:
-        own = any(Path(wanted.place, name).exists() for name in ("utils", "distlab", "utils.py"))
         if not (wanted.is_plain and is_listed(wanted.words, wanted.place)):
             return False
-        if own and Path(wanted.place).resolve() != ROOT:
+        if has_own_utils(Path(wanted.place).resolve()):
             return False
         return pick_starting(wanted.environment) == pick_starting(self._environment)
 
@@ -169,6 +168,12 @@ def is_listed(words: Sequence[str], folder: str) -> bool:
         return words[2] in MODULES or words[2] == "distlab" and words[3:4] != [] and (
             words[3] in COMMANDS)  # fmt: skip
     return words[1].endswith(".py") and Path(folder, words[1]).resolve().parent in FOLDERS
+
+
+def has_own_utils(folder: Path) -> bool:
+    """Return whether a `utils` or `distlab` that is not ours is in a folder, or above it."""
+    above = [one for one in (folder, *folder.parents) if one != ROOT]
+    return any((one / name).exists() for one in above for name in ("utils", "utils.py", "distlab"))
 
 
 def pick_starting(environment: Mapping[str, str]) -> dict[str, str]:
@@ -306,7 +311,7 @@ def run_program(words: list[str]) -> None:
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     else:
         sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        runpy.run_path(os.path.abspath(sys.argv[0]), run_name="__main__")
 
 
 def main() -> None:
