@@ -190,6 +190,8 @@ def test_the_attacks_did_run(graded):
     assert "Operation not permitted" in output["namespaces, mounts, tracing"]
     assert "DONE" not in output["namespaces, mounts, tracing"]
     assert "Read-only file system" in output["the course's files changed for the next one"]
+    assert "ALLOWED" not in output["memory that no process holds"]
+    assert output["memory that no process holds"].count("Operation not permitted") >= 7
     status = output["namespaces, mounts, tracing"]
     assert "CapEff:\t0000000000000000" in status.replace("    ", "\t")
     assert "Seccomp:    2" in status and "NoNewPrivs:    1" in status

@@ -1,0 +1,174 @@
+"""The harness: the same marks as a cell that runs as it stands, and only what can be counted on."""
+
+import dataclasses
+import os
+import random
+from itertools import cycle, islice
+
+import pytest
+from grading_notebooks import LAB, RIGHT, ROOT, WRONG, fill, read_stub, write
+from lab_runner import get_lab, load_answers
+
+from distlab.grading.executor import observe
+from distlab.grading.judge_process import JudgeProcess
+from distlab.grading.judging import LabRules, WrongAnswer
+from distlab.grading.labs import read_lab
+from distlab.grading.observation import CellObservation, Observation, Submission
+from distlab.grading.sandbox import Sandbox
+
+SEED = 2027
+LABS = os.environ.get("DISTLAB_BOTH_WAYS", "lab01 lab05 lab06 lab12").split()
+BOOKS = int(os.environ.get("DISTLAB_BOOKS", "3"))  # of right and of wrong answers, in each lab
+
+
+def choose(answers: dict, books: int) -> list[dict[str, str]]:
+    """Return the answers of so many notebooks: each exercise's, one after the other."""
+    texts = {e: list(a.values() if isinstance(a, dict) else a) for e, a in answers.items()}
+    columns = {e: list(islice(cycle(t), books)) for e, t in texts.items()}
+    return [{e: column[k] for e, column in columns.items()} for k in range(books)]
+
+
+def grade(lab, handed, seed_for=lambda s: SEED, jobs=2):
+    with JudgeProcess(lab) as judges:
+        return {o.student: (o, judges.judge(o)) for o in observe(lab, handed, seed_for, jobs)}
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_a_cell_that_runs_as_it_stands_and_the_harness_give_the_same_marks(name, tmp_path):
+    lab, answers = read_lab(name, ROOT), load_answers(name)
+    stub = read_stub(lab)
+    books = choose(answers.RIGHT, BOOKS) + choose(answers.WRONG, BOOKS)
+    handed = [Submission(f"{k}", write(fill(book, stub=stub), tmp_path / f"{k}.ipynb"))
+              for k, book in enumerate(books)]  # fmt: skip
+    found = grade(lab, handed)
+    for k, book in enumerate(books):
+        observation, verdict = found[f"{k}"]
+        for mark in verdict.exercises:
+            judged = get_lab(name).try_answer(mark.id, book[mark.id], SEED).judged
+            where = (k, mark, [c for c in observation.cells if c.id.startswith(mark.id)])
+            assert (mark.points == mark.max) == (judged is None), where
+            if isinstance(judged, WrongAnswer) and "built on" not in mark.message:
+                assert mark.misconception == judged.misconception, where
+            assert (mark.status != "for a human") or "built on" in mark.message, where
+
+
+CALLS = """
+def all_reduce(vectors, network):
+    from copy import deepcopy
+    ranks = len(vectors)
+    chunks = [[piece.copy() for piece in np.array_split(vector, ranks)] for vector in vectors]
+    found = reduce_scatter(chunks, network)
+    found = all_gather(chunks if found is None else found, network)
+    return [np.concatenate(row) for row in (chunks if found is None else found)]
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Lab 06, its third answer built on the first one, which is right, wrong or empty."""
+    folder, lab = tmp_path_factory.mktemp("built"), read_lab("lab06", ROOT)
+    right = {e: a[0] for e, a in load_answers("lab06").RIGHT.items()}
+    stub = read_stub(lab)
+    books = {
+        "right": {**right, "all-reduce": CALLS},
+        "wrong": {**right, "all-reduce": CALLS,
+                  "scatter": load_answers("lab06").WRONG["scatter"]["one-step-short"]},
+        "empty": {k: v for k, v in {**right, "all-reduce": CALLS}.items() if k != "scatter"},
+    }  # fmt: skip
+    handed = [Submission(n, write(fill(b, stub=stub), folder / f"{n}.ipynb"))
+              for n, b in books.items()]  # fmt: skip
+    return {n: {e.id: e for e in v.exercises} for n, (_, v) in grade(lab, handed).items()}
+
+
+def test_an_answer_may_call_an_earlier_one(built):
+    assert all(mark.status == "right" for mark in built["right"].values()), built["right"]
+
+
+@pytest.mark.parametrize("name", ["wrong", "empty"])
+def test_what_is_built_on_a_wrong_answer_waits_for_a_human_and_nothing_else(built, name):
+    marks = built[name]
+    assert marks["all-reduce"].status == "for a human"
+    assert marks["all-reduce"].message.startswith("built on exercise 1")
+    assert marks["scatter"].status == "wrong"
+    assert marks["gather"].status == marks["seconds"].status == "right"
+
+
+SHOWN = """import sys
+def plan_epoch(n, b):
+    sys._getframe(1)
+    return -(-n // b), (n - 1) % b + 1
+"""
+TRIPPED = """
+import numpy as np
+def patch(place):
+    place.norm = max
+def plan_epoch(n, b):
+    patch(np.linalg)
+    return -(-n // b), (n - 1) % b + 1
+"""
+MISSING = "import a_package_of_mine\ndef plan_epoch(n, b):\n    return a_package_of_mine.plan(n, b)"
+UNUSED = "import a_package_of_mine\n" + RIGHT["epoch"]
+LEFT = """import pathlib
+def plan_epoch(n, b):
+    pathlib.Path("left").write_text("x")
+    return 1, 1
+"""
+FINDS = "import os\ndef replica_batch_sizes(*a):\n    return [os.path.exists('left')]"
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("odd")
+    books = {
+        n: {**RIGHT, "epoch": text}
+        for n, text in {
+            "shown": SHOWN,
+            "tripped": TRIPPED,
+            "missing": MISSING,
+            "unused": UNUSED,
+        }.items()
+    }
+    books["left"] = {**RIGHT, "epoch": LEFT, "batches": FINDS}
+    handed = [Submission(n, write(fill(b), folder / f"{n}.ipynb")) for n, b in books.items()]
+    return grade(LAB, handed, lambda s: random.randrange(2**31))
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("shown", "cell 5, line 3"), ("tripped", "numpy.linalg.norm was changed"),
+    ("missing", "ModuleNotFoundError"),
+])  # fmt: skip
+def test_what_is_odd_waits_for_a_human_with_its_reason(odd, name, said):
+    _, verdict = odd[name]
+    marks = {e.id: e for e in verdict.exercises}
+    assert marks["epoch"].status == "for a human" and said in marks["epoch"].message
+    assert marks["epoch"].points == 0
+    assert all(mark.status == "right" for name, mark in marks.items() if name != "epoch")
+
+
+def test_a_package_that_is_not_here_costs_nothing_where_the_answer_does_not_use_it(odd):
+    assert odd["unused"][1].mark == LAB.points and not odd["unused"][1].notes
+
+
+def test_an_answer_leaves_nothing_to_the_next(odd):
+    message = {e.id: e.message for e in odd["left"][1].exercises}["batches"]
+    assert "gave [False]" in message
+
+
+def test_what_ran_out_of_time_beside_others_is_run_once_more_alone(tmp_path, monkeypatch):
+    forks, fork = [], Sandbox.fork
+    monkeypatch.setattr(Sandbox, "fork", lambda self, *a: forks.append(1) or fork(self, *a))
+    lab = dataclasses.replace(LAB, rules=LabRules(cell_seconds=2, submission_seconds=20))
+    slow = {**WRONG, "epoch": "def plan_epoch(n, b):\n    while True:\n        pass"}
+    handed = [Submission(f"{k}", write(fill(slow), tmp_path / f"{k}.ipynb")) for k in range(2)]
+    for observation, verdict in grade(lab, handed).values():
+        assert observation.cells[0].status == "timed out" and verdict.mark == 0
+    assert len(forks) == 4
+    forks.clear()
+    (observation, _) = grade(lab, handed[:1])["0"]
+    assert observation.cells[0].status == "timed out" and len(forks) == 1, "it was alone"
+
+
+def test_an_observation_without_its_answers_is_small():
+    seen = CellObservation("epoch-test", "ok", got="x" * 10**6)
+    observation = Observation("ana", "lab01", "", 1, (seen,))
+    assert len(observation.lighten().to_json()) < 1000 and observation.cells[0].got
