@@ -22,6 +22,7 @@ REACHING = {
     "the library's losses": ("lab05", "weighted", "from utils.training import step"),
     "the seed of a run": ("lab09", "killed", "run = object()\nrun._seed"),
     "the death of a run": ("lab09", "killed", "run = object()\nrun._die_at = -1"),
+    "the coordinator's counters": ("lab10", "closures", "c = object()\nc._scheduled = 9"),
     "the coordinator behind the counter": ("lab10", "closures", "c = object()\nc._coordinator"),
     "the strategy's inside": ("lab04", "epoch", "s = object()\ns.extended._cross_device_ops = 1"),
     "clocks": ("lab11", "pipeline", "import time\ntime.process_time = lambda: 0.0"),

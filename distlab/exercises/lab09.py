@@ -14,6 +14,7 @@ from distlab.exercises import softmax
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.lab08 import RATE, RUN_SECONDS, get_cluster, read_step
 from distlab.exercises.refusing import refuse_task
+from utils.events import Event, report
 
 BATCH = 16
 WORKERS = 2
@@ -42,8 +43,7 @@ class Run:
 
         step = int(self._state.step)
         if self.rank == 0:
-            with open(self._root / "steps", "a") as log:
-                log.write(f"{step}\n")
+            report("exercise step", step=step)  # to the parent, who keeps the record
         elif step == self._die_at and not (self._root / "died").exists():
             (self._root / "died").touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -67,8 +67,8 @@ def try_killed_run(
     root = Path(tempfile.mkdtemp())
     try:
         (root / "shared").mkdir()
-        found = _run_killed(train, root, (seed, total, every, die_at))
-        steps = [int(line) for line in (root / "steps").read_text().split()]
+        found, events = _run_killed(train, root, (seed, total, every, die_at))
+        steps = [int(event["step"]) for event in events if event["event"] == "exercise step"]
         saved = any(root.glob("w1/*.index"))
         return {
             "steps taken": steps,
@@ -79,15 +79,19 @@ def try_killed_run(
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _run_killed(train: Callable[..., Any], root: Path, case: tuple[int, ...]) -> list[Any]:
+def _run_killed(
+    train: Callable[..., Any], root: Path, case: tuple[int, ...]
+) -> tuple[list[Any], list[Event]]:
+    """Return the workers' results, and the parent's record of what they reported."""
     from utils.cluster.failures import ClusterError
 
+    job = get_cluster(WORKERS).start(_train_worker, train, str(root), *case, restarts=2)
     try:
-        return get_cluster(WORKERS).run(
-            _train_worker, train, str(root), *case, restarts=2, timeout=RUN_SECONDS, echo=False
-        )
+        return job.wait(RUN_SECONDS), job.history()
     except ClusterError as error:
         raise refuse_task(error) from None
+    finally:
+        job.stop()
 
 
 def _train_worker(

@@ -40,16 +40,16 @@ class Coordinator:
 
     def __init__(self, coordinator: Any) -> None:
         self._coordinator = coordinator
-        self.scheduled = self.joined = 0
+        self._scheduled = self._joined = 0
 
     def schedule(self, function: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Hand one call to a worker; return its result-to-be at once."""
-        self.scheduled += 1
+        self._scheduled += 1
         return self._coordinator.schedule(function, args=args, kwargs=kwargs)
 
     def join(self) -> None:
         """Wait until all that was scheduled is done."""
-        self.joined += 1
+        self._joined += 1
         self._coordinator.join()
 
     def fetch(self, value: Any) -> Any:
@@ -79,8 +79,8 @@ def _coordinate(run_closures: Callable[..., Any], seed: int, count: int) -> dict
     coordinator = Coordinator(coordination.coordinator)
     total = run_closures(coordinator, closure, count)
     return {
-        "scheduled": coordinator.scheduled,
-        "joined": coordinator.joined,
+        "scheduled": coordinator._scheduled,
+        "joined": coordinator._joined,
         "sum": read_number(total, "run_closures"),
     }
 
