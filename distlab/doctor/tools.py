@@ -1,5 +1,6 @@
 """Probes of programs next to Python: browser, bubblewrap, Java, nvidia-smi; and of the data."""
 
+import ctypes
 import os
 import re
 import shutil
@@ -47,6 +48,11 @@ def examine_bubblewrap(limit_seconds: float = 5.0, sysctl: Path = SYSCTL) -> Fin
     except OSError as error:
         outcome = Outcome(126, "", str(error))
     if outcome.status == 0:
+        try:
+            ctypes.CDLL("libseccomp.so.2")
+        except OSError:
+            advice = "grading limits system calls with it; `sudo apt install libseccomp2`"
+            return Finding("bubblewrap", "warning", f"{path}, but no libseccomp", advice)
         return Finding("bubblewrap", "ok", f"{path}, seals a process")
     if outcome.status is None:
         value = f"{path} gave no answer within {limit_seconds:g} s"
