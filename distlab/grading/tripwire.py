@@ -5,14 +5,18 @@ the harness uses are remembered when the process of an answer begins.
 """
 
 import sys
+import types
 from collections.abc import Iterator
 from typing import Any
+
+import numpy
 
 _WATCHED = ("builtins", "copy", "functools", "json", "math", "numpy", "numpy.linalg",
             "numpy.random", "os", "pathlib", "signal", "tempfile", "time", "tensorflow",
             "keras")  # fmt: skip
 _OURS = ("distlab.", "utils.")
-_WRAPPED = (property, staticmethod, classmethod)
+_KINDS = (types.FunctionType, types.BuiltinFunctionType, type, types.MethodType, property,
+          staticmethod, classmethod, type(numpy.sum), numpy.ufunc)  # fmt: skip
 _CLASSES = ("numpy.random.Generator", "tensorflow.Variable", "tensorflow.GradientTape",
             "tensorflow.data.Dataset", "tensorflow.distribute.Strategy",
             "tensorflow.distribute.MirroredStrategy", "tensorflow.train.Checkpoint")  # fmt: skip
@@ -51,8 +55,8 @@ def _list_watched() -> Iterator[tuple[str, Any]]:
 
 def _list_functions(name: str, owner: Any) -> Iterator[tuple[str, Any]]:
     for key, value in list(vars(owner).items()):
-        if callable(value) or isinstance(value, _WRAPPED):
+        if isinstance(value, _KINDS):
             yield f"{name}.{key}", value
             if isinstance(value, type) and getattr(value, "__module__", "").startswith(_OURS):
                 yield from ((f"{name}.{key}.{n}", v) for n, v in list(vars(value).items())
-                            if callable(v) or isinstance(v, _WRAPPED))  # fmt: skip
+                            if isinstance(v, _KINDS))  # fmt: skip
