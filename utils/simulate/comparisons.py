@@ -220,16 +220,22 @@ def transformer_flops(layers: float, hidden: float, batch: float) -> float:
     )  # fmt: skip
 
 
-def compare_megatron() -> list[Compared]:
-    """Return billions of parameters, and percent of an A100's peak, from the formulas."""
-    found = []
-    for row in read_table("megatron_2021_table1"):
-        label = f"{row['parameters_billion']:g}B"
-        counted = transformer_parameters(row["layers"], row["hidden"]) / 1e9
-        found.append(Compared(f"{label} parameters", row["parameters_billion"], counted))
-        percent = 100 * row["tflops_per_gpu"] / A100_TFLOPS
-        found.append(Compared(f"{label} % of peak", row["percent_of_peak"], percent))
-    return found
+def compare_megatron_sizes() -> list[Compared]:
+    """Return billions of parameters by the formula; inputs: layers and hidden size."""
+    return [
+        Compared(f"{row['layers']:g} layers of {row['hidden']:g}", row["parameters_billion"],
+                 transformer_parameters(row["layers"], row["hidden"]) / 1e9)
+        for row in read_table("megatron_2021_table1")
+    ]  # fmt: skip
+
+
+def compare_megatron_peak() -> list[Compared]:
+    """Return percent of an A100's peak, from the TFLOP/s of the table."""
+    return [
+        Compared(f"{row['parameters_billion']:g}B on {row['gpus']:g} GPUs", row["percent_of_peak"],
+                 100 * row["tflops_per_gpu"] / A100_TFLOPS)
+        for row in read_table("megatron_2021_table1")
+    ]  # fmt: skip
 
 
 def compare_zero_memory() -> list[Compared]:
@@ -270,7 +276,8 @@ COMPARISONS: dict[str, Callable[[], list[Compared]]] = {
     "lamb_bert_weak_scaling": compare_lamb,
     "nccl_allreduce_p4de": compare_nccl,
     "h200_ring_busbw_gbps": compare_bus_bandwidth,
-    "megatron_2021_table1": compare_megatron,
+    "megatron_2021_table1: parameters": compare_megatron_sizes,
+    "megatron_2021_table1: % of peak": compare_megatron_peak,
     "zero_memory": compare_zero_memory,
     "llama3_2024": compare_llama,
 }

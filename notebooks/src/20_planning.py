@@ -1,0 +1,341 @@
+# %% [markdown] shows="A run predicted before it is paid for, from this laptop to thousands of GPUs"
+# # Planning a run
+#
+# You book 64 GPUs because one GPU would take two months. A day should do it, you say. Four days later half the budget is gone, the GPUs sit waiting for the network, and nobody can say whether 32 would have been as fast. In an hour you can predict such a run before it starts: how long, how much, and what will hold it up.
+#
+# **Time:** 60 minutes · **Builds on:** [all-reduce](06-all-reduce.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
+#
+# ## Objectives
+#
+# - Measure what a model costs on one device: seconds, bytes and operations of a step.
+# - Predict the step of several workers, and compare it with a measurement.
+# - Compute efficiency, hours and cost of a run on many devices, and name its limit.
+# - Tell from a roofline and from the batch per device whether compute or communication decides.
+# - Judge where such a model is right, and where it fails, on published runs.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import keras
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+print(use_logical_devices(1))
+
+# %%
+import numpy as np
+
+from distlab import figures
+from distlab.exercises.predict import show_guess
+from distlab.lessons.published_runs import show_published
+from distlab.widgets.plan_explorer import plan_explorer
+from utils.calibrate import Choice, Profile, calibrate, check_locally, find_machine, predict
+from utils.cluster import make_launcher
+from utils.data import load
+from utils.measure import array_bytes, time_calls
+from utils.models import build_cnn
+from utils.simulate.collective import Link
+from utils.simulate.comparisons import llama_mtbf_hours, transformer_flops
+from utils.simulate.failures import best_interval_seconds, effective_time_fraction
+from utils.simulate.published import read_source, read_table
+from utils.simulate.step import Network, StepWork, simulate_step
+
+# %% [markdown]
+# ## The bill
+#
+# Here is the guess that goes wrong: 64 devices, so a 64th of the time. The model has 400 MB of gradients and takes 0.3 s for a step on one device; the network between devices carries 100 Gb/s. The price of a device-hour is yours to fill in.
+
+# %%
+PRICE, STEPS = 2.5, 200_000 * 64  # a device-hour; steps of one device
+work = StepWork(forward_seconds=0.1, backward_seconds=0.2, gradient_bytes=400e6)
+network = Network(Link(10e-6, 100e9 / 8))  # 10 µs a message, 100 Gb/s in bytes
+step = simulate_step(work, 64, network, overlap=False, straggler_sigma=0.05)
+hoped, real = (STEPS / 64 * seconds / 3600 for seconds in (0.3, step.step_seconds))
+print(f"hoped for {hoped:.1f} hours, predicted {real:.1f}")
+print(f"{real / hoped - 1:.0%} more, which costs {64 * PRICE * (real - hoped):,.0f}")
+
+# %% [markdown]
+# Nothing in it was exotic: an all-reduce, and a slowest worker. This lesson makes such a prediction from measurements, and then finds out how far to trust it.
+#
+# ## One device
+#
+# A plan begins with one step on one device. Warm up first, since the first call traces. Then time calls that end in `.numpy()`, or you time only the launch.
+
+# %%
+data = load("fashion_mnist").train
+images, labels = data.images[:64, ..., None] / np.float32(255), data.labels[:64]
+model, optimizer = build_cnn(), keras.optimizers.Adam()
+cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+optimizer.build(model.trainable_variables)
+
+
+@tf.function
+def train_step(images, labels):
+    with tf.GradientTape() as tape:
+        loss = cross_entropy(labels, model(images, training=True))
+    variables = model.trainable_variables
+    optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+    return loss
+
+
+# %% tags=["nbval-ignore-output"]
+batch = tf.constant(images), tf.constant(labels)
+timing = time_calls(lambda: train_step(*batch).numpy(), repeats=20, warm_up=3)
+gradient_bytes = array_bytes(model.trainable_variables)
+print(f"{1e3 * timing.median_seconds:.1f} ms a step, {gradient_bytes:,} bytes of gradients")
+assert gradient_bytes == 4 * model.count_params()
+
+# %% [markdown]
+# Two numbers, and you can already ask the most important question: how do the bytes compare with the seconds? The rest of a calibration is of the same kind. `calibrate` runs two processes: it times a step in one, a step in both at once, all-reduces of three sizes between them, a step of both together, a checkpoint, and the input.
+#
+# **Predict.** Four workers of this machine train the model together, 64 examples each. How many times as long does their step take as the step of one process alone? Two cores, or however many you have.
+
+# %%
+my_guess = None  # times
+
+# %% tags=["nbval-ignore-output"]
+launcher = make_launcher()
+profile = calibrate("cnn", batch=64, launcher=launcher)
+checks = list(check_locally("cnn", profile, workers=(2, 4), launcher=launcher))
+launcher.close()
+show_guess(my_guess, checks[-1].measured / profile.compute_seconds, unit="x")
+assert profile.gradient_bytes == gradient_bytes
+
+# %% tags=["nbval-ignore-output"]
+bars = {
+    f"{check.workers} workers": {"predicted": 1e3 * check.predicted, "measured": 1e3 * check.measured}
+    for check in checks
+}
+figures.show(figures.grouped_bars(bars, unit="ms", title="A step of local workers"))
+assert all(check.low < check.predicted < check.high for check in checks)
+
+# %% [markdown]
+# The workers share your cores. With more workers than cores, a step takes the processor seconds of all of them, divided by the cores. That is why a model of this machine must know how many cores there are, and why local workers teach you correctness and not speed. On a busy machine the bars differ; on a quiet one they should lie within a quarter of each other.
+#
+# ## From two workers to many
+#
+# A real cluster has a device for each worker. Then compute stays what it was, and three things grow: the all-reduce, the wait for the slowest, and the number of nodes that can fail. `predict` puts the simulators of the earlier lessons together.
+#
+# Take ResNet-50 on H100s: 25.6 million parameters, about 24.5 billion operations an example for forward and backward, 256 examples on each device.
+
+# %%
+resnet = Profile(
+    1.0, 2.0, 4 * 25.6e6, "ResNet-50", 256, operations_per_example=24.5e9,
+    straggler_sigma=0.03, checkpoint_seconds=5, restart_seconds=300,
+)  # fmt: skip
+machine = find_machine("64 H100 on 100 Gb/s")
+MFU = 0.1
+print(f"{machine.peak_tflops} TFLOP/s at most, {machine.memory_gb} GB; {machine.source}")
+
+# %% [markdown]
+# Only the ratio of the first two numbers matters here, since the machine's own speed takes their place. A device reaches a part of its peak: the *model FLOPs utilisation*, MFU. Well-tuned large language models reach 0.4. Small convolutions reach less; we take 0.1, and you should measure your own where you can.
+#
+# **Predict.** 64 GPUs, 8 to a node, 100 Gb/s between the nodes. What percentage of 64 single GPUs' throughput do they reach?
+
+# %%
+my_guess = None  # in %
+
+# %%
+job = {"examples": 1_281_167, "epochs": 90, "price_per_device_hour": PRICE, "mfu": MFU}
+(row,) = predict(resnet, Choice((64,), machine=machine, **job))
+show_guess(my_guess, 100 * row.efficiency, unit="%")
+print(f"{1e3 * row.step_seconds:.1f} ms a step, {row.hours:.2f} hours, {row.cost:,.0f} in all")
+print({name: f"{1e3 * seconds:.2f} ms" for name, seconds in row.parts.items()})
+
+# %% [markdown]
+# The largest part names the limit. A faster network would shorten only the second entry of that list; slower machines would lengthen only the first. This is the table to take to a budget meeting:
+
+# %%
+sizes, links = (1, 8, 64, 512), ("10GbE", "100GbE", "NDR")
+for name in links:
+    plan = predict(resnet, Choice(sizes, machine=find_machine(f"H100 on {name}"), **job))
+    cells = [f"{r.devices:>4}: {r.efficiency:4.0%} {r.limit:<11}" for r in plan]
+    print(f"{name:<7}", " ".join(cells))
+assert plan[-1].efficiency < plan[0].efficiency < 1.001
+
+# %% [markdown]
+# ## The mistake: strong scaling by division
+#
+# In *weak* scaling each device keeps its batch, and the global batch grows with the devices. In *strong* scaling the global batch stays, and each device gets less to do. People plan the second with the efficiency of the first. What they forget: the gradients are as large as ever, however few examples made them.
+
+# %%
+small = Profile(1.0, 2.0, 4 * 25.6e6, batch=4096, operations_per_example=24.5e9)
+ndr = find_machine("H100 on NDR")
+sizes = tuple(2**k for k in range(11))
+curves = {}
+for scaling in ("weak", "strong"):
+    plan = predict(small, Choice(sizes, scaling, machine=ndr, mfu=MFU))
+    curves[scaling] = (sizes, [100 * row.efficiency for row in plan])
+title = "ResNet-50, 4,096 examples on one device or on all"
+words = {"x_label": "devices", "y_label": "% efficiency", "title": title, "log_x": True}
+figures.show(figures.lines(curves, **words))
+assert curves["strong"][1][-1] < curves["weak"][1][-1]
+
+# %% [markdown]
+# The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So there is a batch below which the network decides and above which compute does:
+
+# %%
+def find_efficiency(batch, link):
+    own = Profile(1.0, 2.0, 4 * 25.6e6, batch=batch, operations_per_example=24.5e9)
+    choice = Choice((64,), machine=find_machine(f"H100 on {link}"), mfu=MFU)
+    return predict(own, choice)[0].efficiency
+
+
+batches = [2**k for k in range(1, 12)]
+curves = {name: (batches, [100 * find_efficiency(b, name) for b in batches]) for name in links}
+words = {"x_label": "examples on each of 64 devices", "y_label": "% efficiency", "log_x": True}
+figures.show(figures.lines(curves, title="Communication-bound left, compute-bound right", **words))
+assert all(line[1][0] < line[1][-1] for line in curves.values())
+
+# %% [markdown]
+# ## The roofline
+#
+# The same question inside one device: do operations or memory traffic decide? A kernel that does few operations for each byte it reads waits for memory. Its best rate is bytes a second times operations per byte; once that exceeds the peak, the roof is flat. An H100 reads 3.35 TB/s (its data sheet), so the corner lies at
+
+# %%
+MEMORY_BYTES_PER_SECOND = 3.35e12
+corner = machine.peak_tflops * 1e12 / MEMORY_BYTES_PER_SECOND
+print(f"{corner:.0f} operations a byte")
+intensity = np.geomspace(1, 4096, 60)
+roof = np.minimum(machine.peak_tflops, intensity * MEMORY_BYTES_PER_SECOND / 1e12)
+words = {"x_label": "operations per byte", "y_label": "TFLOP/s at most", "log_x": True}
+kinds = {"matrices of 16": 16 / 3, "of 128": 128 / 3, "of 4096": 4096 / 3}
+marks = {name: (at, float(np.interp(at, intensity, roof))) for name, at in kinds.items()}
+title = "Roofline of an H100"
+figures.show(figures.lines({"roof": (intensity, roof)}, log_y=True, title=title, marks=marks, **words))
+
+# %% [markdown]
+# A square matrix product of side n does 2n³ operations on 3n² numbers of two bytes: n/3 per byte. Small matrices leave most of the device idle, whatever you paid for it. That is one reason why MFU is far below 1; another is everything that isn't a matrix product.
+#
+# ## Published runs
+#
+# Would the same models have predicted runs that were published? Each picture below feeds a table's inputs to a simulator and shows both. First the cases where theory is all there is:
+
+# %%
+for name in ("zero_bubble_2023: bubbles", "zero_memory", "h200_ring_busbw_gbps"):
+    rows = show_published(name)
+    assert all(abs(row.error) <= row.tolerance for row in rows)
+
+# %% [markdown]
+# Bubble rates and bytes come out exactly: they are counting. Now measurements, where the model has to leave something out:
+
+# %%
+measured = "tf_benchmarks_2017", "lamb_bert_weak_scaling", "gpipe_table3_2019"
+for name in (*measured, "zero_bubble_2023: samples a second"):
+    rows = show_published(name)
+    assert all(abs(row.error) <= row.tolerance for row in rows if row.tolerance is not None)
+
+# %% [markdown]
+# One latency and one bandwidth, fitted on ResNet-50 alone, give the speed-up of four other networks on three systems. LAMB's 64 and 128 chips follow from 16 and 32. GPipe's Transformer fits because its stages are equal; AmoebaNet's are not, and there the model promises too much. Ratios between pipeline schedules hold, while each schedule alone measures 4 to 17 % below its theory.
+#
+# And here it fails, or cannot say:
+
+# %%
+middle = [r for r in show_published("nccl_allreduce_p4de") if r.tolerance is None]
+for name in ("llama3_2024", "megatron_2021_table1: % of peak"):
+    show_published(name)
+print(f"worst in the middle: {min(row.error for row in middle):.0%}")
+hours = 300e9 / 2048 * transformer_flops(96, 12288, 1) / (1024 * 140e12) / 3600
+print(f"Megatron's formula: 175 billion parameters, 300 billion tokens: {hours / 24:.0f} days")
+
+# %% [markdown]
+# A latency and a bandwidth describe the two ends of nccl-tests and miss the middle by half: libraries change their algorithm on the way. For Llama 3, the paper gives interruptions but not what a save and a restart took. With a minute and ten minutes we get less than its "over 90 %". Which pairs would reach it?
+
+# %%
+mtbf = llama_mtbf_hours() * 3600
+for save, restart in ((60, 600), (60, 60), (10, 600), (10, 60)):
+    share = effective_time_fraction(best_interval_seconds(save, mtbf), save, mtbf, restart)
+    print(f"{save} s to save, {restart} s to restart: {share:.1%} of the time trains")
+
+# %% [markdown]
+# Two tables are about things that no simulator here predicts: accuracy as the batch grows, and input pipelines. They stand beside our own measurements, small as those are.
+
+# %% tags=["nbval-ignore-output"]
+def read(seed):
+    return tf.sort(tf.random.stateless_uniform([50_000], [0, seed]))[0]
+
+
+def time_input(dataset):
+    return time_calls(lambda: [float(x) for x in dataset], repeats=3).median_seconds
+
+
+paths = tf.data.Dataset.range(64)
+one = time_input(paths.map(read))
+tuned = time_input(paths.map(read, num_parallel_calls=tf.data.AUTOTUNE).cache().prefetch(2))
+speeds = {row["model"]: {"published": row["autotune"]} for row in read_table("tf_data_2021")}
+speeds["a sort, on this machine"] = {"measured here": one / tuned}
+title = "Input pipelines: speed-up over a sequential one"
+figures.show(figures.grouped_bars(speeds, unit="x", title=title), caption=read_source("tf_data_2021"))
+assert one > 0 and tuned > 0
+
+# %% tags=["nbval-ignore-output"]
+from_paper = {f"{row['global_batch_size']:.0f}": row["top1_error_percent"]
+              for row in read_table("goyal_2017_table")}  # fmt: skip
+mine, pixels = {}, data.images / np.float32(255)
+for size in (64, 256, 1024):
+    trained = keras.Sequential([keras.Input((28, 28)), keras.layers.Flatten(), keras.layers.Dense(10)])
+    rate = keras.optimizers.SGD(0.02 * size / 64, momentum=0.9)
+    trained.compile(rate, cross_entropy, metrics=["accuracy"])
+    trained.fit(pixels, data.labels, batch_size=size, epochs=2, verbose=0)
+    mine[str(size)] = 100 * (1 - trained.evaluate(pixels, data.labels, verbose=0)[1])
+pictures = {"ImageNet, published": from_paper, "a linear model, here": mine}
+title = "Error by global batch, learning rate scaled"
+figures.show(figures.grouped_bars(pictures, unit="%", title=title), caption=read_source("goyal_2017_table"))
+assert len(mine) == 3
+
+# %% [markdown]
+# No planner tells you that a batch of 8,192 still trains well. Check that on a small run before you multiply devices ([lesson 17](17-large-batch-training.ipynb)).
+#
+# ## What it costs: your own plan
+#
+# Move the controls: devices, network, batch, failures, price. Efficiency, hours, money and the limit change together. Look for the size at which twice the devices cost twice the money.
+
+# %%
+plan_explorer(resnet, examples=1_281_167, epochs=90, mfu=MFU)
+
+# %%
+plan = predict(resnet, Choice((8, 64, 512, 4096), machine=ndr, node_mtbf_hours=5000, **job))
+for row in plan:
+    print(f"{row.devices:>5} devices: {row.hours:7.3f} h, {row.cost:6,.0f} in all, {row.limit}")
+assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
+
+# %% [markdown]
+# The run gets shorter, and each further device brings less of that for the same money. Where to stop isn't arithmetic. It depends on what an hour of waiting costs you.
+#
+# ## What you saw
+#
+# - A step's seconds, bytes and operations, measured on one device.
+# - Two and four local workers predicted, run, and compared.
+# - Efficiency, hours, cost and limit of 64 GPUs, from a data sheet and a batch.
+# - A small batch per device makes communication the limit; few operations per byte make memory the limit.
+# - Counting is exact, ratios are good, the middle of a library's range and untold restarts are not.
+#
+# ## Take-away card
+#
+# ```python
+# from utils.calibrate import Choice, Profile, find_machine, predict
+#
+# profile = Profile(forward_seconds=0.1, backward_seconds=0.2, gradient_bytes=4 * 25.6e6,
+#                   batch=256, operations_per_example=24.5e9)   # or calibrate("cnn", batch=64)
+# machine = find_machine("64 H100 on 100 Gb/s")
+# choice = Choice((8, 64, 512), examples=1_281_167, epochs=90, machine=machine,
+#                 node_mtbf_hours=5000, price_per_device_hour=2.5, mfu=0.1)
+# for row in predict(profile, choice):
+#     print(row.devices, row.step_seconds, row.efficiency, row.limit, row.hours, row.cost)
+# ```
+#
+# In a shell: `distlab plan --measure cnn --devices 1,8,64 --machine "H100 on 100 Gb/s"`.
+#
+# ## Where it is described
+#
+# - Williams, Waterman and Patterson, [Roofline](https://doi.org/10.1145/1498765.1498785), 2009
+# - Chowdhery and others, [PaLM](https://arxiv.org/abs/2204.02311), 2022, appendix B: model FLOPs utilisation
+# - Li and others, [PyTorch Distributed](https://arxiv.org/abs/2006.15704), 2020: gradient buckets and their overlap
+# - Daly, [A higher order estimate of the optimum checkpoint interval](https://doi.org/10.1016/j.future.2004.11.016), 2006
+# - Narayanan and others, [Efficient Large-Scale Language Model Training on GPU Clusters](https://arxiv.org/abs/2104.04473), 2021
+#
+# ## The lab
+#
+# Plans are graded in [lab 14, plan a run](../labs/lab14-plan-a-run.ipynb): the steps of the reasoning, and the error of the prediction.

@@ -1,0 +1,347 @@
+# %% [markdown] shows="Predict bytes, step, limit, saves and bill; then a measured run"
+# # Lab 14 · Plan a run
+#
+# Somebody hands you a model, a cluster's data sheet and a budget, and asks: will it work? Answer
+# step by step: bytes, seconds, the limit, checkpoints, the bill. At the end your prediction meets
+# a measurement.
+#
+# **Time:** 50 minutes · **Points:** 12 · **Hardware:** one CPU core
+#
+# Everything here is arithmetic in plain Python or NumPy. Lesson 20 has the ideas. `P` is the number
+# of devices, and all sizes are bytes, all times seconds unless a contract says otherwise.
+
+# %%
+import math
+
+import numpy as np
+
+from distlab.exercises import lab14
+
+# %%
+SEED = 2026
+
+# %% [markdown]
+# ## Exercise 1: bytes
+#
+# **2 points · easy · 7 minutes**
+#
+# Each device holds a float32 gradient for every parameter. A ring all-reduce sums them: it cuts the
+# gradients in P equal pieces and goes round twice, P - 1 messages of one piece each time.
+#
+# **Contract.** `count_traffic(parameters, devices)` returns two numbers: the bytes of one device's
+# gradients, and the bytes that one device sends in the all-reduce.
+#
+# **Example.** 25.6 million parameters on 8 devices: 102,400,000 and 179,200,000.
+#
+# <details><summary>Hint 1</summary>
+#
+# float32 takes four bytes.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Count the messages of one device first, then the bytes of one message.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# 3 devices, 12 bytes: pieces of 4 bytes, 2 messages a round, 4 in all: 16 bytes.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "traffic", "solution": true}
+def count_traffic(parameters, devices):
+    ### BEGIN SOLUTION
+    gradient_bytes = 4 * parameters
+    return gradient_bytes, 2 * (devices - 1) * gradient_bytes / devices
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "traffic-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 1])
+traffic_cases = [(1000 * int(rng.integers(1, 10**6)), int(rng.integers(2, 999))) for _ in range(4)]
+### END INPUTS
+got_traffic = [count_traffic(*case) for case in traffic_cases]
+lab14.TRAFFIC.check(count_traffic)
+### BEGIN HIDDEN TESTS
+from distlab.grading.judges import lab14 as judges
+
+judges.TRAFFIC.judge(traffic_cases, got_traffic)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 2: the step
+#
+# **3 points · medium · 15 minutes**
+#
+# Gradients become ready evenly over the backward pass. They go into equal buckets; bucket k of n is
+# full when k/n of the backward pass is over. Each is all-reduced by a ring as soon as it is full, on
+# a link that carries one at a time, in order. A ring over P devices is 2 (P - 1) messages, one after
+# the other; each takes `latency` and its bytes over `bandwidth`, and carries 1/P of the bucket. The
+# step ends with the last bucket.
+#
+# **Contract.** `predict_step(forward, backward, gradient_bytes, devices, latency, bandwidth,
+# buckets)` returns the seconds of a step.
+#
+# **Example.** 0.1 s and 0.2 s, 400 MB on 8 devices, 10 µs and 10 GB/s: 0.37014 s with one bucket,
+# 0.30889 s with 8.
+#
+# <details><summary>Hint 1</summary>
+#
+# Write a loop over the buckets, with a variable for when the link is free again.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# A bucket starts at the later of two times.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# Two buckets, ready at 2 s and 3 s, each 4 s on the link: the first arrives at 6 s, the second
+# waits until then and arrives at 10 s.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "step", "solution": true}
+def predict_step(forward, backward, gradient_bytes, devices, latency, bandwidth, buckets):
+    ### BEGIN SOLUTION
+    piece = gradient_bytes / buckets / devices
+    ring = 2 * (devices - 1) * (latency + piece / bandwidth)
+    free = 0.0
+    for number in range(1, buckets + 1):
+        ready = forward + backward * number / buckets
+        free = max(free, ready) + ring
+    return free
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "step-test", "points": 3}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 2])
+step_cases = [
+    (*rng.uniform(0.05, 0.3, 2).tolist(), float(rng.integers(100, 900)) * 1e6,
+     int(rng.integers(4, 65)), 5e-5, bandwidth, int(rng.integers(3, 20)))
+    for bandwidth in (1e9, 5e9, 2e10)
+]  # fmt: skip
+### END INPUTS
+got_steps = [predict_step(*case) for case in step_cases]
+lab14.STEP.check(predict_step)
+### BEGIN HIDDEN TESTS
+from distlab.grading.judges import lab14 as judges
+
+judges.STEP.judge(step_cases, got_steps)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 3: efficiency and the limit
+#
+# **2 points · medium · 8 minutes**
+#
+# A step on one device takes `compute`. On many, the slowest device takes `slowest` times that; then
+# comes `exposed`, the part of the communication that isn't hidden. The input pipeline prepares the
+# next batch during the step, in `input_seconds`.
+#
+# **Contract.** `judge_step(compute, exposed, slowest, input_seconds)` returns a dictionary.
+# `"efficiency"` is the step of one device over the step of many. `"limit"` is the largest of four
+# parts of that step: `"computation"` (`compute`), `"network"` (`exposed`), `"stragglers"` (what the
+# slowest device adds) or `"input"` (what the step waits for input).
+#
+# **Example.** 0.1 s, 0.02 s, 1.05 and 0.4 s: the step takes 0.4 s, of which 0.275 s is waiting for
+# input. The efficiency is 0.25, the limit "input".
+#
+# <details><summary>Hint 1</summary>
+#
+# Two things that run at the same time take the longer of the two.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The four parts add up to the step.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# 2 s, 1 s, 1.5 and no input: the step takes 4 s, one second of it for the slowest device. The
+# efficiency is 0.5, the limit "computation".
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "limit", "solution": true}
+def judge_step(compute, exposed, slowest, input_seconds):
+    ### BEGIN SOLUTION
+    working = compute * slowest + exposed
+    step = max(working, input_seconds)
+    parts = {
+        "computation": compute,
+        "network": exposed,
+        "stragglers": compute * (slowest - 1),
+        "input": step - working,
+    }
+    return {"efficiency": compute / step, "limit": max(parts, key=parts.get)}
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "limit-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 3])
+scales = [(1, 0.2, 1.1, 1.6), (1, 1.5, 1.2, 2.4), (1, 0.2, 2.9, 0.1), (1, 0.2, 1.1, 4.0)]
+limit_cases = [
+    (u * a, u * b, c, u * d) for (a, b, c, d), u in zip(scales, rng.uniform(0.1, 0.9, 4).tolist())
+]
+### END INPUTS
+got_limits = [judge_step(*case) for case in limit_cases]
+lab14.LIMIT.check(judge_step)
+### BEGIN HIDDEN TESTS
+from distlab.grading.judges import lab14 as judges
+
+judges.LIMIT.judge(limit_cases, got_limits)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 4: checkpoints and the bill
+#
+# **3 points · hard · 12 minutes**
+#
+# Any node's failure stops the run. With M the mean time between failures of *all* nodes together, D
+# the seconds of a save and R those of a restart, each second of training at intervals of T costs
+# (Daly 2006, exact for exponential failures)
+#
+# $$C(T) = \frac{M}{T}\, e^{R/M} \left(e^{(T+D)/M} - 1\right)$$
+#
+# **Contract.** `plan_saves(nodes, mtbf_hours, save_seconds, restart_seconds, hours, price)` takes
+# the mean time between failures of *one* node, the hours that the run would take without saves and
+# failures, and the price of a node for an hour. It returns a dictionary: `"interval"`, the T of the
+# least cost in seconds (0.5 % is near enough); `"share"`, the part of the time that trains, 1/C;
+# `"hours"` that the run will take; and `"cost"` of all nodes.
+#
+# **Example.** 64 nodes that fail every 500 hours, 120 s to save, 60 s to restart, 24 hours at 3 an
+# hour: every 2,519 s, 90.9 % of the time trains, 26.4 hours, 5,072 in all.
+#
+# <details><summary>Hint 1</summary>
+#
+# 64 nodes that fail every 500 hours each: one of them fails every 7.8 hours.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# No formula is needed: try many T between 1 s and M, and take the best. `np.geomspace` and `argmin`
+# do it.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# C(T) falls at first, since saving gets rarer, and rises later, since a failure loses more. Twenty
+# thousand values of T in geometric steps find the bottom to well under 0.5 %.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "saves", "solution": true}
+def plan_saves(nodes, mtbf_hours, save_seconds, restart_seconds, hours, price):
+    ### BEGIN SOLUTION
+    mtbf = 3600 * mtbf_hours / nodes
+    tried = np.geomspace(1, mtbf, 20_000)
+    costs = (
+        mtbf / tried * math.exp(restart_seconds / mtbf) * np.expm1((tried + save_seconds) / mtbf)
+    )
+    best = int(costs.argmin())
+    taken = hours * costs[best]
+    return {
+        "interval": tried[best], "share": 1 / costs[best], "hours": taken,
+        "cost": taken * nodes * price,
+    }  # fmt: skip
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "saves-test", "points": 3}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 4])
+saves_cases = [
+    (int(rng.integers(500, 2000)), float(rng.integers(5000, 12_000)), float(rng.integers(200, 400)),
+     float(rng.integers(600, 1200)), float(rng.integers(10, 500)), float(rng.uniform(1, 9)))
+    for _ in range(3)
+]  # fmt: skip
+### END INPUTS
+got_saves = [plan_saves(*case) for case in saves_cases]
+lab14.SAVES.check(plan_saves)
+### BEGIN HIDDEN TESTS
+from distlab.grading.judges import lab14 as judges
+
+judges.SAVES.judge(saves_cases, got_saves)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 5: meet a measurement
+#
+# **2 points · medium · 8 minutes**
+#
+# In May 2017 the TensorFlow team published images a second of five networks on 1 to 16 GPUs, on
+# three systems. The best of several runs stands in their tables; their own repeats differ by a few
+# percent. Predict the speed-ups from the rate of one GPU. Take the step without overlap, and one
+# link for all systems: a message takes 0.1 ms and its bytes over 11.3 GB/s. These two numbers were
+# fitted on ResNet-50 alone.
+#
+# **Contract.** `predict_speed_up(images_per_second, batch, parameters, devices)` takes the rate of
+# one GPU, its batch, the parameters (float32 gradients) and the number of GPUs. It returns the rate
+# of all GPUs over the rate of one. You get the points when no prediction is more than 15 % away from
+# the measurement.
+#
+# **Example.** AlexNet on 8 P100s, 2,987 images/s on one with batches of 512, 61 million parameters:
+# 5.97 was measured.
+#
+# <details><summary>Hint 1</summary>
+#
+# How long is a step on one GPU? It handles a whole batch.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# All GPUs do the same step, then one ring all-reduce. Exercises 1 and 2 have its bytes and time.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# A step of 1 s and an all-reduce of 0.25 s on 4 devices: four batches every 1.25 s, a speed-up of
+# 3.2.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "measured", "solution": true}
+def predict_speed_up(images_per_second, batch, parameters, devices):
+    ### BEGIN SOLUTION
+    step = batch / images_per_second
+    ring = 2 * (devices - 1) * (1e-4 + 4 * parameters / devices / 11.3e9)
+    return devices * step / (step + ring)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "measured-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 5])
+runs = [
+    (2987.0, 512, 61_000_000, 8), (219.0, 64, 25_600_000, 8), (91.8, 64, 60_200_000, 8),
+    (154.0, 64, 138_400_000, 8), (142.0, 64, 23_900_000, 8), (684.0, 512, 61_000_000, 8),
+    (36.3, 32, 138_400_000, 8), (52.4, 64, 25_600_000, 16), (19.4, 32, 60_200_000, 16),
+]  # fmt: skip
+measured_cases = [runs[0], *(runs[k] for k in 1 + rng.permutation(8)[:4])]
+### END INPUTS
+got_speed_ups = [predict_speed_up(*case) for case in measured_cases]
+lab14.MEASURED.check(predict_speed_up)
+### BEGIN HIDDEN TESTS
+from distlab.grading.judges import lab14 as judges
+
+judges.MEASURED.judge(measured_cases, got_speed_ups)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## On your own machine
+#
+# Not marked: `distlab plan --measure cnn --devices 1,2,4` calibrates on your laptop with two
+# processes, predicts 2 and 4 local workers, runs them, and prints both. Where the two differ, what
+# does the plan leave out?

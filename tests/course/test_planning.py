@@ -1,0 +1,47 @@
+"""Lesson 20's pictures and its explorer: every published table drawn, controls at their ends."""
+
+import pytest
+
+from distlab.lessons.published_runs import UNITS, describe_errors, draw_bars, draw_scatter
+from distlab.widgets.plan_explorer import LARGEST, NETWORKS, plan_explorer
+from utils.calibrate import Profile
+from utils.simulate.comparisons import COMPARISONS, Compared
+
+RESNET = Profile(1.0, 2.0, 1e8, batch=256, operations_per_example=24.5e9, checkpoint_seconds=5)
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_every_comparison_is_a_picture_in_words_too(name):
+    rows = COMPARISONS[name]()
+    assert set(UNITS) == set(COMPARISONS)
+    for draw in (draw_bars, draw_scatter):
+        picture = draw(name, rows)
+        assert "published" in picture.alt and "predicted" in picture.alt
+
+
+def test_errors_that_are_promised_and_shown_are_told_apart():
+    rows = [Compared("a", 2.0, 2.1, 0.1), Compared("b", 2.0, 3.0)]
+    assert describe_errors(rows) == (
+        "1 predictions, at most 5 % off. 1 shown only, at most 50 % off."
+    )
+
+
+def test_the_explorer_answers_at_every_end():
+    explorer = plan_explorer(RESNET, examples=1_281_167, epochs=90, mfu=0.1)
+    assert "64 devices" in explorer.result and "The limit is computation" in explorer.result
+    for size, network, batch, days, price in (
+        (0, NETWORKS[0], 8, 1, 0), (LARGEST, NETWORKS[0], 8, 1, 10),
+        (LARGEST, NETWORKS[-1], 512, 1000, 5), (10, "10GbE", 8, 1000, 5),
+    ):  # fmt: skip
+        controls = explorer._controls
+        for name, value in (
+            ("size", size),
+            ("batch", batch),
+            ("mtbf_days", days),
+            ("price", price),
+        ):
+            controls[name].value = value
+        controls["network"].value = network
+        assert f"{2**size:,} devices:" in explorer.result, explorer.result[-300:]
+        assert "hours" in explorer.result and "Error" not in explorer.result
+    assert "limit is network" in explorer.result
