@@ -8,6 +8,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from distlab.errors import CourseError
@@ -134,7 +135,7 @@ def show(figure: "Picture | Figure", alt: str = "", caption: str = "") -> None:
     closed, so that the notebook does not show it twice. Raises as `from_figure` does.
     """
     if isinstance(figure, Picture):
-        return figure.show()
+        return (replace(figure, caption=caption) if caption else figure).show()
     from_figure(figure, alt, caption).show()
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close(figure)

@@ -105,7 +105,10 @@ assert profile.gradient_bytes == gradient_bytes
 
 # %% tags=["nbval-ignore-output"]
 bars = {
-    f"{check.workers} workers": {"predicted": 1e3 * check.predicted, "measured": 1e3 * check.measured}
+    f"{check.workers} workers": {
+        "predicted": 1e3 * check.predicted,
+        "measured": 1e3 * check.measured,
+    }
     for check in checks
 }
 figures.show(figures.grouped_bars(bars, unit="ms", title="A step of local workers"))
@@ -176,6 +179,7 @@ assert curves["strong"][1][-1] < curves["weak"][1][-1]
 # %% [markdown]
 # The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So there is a batch below which the network decides and above which compute does:
 
+
 # %%
 def find_efficiency(batch, link):
     own = Profile(1.0, 2.0, 4 * 25.6e6, batch=batch, operations_per_example=24.5e9)
@@ -204,7 +208,9 @@ words = {"x_label": "operations per byte", "y_label": "TFLOP/s at most", "log_x"
 kinds = {"matrices of 16": 16 / 3, "of 128": 128 / 3, "of 4096": 4096 / 3}
 marks = {name: (at, float(np.interp(at, intensity, roof))) for name, at in kinds.items()}
 title = "Roofline of an H100"
-figures.show(figures.lines({"roof": (intensity, roof)}, log_y=True, title=title, marks=marks, **words))
+figures.show(
+    figures.lines({"roof": (intensity, roof)}, log_y=True, title=title, marks=marks, **words)
+)
 
 # %% [markdown]
 # A square matrix product of side n does 2n³ operations on 3n² numbers of two bytes: n/3 per byte. Small matrices leave most of the device idle, whatever you paid for it. That is one reason why MFU is far below 1; another is everything that isn't a matrix product.
@@ -252,6 +258,7 @@ for save, restart in ((60, 600), (60, 60), (10, 600), (10, 60)):
 # %% [markdown]
 # Two tables are about things that no simulator here predicts: accuracy as the batch grows, and input pipelines. They stand beside our own measurements, small as those are.
 
+
 # %% tags=["nbval-ignore-output"]
 def read(seed):
     return tf.sort(tf.random.stateless_uniform([50_000], [0, seed]))[0]
@@ -267,7 +274,9 @@ tuned = time_input(paths.map(read, num_parallel_calls=tf.data.AUTOTUNE).cache().
 speeds = {row["model"]: {"published": row["autotune"]} for row in read_table("tf_data_2021")}
 speeds["a sort, on this machine"] = {"measured here": one / tuned}
 title = "Input pipelines: speed-up over a sequential one"
-figures.show(figures.grouped_bars(speeds, unit="x", title=title), caption=read_source("tf_data_2021"))
+figures.show(
+    figures.grouped_bars(speeds, unit="x", title=title), caption=read_source("tf_data_2021")
+)
 assert one > 0 and tuned > 0
 
 # %% tags=["nbval-ignore-output"]
@@ -275,14 +284,18 @@ from_paper = {f"{row['global_batch_size']:.0f}": row["top1_error_percent"]
               for row in read_table("goyal_2017_table")}  # fmt: skip
 mine, pixels = {}, data.images / np.float32(255)
 for size in (64, 256, 1024):
-    trained = keras.Sequential([keras.Input((28, 28)), keras.layers.Flatten(), keras.layers.Dense(10)])
+    trained = keras.Sequential(
+        [keras.Input((28, 28)), keras.layers.Flatten(), keras.layers.Dense(10)]
+    )
     rate = keras.optimizers.SGD(0.02 * size / 64, momentum=0.9)
     trained.compile(rate, cross_entropy, metrics=["accuracy"])
     trained.fit(pixels, data.labels, batch_size=size, epochs=2, verbose=0)
     mine[str(size)] = 100 * (1 - trained.evaluate(pixels, data.labels, verbose=0)[1])
 pictures = {"ImageNet, published": from_paper, "a linear model, here": mine}
 title = "Error by global batch, learning rate scaled"
-figures.show(figures.grouped_bars(pictures, unit="%", title=title), caption=read_source("goyal_2017_table"))
+figures.show(
+    figures.grouped_bars(pictures, unit="%", title=title), caption=read_source("goyal_2017_table")
+)
 assert len(mine) == 3
 
 # %% [markdown]
