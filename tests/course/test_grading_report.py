@@ -210,7 +210,8 @@ def test_a_students_page_says_what_was_asked_given_and_wanted(report, browser, l
     assert page.locator("section.right").count() == 2
     page.goto((report[1] / "feedback" / page_name("cy")).as_uri())
     header = page.locator("header").inner_text()
-    assert "so far" in header and "not JSON. A teacher will look" in header
+    assert "No mark yet, of 10 points" in header and "not JSON. A teacher will look" in header
+    assert "0 of" not in header and "so far" not in header
     page.close()
 
 
