@@ -2,6 +2,10 @@
 
 | lesson | companions |
 |---|---|
+| 00 | `live_loss` |
+| 03 | `last_batch` |
+| 04 | `training_step` |
+| 05 | `update_table` |
 | 06 | `all_reduce_race` |
 | 10 | `chaos` (also `make chaos`) |
 | 11 | `stale_updates`, `synchronous_rounds`, `update_records`, `slow_workers`, `loopback_traffic` |

@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from distlab.errors import CourseError
-from distlab.figures import Arrow, Box, Picture, bars, diagram, lines, split_evenly, timeline
+from distlab.figures import (
+    Arrow,
+    Box,
+    Picture,
+    diagram,
+    grouped_bars,
+    lines,
+    split_evenly,
+    timeline,
+)
 from distlab.figures.canvas import WIDTH_PX, say_number
 from distlab.widgets.controls import Choice, Slider
 from distlab.widgets.explorer import Explorer, explore
@@ -15,6 +24,7 @@ from utils.measure import count
 
 MEBIBYTE = 2**20
 GAP_PX = 14.0
+WAY_PX = 256.0
 
 # Nominal speeds of links in one direction, in bytes a second.
 LINKS: Mapping[str, float] = {
@@ -64,7 +74,7 @@ def draw_cluster(workers: int = 2, replicas_per_worker: int = 2) -> Picture:
 
 
 def draw_two_ways(examples: int = 64, inputs: int = 784, units: int = 128) -> Picture:
-    """Draw what each of four devices holds when one layer is shared by batch, and by weights.
+    """Draw one layer split over four devices by batch, and by weights: who holds and sends what.
 
     `inputs` x `units` is the shape of the layer's weights. Raises CourseError
     unless examples and units divide by four.
@@ -72,26 +82,47 @@ def draw_two_ways(examples: int = 64, inputs: int = 784, units: int = 128) -> Pi
     if examples % 4 or units % 4 or min(examples, inputs, units) < 1:
         raise CourseError(f"{examples} examples and {units} units: both must divide by 4")
     ways = {
-        "Data parallel: cut the batch": (f"{examples // 4} images", f"{inputs} × {units}"),
-        "Model parallel: cut the weights": (f"all {examples} images", f"{inputs} × {units // 4}"),
-    }
-    wide = (WIDTH_PX - 3 * GAP_PX) / 4
-    boxes = {}
-    for row, (name, (images, weights)) in enumerate(ways.items()):
-        top = 32 + 158 * row
+        "Data parallel: cut the batch": (
+            f"{examples // 4} images", f"{inputs} × {units}", f"{examples // 4} × {units}",
+            f"all-reduce: the gradients of {inputs} × {units} weights, once a step",
+        ),
+        "Model parallel: cut the weights": (
+            f"all {examples} images", f"{inputs} × {units // 4}", f"{examples} × {units // 4}",
+            f"all-gather: outputs of {examples} × {units}, before the next layer can begin",
+        ),
+    }  # fmt: skip
+    boxes, arrows = {}, []
+    for row, (name, words) in enumerate(ways.items()):
+        top = 32 + WAY_PX * row
         boxes[name] = Box(name, 0, top, WIDTH_PX, 24, "text")
         for device in range(4):
-            x, key = device * (wide + GAP_PX), f"{name} {device}"
-            boxes[key] = Box(f"CPU:{device}", x, top + 28, wide, 114)
-            boxes[f"{key} data"] = Box(images, x + 14, top + 58, wide - 28, 32, "data")
-            words = f"{weights} weights"
-            boxes[f"{key} weights"] = Box(words, x + 14, top + 98, wide - 28, 32, "variables")
+            key = f"{name} {device}"
+            boxes |= _draw_device(key, device, top + 28, *words[:3])
+            arrows.append(Arrow(key, f"{name} sends", both=True))
+        boxes[f"{name} sends"] = Box(words[3], 0, top + 206, WIDTH_PX, 34, "reduce")
     alt = (
         f"One layer of {inputs} × {units} weights on four devices. Data parallel: each device has "
-        f"{examples // 4} of {examples} images and all weights. Model parallel: each device has "
-        f"all {examples} images and {inputs} × {units // 4} of the weights."
+        f"{examples // 4} of {examples} images and all weights, and an all-reduce adds up the "
+        f"gradients once a step. Model parallel: each device has all {examples} images and "
+        f"{inputs} × {units // 4} of the weights, and an all-gather puts the outputs together."
     )
-    return diagram(boxes, title="One layer, shared by four devices", alt=alt, height_px=342)
+    title = "One layer on four devices, and what travels between them"
+    return diagram(boxes, arrows, title=title, alt=alt, height_px=32 + 2 * WAY_PX - 6)
+
+
+def _draw_device(
+    key: str, device: int, top: float, images: str, weights: str, outputs: str
+) -> dict[str, Box]:
+    """Return the boxes of one of four devices: its frame, its images, weights and outputs."""
+    wide = (WIDTH_PX - 3 * GAP_PX) / 4
+    x = device * (wide + GAP_PX)
+    inside = {"x": x + 14, "width": wide - 28, "height": 32}
+    return {
+        key: Box(f"CPU:{device}", x, top, wide, 146),
+        f"{key} data": Box(images, y=top + 30, kind="data", **inside),
+        f"{key} weights": Box(f"{weights} weights", y=top + 68, kind="variables", **inside),
+        f"{key} outputs": Box(f"{outputs} outputs", y=top + 106, kind="compute", **inside),
+    }
 
 
 def pace_rows(synchronous: bool, step_seconds: Sequence[float], until_seconds: float) -> list[Row]:
@@ -165,23 +196,33 @@ def show_memory(
     replicas: int,
     global_batch_size: int,
 ) -> Picture:
-    """Return bars in MiB for the device with the largest share of the batch."""
+    """Return bars in MiB for the device with the largest share of the batch.
+
+    Mirrored, and with what is kept sharded over the replicas, as ZeRO's third stage
+    and FSDP do: each device keeps 1 / replicas of it.
+    """
     images = max(split_evenly(global_batch_size, replicas))
-    parts = {**kept_bytes, "activations": images * activation_bytes_per_image}
-    total = sum(parts.values())
-    kept_share = 100 * sum(kept_bytes.values()) / total
+    activations = images * activation_bytes_per_image
+    kept = sum(kept_bytes.values())
+    kept_share = 100 * kept / (kept + activations)
     words = (
         f"{count(images, 'image')} of {global_batch_size} on this device: "
-        f"{say_number(total / MEBIBYTE)} MiB. {say_number(kept_share)} % of it is kept on every "
-        "device, however many replicas there are."
+        f"{say_number((kept + activations) / MEBIBYTE)} MiB mirrored. {say_number(kept_share)} % "
+        "of it is kept on every device, however many replicas there are. Sharded: "
+        f"{say_number((kept / replicas + activations) / MEBIBYTE)} MiB."
     )
-    picture = bars(
-        {name: size / MEBIBYTE for name, size in parts.items()},
-        unit=" MiB",
-        title=f"Memory of one device of {count(replicas, 'replica')}",
-        highlight="activations",
-    )
-    return replace(picture, caption=words)
+    groups = {
+        name: {
+            part: size / MEBIBYTE
+            for part, size in {
+                **{key: value / shards for key, value in kept_bytes.items()},
+                "activations": activations,
+            }.items()
+        }
+        for name, shards in {"mirrored": 1, "sharded (ZeRO-3, FSDP)": replicas}.items()
+    }
+    title = f"Memory of one device of {count(replicas, 'replica')}"
+    return replace(grouped_bars(groups, unit="MiB", title=title), caption=words)
 
 
 def estimate_step_seconds(

@@ -11,9 +11,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distlab.errors import CourseError
-from distlab.figures import Picture, bars, split_evenly
+from distlab.figures import Picture, split_evenly
+from distlab.figures.canvas import BLUE, VERMILLION, WIDTH_PX, Sheet, draw_sheet, text_width_px
+from distlab.figures.picture import INK
 from distlab.widgets.controls import Choice, Slider
 from distlab.widgets.explorer import Explorer, explore
+
+MAX_UNIT_PX = 70.0  # the length of the gradient's arrow
+ROOM_FOR = 4.2  # times the gradient, in a row
+TOP_PX, ROW_PX, MAX_ACROSS_PX = 36.0, 44.0, 34.0
+MAX_STRAIGHT = 1e-9  # a residual of rounding alone
 
 
 @dataclass(frozen=True)
@@ -92,18 +99,76 @@ def update_ratio(products: np.ndarray, batch: Shares, way: str) -> tuple[float, 
 
 
 def show_ratios(products: np.ndarray, batch: Shares, way: str) -> Picture:
-    """Return bars of every way's ratio, `way` highlighted and explained in the caption."""
-    ratios = {name: update_ratio(products, batch, name)[0] for name in DIVISORS}
-    picture = bars(
-        ratios,
-        unit="×",
-        title=f"Update / single-device gradient: {batch.examples} examples, "
-        f"{batch.replicas} replicas",
-        reference=("right: ×1", 1.0),
-        highlight=way,
-        log=True,
-    )
-    return replace(picture, caption=explain_ratio(batch, way, *update_ratio(products, batch, way)))
+    """Return every way's update as an arrow, `way` in bold and explained in the caption."""
+    updates = {name: update_ratio(products, batch, name) for name in DIVISORS}
+    title = f"{batch.examples} examples on {batch.replicas} replicas: what each way applies"
+    picture = draw_updates(updates, title=title, selected=way)
+    return replace(picture, caption=explain_ratio(batch, way, *updates[way]))
+
+
+def draw_updates(
+    updates: Mapping[str, tuple[float, float]], *, title: str, selected: str = ""
+) -> Picture:
+    """Draw each update, name -> (ratio, residual), as an arrow beside the gradient's.
+
+    The gradient is a thin arrow of length 1 to the right. An update goes `ratio` along
+    it and `residual` across it. It is blue, or vermillion where it is turned; one that
+    is too long for its row is broken; its true length is written beside it. Raises
+    CourseError for no updates and for values that are not finite.
+    """
+    if not updates or not np.all(np.isfinite(list(updates.values()))):
+        raise CourseError("draw_updates: give one update or more, name -> (ratio, residual)")
+    says = {name: say_update(*update) for name, update in updates.items()}
+
+    def paint(sheet: Sheet) -> None:
+        left = max(text_width_px(name) for name in updates) + 22
+        room = max(text_width_px(text) for text in says.values()) + 20
+        unit = min(MAX_UNIT_PX, (WIDTH_PX - room - left) / ROOM_FOR)
+        for number, (name, update) in enumerate(updates.items()):
+            y = TOP_PX + (number + 0.5) * ROW_PX
+            weight = "bold" if name == selected else "normal"
+            sheet.write(left - 18, y + 9, name, "right", weight=weight)
+            _draw_update(sheet, left, y + 11, WIDTH_PX - room, unit, *update)
+            sheet.write(WIDTH_PX - room + 14, y + 9, says[name], "left", weight=weight)
+
+    alt = f"{title}. {'; '.join(f'{name}: {text}' for name, text in says.items())}."
+    return draw_sheet(paint, title=title, alt=alt, height_px=TOP_PX + len(updates) * ROW_PX + 6)
+
+
+def say_update(ratio: float, residual: float) -> str:
+    """Return "×4", or "×0.93, turned 12°" for an update that is not along the gradient."""
+    if residual <= MAX_STRAIGHT:
+        return f"×{ratio:.4g}"
+    degrees = np.degrees(np.arctan2(residual, ratio))
+    return f"×{ratio:.3g}, turned {degrees:.2g}°"
+
+
+def _draw_update(
+    sheet: Sheet, x: float, y: float, end: float, unit: float, ratio: float, residual: float
+) -> None:
+    """Draw one row from (x, y) to at most `end`: the gradient, and the update over it."""
+    colour = VERMILLION if residual > MAX_STRAIGHT else BLUE
+    over, across = ratio * unit, residual * unit
+    shorter = min(1.0, (end - x) / max(over, 1e-9), MAX_ACROSS_PX / max(across, 1e-9))
+    tip = (x + shorter * over, y - shorter * across)
+    sheet.line([x + unit] * 2, [y - 9, y + 9], linewidth=1, linestyle=(0, (2, 2)))
+    _draw_arrow(sheet, (x, y), tip, colour, 3.2)
+    _draw_arrow(sheet, (x, y), (x + unit, y), INK, 1.0)
+    if shorter < 1:
+        middle = (x + 0.8 * (tip[0] - x), y + 0.8 * (tip[1] - y))
+        for k in (-3.5, 3.5):
+            places = [middle[0] + k - 4, middle[0] + k + 4], [middle[1] + 8, middle[1] - 8]
+            sheet.line(*places, linewidth=1.6)
+
+
+def _draw_arrow(sheet: Sheet, tail, head, colour: str, width: float) -> None:
+    from matplotlib.patches import FancyArrowPatch
+
+    patch = FancyArrowPatch(
+        tail, head, arrowstyle="-|>", mutation_scale=8 + 2 * width, color=colour,
+        linewidth=width, shrinkA=0, shrinkB=0,
+    )  # fmt: skip
+    sheet.axes.add_patch(patch)
 
 
 def explain_ratio(batch: Shares, way: str, ratio: float, residual: float) -> str:

@@ -23,6 +23,9 @@ def test_two_ways_cut_images_or_weights():
     picture = sharing.draw_two_ways(64, 784, 128)
     assert picture.svg.count("16 images") >= 4 and picture.svg.count("784 × 32") >= 4
     assert picture.svg.count("all 64 images") >= 4 and picture.svg.count("784 × 128 weights") >= 4
+    assert picture.svg.count("16 × 128 outputs") >= 4 and picture.svg.count("64 × 32 outputs") >= 4
+    assert "all-reduce: the gradients of 784 × 128" in picture.svg
+    assert "all-gather: outputs of 64 × 128" in picture.svg
     with pytest.raises(DistributedError, match="divide by 4"):
         sharing.draw_two_ways(66, 784, 128)
 
@@ -50,6 +53,13 @@ def test_memory_shares_activations_only():
     shared = sharing.show_memory(kept, 2**20, 4, 64)
     assert "66 MiB" in alone.caption and "18 MiB" in shared.caption
     assert "11.1 %" in shared.caption  # 2 of 18 MiB
+
+
+def test_sharding_divides_what_mirroring_keeps():
+    picture = sharing.show_memory({"weights": 2**20, "gradients": 3 * 2**20}, 2**20, 4, 64)
+    assert "20 MiB mirrored" in picture.caption and "Sharded: 17 MiB" in picture.caption
+    assert "mirrored: weights 1 MiB, gradients 3 MiB, activations 16 MiB" in picture.alt
+    assert "weights 0.25 MiB, gradients 0.75 MiB, activations 16 MiB" in picture.alt
 
 
 def test_memory_explorer_follows_its_sliders():

@@ -7,6 +7,7 @@ from distlab.figures import split_evenly
 from distlab.widgets.update_scaling import (
     DIVISORS,
     Shares,
+    draw_updates,
     inner_products,
     update_explorer,
     update_ratio,
@@ -66,3 +67,14 @@ def test_explorer_shows_the_chosen_way_and_follows_its_controls(gradients):
 def test_a_shape_without_examples_is_named():
     with pytest.raises(DistributedError, match=r"\(5,\)"):
         update_explorer(np.ones(5))
+
+
+def test_updates_are_arrows_and_turned_ones_say_so():
+    updates = {"mean": (4.0, 0.0), "sum": (64.0, 0.0), "clipped": (1.0, 1.0)}
+    picture = draw_updates(updates, title="Updates")
+    assert picture.alt == "Updates. mean: ×4; sum: ×64; clipped: ×1, turned 45°."
+    assert picture.svg.count("#d55e00") >= 1 or picture.svg.count("#D55E00") >= 1
+    straight = draw_updates({"mean": (4.0, 1e-12)}, title="Updates")
+    assert "#d55e00" not in straight.svg.lower()
+    with pytest.raises(DistributedError, match="one update or more"):
+        draw_updates({}, title="Updates")

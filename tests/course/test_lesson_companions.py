@@ -1,0 +1,62 @@
+"""Small companions of lessons: the loss drawn while `fit` runs, and the cut of a last batch."""
+
+import numpy as np
+import pytest
+
+from distlab.lessons import last_batch
+
+
+@pytest.mark.parametrize(
+    ("rest", "full", "cut"),
+    [(40, [32] * 4, [32, 8, 0, 0]), (128, [32] * 4, [32] * 4), (0, [4, 4], [0, 0])],
+)
+def test_files_fill_the_first_replicas_first(rest, full, cut):
+    assert last_batch.cut_by_files(rest, full) == cut
+
+
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        ((168, 4, 128), "With FILE plain fit fails or drifts; with DATA it is exact."),
+        ((130, 4, 128), "not exact either"),
+        ((256, 4, 128), "Plain fit is exact."),
+        ((96, 3, 32), "stops in its first step"),
+    ],
+)
+def test_last_batch_says_what_plain_fit_does(sizes, says):
+    assert says in last_batch.show_last_batch(*sizes).caption
+
+
+def test_live_loss_draws_the_loss_of_the_last_steps():
+    from distlab.lessons.live_loss import LiveLoss
+
+    class Screen:
+        pictures = []
+
+        def update(self, picture):
+            self.pictures.append(picture)
+
+    live, losses = LiveLoss("Loss", every=2), np.arange(1.0, 11.0)
+    live._screen = Screen()
+    for epoch in range(2):
+        live.on_epoch_begin(epoch)
+        for batch in range(5):  # Keras hands over the mean of the epoch so far
+            mean = losses[5 * epoch : 5 * epoch + batch + 1].mean()
+            live.on_train_batch_end(batch, {"loss": mean})
+    live.on_train_end()
+    assert live.steps == [1, 3, 5, 7, 9]
+    np.testing.assert_allclose(live.losses, [1.0, 2.5, 4.5, 6.5, 8.5], rtol=1e-12)
+    assert "epoch 2" in Screen.pictures[-1].svg
+
+
+def test_updates_are_judged_by_length_and_direction():
+    from distlab.lessons.update_table import judge, update_table
+
+    assert [judge(1, 0), judge(4, 0), judge(0.25, 0), judge(1, 0.1)] == [
+        "✓ right",
+        "too long",
+        "too short",
+        "turned",
+    ]
+    table = update_table({("weights", "mean"): (3.109375, 0.0)}).data.splitlines()
+    assert table[2:] == ["| weights | mean | ×3.109 | 0.00 | too long |"]
