@@ -1,9 +1,9 @@
 # %% [markdown] shows="The words, the batch arithmetic, and when one device is enough"
 # # Why distribute, and what is shared
 #
-# Eight GPUs cost eight times as much as one, and a program may run no faster on them. Before you pay, you want to know what they share, what they send each other and what limits the gain. An hour from now you can work that out for your own model; sometimes the answer is that one device is plenty.
+# Eight GPUs cost eight times as much as one, and a program may run no faster on them. Before you pay, you want to know what they share, what they send each other and what limits the gain. By the end of this lesson you can work that out for your own model; sometimes the answer is that one device is plenty.
 #
-# **Time:** 50 minutes · **Builds on:** [start here](00-start-here.ipynb) · **Hardware:** two CPU cores
+# **Time:** 40 minutes · **Builds on:** [start here](00-start-here.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -26,32 +26,24 @@ devices = use_logical_devices(4)
 print(devices)
 
 # %%
-import json
-import socket
-import subprocess
-import sys
-
 import numpy as np
 
 from distlab import figures
-from utils.data import load
-from utils.data.batches import without_autotune
 from distlab.exercises.predict import show_guess
-from utils.measure import array_bytes, format_bytes, time_calls
-from utils.models import build_model
-from utils.strategies import make_strategy
-from utils.training import train
-from distlab.widgets import Choice, Slider, explore
 from distlab.widgets.amdahl import amdahl_explorer, amdahl_speed_up
 from distlab.widgets.batches import batch_explorer
 from distlab.widgets.sharing import (
     draw_cluster,
     draw_two_ways,
-    estimate_step_seconds,
     gain_explorer,
     memory_explorer,
     pace_explorer,
 )
+from utils.data import load
+from utils.measure import array_bytes, format_bytes, time_calls
+from utils.models import build_model
+from utils.simulate.published import read_source, read_table
+from utils.training import train
 
 # %% [markdown]
 # ## The words, in one picture
@@ -94,7 +86,7 @@ figures.show(draw_two_ways(examples=64, inputs=784, units=128))
 # %% [markdown]
 # Both ways give the product that one device computes. They differ in what must travel between the devices. With data parallelism it is the gradient of the weights, once a step. With model parallelism, split like this, it is each layer's outputs, before the next layer can begin, and their gradients on the way back.
 #
-# Data parallelism is the usual way: most models need no change for it. For a model that does not fit on one device there are model parallelism (lessons 15 and 16) and *sharded* data parallelism (ZeRO, FSDP: lesson 15), which no `tf.distribute` strategy does. Until then, "distributed" means data parallel here, with the whole model on each device.
+# Data parallelism is the usual way: most models need no change for it. A model too large for one device needs model parallelism (lessons 15 and 16) or *sharded* data parallelism (ZeRO, FSDP: lesson 15), which no `tf.distribute` strategy does. Until then, "distributed" means data parallel here, with the whole model on each device.
 #
 # ## One batch, three sizes
 #
@@ -106,11 +98,11 @@ figures.show(draw_two_ways(examples=64, inputs=784, units=128))
 my_last = None  # a number of examples
 
 # %%
-strategy = make_strategy("mirrored", 4)
-examples = without_autotune(tf.data.Dataset.range(66).batch(32))  # no tuning thread
+strategy = tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
+batches = strategy.experimental_distribute_dataset(tf.data.Dataset.range(66).batch(32))
 shares = []
-for distributed in strategy.experimental_distribute_dataset(examples):
-    shares.append([len(part) for part in strategy.experimental_local_results(distributed)])
+for batch in batches:
+    shares.append([len(part) for part in strategy.experimental_local_results(batch)])
 print("each replica's share of each batch:", shares)
 show_guess(my_last, shares[2][3], unit=" examples")
 assert shares == [figures.split_evenly(n, 4) for n in (32, 32, 2)]
@@ -123,7 +115,7 @@ print(f"{per_worker_batch_size} for each worker, {per_replica_batch_size} for ea
 batch_explorer(global_batch_size, workers, replicas_per_worker)
 
 # %% [markdown]
-# TensorFlow's split and the course's `split_evenly`, which draws the explorer, agree here: left-over examples go to the first replicas, one each. (A smaller last batch from *files* may be cut less evenly: lesson 03.) Set the global batch size to 1,030, then to 10. A replica without examples still takes part in the step; lesson 05 shows what that does to a mean. (`without_autotune` only spares the cell a background thread.)
+# TensorFlow's split and the course's `split_evenly`, which draws the explorer, agree here: left-over examples go to the first replicas, one each. (A smaller last batch from *files* may be cut less evenly: lesson 03.) Set the global batch size to 1,030, then to 10. A replica without examples still takes part in the step; lesson 05 shows what that does to a mean.
 #
 # ## What is reduced is gradients
 #
@@ -132,12 +124,10 @@ batch_explorer(global_batch_size, workers, replicas_per_worker)
 # %%
 images, labels = data.train.images[:64, ..., None] / 255, data.train.labels[:64]
 one_batch = tf.data.Dataset.from_tensor_slices((images, labels)).batch(64)
-one_batch = without_autotune(one_batch)
 with strategy.scope():
     model = build_model("mlp", dtype="float64")
     optimizer = keras.optimizers.SGD(0.125)  # 1/8, exact in binary
     optimizer.build(model.trainable_variables)
-
 
 # %%
 def gradients_of(images, labels):
@@ -198,155 +188,31 @@ for kind in (keras.optimizers.SGD, keras.optimizers.Adam):
 # %% [markdown]
 # With SGD the order does not matter, because its update is linear in the gradient. Adam divides each gradient by its size, which is not linear: each copy divides by the size of its own gradient. Averaging weights, after every step or after several, is an algorithm of its own (local SGD). No `tf.distribute` strategy trains that way.
 #
-# ## No parameter server in it
+# ## Synchronous and asynchronous
 #
-# With several machines, you might expect a process in the middle to keep the weights: a **parameter server**, which workers read and update. That is another strategy, drawn below; `MultiWorkerMirroredStrategy` has none.
+# **Synchronous** training, with an all-reduce: every replica waits for the slowest. On several machines `MultiWorkerMirroredStrategy` does it, and whatever you may read, it has no parameter server: each worker holds the weights itself and they talk through collectives (lesson 09).
 #
-# To see what it does instead, two real processes train one step of one weight, which starts at 1. The gradient of worker 0 is 1, that of worker 1 is 2, the learning rate is 0.1. Each process reports which jobs its cluster has, where its weight lives, and which operation talks to the other process. (Starting them is plumbing: skim that code.)
+# **Asynchronous** training: nobody waits. A **parameter server** keeps the weights; each worker reads them, computes, and sends its gradient when it is ready. That is another strategy, and this is its picture:
 
 # %%
 figures.show(figures.parameter_server_devices(workers=3, servers=2))
 
-# %%
-program = """
-import json, os, signal, sys
-signal.alarm(90)  # whatever happens, this process ends
-addresses, index = json.loads(sys.argv[1]), int(sys.argv[2])
-task = {"type": "worker", "index": index}  # TF_CONFIG says who is who (lesson 08)
-os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
-from utils.environment import quiet_tensorflow
-with quiet_tensorflow():
-    import tensorflow as tf
-strategy = tf.distribute.MultiWorkerMirroredStrategy()
-with strategy.scope():
-    weight = tf.Variable(1.0, dtype=tf.float64)
-
-def step_of_replica():
-    own = weight * (index + 1)
-    total = tf.distribute.get_replica_context().all_reduce("sum", own)
-    weight.assign_sub(0.1 * total)
-    return own, total
-
-step = tf.function(lambda: strategy.run(step_of_replica))
-own, total = step()
-copy, = strategy.experimental_local_results(weight)
-operations = {op.type for op in step.get_concrete_function().graph.get_operations()}
-print(json.dumps({
-    "jobs in the cluster": strategy.cluster_resolver.cluster_spec().jobs,
-    "weight lives on": copy.device, "own gradient": float(own), "reduced": float(total),
-    "weight after": round(float(copy), 9), "talks through": [o for o in operations if "Coll" in o],
-}), flush=True)
-step()  # stay until the other has finished its step
-os._exit(0)
-"""
-
-
-# %%
-def run_workers(program):
-    with socket.create_server(("127.0.0.1", 0)) as a, socket.create_server(("127.0.0.1", 0)) as b:
-        addresses = json.dumps([f"127.0.0.1:{s.getsockname()[1]}" for s in (a, b)])  # free ports
-    start = [sys.executable, "-c", program, addresses]
-    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    workers = [subprocess.Popen([*start, index], **pipes) for index in "01"]
-    try:
-        return [worker.communicate(timeout=100)[0] for worker in workers]
-    finally:  # nothing is left behind
-        for worker in workers:
-            worker.kill()
-            worker.wait()
-
-
-# %%
-answers = run_workers(program)  # some seconds: two processes import TensorFlow
-if not all(answers):  # a port was taken in between: once more, with others
-    answers = run_workers(program)
-assert all(answers), "a worker gave no answer: run this cell again"
-reports = [json.loads(answer) for answer in answers]
-for key in reports[0]:
-    print(f"{key:20} {reports[0][key]!s:44} {reports[1][key]}")
-assert all(r["jobs in the cluster"] == ["worker"] and r["weight after"] == 0.7 for r in reports)
-
 # %% [markdown]
-# There is one job, `worker`, and no `ps`, the job of parameter servers. Each worker holds the weight itself. They talk through a *collective*, an operation that all of them run together; this one is the all-reduce. (Lesson 09 trains a whole model like this, lesson 11 with parameter servers.)
-#
-# ## Synchronous and asynchronous
-#
-# **Synchronous** training, with an all-reduce: every replica waits for the slowest. **Asynchronous** training, with parameter servers: nobody waits. Here are four workers, the last of which takes twice as long. Run the cell and move the slider:
+# What does waiting cost? Here are four workers, the last of which takes twice as long. Run the cell and move the slider:
 
 # %%
 pace_explorer(slow_seconds=2)
 
 # %% [markdown]
-# The price is **staleness**: while a worker computes, others change the weights, so its gradient belongs to weights that are some updates old. When four workers take turns, each gradient is 3 updates old. Does that hurt? Let's ask the smallest model there is: one matrix of weights from pixels to classes, with its loss and gradient in NumPy.
-#
-# **Predict.** 200 updates with a learning rate of 0.02, once with fresh gradients, once with gradients that are 3 updates old. How many times larger is the loss at the end with the old ones? (1 means no harm.)
-
-# %%
-my_harm = None  # a factor
-
-# %%
-x, y = data.train.images[:1000].reshape(1000, 784) / 255, data.train.labels[:1000]
-
-
-def predict(w, x):  # [784, 10], [n, 784] -> [n, 10]
-    powers = np.exp(x @ w - (x @ w).max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
-
-
-def loss_of(w):
-    return float(-np.log(predict(w, x)[np.arange(len(y)), y] + 1e-12).mean())
-
-
-def gradient_of(w, x, y):  # of the mean loss: [784, 10]
-    return x.T @ (predict(w, x) - np.eye(10)[y]) / len(y)
-
-
-# %%
-def train_stale(staleness, learning_rate):
-    """Return the loss on 1,000 images after every tenth of 200 updates."""
-    rng = np.random.default_rng(0)
-    past = [np.zeros((784, 10))]  # the weights after each update
-    for update in range(200):
-        rows = rng.integers(0, 1000, size=64)
-        old = past[max(0, update - staleness)]
-        past.append(past[-1] - learning_rate * gradient_of(old, x[rows], y[rows]))
-    return [loss_of(w) for w in past[::10]]
-
-
-fresh, old = train_stale(0, 0.02)[-1], train_stale(3, 0.02)[-1]
-show_guess(my_harm, round(old / fresh, 1), unit="x")
-assert old < 1.05 * fresh
-
-
-# %% tags=["nbval-ignore-output"]
-def show_staleness(staleness, learning_rate):
-    rate, updates = float(learning_rate), range(0, 201, 10)
-    curves = {"fresh": (updates, train_stale(0, rate))}
-    if staleness:
-        curves[f"{staleness} updates old"] = (updates, train_stale(staleness, rate))
-    title = f"Loss with stale gradients, learning rate {learning_rate}"
-    return figures.lines(curves, x_label="update", y_label="loss", title=title)
-
-
-assert train_stale(15, 0.02)[-1] > 2 * fresh > train_stale(15, 0.005)[-1]
-rates = ["0.005", "0.01", "0.02", "0.05"]
-explore(
-    show_staleness,
-    staleness=Slider("Staleness", 0, 20, 15),
-    learning_rate=Choice("Learning rate", rates, "0.02"),
-)
-
-# %% [markdown]
-# At a learning rate of 0.02, gradients that are 3 updates old did this small model no harm; at 0.05 they do. With gradients that are 15 updates old, the loss no longer falls steadily at 0.02; choose 0.005 and it falls again. The older the gradients, the smaller the rate has to be. Lesson 11 trains asynchronously, with parameter servers.
+# The price of not waiting is **staleness**: while a worker computes, others change the weights, so its gradient belongs to weights that are some updates old. When four workers take turns, each gradient is 3 updates old. Whether that hurts depends on the learning rate times the age; [lesson 11](11-parameter-server.ipynb) measures both.
 #
 # ## The mistake: the dataset's batch is taken for the replica's
 #
 # You trained with batches of 64 on one device, and want each of 4 replicas to have 64 as well. The code still says `.batch(64)`:
 
-
 # %%
 def describe_epoch(batch_size):
-    batches = without_autotune(tf.data.Dataset.range(1024).batch(batch_size))
+    batches = tf.data.Dataset.range(1024).batch(batch_size)
     first = next(iter(strategy.experimental_distribute_dataset(batches)))
     sizes = [len(part) for part in strategy.experimental_local_results(first)]
     print(f"each replica sees {sizes}, {len(batches)} steps an epoch")
@@ -389,10 +255,43 @@ print(format_bytes(array_bytes(outputs)), "of activations for each image")
 memory_explorer(kept, array_bytes(outputs), replicas=4, global_batch_size=64)
 
 # %% [markdown]
-# For a given global batch, more replicas shrink the last bar and none of the others. If weights, gradients and moments alone do not fit on one device, more *mirrored* replicas don't help. Model parallelism does; so do ZeRO and FSDP, where each added replica frees memory on the others.
+# Bars of one colour are one thing, twice: mirrored, and sharded. For a given global batch, more mirrored replicas shrink the activations and nothing else. If weights, gradients and moments alone do not fit on one device, more *mirrored* replicas don't help. Sharding does (ZeRO, FSDP): move *Replicas* and watch each added one free memory on the others. So does model parallelism.
 #
-# **Time.** More real devices speed up the step. They do not speed up the preparation of the batch, if the program does that image by image in Python. The cell measures both on your machine, the step with the course's training program:
+# **Time.** Is training on n devices n times as fast? Your logical devices share the cores of one CPU, so they can't tell. Here they are all the same, next to what was published for real GPUs in 2017. In both, each device keeps its batch, so the global batch grows with the devices.
+#
+# **Predict.** ResNet-50 on eight P100 GPUs of one machine: how many times the images a second of one?
 
+# %%
+my_speed_up = None  # a number of times
+
+# %% tags=["nbval-ignore-output"]
+def best_images_per_second(replicas):  # the fastest of four epochs, 64 images for each replica
+    events, job = [], {"limit": 64 * 4 * 4, "epochs": 4, "global_batch_size": 64 * replicas}
+    train(strategy="mirrored", replicas=replicas, on_event=events.append, **job)
+    return max(e["images_per_second"] for e in events if e["event"] == "epoch")
+
+
+own_rates = {n: best_images_per_second(n) for n in (1, 2, 4)}  # by number of replicas
+print({n: f"{rate:,.0f} images/s" for n, rate in own_rates.items()})
+assert min(own_rates.values()) > 0
+
+# %% tags=["nbval-ignore-output"]
+print(read_source("tf_benchmarks_2017"))
+rows = [r for r in read_table("tf_benchmarks_2017") if r["platform"] == "DGX1-P100"]
+gpus = [int(r["gpus"]) for r in rows]
+curves = {}
+for name in ("resnet_50", "alexnet"):
+    curves[f"published: {name}"] = (gpus, [r[name] / rows[0][name] for r in rows])
+curves["yours, one CPU"] = (list(own_rates), [rate / own_rates[1] for rate in own_rates.values()])
+title = "Speed-up: P100 GPUs as published, and your logical devices"
+figures.show(figures.lines(curves, x_label="devices", y_label="times one device", title=title))
+show_guess(my_speed_up, curves["published: resnet_50"][1][-1], unit="×")
+assert curves["published: resnet_50"][1][-1] > 7 > curves["published: alexnet"][1][-1]
+
+# %% [markdown]
+# ResNet-50 came close to 8 on eight GPUs. AlexNet did not: its gradients are larger and its step shorter, so the exchange weighs more. Two things limit the gain, and you can measure both.
+#
+# **What does not spread** is the first. More devices speed up the step. They do not speed up the preparation of the batch, if the program does that image by image in Python:
 
 # %% tags=["nbval-ignore-output"]
 def prepare():  # 64 images, standardised one by one in Python
@@ -400,41 +299,21 @@ def prepare():  # 64 images, standardised one by one in Python
     return np.stack([(image - image.mean()) / image.std() for image in images])
 
 
-def best_step_seconds(replicas):  # the fastest of six epochs, for 64 images
-    events = []
-    train(strategy="mirrored", replicas=replicas, limit=640, epochs=6, on_event=events.append)
-    return min(64 / e["images_per_second"] for e in events if e["event"] == "epoch")
-
-
-input_seconds = time_calls(prepare, 30).best_seconds
-step_seconds = {n: best_step_seconds(n) for n in (1, 2, 4)}  # by number of replicas
-print(f"input: {1000 * input_seconds:.1f} ms")
-for n, seconds in step_seconds.items():
-    print(f"step, replicas={n}: {1000 * seconds:.1f} ms")
-assert input_seconds > 0 and min(step_seconds.values()) > 0
-
-# %% tags=["nbval-ignore-output"]
-batch_seconds = {n: input_seconds + seconds for n, seconds in step_seconds.items()}
-parallel = step_seconds[1] / batch_seconds[1]
-on_8_devices = batch_seconds[1] / (input_seconds + step_seconds[1] / 8)
+input_seconds, step_seconds = time_calls(prepare, 30).best_seconds, 64 / own_rates[1]
+parallel = step_seconds / (input_seconds + step_seconds)
+on_8_devices = (input_seconds + step_seconds) / (input_seconds + step_seconds / 8)
+print(f"input {1000 * input_seconds:.1f} ms, step {1000 * step_seconds:.1f} ms")
 print(f"{parallel:.1%} of the time spreads; 8 real devices would be {on_8_devices:.1f} x as fast")
 np.testing.assert_allclose(amdahl_speed_up(parallel, 8), on_8_devices, rtol=1e-12)
-amdahl_explorer(parallel, {n: batch_seconds[1] / batch_seconds[n] for n in (2, 4)}, most_devices=8)
+amdahl_explorer(parallel, most_devices=8)
 
 # %% [markdown]
-# The curve is **Amdahl's law** for your measurement: the part that does not spread sets a limit that no number of devices passes. Move *work that spreads* to see what a slower input does. (With `prefetch`, input and step overlap, and the slower one sets the pace: lesson 12.) The squares are your logical replicas: they share the cores of one CPU and add the exchange of gradients, so don't expect them on the curve. On real GPUs, with a batch that grew with them, [Goyal and others](https://arxiv.org/abs/1706.02677) published about 90 % efficiency from 8 to 256.
+# The curve is **Amdahl's law** for your measurement: the part that does not spread sets a limit that no number of devices passes. Move *Work that spreads* to see what a slower input does. (With `prefetch`, input and step overlap, and the slower one sets the pace: lesson 12.)
 #
-# **Communication** is the other limit. A *ring* all-reduce passes pieces of the gradients round a circle of n devices (lesson 06). For gradients of S bytes each device sends 2 (n - 1) / n · S bytes, in 2 (n - 1) rounds. With the same global batch, computing shrinks with n and communication does not. This estimate takes the nominal speed of the link and a delay of 50 µs a round, with no sending while the devices compute:
+# **Communication** is the second. The fewer images each device has, the more an all-reduce of all gradients weighs. The explorer takes your step and your gradients, the nominal speed of a link, and a ring all-reduce that waits for the step to end. Choose other links; lesson 06 has the formula behind it, and measures it.
 
 # %% tags=["nbval-ignore-output"]
-gradient_bytes, ethernet = kept["gradients"], 10e9 / 8  # bytes; bytes a second
-for n in (1, 2, 8, 64):
-    compute = step_seconds[1] / n
-    ring = 2 * (n - 1) / n * gradient_bytes / ethernet + 2 * (n - 1) * 50e-6
-    print(f"devices={n:<2}  compute {1e3 * compute:6.2f} ms, all-reduce {1e3 * ring:5.2f} ms")
-    estimate = estimate_step_seconds(n, step_seconds[1], gradient_bytes, ethernet)
-    np.testing.assert_allclose(compute + ring, estimate, rtol=1e-12)
-gain_explorer(gradient_bytes, step_seconds[1])
+gain_explorer(kept["gradients"], step_seconds)
 
 # %% [markdown]
 # ### When one device is enough
@@ -443,8 +322,7 @@ gain_explorer(gradient_bytes, step_seconds[1])
 
 # %% tags=["nbval-ignore-output"]
 needed_bytes = sum(kept.values()) + 64 * array_bytes(outputs)
-speed = 64 / step_seconds[1]  # images a second
-minutes = 10 * 60_000 / speed / 60
+minutes = 10 * 60_000 / own_rates[1] / 60
 print(f"fits? one copy with 64 images takes {format_bytes(needed_bytes)}")
 print(f"fast enough? ten epochs of all 60,000 images take {minutes:.1f} minutes on this machine")
 assert needed_bytes < 2**30 and minutes < 120
@@ -468,10 +346,10 @@ assert needed_bytes < 2**30 and minutes < 120
 # What you saw:
 #
 # - A last batch of 2 left two of four replicas with nothing.
-# - One product, cut by examples and by weights; workers that wait, and workers with old gradients.
+# - One product, cut by examples and by weights; workers that wait, and workers that don't.
 # - Own gradients differed, reduced ones were equal, no weight travelled.
-# - Adam in float32: 16 bytes a parameter on every replica; only activations shrink.
-# - Input, step and all-reduce in milliseconds: the gain to expect.
+# - Adam in float32: 16 bytes a parameter on every mirrored replica; only activations shrink.
+# - Published GPUs, your input and your step: the gain to expect.
 #
 # ## Where it is described
 #
