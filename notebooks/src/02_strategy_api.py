@@ -26,21 +26,22 @@ devices = use_logical_devices(4)
 print(devices)
 
 # %%
+import functools
 import inspect
+import tempfile
 import textwrap
 import traceback
 
 import numpy as np
 
 from distlab import figures
-from utils.data import load
-from utils.data.batches import BatchPlan, epoch_order, make_batches, without_autotune
 from distlab.exercises.predict import show_guess
+from distlab.widgets import Slider, explore
+from utils.data import load
+from utils.data.batches import epoch_order
 from utils.measure import array_bytes, time_calls
 from utils.models import build_model
-from utils.strategies import make_strategy
 from utils.training import train
-from distlab.widgets import Slider, explore
 
 # %% [markdown]
 # ## Four jobs
@@ -52,10 +53,10 @@ from distlab.widgets import Slider, explore
 # | results and gradients | how one value per replica becomes one value | `reduce`, `gather`, `all_reduce`, the optimizer |
 # | data | which replica gets which examples | `experimental_distribute_dataset` |
 #
-# The picture shows how `MirroredStrategy` does the four jobs, with one replica on each of four logical devices. `make_strategy("mirrored", 4)` is `tf.distribute.MirroredStrategy(devices)` with a reduction for CPUs. The rest of the lesson takes the picture apart.
+# The picture shows how `MirroredStrategy` does the four jobs, with one replica on each of four logical devices. (`ReductionToOneDevice` adds up on one device, which suits CPUs; on GPUs leave it out.) The rest of the lesson takes the picture apart.
 
 # %%
-mirrored = make_strategy("mirrored", 4)
+mirrored = tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
 print(mirrored.num_replicas_in_sync, "replicas in sync")
 figures.show(figures.mirrored_devices(4, device="CPU"))
 
@@ -87,10 +88,8 @@ show_guess(my_guess, array_bytes(mirrored.experimental_local_results(inside)), u
 
 # %%
 def where():
-    """Return the strategy in force here, and the kind of context."""
-    cross = tf.distribute.in_cross_replica_context()
-    return type(tf.distribute.get_strategy()).__name__, "cross-replica" if cross else "replica"
-
+    kind = "cross-replica" if tf.distribute.in_cross_replica_context() else "replica"
+    return type(tf.distribute.get_strategy()).__name__, kind
 
 print("outside:     ", *where())
 with mirrored.scope():
@@ -130,10 +129,7 @@ print([part.numpy().tolist() for part in mirrored.experimental_local_results(squ
 #
 # Think of `losses` as the losses of eight examples, two on each replica: 0 and 1, 2 and 3, 4 and 5, 6 and 7.
 #
-# **Predict.** `reduce("SUM", losses, axis=None)`: how many numbers come back?
-
-# %%
-my_guess = None  # how many numbers
+# `reduce` adds them up or averages them. Watch what `axis` does:
 
 # %%
 for axis in (None, 0):
@@ -143,7 +139,6 @@ for axis in (None, 0):
 print("gather        ", mirrored.gather(losses, axis=0).numpy())
 assert mirrored.reduce("MEAN", losses, axis=0) == table.mean()
 np.testing.assert_array_equal(mirrored.reduce("SUM", losses, axis=None), table.sum(axis=0))
-show_guess(my_guess, tf.size(mirrored.reduce("SUM", losses, axis=None)), unit=" numbers")
 
 # %% [markdown]
 # `axis=None` adds replica to replica and keeps each replica's shape: two numbers. `axis=0` folds the batch axis in as well: one number. `gather` adds nothing up; it puts the parts one after the other. All three belong to the cross-replica context: call them after `run`.
@@ -216,13 +211,13 @@ for name, made in pair.items():
 
 # %%
 for examples in (8, 6):
-    dataset = without_autotune(tf.data.Dataset.range(examples).batch(8))  # nothing to tune
+    dataset = tf.data.Dataset.range(examples).batch(8)
     batch = next(iter(mirrored.experimental_distribute_dataset(dataset)))
     parts = mirrored.experimental_local_results(batch)
     print(examples, "examples:", [part.numpy().tolist() for part in parts])
 
 # %% [markdown]
-# A batch of 6 leaves replica 3 with nothing. [Lesson 05](05-loss-scaling.ipynb) keeps the gradient exact all the same. (`without_autotune` only spares the cell a background thread.)
+# A batch of 6 leaves replica 3 with nothing. [Lesson 05](05-loss-scaling.ipynb) keeps the gradient exact all the same.
 #
 # ## Gradients: replace the reduction and count it
 #
@@ -236,7 +231,7 @@ my_guess = None  # your number of bytes
 
 # %%
 class CountingReduction(tf.distribute.ReductionToOneDevice):
-    payload_bytes = 0  # of all values that replicas handed in
+    payload_bytes = 0  # of all values that replicas contribute
 
     def batch_reduce_implementation(self, reduce_op, value_destination_pairs, options):
         for value, _ in value_destination_pairs:
@@ -266,77 +261,54 @@ assert reduction.payload_bytes == 4 * array_bytes(model.trainable_variables)
 # %% [markdown]
 # Each replica contributes one gradient for every weight of this network, whatever the batch size. The step ran without `tf.function`, so the method was called at each step. Inside one it would be called while the function is traced, and count once.
 #
-# ## Where a strategy of your own would begin
-#
-# Skip this until you need it. A `tf.distribute.Strategy` is a thin shell: the work is done by its `extended`, a `tf.distribute.StrategyExtended`. Most needs are met by replacing the reduction. For more, subclass `StrategyExtended` and implement what the base class leaves open: the methods below, found by reading its source.
-
-
-# %%
-def is_left_open(member):
-    """Say whether `member`, a method or a property, only raises NotImplementedError."""
-    function = getattr(member, "fget", member)  # a property's function
-    return inspect.isfunction(function) and "NotImplementedError" in inspect.getsource(function)
-
-
-members = vars(tf.distribute.StrategyExtended).items()
-left_open = [name for name, member in members if is_left_open(member)]
-for strategy in (mirrored, make_strategy("one-device")):
-    given = [name for name in left_open if name in vars(type(strategy.extended))]
-    print(f"{type(strategy.extended).__name__} gives {len(given)} of {len(left_open)}")
-print(textwrap.fill(", ".join(left_open), 96))
-
-# %% [markdown]
-# They are the four jobs again: `_create_variable` and `_update` for variables, `worker_devices` and `_num_replicas_in_sync` for computation, `_reduce_to` and `_gather_to_implementation` for results, the dataset methods for data. Most begin with an underscore, which means that TensorFlow promises nothing about them: a strategy of your own is tied to one version.
-#
 # ## The test bed: one step, three strategies
 #
 # A step written for a strategy also runs under the default strategy and under `OneDeviceStrategy`, unchanged. Debug it there first, where there is one replica and nothing to reduce. Then compare.
 #
-# Below, `make_batches` gives images, labels and weights. An example's weight is 1 / its global batch size, so the sum of weight times loss over all replicas is the mean loss of the global batch. (TensorFlow's tutorials do the same division with `tf.nn.compute_average_loss`.) `utils.training.train` is the same step with metrics, checkpoints and reports around it: from the same seed it must give the same weights.
-
+# Below, every replica divides its losses by the *global* batch size, and the optimizer adds up the gradients. `utils.training.train` is the same step with metrics, checkpoints and reports around it: from the same seed it must give the same weights.
 
 # %%
-def train_by_hand(strategy, steps, seed=0):
-    """Return the weights of the MLP after `steps` global batches of 64, float64."""
-    split = load("fashion_mnist").train.take(64 * steps)
-    plan = BatchPlan(len(split), 64, strategy.num_replicas_in_sync)
-    batches = make_batches(split, plan, epoch_order(len(split), seed, 0), "float64")
+order, split = epoch_order(512, seed=0, epoch=0), load("fashion_mnist").train
+images, labels = split.images[order][..., None] / 255, split.labels[order]
+dataset = tf.data.Dataset.from_tensor_slices((images, labels)).batch(64)  # 8 global batches
+four_batches = tf.data.Dataset.from_tensor_slices((images[:32], labels[:32])).batch(8)
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)  # both for `fit`, below
+job = {"model": "mlp", "limit": 512, "epochs": 1, "global_batch_size": 64}  # the same, for train
+job |= {"optimizer": "sgd", "learning_rate": 0.05, "dtype": "float64"}
+
+
+def train_by_hand(strategy):
+    """Return the weights of the MLP after one epoch of `dataset`, float64."""
     with strategy.scope():
-        model = build_model("mlp", seed=seed, dtype="float64")
+        model = build_model("mlp", dtype="float64")
         optimizer = keras.optimizers.SGD(0.05)
         optimizer.build(model.trainable_variables)
 
+    def replica_step(images, labels):
+        with tf.GradientTape() as tape:
+            logits = model(images, training=True)  # [per_replica_batch, 10]
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+            loss = tf.nn.compute_average_loss(losses, global_batch_size=64)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
     @tf.function
-    def train_step(images, labels, weights):
-        def replica_step(images, labels, weights):
-            with tf.GradientTape() as tape:
-                logits = model(images, training=True)  # [per_replica_batch, 10]
-                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-                loss = tf.reduce_sum(losses * weights)  # weights: 1 / global_batch_size
-            gradients = tape.gradient(loss, model.trainable_variables)
-            optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+    def train_step(images, labels):
+        strategy.run(replica_step, args=(images, labels))
 
-        strategy.run(replica_step, args=(images, labels, weights))
-
-    for batch in strategy.experimental_distribute_dataset(batches):
+    for batch in strategy.experimental_distribute_dataset(dataset):
         train_step(*batch)
     return [np.asarray(variable) for variable in model.trainable_variables]
 
-
 # %%
-beds = {"default": 1, "one-device": 1, "mirrored": 4}
-weights = {name: train_by_hand(make_strategy(name, n), steps=8) for name, n in beds.items()}
-for name in ("one-device", "mirrored"):
-    for ours, alone in zip(weights[name], weights["default"], strict=True):
-        np.testing.assert_allclose(ours, alone, rtol=0, atol=1e-9)
+default, one = tf.distribute.get_strategy(), tf.distribute.OneDeviceStrategy("CPU:0")
+weights = train_by_hand(default)
+others = {"one device": train_by_hand(one), "mirrored": train_by_hand(mirrored)}
+others["utils.training.train"] = train(strategy="mirrored", replicas=4, **job).weights
+for name, theirs in others.items():
+    for ours, their in zip(weights, theirs, strict=True):
+        np.testing.assert_allclose(ours, their, rtol=0, atol=1e-9)
     print(f"{name}: the weights of the default strategy, to 1e-9")
-
-
-options = {"model": "mlp", "optimizer": "sgd", "dtype": "float64", "epochs": 1, "limit": 512}
-report = train(strategy="mirrored", replicas=4, **options)
-for ours, theirs in zip(weights["mirrored"], report.weights, strict=True):
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
-print(f"{report.strategy}, {report.replicas} replicas, {report.examples} examples: equal weights")
 
 # %% [markdown]
 # On one device, equal weights prove that the step runs. On four, they also prove that it divides the loss and adds up the gradients correctly. The first does not imply the second.
@@ -350,56 +322,64 @@ print(f"{report.strategy}, {report.replicas} replicas, {report.examples} example
 # %%
 plain_model = build_model("mlp")  # no scope
 with mirrored.scope():
-    plain_model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-examples = tf.data.Dataset.from_tensors((np.zeros((8, 28, 28, 1)), np.zeros(8)))
-one_batch = without_autotune(examples)
+    plain_model.compile("sgd", loss)
 try:
-    plain_model.fit(one_batch, shuffle=False, verbose=0)
+    plain_model.fit(four_batches, shuffle=False, verbose=0)
 except AssertionError as error:
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    print(f"{error!r} in {last.name}: {last.line}")
-
-kernel = plain_model.trainable_variables[0].value
-print("made in the scope:", mirrored.extended.variable_created_in_scope(kernel))
+    print(repr(error), "in", traceback.extract_tb(error.__traceback__)[-1].name)
+print(mirrored.extended.variable_created_in_scope(plain_model.weights[0].value))
 
 # %% [markdown]
-# The error from `fit` has no message: the optimizer asked `strategy.extended.update` to write to a variable that the strategy did not make. `variable_created_in_scope` tells you which ones it made.
+# The error from `fit` has no message: the optimizer asked `strategy.extended.update` to write to a variable that the strategy did not make. `variable_created_in_scope` tells you which ones it made. The fix is to make the model in the scope.
 #
-# Worse is a plain variable that your own step writes to: no error, and all four replicas write to one place. The fix is the same: make everything that has variables inside the scope, that is model, optimizer and metrics. `compile` belongs there too, because given a name it *makes* the optimizer. Outside, `compile("sgd", …)` trains without an error and counts each step once per replica: 4 steps on four replicas leave `optimizer.iterations` at 16, and every schedule runs four times too fast. Only `fit` may stand outside.
+# ### `compile` outside the scope
+#
+# This one is silent. Given the name `"sgd"`, `compile` *makes* an optimizer, and the optimizer has variables too. Here the model is made in the scope and trains four steps, compiled once outside and once inside. How many steps does the optimizer count?
+
 
 # %%
-count = tf.Variable(1.0)  # no scope
-mirrored.run(lambda: count.assign_add(1.0))
-print("each replica added 1 to 1, which is now", count.numpy())
+def count_steps(model):
+    """Fit four batches; return the copies of the optimizer's step counter."""
+    model.fit(four_batches, shuffle=False, verbose=0)
+    iterations = model.optimizer.iterations.value
+    return [int(copy) for copy in mirrored.experimental_local_results(iterations)]
+
+
 with mirrored.scope():
     model = build_model("mlp")
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-model.fit(one_batch, shuffle=False, verbose=0)
-print("made in the scope:", mirrored.extended.variable_created_in_scope(model.weights[0].value))
-
-# %% [markdown]
-# ### Asking for all_reduce outside a replica context
-#
-# In a scope, but not inside `run`, there is no replica, so there is no replica context to ask.
-
-# %% tags=["raises-exception"]
+model.compile("sgd", loss)
+print("compiled outside:", outside := count_steps(model))
 with mirrored.scope():
-    tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(1.0))
+    model.compile("sgd", loss)
+print("compiled inside: ", inside := count_steps(model))
+assert (outside, inside) == ([16], [4, 4, 4, 4])
 
 # %% [markdown]
-# `get_replica_context()` returned None. The mirror image is `strategy.reduce` inside `run`. Each context has its own call, and the fix is to use that one. (`merge_call`, which the message below names, stops all replicas while one function runs in the cross-replica context. Optimizers use it; you rarely need it.)
+# Outside, there is one plain counter, and all four replicas add 1 to it in every step. Nothing fails, but every learning-rate schedule runs four times too fast. Everything that makes variables belongs inside: the model, the optimizer, the metrics, and so `compile`. Only `fit` may stand outside.
+#
+# ### The right call in the wrong context
+#
+# In a scope, but not inside `run`, there is no replica, so there is no replica context to ask for an `all_reduce`.
 
 # %%
-try:
-    mirrored.run(lambda: mirrored.reduce("SUM", tf.constant(1.0), axis=None))
-except RuntimeError as error:
-    print("RuntimeError:", error)
-inside_run = mirrored.run(
-    lambda: tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(1.0))
-)
-print([float(part) for part in mirrored.experimental_local_results(inside_run)])
+def add_up_outside():
+    with mirrored.scope():
+        return tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(1.0))
+
+
+def reduce_inside():
+    return mirrored.run(lambda: mirrored.reduce("SUM", tf.constant(1.0), axis=None))
+
+
+for mistake in (add_up_outside, reduce_inside):
+    try:
+        mistake()
+    except (AttributeError, RuntimeError) as error:
+        print(f"{mistake.__name__}: {type(error).__name__}:", textwrap.fill(str(error), 96))
 
 # %% [markdown]
+# In the first, `get_replica_context()` returned None. The second is its mirror image: `strategy.reduce` inside `run`. Each context has its own call, and the fix is to use that one, as in the sections above. (`merge_call`, which the message names, stops all replicas while one function runs in the cross-replica context. Optimizers use it; you rarely need it.)
+#
 # ### MEAN over unequal counts
 #
 # Each replica returns the mean of its own examples, and `reduce("MEAN", …, axis=None)` averages the four means. With unequal counts, an example on a replica that has few of them counts for more. Run the cell and move the slider: the bars agree only where the examples divide by four.
@@ -432,21 +412,107 @@ explore(compare_means, examples=Slider("Examples", 4, 16, 6))
 # Bytes: a mirrored variable is stored once for each replica. Seconds: each `run` starts one function on every replica and waits for them all; below, a `run` that does nothing. Logical devices share the cores, so don't expect more of them to buy time here.
 
 # %% tags=["nbval-ignore-output"]
-stored_bytes, microseconds = {}, {}
-for name, replicas in {"default": 1, "one-device": 1, "mirrored, 4": 4}.items():
-    strategy = make_strategy(name.split(",")[0], replicas)
+beds = {"default": default, "one device": one, "mirrored, 4": mirrored}
+seconds = {name: [] for name in beds}
+runs = {name: tf.function(lambda s=s: s.run(lambda: tf.identity(0.0))) for name, s in beds.items()}
+for name, strategy in beds.items():
     with strategy.scope():
         variables = build_model("mlp").trainable_variables
     parts = [strategy.experimental_local_results(v.value) for v in variables]
-    stored_bytes[name] = sum(array_bytes(part) for part in parts)
-    empty_run = tf.function(lambda s=strategy: s.run(lambda: tf.identity(0.0)))
-    microseconds[name] = 1e6 * time_calls(empty_run, repeats=50).median_seconds
-for name, count in stored_bytes.items():
-    print(f"{name:<12}{count:>10,} bytes of weights")
-assert stored_bytes["mirrored, 4"] == 4 * stored_bytes["one-device"]
+    print(f"{name:<12}{sum(array_bytes(part) for part in parts):>10,} bytes of weights")
+for _ in range(5):  # in turn, so that other work on the machine slows all of them
+    for name, run in runs.items():
+        seconds[name].append(time_calls(run, repeats=20).best_seconds)
+microseconds = {name: 1e6 * min(values) for name, values in seconds.items()}
 figures.show(figures.bars(microseconds, unit="µs", title="One compiled run that does nothing"))
+assert sum(array_bytes(part) for part in parts) == 4 * array_bytes(variables)
 
 # %% [markdown]
+# ## Old names, and today's
+#
+# Much code that you find was written for an older TensorFlow. *Gone* means an AttributeError, *an alias* still works. The cell below looks them up, and runs today's forms.
+#
+# | old | in TensorFlow 2.21, Keras 3 | today |
+# |---|---|---|
+# | `strategy.experimental_run_v2(f, args)` | gone | `strategy.run(f, args)` |
+# | `strategy.experimental_distribute_datasets_from_function` | an alias | `strategy.distribute_datasets_from_function` |
+# | `strategy.experimental_make_numpy_dataset` | gone | `tf.data.Dataset.from_tensor_slices` |
+# | `experimental.MultiWorkerMirroredStrategy`, `experimental.ParameterServerStrategy`, `experimental.TPUStrategy` | work, deprecated | the same names in `tf.distribute` |
+# | `experimental.CentralStorageStrategy` | this is still its name | |
+# | `experimental.CollectiveCommunication`, `CollectiveHints` | an alias | `CommunicationImplementation`, in `CommunicationOptions` |
+# | `losses.Reduction.NONE`, `.SUM` | the texts `"none"`, `"sum"` | `reduction="none"`; better, leave it out in `fit` (lesson 05) |
+# | `losses.Reduction.AUTO` | ValueError in the loss | leave it out |
+# | `metric.reset_states()` | gone | `metric.reset_state()` |
+# | `keras.optimizers.legacy.SGD` | ImportError when called | `keras.optimizers.SGD` |
+# | `tf.estimator`, `train_and_evaluate` | gone | `fit`, or a loop of your own (lessons 03 and 04) |
+# | `tf.keras.callbacks.experimental.BackupAndRestore` | gone | `keras.callbacks.BackupAndRestore` |
+# | `model.save("folder")`, no extension | ValueError | `model.save("model.keras")`, or `model.export("folder")` |
+
+
+# %%
+def is_there(name):
+    try:
+        return bool(functools.reduce(getattr, name.split("."), tf))
+    except AttributeError:
+        return False
+
+
+names = """distribute.Strategy.experimental_run_v2 distribute.Strategy.experimental_make_numpy_dataset
+keras.metrics.Mean.reset_states estimator keras.callbacks.experimental"""
+print("gone:", not any(map(is_there, names.split())))
+names = "MultiWorkerMirroredStrategy ParameterServerStrategy TPUStrategy"
+print("today:", all(is_there(f"distribute.{name}") for name in names.split()))
+print("alias:", tf.distribute.experimental.CollectiveCommunication.__name__)
+for words, call in {
+    "save": lambda: model.save("folder"),
+    "reduction": lambda: keras.losses.MeanSquaredError(reduction="auto"),
+    "legacy": lambda: keras.optimizers.legacy.SGD(),
+}.items():
+    try:
+        call()
+    except (ValueError, ImportError) as error:
+        print(f"{words}: {type(error).__name__}: {str(error)[:56]}…")
+print("run:", type(mirrored.run(tf.constant, args=(1.0,))).__name__)
+each_replica = lambda context: tf.data.Dataset.range(8).batch(2)  # noqa: E731
+from_function = mirrored.distribute_datasets_from_function(each_replica)
+print("a batch:", [part.numpy().tolist() for part in next(iter(from_function)).values])
+ring = tf.distribute.experimental.CommunicationImplementation.RING
+print(tf.distribute.experimental.CommunicationOptions(implementation=ring).implementation.name)
+print(keras.losses.SparseCategoricalCrossentropy(reduction="none").reduction)
+metric = keras.metrics.Mean()
+metric.update_state(3.0)
+metric.reset_state()
+with tempfile.TemporaryDirectory() as folder:
+    keras.callbacks.BackupAndRestore(folder + "/backup")
+    model.save(folder + "/model.keras")
+    model.export(folder + "/exported", verbose=False)
+    kept = keras.models.load_model(folder + "/model.keras").get_weights()
+print("saved and loaded:", all(np.array_equal(a, b) for a, b in zip(kept, model.get_weights())))
+assert float(metric.result()) == 0 and keras.optimizers.SGD().learning_rate > 0
+
+# %% [markdown]
+# ## Appendix: where a strategy of your own would begin
+#
+# Skip this until you need it. A `tf.distribute.Strategy` is a thin shell: the work is done by its `extended`, a `tf.distribute.StrategyExtended`. Most needs are met by replacing the reduction. For more, subclass `StrategyExtended` and implement what the base class leaves open: the methods below, found by reading its source.
+
+
+# %%
+def is_left_open(member):
+    """Say whether `member`, a method or a property, only raises NotImplementedError."""
+    function = getattr(member, "fget", member)  # a property's function
+    return inspect.isfunction(function) and "NotImplementedError" in inspect.getsource(function)
+
+
+members = vars(tf.distribute.StrategyExtended).items()
+left_open = [name for name, member in members if is_left_open(member)]
+for strategy in (mirrored, one):
+    given = [name for name in left_open if name in vars(type(strategy.extended))]
+    print(f"{type(strategy.extended).__name__} gives {len(given)} of {len(left_open)}")
+print(textwrap.fill(", ".join(left_open), 96))
+
+# %% [markdown]
+# They are the four jobs again: `_create_variable` and `_update` for variables, `worker_devices` and `_num_replicas_in_sync` for computation, `_reduce_to` and `_gather_to_implementation` for results, the dataset methods for data. Most begin with an underscore, which means that TensorFlow promises nothing about them: a strategy of your own is tied to one version.
+#
 # ## Take-away card
 #
 # ```python
