@@ -28,44 +28,27 @@ print(devices)
 # %%
 import re
 import tempfile
-import warnings
 from pathlib import Path
 
 import numpy as np
 
 from distlab import figures
+from distlab.exercises.predict import show_guess
+from distlab.lessons.training_step import draw_training_step
+from distlab.widgets.predictions import prediction_explorer
 from utils.data import load
 from utils.data.batches import epoch_order
-from distlab.exercises.predict import show_guess
-from distlab.figures import Arrow, Box
 from utils.measure import Stopwatch, array_bytes, format_bytes, images_per_second, time_calls
-from utils.models import build_cnn, build_mlp
-from utils.strategies import make_strategy
+from utils.models import build_mlp
 from utils.training import train
-from distlab.widgets.predictions import prediction_explorer
 
 # %% [markdown]
 # ## One step, as a picture
 #
-# Five things happen in a step, and you will write each of them once: the batch is split, each replica computes, gradients are added up, every replica makes the same update, and each counts into its own copy of the metrics. The picture shows the first four; the fifth sends nothing.
+# Five things happen in a step, and you will write each of them once: the batch is split, each replica computes, gradients are added up, every replica makes the same update to its own copy, and each counts into its own metrics.
 
 # %%
-xs = [0, 184, 368, 552]
-boxes = {"batch": Box("global batch: 128 examples, cut in four", 0, 34, 720, 36, "data")}
-for i, x in enumerate(xs):
-    boxes[f"replica {i}"] = Box(f"replica {i}", x, 112, 168, 98)
-    boxes[f"step {i}"] = Box("loss and gradients\nof 32 examples", x + 9, 146, 150, 54, "compute")
-boxes["sum"] = Box("all-reduce: the sum of the four gradients", 0, 254, 720, 36, "reduce")
-boxes["update"] = Box("every replica makes the same update", 0, 332, 720, 36, "variables")
-arrows = [Arrow("batch", f"replica {i}", "32") for i in range(4)]
-arrows += [Arrow(f"replica {i}", "sum", "gradients") for i in range(4)]
-arrows.append(Arrow("sum", "update", "the sum, to all"))
-alt = (
-    "One training step from top to bottom: a global batch of 128 examples is cut into 32 for each "
-    "of four replicas; each computes loss and gradients; an all-reduce adds the gradients; every "
-    "replica makes the same update."
-)
-figures.show(figures.diagram(boxes, arrows, title="One step", alt=alt, height_px=376))
+figures.show(draw_training_step(replicas=4, global_batch_size=128))
 
 # %% [markdown]
 # ## The data, split over the replicas
@@ -88,19 +71,18 @@ figures.show(figures.images(fashion.train.images[:10], names, title=title, colum
 my_guess = None  # examples per replica
 
 # %%
-GLOBAL_BATCH = 128
+global_batch_size = 128
 reduction = tf.distribute.ReductionToOneDevice()  # on CPUs; GPUs use NCCL by default
 strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
 
 
-def make_batches(split, batch, examples, **options):
-    """Return batches of the first `examples` of `split`: images [batch, 28, 28, 1] in [0, 1]."""
+def as_dataset(split, examples):
+    """Return the first examples of `split`, image [28, 28, 1] in [0, 1] by image."""
     images = split.images[:examples, ..., None] / np.float32(255)
-    dataset = tf.data.Dataset.from_tensor_slices((images, split.labels[:examples]))
-    return dataset.batch(batch, **options)
+    return tf.data.Dataset.from_tensor_slices((images, split.labels[:examples]))
 
 
-uneven = strategy.experimental_distribute_dataset(make_batches(fashion.test, GLOBAL_BATCH, 2000))
+uneven = strategy.experimental_distribute_dataset(as_dataset(fashion.test, 2000).batch(128))
 pieces = [strategy.experimental_local_results(images) for images, _ in uneven]
 for number in (0, len(pieces) - 1):
     print(f"batch {number:>2}:", [(part.device[-5:], part.shape[0]) for part in pieces[number]])
@@ -110,11 +92,12 @@ show_guess(my_guess, pieces[-1][0].shape[0], unit=" examples")
 # For training we take 3,840 examples, thirty full batches; [lesson 05](05-loss-scaling.ipynb) is about uneven ones. Test batches of 200 divide 2,000 evenly. So `drop_remainder=True` makes all shapes static and drops nothing.
 
 # %%
-full = {"drop_remainder": True}
-shuffled = make_batches(fashion.train, 1, 3840).unbatch().shuffle(3840, seed=0)
-train_batches = strategy.experimental_distribute_dataset(shuffled.batch(GLOBAL_BATCH, **full))
+shuffled = as_dataset(fashion.train, 3840).shuffle(3840, seed=0)
+train_batches = strategy.experimental_distribute_dataset(
+    shuffled.batch(global_batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
+)
 test_batches = strategy.experimental_distribute_dataset(
-    make_batches(fashion.test, 200, 2000, **full)
+    as_dataset(fashion.test, 2000).batch(200, drop_remainder=True)
 )
 print(type(train_batches).__name__, "·", type(next(iter(train_batches))[0]).__name__)
 
@@ -124,8 +107,14 @@ print(type(train_batches).__name__, "·", type(next(iter(train_batches))[0]).__n
 # Everything that has variables is made in the scope. `optimizer.build` makes the optimizer's variables now. Left to the first step, they would be made inside a traced function, which is one of the mistakes below.
 
 # %%
+def make_cnn():
+    layers = [keras.Input((28, 28, 1)), keras.layers.Conv2D(32, 3, strides=2, activation="relu")]
+    layers += [keras.layers.Flatten(), keras.layers.Dense(10)]
+    return keras.Sequential(layers)  # images [batch, 28, 28, 1] -> logits [batch, 10]
+
+
 with strategy.scope():
-    model = build_cnn(seed=0)
+    model = make_cnn()
     optimizer = keras.optimizers.Adam()
     optimizer.build(model.trainable_variables)
     train_accuracy = keras.metrics.SparseCategoricalAccuracy()
@@ -158,7 +147,7 @@ def make_train_replica(model, optimizer, accuracy, global_batch_size):
     return train_replica
 
 
-train_replica = make_train_replica(model, optimizer, train_accuracy, GLOBAL_BATCH)
+train_replica = make_train_replica(model, optimizer, train_accuracy, global_batch_size)
 
 # %% [markdown]
 # `strategy.run` calls it once on each replica. Before we let it train, we compute the same loss on one device, to compare with.
@@ -260,8 +249,9 @@ for epoch in range(1, 5):
 
 # %% tags=["nbval-ignore-output"]
 curves = {name: (range(1, 5), values) for name, values in record.items()}
-words = {"x_label": "epoch", "y_label": "accuracy", "title": "Accuracy; saved after 2 and 4"}
-figures.show(figures.lines(curves, **words))
+marks = {f"ckpt-{k}": (2 * k, record["test"][2 * k - 1]) for k in (1, 2)}
+words = {"x_label": "epoch", "y_label": "accuracy", "title": "Accuracy, and where it was saved"}
+figures.show(figures.lines(curves, marks=marks, **words))
 print(f"loss of the last epoch {mean_loss:.3f}, test accuracy {accuracy:.3f}")
 assert np.isfinite(mean_loss) and accuracy > 0.7
 assert record["training"][-1] > record["training"][0]
@@ -289,7 +279,7 @@ prediction_explorer(fashion.test.images[:200], truth, names, versions, start=int
 # A checkpoint holds values, not devices. Here it goes into a plain model with different initial weights, made outside any scope, as on the machine that will serve it. It predicts in batches of 50, as each replica did.
 
 # %%
-plain, epochs_read = build_cnn(seed=1), tf.Variable(0)
+plain, epochs_read = make_cnn(), tf.Variable(0)
 status = tf.train.Checkpoint(model=plain, epochs=epochs_read).restore(manager.latest_checkpoint)
 status.assert_existing_objects_matched().expect_partial()  # the optimizer is left in the file
 pixels = fashion.test.images[..., None] / np.float32(255)
@@ -302,14 +292,13 @@ assert right.sum() == round(2000 * accuracy)
 #
 # ## Who drives the loop?
 #
-# So far Python calls the compiled step once per batch. The loop can also run *inside* a `tf.function`: either over the distributed dataset itself, a whole epoch in one call, or over an iterator, with a chosen number of steps per call. (`steps` is a tensor: a Python number would make a new trace for each value.)
+# So far Python calls the compiled step once per batch. The loop can also run *inside* a `tf.function`, a chosen number of steps per call; Keras's `steps_per_execution` does that. (`steps` is a tensor: a Python number would make a new trace for each value.)
 #
-# With a small model and small batches, what surrounds the steps shows. First we check that all ways train the same; then we time whole passes over 20 batches, each with a new iterator.
+# With a small model and small batches, what surrounds the steps shows. All ways take their batches from one iterator over a dataset of 20 batches, repeated: making an iterator is slow, and would hide what we want to see. First we check that all train the same.
 
 # %%
-small_batches = strategy.experimental_distribute_dataset(
-    make_batches(fashion.train, 64, 20 * 64, **full)
-)
+twenty = as_dataset(fashion.train, 20 * 64).batch(64, drop_remainder=True)
+iterator = iter(strategy.experimental_distribute_dataset(twenty.repeat()))
 with strategy.scope():
     small = build_mlp(seed=0)
     sgd = keras.optimizers.SGD(0.05)
@@ -319,76 +308,51 @@ small_step = compile_step(strategy, small_replica)
 start = small.get_weights()
 
 
-def drive_from_python(strategy, step, batches):
-    for images, labels in batches:
-        step(images, labels)
+@tf.function
+def several_steps(iterator, steps):
+    for _ in tf.range(steps):
+        strategy.run(small_replica, args=next(iterator))
 
 
-def make_whole_epoch(strategy, replica_step, batches):
-    @tf.function
-    def whole_epoch():
-        for images, labels in batches:
-            strategy.run(replica_step, args=(images, labels))
-
-    return whole_epoch
-
-
-def make_several_steps(strategy, replica_step):
-    @tf.function
-    def several_steps(iterator, steps):
-        for _ in tf.range(steps):
-            strategy.run(replica_step, args=next(iterator))
-
-    return several_steps
-
+def drive(steps_per_call):
+    """Train 20 steps, on the twenty batches."""
+    for _ in range(20 // steps_per_call):
+        if steps_per_call == 1:
+            small_step(*next(iterator))
+        else:
+            several_steps(iterator, tf.constant(steps_per_call))
+    return sgd.iterations.numpy()  # waits for the last step
 
 # %%
-with warnings.catch_warnings(action="ignore"):  # of options that tracing cannot read
-    whole_epoch = make_whole_epoch(strategy, small_replica, small_batches)
-    whole_epoch()
-several_steps = make_several_steps(strategy, small_replica)
-
-
-def call_with(steps_per_call, steps=20):
-    iterator = iter(small_batches)
-    for _ in range(steps // steps_per_call):
-        several_steps(iterator, tf.constant(steps_per_call))
-
-
-ways = {
-    "Python, a call per step": lambda: drive_from_python(strategy, small_step, small_batches),
-    "iterator, 5 steps per call": lambda: call_with(5),
-    "iterator, 20 steps per call": lambda: call_with(20),
-    "dataset, an epoch per call": whole_epoch,
-}
 ends = []
-for way in ways.values():
+for steps_per_call in (1, 5, 20):
     small.set_weights(start)
-    way()
-    ends.append(small.get_weights())
-for end in ends[1:]:
-    for ours, theirs in zip(end, ends[0]):
-        np.testing.assert_allclose(ours, theirs, atol=1e-6)
-print(len(ways), "ways, 20 steps each, the same weights")
+    drive(steps_per_call)
+    ends.append(np.concatenate([np.ravel(w) for w in small.get_weights()]))
+np.testing.assert_allclose(ends[1:], [ends[0]] * 2, atol=1e-6)
+print("20 calls, 4 calls and 1 call: the same weights after 20 steps")
 
 # %% [markdown]
-# **Predict.** Which of the four passes is fastest on your machine?
+# **Predict.** How many times as fast as a call per step is one call for all 20 steps?
 
 # %%
-my_guess = None  # one of the four names above
+my_guess = None  # 1 means: just as fast
 
 # %% tags=["nbval-ignore-output"]
-milliseconds = {}
-for name, way in ways.items():
-    timing = time_calls(lambda: (way(), sgd.iterations.numpy()), repeats=2)  # after a warm-up
-    milliseconds[name] = 1000 * timing.best_seconds / 20
-title = "Four logical replicas on this machine, best of two"
-figures.show(figures.bars(milliseconds, unit="ms a step", title=title))
-show_guess(my_guess, min(milliseconds, key=milliseconds.get))
-assert int(sgd.iterations.numpy()) == 20 * (1 + 4 + 4 * 3)
+names = {1: "a call per step", 5: "5 steps per call", 20: "20 steps per call"}
+milliseconds = {name: [] for name in names.values()}
+for _ in range(5):  # in turn, so that other work on the machine slows all of them
+    for steps_per_call, name in names.items():
+        timing = time_calls(lambda: drive(steps_per_call), repeats=1, warm_up=0)
+        milliseconds[name].append(1000 * timing.best_seconds / 20)
+best = {name: min(values) for name, values in milliseconds.items()}
+title = "Four logical replicas on this machine, best of five rounds"
+figures.show(figures.bars(best, unit="ms a step", title=title))
+show_guess(my_guess, best["a call per step"] / best["20 steps per call"], unit="×")
+assert int(sgd.iterations.numpy()) == 20 * 3 * (1 + 5)
 
 # %% [markdown]
-# Read these bars with care. A new iterator can be expensive, and three of the four ways make theirs in Python, once per pass. Over only 20 steps, that can hide what fewer calls save, the point of Keras's `steps_per_execution`. In your own job, make the iterator once, over a repeated dataset, and time the steps alone.
+# The difference is what Python adds to each call, for four replicas. It matters where steps are short, as here; with a large model it disappears in the step.
 #
 # The other side of the choice doesn't depend on the machine: between two calls your Python code can print, stop or save; during a call it can't. `utils.training` takes up to 32 steps per call, fewer where a checkpoint is due.
 #
@@ -422,10 +386,10 @@ def try_first_step(strategy, dataset, build):
         return re.search(r"You must feed a value for placeholder tensor", str(error)).group()
 
 
-few = make_batches(fashion.train, 64, 64, **full)
+few = as_dataset(fashion.train, 64).batch(64)
 collectives = tf.distribute.MirroredStrategy(devices)  # the default reduction
 says = {
-    "one device, not built": try_first_step(make_strategy("one-device"), few, False),
+    "one device, not built": try_first_step(tf.distribute.OneDeviceStrategy("CPU:0"), few, False),
     "four, ReductionToOneDevice, not built": try_first_step(strategy, few, False),
     "four, collectives, not built": try_first_step(collectives, few, False),
     "four, collectives, built": try_first_step(collectives, few, True),
@@ -458,7 +422,8 @@ def new_model(strategy):
 
 ours, sgd = new_model(strategy)
 step = compile_step(strategy, make_train_replica(ours, sgd, train_accuracy, 64))
-drive_from_python(strategy, step, strategy.experimental_distribute_dataset(ordered))
+for batch in strategy.experimental_distribute_dataset(ordered):
+    step(*batch)
 
 fitted, sgd = new_model(strategy)
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, dtype="float64")
@@ -495,7 +460,7 @@ run_folder.cleanup()  # nothing of this lesson stays on the disk
 # - One replica's step, run on all four, gave the loss of one device.
 # - A part of the loss needs `SUM`; a metric adds up its copies when you read it.
 # - A checkpoint from four replicas, restored into a plain model, scored the same.
-# - Four ways to drive the loop gave the same weights; which is fastest, you measure.
+# - A call per step and 20 steps per call gave the same weights; the time between is Python's.
 # - `reset_state`, and `optimizer.build` in the scope, fix the two errors.
 #
 # ## Take-away card
@@ -504,7 +469,7 @@ run_folder.cleanup()  # nothing of this lesson stays on the disk
 # def replica_step(images, labels):
 #     with tf.GradientTape() as tape:
 #         losses = loss_object(labels, model(images, training=True))  # reduction="none"
-#         loss = tf.nn.compute_average_loss(losses, global_batch_size=GLOBAL_BATCH)
+#         loss = tf.nn.compute_average_loss(losses, global_batch_size=global_batch_size)
 #     gradients = tape.gradient(loss, model.trainable_variables)
 #     optimizer.apply_gradients(zip(gradients, model.trainable_variables))  # built in the scope
 #     return loss
@@ -513,7 +478,7 @@ run_folder.cleanup()  # nothing of this lesson stays on the disk
 #     return strategy.reduce("SUM", strategy.run(replica_step, args=(images, labels)), axis=None)
 # ```
 #
-# You bring `model`, `optimizer`, `loss_object` and `GLOBAL_BATCH`. A whole program, on one page: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py).
+# You bring `model`, `optimizer`, `loss_object` and `global_batch_size`. A whole program, on one page: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py).
 #
 # ## Where it is described
 #

@@ -31,29 +31,36 @@ print(devices)
 import functools
 
 import numpy as np
-from IPython.display import Markdown
-
 from distlab import figures
-from utils.data import load
-from utils.data.batches import epoch_order, without_autotune
 from distlab.exercises.predict import show_guess
-from utils.measure import array_bytes, time_calls
+from distlab.lessons.update_table import judge, update_table
+from distlab.widgets.update_scaling import (
+    Shares,
+    draw_updates,
+    inner_products,
+    update_explorer,
+    update_ratio,
+)
+from utils.data import load
+from utils.data.batches import epoch_order
+from utils.measure import array_bytes
 from utils.models import build_mlp
-from utils.strategies import make_strategy
 from utils.training import train
-from distlab.widgets.update_scaling import Shares, inner_products, update_explorer, update_ratio
 
 # %% [markdown]
 # ## Four numbers first
 #
-# Sixty-four examples have the losses 1, 2, … 64, and four replicas hold 16 each. Each replica makes one number of its 16 losses, and the four numbers are added up, just as the replicas' gradients will be. The first line is the mean that we want. Then come three ways to get it, and one of them works.
+# Sixty-four examples have the losses 1, 2, … 64, and four replicas hold 16 each. Each replica makes one number of its 16 losses, and the four numbers are added up, just as the replicas' gradients will be. The line marks the mean that we want. Three ways to get it, and one of them works.
 
 # %%
 losses = np.arange(1.0, 65.0).reshape(4, 16)  # [replica, example]
-print("wanted: the mean of the 64    ", losses.mean())
-print("each replica gives its mean:  ", losses.mean(axis=1).sum())
-print("each gives its sum / 64:      ", (losses.sum(axis=1) / 64).sum())
-print("each gives its sum:           ", losses.sum())
+ways = {
+    "each gives its mean": losses.mean(axis=1).sum(),
+    "each gives its sum / 64": (losses.sum(axis=1) / 64).sum(),
+    "each gives its sum": losses.sum(),
+}
+wanted = ("wanted: the mean of the 64", losses.mean())
+figures.show(figures.bars(ways, unit="", title="Sums (log scale)", reference=wanted, log=True))
 
 # %% [markdown]
 # Only the second way gives the mean: it divides by the number of *all* examples. The rest of the lesson does this with real gradients.
@@ -62,11 +69,7 @@ print("each gives its sum:           ", losses.sum())
 #
 # Plain SGD at learning rate 1 subtracts the gradient itself. So if you take the weights before a step and subtract the weights after it, you get exactly what was applied: the *update*. We compare every update that four replicas make with the gradient that one device computes from the mean loss of the same examples.
 #
-# The next three cells build this instrument:
-#
-# 1. The first computes the gradient on one device.
-# 2. The second puts the same weights on four replicas. The `step` in it is the step of any custom loop. `apply_step` runs it once, returns the update and puts the weights back, so every measurement starts from the same place.
-# 3. The third finds the ratio for which ratio · gradient comes closest to the update. The length of what is left over, relative to the gradient, is the *residual*. If it is 0, the direction is right and only the length can be wrong. If not, the update is *turned*, and no learning rate fixes that.
+# First, that gradient:
 
 # %%
 data = load("fashion_mnist").train
@@ -97,19 +100,21 @@ one_device = build_mlp(dtype="float64")
 gradient = gradient_of(one_device, *full)
 print("parameters:", gradient.size)
 
+# %% [markdown]
+# Then the same weights on four replicas, and one step. `step` is the step of any custom loop; `apply_step` runs it once, returns the update and puts the weights back, so every measurement starts from the same place. (It runs without `tf.function`: each step is taken only once.)
+
 # %%
-strategy = make_strategy("mirrored", 4)
+reduction = tf.distribute.ReductionToOneDevice()  # on CPUs; leave it out on GPUs
+strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
 with strategy.scope():
     model = build_mlp(dtype="float64")
 make_sgd = functools.partial(keras.optimizers.SGD, 1.0)
+decayed = functools.partial(keras.optimizers.SGD, weight_decay=0.1)
 
 
-def apply_step(model, batch, loss, make_optimizer=make_sgd, change=list, put_back=True):
-    """Take one step on every replica; return weights before - after, [parameters].
-
-    `change` may alter a replica's gradients before they are applied.
-    """
-    kept, before = model.get_weights(), flatten(model.trainable_variables)
+def take_step(model, batch, loss, make_optimizer=make_sgd, edit_gradients=None):
+    """Take one step on every replica; return weights before - after, [parameters]."""
+    before = flatten(model.trainable_variables)
     variables = [v.value for v in model.trainable_variables]  # plain ones: Keras 2 takes them too
     with strategy.scope():
         optimizer = make_optimizer()
@@ -118,14 +123,34 @@ def apply_step(model, batch, loss, make_optimizer=make_sgd, change=list, put_bac
     def step(images, labels, *weights):
         with tf.GradientTape() as tape:
             value = loss(labels, model(images, training=True), *weights)
-        optimizer.apply_gradients(zip(change(tape.gradient(value, variables)), variables))
+        gradients = tape.gradient(value, variables)
+        if edit_gradients:
+            gradients = edit_gradients(gradients)
+        optimizer.apply_gradients(zip(gradients, variables))
 
     strategy.run(step, args=batch)
-    update = before - flatten(variables)
-    if put_back:
-        model.set_weights(kept)
+    return before - flatten(variables)
+
+
+def apply_step(model, *arguments, **options):
+    """Return the update of one step, and put the weights back."""
+    kept = model.get_weights()
+    update = take_step(model, *arguments, **options)
+    model.set_weights(kept)
     return update
 
+# %%
+def distribute(*arrays, batch_size=64):  # the batches, each cut into the replicas' parts
+    batches = tf.data.Dataset.from_tensor_slices(arrays).batch(batch_size)
+    return list(strategy.experimental_distribute_dataset(batches))
+
+batch = distribute(*full)[0]
+print("parts:", [len(part) for part in strategy.experimental_local_results(batch[1])])
+update = apply_step(model, batch, mean_loss)
+print(f"the last weight: gradient {gradient[-1]:.4f}, update {update[-1]:.4f}")
+
+# %% [markdown]
+# That is `tf.reduce_mean` on each replica, and the last weight moved four times too far. To compare all weights at once we need two numbers. The *ratio* is the factor for which ratio · gradient comes closest to the update. The *residual* is the length of what is left over, relative to the gradient. If it is 0, the direction is right and only the length can be wrong. If not, the update is *turned*, and no learning rate fixes that.
 
 # %%
 measured = {}  # {(topic, way): (ratio, residual)}
@@ -145,20 +170,10 @@ def measure(topic, losses, model, batch, gradient):
     for way, loss in losses.items():
         compare(topic, way, apply_step(model, batch, loss), gradient)
 
-
-def share_out(*arrays, batch_size=64):
-    """Return the batches of `arrays` as the strategy hands them to its replicas."""
-    batches = tf.data.Dataset.from_tensor_slices(arrays).batch(batch_size)
-    return list(strategy.experimental_distribute_dataset(without_autotune(batches)))
-
-
-batch = share_out(*full)[0]
-print("shares:", [len(share) for share in strategy.experimental_local_results(batch[1])])
-
 # %% [markdown]
-# ## Four ways to scale, and two that do not
+# ## Six ways to scale, and two are right
 #
-# **Predict.** The global batch is 64, each replica holds 16. A replica's loss is `tf.reduce_mean` over its own 16, as on one device. How many times the single-device gradient is applied?
+# **Predict.** The global batch is 64, each replica holds 16. A replica's loss is `tf.reduce_sum` over its own 16. How many times the single-device gradient is applied?
 
 # %%
 my_guess = None  # your number
@@ -172,6 +187,10 @@ def share_of_mean(y, z):
     return average(per_example(y, z), global_batch_size=64)
 
 
+def times_four(y, z):
+    return 4 * share_of_mean(y, z)
+
+
 ways = {
     "tf.reduce_mean": mean_loss,
     "Keras's loss object": keras_loss,
@@ -181,7 +200,9 @@ ways = {
     'reduction="none"': per_example,
 }
 measure("full batch", ways, model, batch, gradient)
-show_guess(my_guess, round(measured["full batch", "tf.reduce_mean"][0], 6), unit="×")
+show_guess(my_guess, round(measured["full batch", "tf.reduce_sum"][0], 6), unit="×")
+arrows = {way: update for (_, way), update in measured.items()}
+figures.show(draw_updates(arrows, title="The update (thick) and the gradient (thin)"))
 
 # %% [markdown]
 # All point in the right direction; only the lengths differ. Two ways apply the gradient itself: the sum divided by the *global* batch size, and Keras's loss object as it comes.
@@ -194,16 +215,10 @@ show_guess(my_guess, round(measured["full batch", "tf.reduce_mean"][0], 6), unit
 
 
 # %%
-def times_four(y, z):
-    return 4 * share_of_mean(y, z)
-
-
-decayed = functools.partial(keras.optimizers.SGD, weight_decay=0.1)
 optimizers = {
     "SGD, rate / 4": (keras.optimizers.SGD, 1.0, 0.25),
     "SGD, weight decay, rate / 4": (decayed, 1.0, 0.25),
-    "Adam, same rate": (keras.optimizers.Adam, 0.001, 0.001),
-}
+    "Adam, same rate": (keras.optimizers.Adam, 0.001, 0.001)}  # fmt: skip
 for way, (make, rate, rate_for_four) in optimizers.items():
     right = apply_step(model, batch, share_of_mean, functools.partial(make, rate))
     wrong = apply_step(model, batch, times_four, functools.partial(make, rate_for_four))
@@ -214,17 +229,17 @@ for way, (make, rate, rate_for_four) in optimizers.items():
 #
 # ## Sample weights
 #
-# With weights there are two means, and both are legitimate. You can divide the weighted sum by the number of examples, or by the sum of the weights. The second is the weighted mean, and the ratios below are relative to its gradient. The weights are whole numbers from 1 to 5.
+# With weights there are two means, and both are legitimate. You can divide the weighted sum by the number of examples, or by the sum of the weights. Each way below is compared with both. The weights are whole numbers from 1 to 5.
 
 # %%
 weights = np.random.default_rng(0).integers(1, 6, 64).astype("float64")
 print(f"mean of the weights: {weights.mean():.4g}")
 print("their sum on each replica:", weights.reshape(4, 16).sum(axis=1).astype(int).tolist())
-weighted_batch = share_out(*full, weights)[0]
-weighted_gradient = gradient_of(
-    one_device, *full, lambda y, z: tf.reduce_sum(weights * per_example(y, z)) / weights.sum()
+weighted_batch = distribute(*full, weights)[0]
+by_examples = gradient_of(
+    one_device, *full, lambda y, z: tf.reduce_sum(weights * per_example(y, z)) / 64
 )
-
+by_weights = by_examples * 64 / weights.sum()
 
 # %%
 def over_all_weights(y, z, w):
@@ -242,18 +257,20 @@ ways = {
     '"mean_with_sample_weight"': weighted_mean,
     "sum of weights, all replicas": over_all_weights,
 }
-measure("weights", ways, model, weighted_batch, weighted_gradient)
-assert np.isclose(measured["weights", "compute_average_loss(64)"][0], weights.mean(), rtol=1e-12)
+for mean, baseline in {"/ examples": by_examples, "/ weights": by_weights}.items():
+    print("against the weighted sum", mean)
+    measure(f"weighted sum {mean}", ways, model, weighted_batch, baseline)
+average_weight = measured["weighted sum / weights", "compute_average_loss(64)"][0]
+assert np.isclose(average_weight, weights.mean(), rtol=1e-12)
 
 # %% [markdown]
-# `compute_average_loss` and Keras's object divide by 64, whatever the weights are. So they give the first mean, exactly: ×3.109 is just the mean weight. With it, doubling all weights doubles the step; with the second mean, only the ratios between weights matter. Where the weights average to 1 over the data, the two roughly agree. The mistake is to want one and get the other.
+# `compute_average_loss` and Keras's object divide by 64, whatever the weights are. They are exact for the first mean, and ×3.109 for the second, which is just the mean weight. With the first, doubling all weights doubles the step; with the second, only the ratios between weights matter. Where the weights average to 1 over the data, the two roughly agree. The mistake is to want one and get the other.
 #
-# `"mean_with_sample_weight"` gives neither. It divides by the sum of each replica's own weights, so an example on a replica with small weights counts for more, and the update is turned. The last way adds up the weights of all replicas first.
+# `"mean_with_sample_weight"` gives neither. It divides by the sum of each replica's own weights, so an example on a replica with small weights counts for more, and the update is turned. The last way adds up the weights of all replicas first, and is exact for the second mean.
 #
 # ## Regularisation
 #
 # Each replica computes the same penalty from the same weights, and the four equal gradients are added up. `tf.nn.scale_regularization_loss` divides by the number of replicas. The data loss is scaled correctly here. We subtract its contribution from the update and compare the remainder with the penalty's gradient.
-
 
 # %%
 one = build_mlp(dtype="float64", hidden_units=16)
@@ -284,10 +301,10 @@ for way, scale in ways.items():
 # 66 examples in batches of 32 leave 2 for the last batch, and two of the four replicas get nothing. `compute_average_loss` with `global_batch_size=32` is right for the full batches; here we want the mean of those 2.
 
 # %%
-last_batch = share_out(images, labels, batch_size=32)[-1]
+last_batch = distribute(images, labels, batch_size=32)[-1]
 last_gradient = gradient_of(one_device, images[64:], labels[64:])
-print("shares:", [len(y) for y in strategy.experimental_local_results(last_batch[1])])
-
+print("parts:", [len(y) for y in strategy.experimental_local_results(last_batch[1])])
+own = strategy.run(lambda x, y: mean_loss(y, model(x)), args=last_batch)
 
 def over_real_count(y, z):  # divides by the number of examples that all replicas hold
     count = tf.distribute.get_replica_context().all_reduce("SUM", tf.size(y))
@@ -295,15 +312,13 @@ def over_real_count(y, z):  # divides by the number of examples that all replica
 
 
 # %%
-ways = {
-    "tf.reduce_mean": mean_loss,
-    "Keras's loss object": keras_loss,
+ways = {"tf.reduce_mean": mean_loss, "Keras's loss object": keras_loss}
+ways |= {
     "compute_average_loss()": lambda y, z: average(per_example(y, z)),
     "compute_average_loss(32)": lambda y, z: average(per_example(y, z), global_batch_size=32),
     "compute_average_loss(real count)": over_real_count,
 }
 measure("last batch", ways, model, last_batch, last_gradient)
-own = strategy.run(lambda x, y: mean_loss(y, model(x)), args=last_batch)
 print("the loss that tf.reduce_mean reports:", strategy.reduce("SUM", own, axis=None).numpy())
 
 # %% [markdown]
@@ -324,14 +339,13 @@ masks = (images[:64] > 0.5).astype("float64")  # [64, 28, 28, 1]
 per_pixel = keras.losses.BinaryCrossentropy(from_logits=True, reduction="none")
 pixel_gradient = gradient_of(one, images[:64], masks, lambda y, z: tf.reduce_mean(per_pixel(y, z)))
 
-# %%
 over_64 = functools.partial(average, global_batch_size=64)
 ways = {
     "compute_average_loss(64)": lambda y, z: over_64(per_pixel(y, z)),
     "mean of each image first": lambda y, z: over_64(tf.reduce_mean(per_pixel(y, z), [1, 2])),
     "Keras's loss object": keras.losses.BinaryCrossentropy(from_logits=True),
 }
-measure("pixels", ways, segmenter, share_out(images[:64], masks)[0], pixel_gradient)
+measure("pixels", ways, segmenter, distribute(images[:64], masks)[0], pixel_gradient)
 
 # %% [markdown]
 # 784 is 28 · 28: every image counts as often as it has pixels. Average over the pixels first. Keras's object does so by itself.
@@ -349,7 +363,6 @@ def normalise(synchronized):
     return keras.Sequential([keras.Input((28, 28, 1)), flat, hidden, layer, last])
 
 
-# %%
 norm_gradient = gradient_of(normalise(False), *full)
 with strategy.scope():
     normalised = {"as it is": normalise(False), "synchronized=True": normalise(True)}
@@ -395,8 +408,8 @@ keras_two_sgd = tf_keras.optimizers.SGD
 for way, options in {
     "SGD(global_clipnorm)": {"make_optimizer": lambda: make_sgd(global_clipnorm=limit)},
     "the same in Keras 2": {"make_optimizer": lambda: keras_two_sgd(1.0, global_clipnorm=limit)},
-    "clip the sum, hand it on": {"change": clip_sum},
-    "own share × the sum's factor": {"change": clip_by_sum},
+    "clip the sum, pass it on": {"edit_gradients": clip_sum},
+    "own part × the sum's factor": {"edit_gradients": clip_by_sum},
 }.items():
     compare("clipping", way, apply_step(model, batch, share_of_mean, **options), gradient / 10)
 
@@ -421,7 +434,7 @@ def fit_once(model, loss):
     kept, before = model.get_weights(), flatten(model.trainable_variables)
     with strategy.scope():
         model.compile(make_sgd(), loss=loss)
-    batches = without_autotune(tf.data.Dataset.from_tensor_slices(full).batch(64))
+    batches = tf.data.Dataset.from_tensor_slices(full).batch(64)
     logged = model.fit(batches, verbose=0, shuffle=False).history["loss"][0]
     update = before - flatten(model.trainable_variables)
     model.set_weights(kept)
@@ -437,7 +450,6 @@ for reduction in ("none", "sum", "sum_over_batch_size"):
 compare("fit", "penalty", fit_once(regularised, keras_loss)[0] - data_part, penalty)
 show_guess(my_guess, round(measured["fit", 'reduction="none"'][0], 6), unit="×")
 
-# %%
 keras_two_loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 try:
     strategy.run(lambda x, y: keras_two_loss(y, model(x)), args=batch)
@@ -447,13 +459,13 @@ except ValueError as error:
 # %% [markdown]
 # `"none"` and `"sum"` apply 64 times the gradient, and the logged loss is the only hint. The fix is to leave the reduction alone: `"sum_over_batch_size"` is the default, and `fit` scales the penalty too.
 #
-# The last cell shows where the old advice comes from. In a custom loop Keras 2's loss object refuses to run and tells you to write `SUM` or `NONE`, except for `fit`. People copied the rule and dropped the exception. Keras 3's object runs in a custom loop and scales itself, as measured above.
+# The last line shows where the old advice comes from. In a custom loop Keras 2's loss object refuses to run and tells you to write `SUM` or `NONE`, except for `fit`. People copied the rule and dropped the exception. Keras 3's object runs in a custom loop and scales itself, as measured above.
 #
 # ## Every mistake in one picture
 #
-# First comes the table of everything we measured; ✓ means equal to what its section compares with. The picture then shows the other rows on a logarithmic scale: a bar to the left is a step too short, a bar to the right a step too long. Orange bars are *turned*, with the residual in their name. Most are so close to ×1 that you can hardly see them, yet no learning rate fixes them.
+# The table has everything that we measured; ✓ means equal to what its section compares with. The picture has the rest: each update as a thick arrow over the gradient's thin one. Blue arrows have a wrong length, and a smaller or larger learning rate would undo that. Orange ones are turned, and nothing does.
 #
-# Below the picture is an explorer; run its cell to get the controls. There, orange marks the way that you selected. Scaling a loss multiplies each example's gradient by a factor, so every update can be put together from the 64 single gradients. Things to try:
+# Below the picture is an explorer; run its cell to get the controls. Scaling a loss multiplies each example's gradient by a factor, so every update can be put together from the 64 single gradients. Things to try:
 #
 # 1. More replicas: which ways change, and which do not?
 # 2. The last batch from above: 2 examples, a written size of 32.
@@ -461,29 +473,16 @@ except ValueError as error:
 
 
 # %%
-def judge(ratio, residual):
-    if residual > 1e-9:
-        return "turned"
-    return "✓ right" if abs(ratio - 1) < 1e-9 else "too long" if ratio > 1 else "too short"
-
-
-verdicts = {key: judge(*values) for key, values in measured.items()}
-rows = [
-    f"| {topic} | {way} | ×{ratio:.4g} | {residual:.2f} | {verdicts[topic, way]} |"
-    for (topic, way), (ratio, residual) in measured.items()
-]
-head = ["| topic | way | ratio | residual | verdict |", "|---|---|--:|--:|---|"]
-Markdown("\n".join(head + rows))
+update_table(measured)
 
 # %% tags=["nbval-ignore-output"]
-wrong = {}
-for topic, way in sorted(measured, key=measured.get):  # the shortest step first
-    turned = f", turned {measured[topic, way][1]:.2f}" * (verdicts[topic, way] == "turned")
-    if "right" not in verdicts[topic, way]:
-        wrong[f"{topic}: {way}{turned}"] = measured[topic, way][0]
-marks = {"highlight": [n for n in wrong if "turned" in n], "reference": ("right: ×1", 1)}
-title = "Update / single-device gradient, 4 replicas"
-figures.show(figures.bars(wrong, unit="×", title=title, log=True, **marks))
+wrong = {
+    f"{topic}: {way}": measured[topic, way]
+    for topic, way in sorted(measured, key=measured.get)  # the shortest step first
+    if "right" not in judge(*measured[topic, way])
+}
+figures.show(draw_updates(wrong, title="Update (thick) and what it should be (thin)"))
+assert 10 < len(wrong) < len(measured)
 
 # %% tags=["nbval-ignore-output"]
 rows = [gradient_of(one_device, images[i : i + 1], labels[i : i + 1]) for i in range(64)]
@@ -499,16 +498,16 @@ update_explorer(singles)
 # `utils.training.train` weights each example with 1 / (real examples in its global batch) and adds up: the real count again. Here is one epoch of 66 examples in batches of 32, by hand and through `train`, from the same weights and in the same order:
 
 # %%
-shape = {"global_batch_size": 32, "limit": 66, "epochs": 1, "seed": 0}
-options = {"model": "mlp", "dtype": "float64", "optimizer": "sgd", "learning_rate": 0.1}
-report = train(strategy="mirrored", replicas=4, **shape, **options)
+job = {"global_batch_size": 32, "limit": 66, "epochs": 1, "seed": 0, "model": "mlp"}
+job |= {"dtype": "float64", "optimizer": "sgd", "learning_rate": 0.1}
+report = train(strategy="mirrored", replicas=4, **job)
 order = epoch_order(66, seed=0, epoch=0)
 make_slow = functools.partial(keras.optimizers.SGD, 0.1)
 for name, loss in {"real count": over_real_count, "Keras's loss object": keras_loss}.items():
     with strategy.scope():
         by_hand = build_mlp(seed=0, dtype="float64")
-    for shares in share_out(images[order], labels[order], batch_size=32):
-        apply_step(by_hand, shares, loss, make_slow, put_back=False)
+    for parts in distribute(images[order], labels[order], batch_size=32):
+        take_step(by_hand, parts, loss, make_slow)
     pairs = zip(by_hand.get_weights(), report.weights)
     same = all(np.allclose(mine, theirs, rtol=0, atol=1e-12) for mine, theirs in pairs)
     print(f"{name}: the same weights as train: {same}")
@@ -517,12 +516,11 @@ for name, loss in {"real count": over_real_count, "Keras's loss object": keras_l
 # %% [markdown]
 # ## What it costs
 #
-# Scaling itself is a single division. The cost, if any, is finding the right divisor: replicas may have to ask each other for it. Everything they send each other passes through the strategy's cross-device operations, so we plug in one that counts. Compare the bytes and the number of tensors. The milliseconds are those of a few steps on logical devices of one processor; they vary from run to run and rank nothing.
+# Scaling itself is a single division. The cost, if any, is finding the right divisor: replicas may have to ask each other for it. Everything they send each other passes through the strategy's cross-device operations, so we plug in one that counts.
 
-
-# %% tags=["nbval-ignore-output"]
+# %%
 class CountingReduction(tf.distribute.ReductionToOneDevice):
-    sizes = ()  # bytes that one replica hands in, for each tensor reduced
+    sizes = ()  # bytes that one replica contributes, for each tensor reduced
 
     def reduce_implementation(self, reduce_op, per_replica_value, destinations, options):
         self.sizes += (array_bytes(per_replica_value.values[:1]),)
@@ -543,9 +541,8 @@ for name, arguments in {
 }.items():
     counting.sizes = ()
     apply_step(*arguments)
-    costs[name], count = sum(counting.sizes), len(counting.sizes)
-    seconds = time_calls(functools.partial(apply_step, *arguments)).best_seconds
-    print(f"{name:<26}{count:>3} tensors {costs[name]:>10,} bytes {seconds * 1000:>6.1f} ms")
+    costs[name] = sum(counting.sizes)
+    print(f"{name:<26}{len(counting.sizes):>3} tensors {costs[name]:>10,} bytes")
 assert costs["sum of weights"] == costs["constant 64"] + 8
 assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 
