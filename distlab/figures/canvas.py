@@ -180,6 +180,18 @@ class Sheet:
         """Draw a line through the points (x[i], y[i])."""
         self.axes.plot(x, y, color=colour, **style)
 
+    def arrow(
+        self, tail: tuple[float, float], head: tuple[float, float], colour: Any, width: float
+    ) -> None:
+        """Draw an arrow from `tail` to `head` with a filled head that grows with `width`."""
+        from matplotlib.patches import FancyArrowPatch
+
+        patch = FancyArrowPatch(
+            tail, head, arrowstyle="-|>", mutation_scale=8 + 2 * width, color=colour,
+            linewidth=width, shrinkA=0, shrinkB=0,
+        )  # fmt: skip
+        self.axes.add_patch(patch)
+
 
 def draw_sheet(
     paint: Callable[[Sheet], None], *, title: str, alt: str, height_px: float

@@ -3,7 +3,6 @@
 | lesson | companions |
 |---|---|
 | 00 | `live_loss` |
-| 03 | `last_batch` |
 | 04 | `training_step` |
 | 05 | `update_table` |
 | 06 | `all_reduce_race` |

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from IPython.display import Markdown
 
-from distlab.widgets.update_scaling import MAX_STRAIGHT
+MAX_STRAIGHT = 1e-9  # a residual of rounding alone
 
 
 def judge(ratio: float, residual: float) -> str:

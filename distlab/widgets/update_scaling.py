@@ -152,23 +152,13 @@ def _draw_update(
     shorter = min(1.0, (end - x) / max(over, 1e-9), MAX_ACROSS_PX / max(across, 1e-9))
     tip = (x + shorter * over, y - shorter * across)
     sheet.line([x + unit] * 2, [y - 9, y + 9], linewidth=1, linestyle=(0, (2, 2)))
-    _draw_arrow(sheet, (x, y), tip, colour, 3.2)
-    _draw_arrow(sheet, (x, y), (x + unit, y), INK, 1.0)
+    sheet.arrow((x, y), tip, colour, 3.2)
+    sheet.arrow((x, y), (x + unit, y), INK, 1.0)
     if shorter < 1:
         middle = (x + 0.8 * (tip[0] - x), y + 0.8 * (tip[1] - y))
         for k in (-3.5, 3.5):
             places = [middle[0] + k - 4, middle[0] + k + 4], [middle[1] + 8, middle[1] - 8]
             sheet.line(*places, linewidth=1.6)
-
-
-def _draw_arrow(sheet: Sheet, tail, head, colour: str, width: float) -> None:
-    from matplotlib.patches import FancyArrowPatch
-
-    patch = FancyArrowPatch(
-        tail, head, arrowstyle="-|>", mutation_scale=8 + 2 * width, color=colour,
-        linewidth=width, shrinkA=0, shrinkB=0,
-    )  # fmt: skip
-    sheet.axes.add_patch(patch)
 
 
 def explain_ratio(batch: Shares, way: str, ratio: float, residual: float) -> str:

@@ -129,6 +129,7 @@ with strategy.scope():
     optimizer = keras.optimizers.SGD(0.125)  # 1/8, exact in binary
     optimizer.build(model.trainable_variables)
 
+
 # %%
 def gradients_of(images, labels):
     with tf.GradientTape() as tape:
@@ -210,6 +211,7 @@ pace_explorer(slow_seconds=2)
 #
 # You trained with batches of 64 on one device, and want each of 4 replicas to have 64 as well. The code still says `.batch(64)`:
 
+
 # %%
 def describe_epoch(batch_size):
     batches = tf.data.Dataset.range(1024).batch(batch_size)
@@ -264,6 +266,7 @@ memory_explorer(kept, array_bytes(outputs), replicas=4, global_batch_size=64)
 # %%
 my_speed_up = None  # a number of times
 
+
 # %% tags=["nbval-ignore-output"]
 def best_images_per_second(replicas):  # the fastest of four epochs, 64 images for each replica
     events, job = [], {"limit": 64 * 4 * 4, "epochs": 4, "global_batch_size": 64 * replicas}
@@ -292,6 +295,7 @@ assert curves["published: resnet_50"][1][-1] > 7 > curves["published: alexnet"][
 # ResNet-50 came close to 8 on eight GPUs. AlexNet did not: its gradients are larger and its step shorter, so the exchange weighs more. Two things limit the gain, and you can measure both.
 #
 # **What does not spread** is the first. More devices speed up the step. They do not speed up the preparation of the batch, if the program does that image by image in Python:
+
 
 # %% tags=["nbval-ignore-output"]
 def prepare():  # 64 images, standardised one by one in Python

@@ -91,6 +91,8 @@ def where():
     kind = "cross-replica" if tf.distribute.in_cross_replica_context() else "replica"
     return type(tf.distribute.get_strategy()).__name__, kind
 
+
+# %%
 print("outside:     ", *where())
 with mirrored.scope():
     print("in the scope:", *where())
@@ -300,6 +302,7 @@ def train_by_hand(strategy):
         train_step(*batch)
     return [np.asarray(variable) for variable in model.trainable_variables]
 
+
 # %%
 default, one = tf.distribute.get_strategy(), tf.distribute.OneDeviceStrategy("CPU:0")
 weights = train_by_hand(default)
@@ -360,6 +363,7 @@ assert (outside, inside) == ([16], [4, 4, 4, 4])
 # ### The right call in the wrong context
 #
 # In a scope, but not inside `run`, there is no replica, so there is no replica context to ask for an `all_reduce`.
+
 
 # %%
 def add_up_outside():

@@ -37,7 +37,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from distlab import figures
 from distlab.exercises.predict import show_guess
-from distlab.lessons.last_batch import last_batch_explorer
+from distlab.widgets.last_batch import last_batch_explorer
 from utils.data import load, make_tfds_folder
 from utils.data.batches import epoch_order
 from utils.measure import Stopwatch, array_bytes, format_bytes
@@ -98,6 +98,7 @@ show_guess(my_guess, count_orders(some.shuffle(100, seed=0).cache()), unit=" ord
 # A cached order is frozen, so `cache` comes first and `shuffle` after it. We also cache before scaling: as bytes the images take a quarter of what they take as float32. The shuffle buffer is larger than the data, so every order is possible. `drop_remainder=True` gives every batch the same, static shape; what happens without it is the mistake of this lesson. We must not drop any evaluation examples, so we choose batch sizes that divide evenly.
 #
 # (On your own machine write `tf.data.AUTOTUNE` instead of the two fixed numbers, and leave `fixed` out. Two cores that four devices share leave nothing to tune, so tuning is switched off here; [lesson 12](12-input-pipelines.ipynb) measures what it brings.)
+
 
 # %%
 def scale(image, label):
@@ -213,6 +214,7 @@ assert all(np.ptp(copies_of(v), axis=0).max() == 0 for v in model.optimizer.vari
 # ## TensorBoard on the run
 #
 # To watch a run, start `tensorboard --logdir logs` in a shell, or `%load_ext tensorboard` and `%tensorboard --logdir logs` in a notebook; the page grows while `fit` writes. (The magic leaves a server running after you close the notebook.) Here we read the callback's files with TensorBoard's own reader, and draw what its page shows.
+
 
 # %%
 def read_scalar(name, tag):
@@ -408,6 +410,7 @@ assert not folder.exists()
 
 # %% [markdown]
 # Every step also costs time besides the computing: launching it, splitting the batch, moving those gradients. If you add replicas but keep the global batch, each replica gets less to do: 16 examples over four replicas is only 4 each. To see it, time the steps *inside* a `fit`; its start-up, a matter of seconds here, would drown them. The two sizes take turns, and each bar is the median step.
+
 
 # %% tags=["nbval-ignore-output"]
 class StepClock(keras.callbacks.Callback):

@@ -106,6 +106,7 @@ print(type(train_batches).__name__, "·", type(next(iter(train_batches))[0]).__n
 #
 # Everything that has variables is made in the scope. `optimizer.build` makes the optimizer's variables now. Left to the first step, they would be made inside a traced function, which is one of the mistakes below.
 
+
 # %%
 def make_cnn():
     layers = [keras.Input((28, 28, 1)), keras.layers.Conv2D(32, 3, strides=2, activation="relu")]
@@ -322,6 +323,7 @@ def drive(steps_per_call):
         else:
             several_steps(iterator, tf.constant(steps_per_call))
     return sgd.iterations.numpy()  # waits for the last step
+
 
 # %%
 ends = []

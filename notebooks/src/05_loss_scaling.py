@@ -139,15 +139,16 @@ def apply_step(model, *arguments, **options):
     model.set_weights(kept)
     return update
 
+
 # %%
 def distribute(*arrays, batch_size=64):  # the batches, each cut into the replicas' parts
     batches = tf.data.Dataset.from_tensor_slices(arrays).batch(batch_size)
     return list(strategy.experimental_distribute_dataset(batches))
 
-batch = distribute(*full)[0]
-print("parts:", [len(part) for part in strategy.experimental_local_results(batch[1])])
-update = apply_step(model, batch, mean_loss)
-print(f"the last weight: gradient {gradient[-1]:.4f}, update {update[-1]:.4f}")
+
+(batch,) = distribute(*full)  # 16 examples for each replica
+last = gradient[-1], apply_step(model, batch, mean_loss)[-1]
+print("the last weight: gradient {:.4f}, update {:.4f}".format(*last))
 
 # %% [markdown]
 # That is `tf.reduce_mean` on each replica, and the last weight moved four times too far. To compare all weights at once we need two numbers. The *ratio* is the factor for which ratio · gradient comes closest to the update. The *residual* is the length of what is left over, relative to the gradient. If it is 0, the direction is right and only the length can be wrong. If not, the update is *turned*, and no learning rate fixes that.
@@ -169,6 +170,7 @@ def measure(topic, losses, model, batch, gradient):
     """Compare the update that each of `losses`, {way: loss}, makes on the replicas."""
     for way, loss in losses.items():
         compare(topic, way, apply_step(model, batch, loss), gradient)
+
 
 # %% [markdown]
 # ## Six ways to scale, and two are right
@@ -241,6 +243,7 @@ by_examples = gradient_of(
 )
 by_weights = by_examples * 64 / weights.sum()
 
+
 # %%
 def over_all_weights(y, z, w):
     """Divide by the sum of the weights on all replicas."""
@@ -298,13 +301,13 @@ for way, scale in ways.items():
 #
 # ## The last batch
 #
-# 66 examples in batches of 32 leave 2 for the last batch, and two of the four replicas get nothing. `compute_average_loss` with `global_batch_size=32` is right for the full batches; here we want the mean of those 2.
+# 66 examples in batches of 32 leave 2 for the last batch, so the replicas get 1, 1, 0 and 0. `compute_average_loss` with `global_batch_size=32` is right for the full batches; here we want the mean of those 2.
 
 # %%
 last_batch = distribute(images, labels, batch_size=32)[-1]
 last_gradient = gradient_of(one_device, images[64:], labels[64:])
-print("parts:", [len(y) for y in strategy.experimental_local_results(last_batch[1])])
 own = strategy.run(lambda x, y: mean_loss(y, model(x)), args=last_batch)
+
 
 def over_real_count(y, z):  # divides by the number of examples that all replicas hold
     count = tf.distribute.get_replica_context().all_reduce("SUM", tf.size(y))
@@ -517,6 +520,7 @@ for name, loss in {"real count": over_real_count, "Keras's loss object": keras_l
 # ## What it costs
 #
 # Scaling itself is a single division. The cost, if any, is finding the right divisor: replicas may have to ask each other for it. Everything they send each other passes through the strategy's cross-device operations, so we plug in one that counts.
+
 
 # %%
 class CountingReduction(tf.distribute.ReductionToOneDevice):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from distlab.lessons import last_batch
+from distlab.widgets import last_batch
 
 
 @pytest.mark.parametrize(

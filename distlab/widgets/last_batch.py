@@ -1,12 +1,12 @@
-"""Lesson 03: how the last, smaller batch of an epoch is cut, and what Keras's `fit` makes of it."""
+"""How the last, smaller batch of an epoch is cut, and what Keras's `fit` makes of it."""
 
 from dataclasses import replace
 
 import numpy as np
 
 from distlab.figures import Picture, grouped_bars, split_evenly
-from distlab.widgets import Slider, explore
-from distlab.widgets.explorer import Explorer
+from distlab.widgets.controls import Slider
+from distlab.widgets.explorer import Explorer, explore
 
 
 def last_batch_explorer(examples: int, replicas: int = 4, global_batch_size: int = 128) -> Explorer:
