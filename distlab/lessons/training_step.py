@@ -1,7 +1,8 @@
 """Lesson 04: one training step of several replicas as a picture, metrics and updates included."""
 
 from distlab.figures import Arrow, Box, Picture, diagram
-from distlab.figures.canvas import WIDTH_PX, count
+from distlab.figures.canvas import WIDTH_PX
+from utils.measure import count
 
 GAP_PX = 16.0
 
