@@ -19,11 +19,12 @@ DEVICES = 4
 WARM_START = make_warm_start()
 # The longest first: with several processes the last file to start should be a short one.
 LONG_FILES = (
-    "test_lab_answers.py", "test_nbgrader_stock.py", "test_multi_worker.py", "test_recovery.py",
-    "test_parameter_server.py", "test_labs.py", "test_checkpoints.py", "test_cluster_leftovers.py",
-    "test_grading_attacks.py", "test_multi_worker_cli.py", "test_cli_grade.py", "test_chaos.py",
-    "test_cli_train.py", "test_own_data.py", "test_strategies.py", "test_release.py",
-    "test_exercises.py",
+    "test_recovery.py", "test_multi_worker.py", "test_lab_answers.py", "test_training.py",
+    "test_examples.py", "test_checkpoints.py", "test_parameter_server.py",
+    "10-fault-tolerance.ipynb", "test_nbgrader_stock.py", "test_own_data.py", "test_labs.py",
+    "test_cli_grade.py", "test_readme.py", "test_multi_worker_cli.py",
+    "test_cluster_leftovers.py", "test_grading_attacks.py", "test_chaos.py", "test_launchers.py",
+    "test_cli_train.py", "test_strategies.py", "test_release.py", "test_exercises.py",
 )  # fmt: skip
 
 
