@@ -1,0 +1,285 @@
+# %% [markdown] shows="What works with what, tried on the spot; a decision guide with a plan's numbers"
+# # Choosing a strategy
+#
+# You read that multi-worker training needs a custom loop, another page says `fit` just works, and a third recommends parameter servers for anything large. Each was right for some version and some job. In an hour you will have tried every combination here yourself, and you will have a way to choose that ends with numbers instead of opinions.
+#
+# **Time:** 50 minutes · **Builds on:** [parameter servers](11-parameter-server.ipynb), [planning](20-planning.ipynb) · **Hardware:** two CPU cores
+#
+# ## Objectives
+#
+# - Run every strategy with both loops on your own versions, and read the table of what works.
+# - Compare the strategies on one job: time, memory, bytes on the network, and what a restart needs.
+# - Test a rule of thumb in a simulator before you trust it.
+# - Choose for a job by its size, data, devices and failures, and give the reasons.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import keras
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+print(use_logical_devices(2))
+
+# %%
+from distlab import figures
+from distlab.exercises.predict import show_guess
+from distlab.lessons.what_works import try_all
+from distlab.widgets.choosing import PLACES, advise, choosing_explorer
+from utils.measure import format_bytes
+from utils.models import build_mlp
+from utils.simulate.collective import Link, simulate_all_reduce
+from utils.simulate.parameter_server import (
+    make_cluster,
+    simulate_parameter_server,
+    synchronous_rate,
+)
+from utils.strategies import SUPPORT
+
+# %% [markdown]
+# ## The choice in five lines
+#
+# In code the strategies differ by one line each. That is the point of `tf.distribute`, and also the trap: the line is easy to change, and what it changes isn't.
+
+# %%
+devices = [
+    device.name.removeprefix("/physical_device:")
+    for device in tf.config.list_logical_devices("CPU")
+]
+one = tf.distribute.OneDeviceStrategy(devices[0])
+mirrored = tf.distribute.MirroredStrategy(
+    devices, cross_device_ops=tf.distribute.ReductionToOneDevice()
+)
+central = tf.distribute.experimental.CentralStorageStrategy(devices)
+for strategy in (one, mirrored, central):
+    with strategy.scope():
+        model = build_mlp()
+    copies = len(strategy.experimental_local_results(model.weights[0].value))
+    print(
+        f"{type(strategy).__name__:<24} {strategy.num_replicas_in_sync} replicas, {copies} copies"
+    )
+assert model.count_params() == 101_770
+
+# %% [markdown]
+# The other two, `MultiWorkerMirroredStrategy()` and `ParameterServerStrategy(resolver)`, need processes with a TF_CONFIG. The next cells start them.
+#
+# ## What works, by running it
+#
+# Tables of what works age with every release. So here is one that can't: each row trains two epochs on 256 images, in processes of its own, with the versions that you have. `fit` across workers runs with the two corrections of lesson 09.
+#
+# **Predict.** Ten combinations: five strategies, two loops, Keras 3. How many of them train?
+
+# %%
+my_guess = None  # of 10
+
+
+# %%
+def list_rows(strategies, loops=("custom", "fit"), dtype="float32"):
+    return [(name, loop, dtype) for name in strategies for loop in loops]
+
+
+tried = try_all(list_rows(["one-device", "mirrored", "central-storage"]))
+for row in tried:
+    print(f"{row.strategy:<17}{row.loop:<8}{row.dtype:<16}{'works' if row.works else 'fails'}")
+assert all(row.works for row in tried)
+
+# %%
+clusters = try_all(list_rows(["multi-worker", "parameter-server"]))
+for row in clusters:
+    print(f"{row.strategy:<17}{row.loop:<8}{row.dtype:<16}{'works' if row.works else 'fails'}")
+tried += clusters
+show_guess(my_guess, sum(row.works for row in tried))
+assert [row.loop for row in tried if not row.works] == ["fit"]
+
+# %% [markdown]
+# And in another precision? `mixed_bfloat16` computes in 16 bits and keeps the variables in 32.
+
+# %%
+precise = try_all(list_rows(["mirrored", "parameter-server"], ["custom"], "mixed_bfloat16"))
+for row in precise:
+    print(f"{row.strategy:<17}{row.loop:<8}{row.dtype:<16}{'works' if row.works else 'fails'}")
+assert all(row.works for row in precise)
+
+# %% [markdown]
+# One combination has no way: `fit` on parameter servers under Keras 3, which wants a `ClusterCoordinator` that `fit` doesn't have. What does the row say?
+
+# %%
+(refused,) = [row for row in tried if not row.works]
+print(refused.strategy, refused.loop)
+print(refused.why)
+
+# %% [markdown]
+# Keras 2 lives on as `tf_keras`, and its row differs. The course's tests try that one with every change; this is what they hold:
+
+# %%
+words = {True: "works", False: "fails", None: "needs a TPU"}
+for row in SUPPORT:
+    if row.strategy in ("multi-worker", "parameter-server", "tpu"):
+        note = row.note or row.error
+        print(f"{row.strategy:<17}{row.loop:<8}{row.keras:<9}{words[row.works]:<12}{note[:45]}")
+
+# %% [markdown]
+# "Fails" under multi-worker is plain Keras 3 without the corrections. The engine is the last column that people ask for: who starts the processes? By hand, `distlab run`, Ray, Spark, Slurm or Kubernetes all set TF_CONFIG and start the same program, so none of these rows changes ([lesson 09](09-multi-worker-mirrored.ipynb) shows why).
+#
+# ## The mistake: the model outside the scope
+#
+# The combination works in the table, and fails in your program. Usually it is this: variables made before, or outside, the strategy's scope. TensorFlow says so, if you know how to read it.
+
+# %%
+outside = build_mlp()
+optimizer = keras.optimizers.SGD(0.1)
+try:
+    with mirrored.scope():
+        inside = build_mlp()
+        optimizer.build(outside.trainable_variables)
+except ValueError as error:
+    print(str(error).splitlines()[0][:76])
+print("copies outside:", len(mirrored.experimental_local_results(outside.weights[0].value)))
+print("copies inside: ", len(mirrored.experimental_local_results(inside.weights[0].value)))
+
+# %% [markdown]
+# One copy where there should be one for each replica. The fix: model, optimizer and metrics inside `with strategy.scope():`, whichever strategy you choose.
+#
+# ## Side by side on one job
+#
+# All rows above trained the same network on the same images in the same order. Did they learn the same?
+
+# %% tags=["nbval-ignore-output"]
+losses = {f"{row.strategy}, {row.loop}": row.loss for row in tried if row.works}
+figures.show(figures.bars(losses, unit="", title="Loss after two epochs"))
+synchronous = [loss for name, loss in losses.items() if not name.startswith("parameter")]
+assert max(synchronous) - min(synchronous) < 0.01
+
+# %% [markdown]
+# Synchronous strategies agree: they compute one device's steps on several. Parameter servers end elsewhere, because each worker's gradient was computed on parameters that others have changed since.
+#
+# ## What it costs
+
+# %% tags=["nbval-ignore-output"]
+custom = {row.strategy: row for row in tried if row.loop == "custom"}
+memory = {name: row.memory_bytes / 2**20 for name, row in custom.items()}
+figures.show(
+    figures.bars(memory, unit="MiB", title="Peak memory of a process, TensorFlow included")
+)
+seconds = {name: row.seconds for name, row in custom.items()}
+figures.show(figures.bars(seconds, unit="s", title="From start to end, processes included"))
+assert min(memory.values()) > 0 and min(seconds.values()) > 0
+
+# %% [markdown]
+# These are the costs of *starting*: TensorFlow takes hundreds of MiB before the first weight. For a network of 400 KB they say "don't distribute". The bytes of a step say more, because they grow with the model:
+
+# %%
+payload, workers = custom["one-device"].variables_bytes, 2
+ring = simulate_all_reduce("ring", workers, payload, Link(0.0, 1e9)).bytes_per_rank
+network = {"one-device": 0, "mirrored": 0, "central-storage": 0,
+           "multi-worker": workers * ring, "parameter-server": 2 * payload}  # fmt: skip
+for name, sent in network.items():
+    print(f"{name:<17}{format_bytes(sent):>10} between processes for one global step")
+assert network["multi-worker"] == 2 * payload
+
+# %% [markdown]
+# For two workers both cost the same: each sends its gradients once and gets sums, or parameters, back once. (For parameter servers that is one worker's step; count the workers.) What a restart needs differs more:
+#
+# | strategy | a worker dies | what you need |
+# |---|---|---|
+# | one device, mirrored, central storage | the run ends | a checkpoint, and something that starts it again |
+# | multi-worker | all workers stop | the same, for the group: `BackupAndRestore`, or lesson 10's loop |
+# | parameter server | its step goes to another worker | nothing; for a *server*, a checkpoint |
+#
+# ## A rule of thumb, put to the simulator
+#
+# "Many weak workers: asynchronous. Few strong ones: synchronous." Why would anyone say so? Weak workers vary, and a synchronous round waits for the slowest; with many workers there is always one. Asynchronous workers wait for nobody.
+#
+# **Predict.** 256 workers whose step times vary strongly (lognormal, sigma 1), against 4 that vary by 10 %. How many times as many gradients a second do the 256 get asynchronously as synchronously?
+
+# %%
+my_guess = None  # times
+
+
+# %%
+def compare(workers, sigma, updates=20_000):
+    cluster = make_cluster(workers, 1.0, "lognormal", sigma=sigma)
+    free = simulate_parameter_server("asynchronous", cluster, updates)
+    return free.updates_per_second / synchronous_rate(cluster, updates), free.mean_staleness
+
+
+gain, stale = {}, {}
+for workers, sigma in ((4, 0.1), (4, 1.0), (256, 0.1), (256, 1.0)):
+    name = f"{workers} workers, sigma {sigma:g}"
+    gain[name], stale[name] = compare(workers, sigma)
+figures.show(
+    figures.bars(gain, unit="x", title="Gradients a second, asynchronous over synchronous")
+)
+show_guess(my_guess, gain["256 workers, sigma 1"], unit="x")
+assert gain["4 workers, sigma 0.1"] < 1.3 and gain["256 workers, sigma 1"] > 5
+
+# %% [markdown]
+# The rule holds for speed, and the reason is variation rather than weakness: 256 steady workers gain little. Then there is the other side of the scales:
+
+# %%
+for name, updates in stale.items():
+    print(f"{name:<22} a gradient is {updates:5.1f} updates old when it is applied")
+cluster = make_cluster(256, 1.0, "lognormal", sigma=1.0)
+backup = synchronous_rate(cluster, 20_000, backup=25) / synchronous_rate(cluster, 20_000)
+print(f"synchronous, without the slowest 10 %: {backup:.1f} times the gradients a second")
+assert stale["256 workers, sigma 1"] > 200 and backup > 1.5
+
+# %% [markdown]
+# A gradient that is hundreds of updates old may point anywhere. And a synchronous round that leaves out the slowest tenth recovers much of the speed with no staleness at all. So the rule of thumb becomes: first find out *why* your workers vary; then leave out stragglers; then think of asynchrony.
+#
+# ## Ask, and get a plan
+#
+# The explorer asks what matters: how large the model is, how much data, which devices, how often they fail. It answers with a strategy, the reasons, and lesson 20's numbers for A100s. Sometimes the answer is "one device", and sometimes it isn't TensorFlow.
+
+# %%
+choosing_explorer()
+
+# %%
+jobs = {
+    "a small classifier": (1e6, 1e6, 8, PLACES[0]),
+    "a large one, one machine": (1e9, 1e9, 8, PLACES[0]),
+    "the same, 64 devices": (1e9, 1e9, 64, PLACES[1]),
+    "on spare machines": (1e9, 1e9, 64, PLACES[2]),
+    "a hundred billion": (1e11, 1e9, 1024, PLACES[1]),
+}
+for name, job in jobs.items():
+    advice = advise(*job, "files on disk", 200)
+    print(f"{name:<25}{advice.strategy:<29}{advice.row.hours:9.1f} h, {advice.row.efficiency:4.0%}")
+assert advice.strategy == "not TensorFlow"
+
+# %% [markdown]
+# ## What you saw
+#
+# - Ten combinations tried, one without a way, on your own versions.
+# - Equal losses from synchronous strategies, another from parameter servers; memory, bytes and restarts beside them.
+# - A rule of thumb that holds for speed, for a reason other than the one it gives.
+# - Five jobs with a strategy, reasons and a plan for each.
+#
+# ## Take-away card
+#
+# ```python
+# # fits one device, and one device is quick enough?       tf.distribute.OneDeviceStrategy, or none
+# # several GPUs in one machine                            tf.distribute.MirroredStrategy()
+# # several steady machines                                tf.distribute.MultiWorkerMirroredStrategy()
+# # many machines that come and go, huge sparse tables     tf.distribute.ParameterServerStrategy(r)
+# # a model larger than a device                           PyTorch FSDP, Megatron-LM, JAX; DTensor
+# from distlab.widgets.choosing import advise, describe
+#
+# advice = advise(1e9, 1e9, 64, "several machines, steady", "files on disk", 200)
+# print(advice.strategy, advice.reasons, advice.row.hours)
+# ```
+#
+# Whole programs, one for each: [examples](../examples).
+#
+# ## Where it is described
+#
+# - TensorFlow, [Distributed training with TensorFlow](https://www.tensorflow.org/guide/distributed_training): the strategies
+# - Chen and others, [Revisiting Distributed Synchronous SGD](https://arxiv.org/abs/1604.00981), 2016: backup workers
+# - Dean and others, [Large Scale Distributed Deep Networks](https://research.google/pubs/large-scale-distributed-deep-networks/), 2012: asynchronous training
+# - Rajbhandari and others, [ZeRO](https://arxiv.org/abs/1910.02054), 2020: when a model has to be cut
+#
+# ## The lab
+#
+# Choosing has no lab of its own. Its numbers are those of [lab 14, plan a run](../labs/lab14-plan-a-run.ipynb).
