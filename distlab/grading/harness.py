@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -63,10 +63,12 @@ class Answers:
 
 
 class Harness:
-    """Runs the cells of one order; `pipe` is where its frames go."""
+    """Runs the cells of one order; `pipe` is where its frames go, `traffic` is /proc/net/dev."""
 
-    def __init__(self, order: Mapping[str, Any], answers: Answers, pipe: int) -> None:
-        self.order, self.answers, self.pipe = order, answers, pipe
+    def __init__(
+        self, order: Mapping[str, Any], answers: Answers, pipe: int, traffic: TextIO
+    ) -> None:
+        self.order, self.answers, self.pipe, self.traffic = order, answers, pipe, traffic
         self.end = time.monotonic() + order["submission_seconds"]
 
     def run(self) -> None:
@@ -74,10 +76,10 @@ class Harness:
             self.say({"at": "begin", "cell": k})
             for descriptor in (1, 2):  # a mark, to tell what each cell writes
                 os.write(descriptor, b"\0" + f"{self.order['token']}:{k:06}".encode())
-            begun, before = time.monotonic(), read_traffic_bytes()
+            begun, before = time.monotonic(), read_traffic_bytes(self.traffic)
             told, got = self.run_cell(cell)
             frame = {"at": "end", "cell": k, "seconds": time.monotonic() - begun,
-                     "traffic": read_traffic_bytes() - before, **told}  # fmt: skip
+                     "traffic": read_traffic_bytes(self.traffic) - before, **told}  # fmt: skip
             self.say(frame, json.dumps(got).encode())
             if cell["alone"]:
                 self.answers.close()
@@ -123,14 +125,11 @@ class Harness:
             data = data[os.write(self.pipe, data) :]
 
 
-def read_traffic_bytes() -> int:
-    """Return how many bytes the kernel has carried on loopback, in this network namespace."""
-    try:
-        with open("/proc/self/net/dev") as file:
-            line = next(line for line in file if line.strip().startswith("lo:"))
-    except (OSError, StopIteration):
-        return 0
-    return int(line.partition(":")[2].split()[0])
+def read_traffic_bytes(devices: TextIO) -> int:
+    """Return how many bytes the kernel has carried on loopback; `devices` is /proc/net/dev."""
+    devices.seek(0)
+    lines = (line.strip() for line in devices)
+    return next((int(line.split(":")[1].split()[0]) for line in lines if line[:3] == "lo:"), 0)
 
 
 def load(channel: Channel, parts: Any) -> None:
@@ -139,12 +138,12 @@ def load(channel: Channel, parts: Any) -> None:
     ask_until_answered(channel, [])
 
 
-def run_order(order: int, control: socket.socket, pipe: int) -> int:
+def run_order(order: int, control: socket.socket, pipe: int, traffic: TextIO) -> int:
     """Read the order and run it, as the process beside the sealed ones."""
     with os.fdopen(order, "rb") as file:
         file.seek(0)
         told = json.loads(file.read())
     sys.stdout = open(1, "w", buffering=1, encoding="utf-8", closefd=False)
     sys.stderr = open(2, "w", buffering=1, encoding="utf-8", closefd=False)
-    Harness(told, Answers(control), pipe).run()
+    Harness(told, Answers(control), pipe, traffic).run()
     return 0
