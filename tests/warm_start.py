@@ -5,8 +5,8 @@ hundreds: kernels of notebooks, `distlab train`, the warm process of each cluste
 `WarmStart.install` stands where `subprocess` starts a process, and runs the commands that
 `is_listed` in a fork of one process that has imported TensorFlow and has one thread. It is a
 real process, a child of the one that started it, with its own arguments, environment,
-folder, descriptors and session, and what it starts itself starts in the same way. Every
-other command starts as ever, and so does each one of a test that is marked `cold_start`.
+folder, descriptors and session, and what it starts itself starts in the same way (not what
+a notebook starts). Every other command starts as ever, and so does each one of a test that is marked `cold_start`.
 
 What differs: /proc shows the command line and the environment of the warm process.
 """
@@ -242,7 +242,8 @@ def serve_programs(connection: Connection) -> None:
     held = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, HIGH) for one in message.descriptors]
     for descriptor in message.descriptors:
         os.close(descriptor)
-    if TASKS not in request["words"] and leave_warm_fork(held):
+    # a lesson counts its children, and finds none of its own
+    if not {TASKS, KERNEL} & set(request["words"]) and leave_warm_fork(held):
         return
     become(request, held, numbers)
     run_program(request["words"])
