@@ -6,7 +6,8 @@ hundreds: kernels of notebooks, `distlab train`, the warm process of each cluste
 `is_listed` in a fork of one process that has imported TensorFlow and has one thread. It is a
 real process, a child of the one that started it, with its own arguments, environment,
 folder, descriptors and session, and what it starts itself starts in the same way (not what
-a notebook starts). Every other command starts as ever, and so does each one of a test that is marked `cold_start`.
+a notebook starts). Every other command starts as ever, and so does each one of a test that
+is marked `cold_start`.
 
 What differs: /proc shows the command line and the environment of the warm process.
 """
