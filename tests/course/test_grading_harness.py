@@ -9,6 +9,7 @@ import pytest
 from grading_notebooks import LAB, RIGHT, ROOT, WRONG, fill, read_stub, write
 from lab_runner import get_lab, load_answers
 
+from distlab.grading.cell_verdict import judge_right
 from distlab.grading.executor import observe
 from distlab.grading.judge_process import JudgeProcess
 from distlab.grading.judging import LabRules, WrongAnswer
@@ -233,3 +234,13 @@ def test_every_timed_epoch_of_a_pipeline_is_looked_at(tmp_path):
     for name, (_, verdict) in grade(lab, handed).items():
         mark = verdict.exercises[0]
         assert mark.points == (mark.max if name == "right" else 0), mark
+
+
+@pytest.mark.parametrize(("sent", "status"), [(456_126, "right"), (0, "for a human"),
+                                              (10**9, "for a human")])  # fmt: skip
+def test_right_weights_without_the_bytes_of_the_gradients_wait_for_a_human(sent, status):
+    bounds = read_lab("lab08", ROOT).rules.traffic["training"]
+    seen = CellObservation("training-test", "ok", traffic_bytes=sent)
+    verdict = judge_right(seen, bounds)
+    assert verdict.status == status
+    assert ("the kernel counted" in verdict.message) == (status != "right")

@@ -9,8 +9,9 @@ from distlab.exercises.lab08 import RATE, read_step
 from distlab.grading.judges.regression import mean_gradient
 from distlab.grading.judging import Judge, LabRules
 
+STEP_BYTES = 784 * 10 * 4  # of one gradient, which has to travel in each of three steps
 RULES = LabRules(cell_seconds=90, submission_seconds=240, processes=True, visible_checks=False,
-                 one_fork=True)  # fmt: skip
+                 one_fork=True, traffic={"training": (3 * STEP_BYTES, 2e7)})  # fmt: skip
 
 
 def expect_shards(
