@@ -16,12 +16,12 @@
 from utils.environment import quiet_tensorflow, set_seeds
 
 with quiet_tensorflow():
-    import keras
     import tensorflow as tf
 from utils.devices import use_logical_devices
 
 set_seeds(0)
-print(use_logical_devices(2))
+devices = use_logical_devices(2)
+print(devices)
 
 # %%
 from distlab import figures
@@ -44,10 +44,6 @@ from utils.strategies import SUPPORT
 # In code the strategies differ by one line each. That is the point of `tf.distribute`, and also the trap: the line is easy to change, and what it changes isn't.
 
 # %%
-devices = [
-    device.name.removeprefix("/physical_device:")
-    for device in tf.config.list_logical_devices("CPU")
-]
 one = tf.distribute.OneDeviceStrategy(devices[0])
 mirrored = tf.distribute.MirroredStrategy(
     devices, cross_device_ops=tf.distribute.ReductionToOneDevice()
@@ -123,24 +119,27 @@ for row in SUPPORT:
 # %% [markdown]
 # "Fails" under multi-worker is plain Keras 3 without the corrections. The engine is the last column that people ask for: who starts the processes? By hand, `distlab run`, Ray, Spark, Slurm or Kubernetes all set TF_CONFIG and start the same program, so none of these rows changes ([lesson 09](09-multi-worker-mirrored.ipynb) shows why).
 #
-# ## The mistake: the model outside the scope
+# ## The mistake: variables outside the scope
 #
-# The combination works in the table, and fails in your program. Usually it is this: variables made before, or outside, the strategy's scope. TensorFlow says so, if you know how to read it.
+# The combination works in the table, and your program trains too, just worse. Usually it is this: a variable made before, or outside, the strategy's scope. What happens when both replicas add 1 to it?
 
 # %%
-outside = build_mlp()
-optimizer = keras.optimizers.SGD(0.1)
-try:
-    with mirrored.scope():
-        inside = build_mlp()
-        optimizer.build(outside.trainable_variables)
-except ValueError as error:
-    print(str(error).splitlines()[0][:76])
-print("copies outside:", len(mirrored.experimental_local_results(outside.weights[0].value)))
-print("copies inside: ", len(mirrored.experimental_local_results(inside.weights[0].value)))
+outside = tf.Variable(0.0)
+with mirrored.scope():
+    inside = tf.Variable(0.0, aggregation=tf.VariableAggregation.MEAN)
+
+
+@tf.function
+def add_one():
+    mirrored.run(lambda: (outside.assign_add(1.0), inside.assign_add(1.0)))
+
+
+add_one()
+print("outside the scope:", outside.numpy(), " inside:", inside.numpy())
+assert (outside.numpy(), inside.numpy()) == (2.0, 1.0)
 
 # %% [markdown]
-# One copy where there should be one for each replica. The fix: model, optimizer and metrics inside `with strategy.scope():`, whichever strategy you choose.
+# No error, no warning, and every step counts twice: there is one copy, and each replica updates it. Weights, step counters and metrics all do that. The fix: model, optimizer and metrics inside `with strategy.scope():`, whichever strategy you choose.
 #
 # ## Side by side on one job
 #
