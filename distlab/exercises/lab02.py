@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import read_array, read_number, refuse, require_value
+from distlab.exercises.refusing import own_frames, read_array, read_number, refuse, require_value
 
 Parts = Sequence[Sequence[float]]
 
@@ -55,7 +55,8 @@ def try_variable(make_variable: Callable[..., Any], start: float, numbers: Seque
         made = f"{kind}, shape {shape}"
         raise refuse(f"make_variable made a variable of {made}: a float64 scalar is wanted")
     addends = spread(strategy, [[x] for x in numbers])
-    strategy.run(lambda addend: variable.assign_add(addend[0]), args=(addends,))
+    with own_frames():
+        strategy.run(lambda addend: variable.assign_add(addend[0]), args=(addends,))
     return [copy[0] for copy in read_copies(strategy, variable)]
 
 
@@ -69,8 +70,8 @@ VARIABLE = Exercise(
         "all replicas",
         "summed": "aggregation SUM adds up what the replicas add: their mean is wanted",
         "first-only": "aggregation ONLY_FIRST_REPLICA ignores what the other replicas add",
-        "copies-differ": "each copy took its own replica's number, so that the copies differ: "
-        "without an aggregation nothing brings them together",
+        "copies-differ": "each copy took its own replica's number, so that the copies differ: an "
+        "aggregation brings them together, at every assignment (synchronization ON_WRITE)",
     },
     hint="one copy for each replica, made in the scope, with an aggregation",
     tolerance=1e-6,
@@ -81,7 +82,8 @@ VARIABLE = Exercise(
 def try_mean(global_mean: Callable[..., Any], parts: Parts) -> float:
     """Return `global_mean` of per-replica values `parts` as a number."""
     strategy = make_mirrored(len(parts))
-    return read_number(global_mean(strategy, spread(strategy, parts)), "global_mean")
+    with own_frames():
+        return read_number(global_mean(strategy, spread(strategy, parts)), "global_mean")
 
 
 MEAN = Exercise(
@@ -96,7 +98,7 @@ MEAN = Exercise(
         "first-only": "this is replica 0's own mean: nothing was reduced",
         "divided-by-replicas": "the sum is divided by the number of replicas, not of examples",
     },
-    hint="reduce two things, the sum and the count",
+    hint="which two numbers do you need of every replica, so that one division gives the mean?",
     tolerance=1e-6,
     run=each(try_mean),
 )
@@ -105,7 +107,9 @@ MEAN = Exercise(
 def try_collect(collect: Callable[..., Any], parts: Sequence[Parts]) -> np.ndarray:
     """Return `collect` of per-replica rows as an array; part k is [rows of replica k, 2]."""
     strategy = make_mirrored(len(parts))
-    return read_array(collect(strategy, spread(strategy, parts)), "collect", "one tensor or array")
+    with own_frames():
+        rows = collect(strategy, spread(strategy, parts))
+        return read_array(rows, "collect", "one tensor or array")
 
 
 COLLECT = Exercise(
@@ -125,19 +129,21 @@ COLLECT = Exercise(
 )
 
 
-def try_deal(deal_out: Callable[..., Any], replicas: int, examples: int) -> list[list[float]]:
+def try_deal(deal_out: Callable[..., Any], replicas: int, examples: int) -> dict[str, Any]:
     """Return the ids that `deal_out` gives each replica, as a function there sees them."""
     import tensorflow as tf
 
     strategy = make_mirrored(replicas)
-    ids = require_value(deal_out(strategy, examples), "deal_out", "a per-replica value")
+    with own_frames():
+        ids = require_value(deal_out(strategy, examples), "deal_out", "a per-replica value")
     if isinstance(ids, list | tuple):
         raise refuse(
             "deal_out returned a list: every replica would get all of it. A per-replica value is "
             "wanted, which experimental_distribute_values_from_function makes"
         )
     seen = strategy.run(tf.identity, args=(ids,))
-    return read_copies(strategy, seen)
+    kinds = {copy.dtype.is_integer for copy in strategy.experimental_local_results(seen)}
+    return {"whole numbers": kinds == {True}, "ids": read_copies(strategy, seen)}
 
 
 DEAL = Exercise(
@@ -149,10 +155,11 @@ DEAL = Exercise(
         "in-blocks": "each replica got a block of neighbours: deal them out one by one, like cards",
         "all-to-all": "every replica got all the ids: use the replica's own number",
         "counted-from-one": "replica numbers begin at 0, and so do ids",
+        "floats": "the right ids, but as floating-point numbers: integers are wanted",
         "all-the-first": "every replica got replica 0's ids: the function's context tells which "
         "one it is",
     },
-    hint="replica k of R gets k, k + R, k + 2 R, …, below the number of examples",
+    hint="write down what each of 3 replicas gets of the ids 0 to 7, and compare with the example",
     tolerance=1e-6,
     run=each(try_deal),
 )

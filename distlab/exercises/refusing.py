@@ -28,7 +28,13 @@ def refuse_task(error: Any) -> AssertionError:
 
     `error` is the `utils.cluster.failures.ClusterError`.
     """
-    return refuse(str(error).removesuffix("; its traceback is in error.details"), error.details)
+    said = str(error).removesuffix("; its traceback is in error.details")
+    if "was not done after" in said:  # the last line of its log says nothing of the answer
+        said = said.partition("; its last line")[0] + (
+            ": either it waits for something that never comes (a loop without an end, a worker "
+            "that does not take part), or this machine is busy: run the check again when it is not"
+        )
+    return refuse(said, error.details)
 
 
 # what TensorFlow says -> what a learner can do about it

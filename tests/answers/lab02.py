@@ -62,6 +62,29 @@ RIGHT = {
             value="tf.constant(start, tf.float64)",
         ),
         variable(", synchronization=tf.VariableSynchronization.ON_WRITE" + aggregate("MEAN")),
+        variable(aggregate("MEAN"), value="lambda: tf.cast(start, tf.float64)"),
+        variable(aggregate("MEAN"), value="tf.fill([], tf.constant(start, tf.float64))"),
+        variable(aggregate("MEAN") + ", shape=[], name='mean_of_all'"),
+        TF
+        + """
+def make_variable(strategy, start):
+    scope = strategy.scope()
+    scope.__enter__()
+    try:
+        return tf.Variable(float(start), True, dtype="float64", aggregation=tf.VariableAggregation.MEAN)
+    finally:
+        scope.__exit__(None, None, None)
+""",
+        TF
+        + """
+def make_variable(strategy, start):
+    def make():
+        with strategy.scope():
+            made = tf.Variable(0.0, dtype=tf.float64, aggregation=tf.VariableAggregation.MEAN)
+            made.assign(start)
+        return made
+    return make()
+""",
     ],
     "mean": [
         mean(
@@ -82,16 +105,40 @@ RIGHT = {
             "return add(sums) / add(ones)",
         ),
         mean(*IN_REPLICAS),
+        mean(
+            "both = strategy.run(lambda v: tf.stack([tf.reduce_sum(v), tf.cast(len(v), v.dtype)]), args=(values,))",
+            "total, count = tf.unstack(strategy.reduce('SUM', both, axis=None))",
+            "return total / count",
+        ),
+        mean(
+            "counted = strategy.run(lambda v: tf.cast(tf.shape(v)[0], tf.float64), args=(values,))",
+            "n = strategy.reduce('SUM', counted, axis=None)",
+            "parts = strategy.run(lambda v, n: tf.reduce_sum(v / n), args=(values, n))",
+            "return float(strategy.reduce('SUM', parts, axis=None))",
+        ),
     ],
     "collect": [
         collect("strategy.gather(rows, axis=0)"),
         collect("tf.concat(strategy.experimental_local_results(rows), 0)"),
         collect("np.vstack([r.numpy() for r in strategy.experimental_local_results(rows)])"),
+        collect(
+            "[row for part in strategy.experimental_local_results(rows) for row in part.numpy().tolist()]"
+        ),
+        collect(
+            "strategy.run(lambda r: tf.distribute.get_replica_context().all_gather(r, axis=0), args=(rows,)).values[0]"
+        ),
+        collect("tf.reshape(tf.stack(strategy.experimental_local_results(rows)), [-1, 2])"),
+        collect("np.array(strategy.gather(rows, 0))"),
+        collect("tf.concat([part for part in rows.values], axis=0).numpy()"),
     ],
     "deal": [
         deal("tf.range(k, examples, replicas)"),
         deal("tf.constant([i for i in range(examples) if i % replicas == k], tf.int64)"),
         deal("tf.cast(tf.range(examples)[k::replicas], tf.int32)"),
+        deal("tf.where(tf.range(examples) % replicas == k)[:, 0]"),
+        deal("tf.convert_to_tensor(list(range(k, examples, replicas)))"),
+        deal("k + replicas * tf.range((examples - k + replicas - 1) // replicas)"),
+        deal("tf.boolean_mask(tf.range(examples), tf.range(examples) % replicas == k)"),
         IN_CONTEXT,
     ],
 }
@@ -102,6 +149,9 @@ WRONG = {
         "summed": variable(aggregate("SUM")),
         "first-only": variable(aggregate("ONLY_FIRST_REPLICA")),
         "copies-differ": variable(),
+        "copies-differ (read late)": variable(
+            aggregate("MEAN") + ", synchronization=tf.VariableSynchronization.ON_READ"
+        ),
     },
     "mean": {
         "mean-of-means": mean(
@@ -127,5 +177,19 @@ WRONG = {
         "all-to-all": deal("tf.range(examples)"),
         "counted-from-one": deal("tf.range(k + 1, examples, replicas)"),
         "all-the-first": deal("tf.range(0, examples, replicas)"),
+        "floats": deal("tf.range(float(k), float(examples), float(replicas))"),
+    },
+}
+
+REFUSED = {
+    "mean": {
+        "tensors of different lengths": mean(
+            "return strategy.reduce(tf.distribute.ReduceOp.MEAN, values, axis=None)"
+        ),
+        "one number is wanted": mean("return values.values[0]"),
+    },
+    "deal": {"returned a list": TF + "def deal_out(strategy, n):\n    return list(range(n))\n"},
+    "variable": {
+        "a float64 scalar is wanted": variable(aggregate("MEAN")).replace("float64", "float32")
     },
 }

@@ -40,7 +40,8 @@ def test_every_exercise_has_three_right_and_three_wrong_answers(name: str) -> No
 @pytest.mark.parametrize(("name", "exercise", "style", "answer"), list_answers("RIGHT"), ids=label)
 def test_right_answer_passes_check_and_judge(name, exercise, style, answer) -> None:
     print("seed", SEED)
-    outcome = get_lab(name).try_answer(exercise, answer, SEED)
+    lab = get_lab(name)
+    outcome = (lab.try_once if int(style) else lab.try_answer)(exercise, answer, SEED)
     assert outcome.visible is None, str(outcome.visible)
     assert outcome.judged is None, str(outcome.judged)
 
@@ -48,7 +49,7 @@ def test_right_answer_passes_check_and_judge(name, exercise, style, answer) -> N
 @pytest.mark.parametrize(("name", "exercise", "why", "answer"), list_answers("WRONG"), ids=label)
 def test_wrong_answer_is_refused_by_its_own_message(name, exercise, why, answer) -> None:
     print("seed", SEED)
-    outcome = get_lab(name).try_answer(exercise, answer, SEED)
+    outcome = get_lab(name).try_once(exercise, answer, SEED)
     assert isinstance(outcome.visible, AssertionError), repr(outcome.visible)
     assert isinstance(outcome.judged, WrongAnswer), repr(outcome.judged)
     assert outcome.judged.misconception == name_mistake(why), str(outcome.judged)
@@ -61,7 +62,7 @@ def test_wrong_answer_is_refused_by_its_own_message(name, exercise, why, answer)
 @pytest.mark.parametrize(("name", "exercise", "said", "answer"), list_answers("REFUSED"), ids=label)
 def test_answer_that_stops_is_refused_in_the_learners_words(name, exercise, said, answer) -> None:
     """An answer that TensorFlow, the course or Python stops: a sentence, and no mark."""
-    outcome = get_lab(name).try_answer(exercise, answer, SEED)
+    outcome = get_lab(name).try_once(exercise, answer, SEED)
     assert isinstance(outcome.visible, AssertionError), repr(outcome.visible)
     assert said in str(outcome.visible)
     assert outcome.judged is not None
@@ -70,6 +71,7 @@ def test_answer_that_stops_is_refused_in_the_learners_words(name, exercise, said
 @pytest.mark.parametrize("name", NAMES)
 def test_messages_of_one_exercise_all_differ(name: str) -> None:
     for exercise, wrong in load_answers(name).WRONG.items():
-        outcomes = {w: get_lab(name).try_answer(exercise, text, SEED) for w, text in wrong.items()}
+        lab = get_lab(name)
+        outcomes = {w: lab.try_once(exercise, text, SEED) for w, text in wrong.items()}
         said = {outcome.judged.why for outcome in outcomes.values()}
         assert len(said) >= len({name_mistake(why) for why in wrong})

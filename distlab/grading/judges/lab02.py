@@ -44,15 +44,17 @@ def expect_collect(parts: Sequence[Parts], way: str = "right") -> Any:
     }[way]
 
 
-def expect_deal(replicas: int, examples: int, way: str = "right") -> list[list[int]]:
+def expect_deal(replicas: int, examples: int, way: str = "right") -> dict[str, Any]:
     dealt = [list(range(k, examples, replicas)) for k in range(replicas)]
-    return {
+    ids = {
         "right": dealt,
+        "floats": dealt,
         "in-blocks": [part.tolist() for part in np.array_split(np.arange(examples), replicas)],
         "all-to-all": [list(range(examples))] * replicas,
         "counted-from-one": [list(range(k + 1, examples, replicas)) for k in range(replicas)],
         "all-the-first": dealt[:1] * replicas,
     }[way]
+    return {"whole numbers": way != "floats", "ids": ids}
 
 
 VARIABLE = Judge(lab02.VARIABLE, expect_variable)
