@@ -41,11 +41,23 @@ class Coordinator:
     def __init__(self, coordinator: Any) -> None:
         self._coordinator = coordinator
         self._scheduled = self._joined = 0
+        self._before_first_fetch: int | None = None  # closures scheduled by then
 
     def schedule(self, function: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Hand one call to a worker; return its result-to-be at once."""
         self._scheduled += 1
-        return self._coordinator.schedule(function, args=args, kwargs=kwargs)
+        result = self._coordinator.schedule(function, args=args, kwargs=kwargs)
+        for name in ("fetch", "get"):
+            setattr(result, name, self._note_fetch(getattr(result, name)))
+        return result
+
+    def _note_fetch(self, fetch: Callable[[], Any]) -> Callable[[], Any]:
+        def noting() -> Any:
+            if self._before_first_fetch is None:
+                self._before_first_fetch = self._scheduled
+            return fetch()
+
+        return noting
 
     def join(self) -> None:
         """Wait until all that was scheduled is done."""
@@ -54,7 +66,7 @@ class Coordinator:
 
     def fetch(self, value: Any) -> Any:
         """Return the values of results."""
-        return self._coordinator.fetch(value)
+        return self._note_fetch(lambda: self._coordinator.fetch(value))()
 
     def done(self) -> bool:
         """Return whether nothing is under way."""
@@ -81,6 +93,7 @@ def _coordinate(run_closures: Callable[..., Any], seed: int, count: int) -> dict
     return {
         "scheduled": coordinator._scheduled,
         "joined": coordinator._joined,
+        "scheduled before the first fetch": coordinator._before_first_fetch,
         "sum": read_number(total, "run_closures"),
     }
 
@@ -99,12 +112,14 @@ CLOSURES = Exercise(
         "ran-here": "the closure was called here, on the coordinator: schedule hands it to a "
         "worker",
         "one-too-few": "one closure too few was scheduled",
+        "fetched-in-loop": "each result was fetched before the next closure was scheduled, so that "
+        "the workers took turns: schedule all, then join, then fetch",
         "joined-each-time": "it waited after each closure, so that the workers took turns: "
         "schedule all, then join once",
         "never-joined": "it never waited for all to be done: join once, after the last",
         "averaged": "the sum of the results is wanted, not their mean",
     },
-    hint="schedule all, join once, fetch the results and add them up",
+    hint="what are the other workers doing while your loop stands at this line?",
     shows_case=False,
     run=each(try_closures),
 )
@@ -113,9 +128,23 @@ CLOSURES = Exercise(
 # ---- exercise 2: where a table lies
 
 
-def try_partitioner(make_partitioner: Callable[..., Any], rows: int) -> list[list[int]]:
-    """Make a table of so many rows under the partitioner; return [rows, server] of each piece."""
-    return run_on_coordinator(_place, make_partitioner, rows)
+def try_partitioner(make_partitioner: Callable[..., Any], rows: int) -> dict[str, Any]:
+    """Make a table of so many rows under the partitioner; return [rows, server] of each piece.
+
+    And into how many pieces the partitioners for 2 and for 5 servers would cut it.
+    """
+    return {
+        "rows and server of each piece": run_on_coordinator(_place, make_partitioner, rows),
+        "pieces for 2 and 5 servers": [_count_pieces(make_partitioner(n), rows) for n in (2, 5)],
+    }
+
+
+def _count_pieces(partitioner: Any, rows: int) -> int:
+    import tensorflow as tf
+
+    if partitioner is None:
+        return 1
+    return int(partitioner(shape=tf.TensorShape([rows, 4]), dtype=tf.float32)[0])
 
 
 def _place(make_partitioner: Callable[..., Any], rows: int) -> list[list[int]]:
@@ -141,6 +170,7 @@ PARTITIONER = Exercise(
         "not-cut": "the table was not cut: all of it lies on server 0",
         "twice-as-many": "there are twice as many pieces as servers",
         "one-too-few": "one server holds nothing: as many pieces as servers",
+        "fixed-number": "three pieces for any number of servers: use the argument",
     },
     hint="as many pieces as servers, of rows, as equal as can be",
     shows_case=False,
@@ -184,7 +214,7 @@ STALENESS = Exercise(
         "reads-counted": "reading changes nothing: count what was applied",
         "since-the-start": "only what was applied after this closure had read counts",
     },
-    hint="for each closure: the updates applied between its read and its own apply",
+    hint="take closure 0 of the example: which updates came after its read and before its apply?",
     shows_case=False,
     run=each(try_staleness),
     plain=True,
@@ -199,12 +229,18 @@ START = Exercise(
         (2, (2, 7, 5), 1),
         (5, (5, 3, 5), 2),
         (4, (4, 2, 9), 1),
+        (9, (9, 0, 0), 2),
+        (0, (0, 6, 6), 1),
+        (2, (2, 1, 5), 2),
     ),
     mistakes={
         "behind-the-fastest": "the fastest worker must wait for the slowest, not the other way "
         "round: compare with the smallest clock",
         "never-equal": "exactly `bound` steps ahead is still allowed",
         "mean": "the slowest worker decides, not the mean",
+        "always": "a worker that is too far ahead of the slowest waits",
+        "never": "a worker that is not too far ahead of the slowest may go on",
+        "only-the-slowest": "not only the slowest may start: up to the bound, others may run ahead",
     },
-    hint="own clock minus the smallest clock, at most the bound",
+    hint="say in words who has to wait for whom, then compare two clocks",
 )

@@ -26,12 +26,12 @@ SEED = 2026
 # %% [markdown]
 # ## Exercise 1: schedule and join
 #
-# **3 points · medium · 12 minutes**
+# **4 points · medium · 12 minutes**
 #
 # **Contract.** `run_closures(coordinator, closure, count)` takes a `ClusterCoordinator`, a
 # `tf.function` without arguments that returns a scalar, and a number. It runs the closure `count`
-# times on the workers: it schedules all of them before it waits for any, waits once until all are
-# done, and returns the sum of what they returned, as a number.
+# times on the workers: it schedules all of them before it waits for any or fetches a result, waits
+# once until all are done, and returns the sum of what they returned, as a number.
 #
 # **Example.** For 6 closures: `schedule` is called 6 times, then `join` once.
 #
@@ -64,7 +64,7 @@ def run_closures(coordinator, closure, count):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "closures-test", "points": 3}
+# %% nbgrader={"grade": true, "grade_id": "closures-test", "points": 4}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 closure_cases = [(int(rng.integers(2**31)), int(rng.integers(5, 30)))]
@@ -193,7 +193,7 @@ judges.STALENESS.judge(event_cases, got_staleness)
 # %% [markdown]
 # ## Exercise 4: a bound
 #
-# **2 points · easy · 7 minutes**
+# **1 point · easy · 7 minutes**
 #
 # Between synchronous and asynchronous lies the *stale synchronous* rule (Ho et al. 2013): a worker
 # may run ahead of the slowest one, but only so far. A worker's clock is the number of steps that it
@@ -231,7 +231,7 @@ def may_start(own_clock, clocks, bound):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "start-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "start-test", "points": 1}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
 start_cases = []

@@ -27,6 +27,29 @@ def run_closures(coordinator, closure, count):
 """
 
 
+FETCHED = """
+def run_closures(coordinator, closure, count):
+    total = 0.0
+    for _ in range(count):
+        total += coordinator.schedule(closure).fetch()
+    coordinator.join()
+    return total
+"""
+POLLED = """
+def run_closures(coordinator, closure, count):
+    import collections
+    waiting = collections.deque()
+    for number in range(count):
+        waiting.append(coordinator.schedule(closure, args=()))
+    coordinator.join()
+    assert coordinator.done()
+    total = 0.0
+    while waiting:
+        total += float(waiting.popleft().fetch())
+    return total
+"""
+
+
 def partitioner(expression):
     return f"""
 import tensorflow as tf
@@ -72,6 +95,28 @@ def measure_staleness(events):
 """
 
 
+UNDER_WAY = """
+def measure_staleness(events):
+    open_closures, result = {}, {}
+    for kind, k in events:
+        if kind == "read":
+            open_closures[k] = 0
+            continue
+        result[k] = open_closures.pop(k)
+        for other in open_closures:
+            open_closures[other] += 1
+    return [value for _, value in sorted(result.items())]
+"""
+VERSIONS = """
+from itertools import accumulate
+def measure_staleness(events):
+    versions = list(accumulate(kind == "apply" for kind, _ in events))
+    read = {k: v for (kind, k), v in zip(events, versions) if kind == "read"}
+    applied = {k: v for (kind, k), v in zip(events, versions) if kind == "apply"}
+    return tuple(applied[k] - read[k] - 1 for k in range(len(read)))
+"""
+
+
 def start(expression):
     return (
         f"import numpy as np\ndef may_start(own_clock, clocks, bound):\n    return {expression}\n"
@@ -86,21 +131,61 @@ RIGHT = {
             "results = []\n    while len(results) < count:\n        results.append(coordinator.schedule(closure))",
             result="float(np.add.reduce(coordinator.fetch(tuple(results))))",
         ),
+        POLLED,
+        closures(result="sum(map(float, map(coordinator.fetch, results)))"),
+        closures(
+            "results = {k: coordinator.schedule(closure) for k in range(count)}",
+            result="sum(coordinator.fetch(results).values())",
+        ),
+        closures(
+            "results = list(map(lambda _: coordinator.schedule(closure, (), {}), range(count)))"
+        ),
+        closures(result="__import__('math').fsum(r.get() for r in results)"),
     ],
     "partitioner": [
         partitioner("partitioners.FixedShardsPartitioner(num_shards=servers)"),
         partitioner("partitioners.MinSizePartitioner(min_shard_bytes=1, max_shards=servers)"),
         partitioner("lambda shape, dtype, **_: [servers] + [1] * (shape.rank - 1)"),
+        partitioner("partitioners.FixedShardsPartitioner(servers)"),
+        partitioner("partitioners.MinSizePartitioner(4, servers)"),
+        partitioner(
+            "lambda shape, dtype, axis=0: [servers if k == axis else 1 for k in range(len(shape))]"
+        ),
+        partitioner(
+            "(lambda fixed: lambda shape, dtype, axis=0: fixed(shape, dtype, axis))(partitioners.FixedShardsPartitioner(servers))"
+        ),
+        """
+import tensorflow as tf
+class Rows(tf.distribute.experimental.partitioners.Partitioner):
+    def __init__(self, pieces):
+        self.pieces = pieces
+    def __call__(self, shape, dtype, axis=0):
+        cut = [1] * len(shape)
+        cut[axis] = min(self.pieces, shape.dims[axis].value)
+        return cut
+def make_partitioner(servers):
+    return Rows(servers)
+""",
     ],
     "staleness": [
         staleness("sum(kind == 'apply' for kind, _ in list(events)[read + 1:done])"),
         COUNTING,
         MATRIX,
+        staleness("len([k for kind, k in list(events)[read + 1:done] if kind == 'apply'])"),
+        staleness("[kind for kind, _ in events][read:done].count('apply')"),
+        staleness("sum(1 for k2 in closures if read < list(events).index(('apply', k2)) < done)"),
+        UNDER_WAY,
+        VERSIONS,
     ],
     "start": [
         start("own_clock - min(clocks) <= bound"),
         start("all(own_clock <= other + bound for other in clocks)"),
         start("np.min(clocks) >= own_clock - bound"),
+        start("not any(own_clock - clock > bound for clock in clocks)"),
+        start("own_clock <= sorted(clocks)[0] + bound"),
+        start("own_clock in range(min(clocks), min(clocks) + bound + 1)"),
+        start("np.all(np.asarray(clocks) + bound >= own_clock)"),
+        start("max(own_clock - clock for clock in clocks) < bound + 1"),
     ],
 }
 WRONG = {
@@ -112,6 +197,8 @@ WRONG = {
             "results = [coordinator.schedule(closure) for _ in range(1, count)]"
         ),
         "joined-each-time": EACH,
+        "fetched-in-loop": FETCHED,
+        "fetched-in-loop (no join)": FETCHED.replace("    coordinator.join()\n", ""),
         "never-joined": closures(join="pass"),
         "averaged": closures(result="float(np.mean(coordinator.fetch(results)))"),
     },
@@ -119,6 +206,7 @@ WRONG = {
         "not-cut": partitioner("None"),
         "twice-as-many": partitioner("partitioners.FixedShardsPartitioner(2 * servers)"),
         "one-too-few": partitioner("partitioners.FixedShardsPartitioner(servers - 1)"),
+        "fixed-number": partitioner("partitioners.FixedShardsPartitioner(3)"),
     },
     "staleness": {
         "itself-counted": staleness(
@@ -133,5 +221,8 @@ WRONG = {
         "behind-the-fastest": start("max(clocks) - own_clock <= bound"),
         "never-equal": start("own_clock - min(clocks) < bound"),
         "mean": start("own_clock - sum(clocks) / len(clocks) <= bound"),
+        "always": start("True"),
+        "never": start("False"),
+        "only-the-slowest": start("own_clock == min(clocks)"),
     },
 }

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from distlab.exercises import lab10
+from distlab.exercises.comparing import AnyOf, Anything
 from distlab.exercises.lab10 import SERVERS, draw_events, draw_values
 from distlab.grading.judging import Judge, LabRules
 
@@ -15,16 +16,32 @@ def expect_closures(seed: int, count: int, way: str = "right") -> dict[str, Any]
     values = draw_values(seed, 4 * count + 4)
     scheduled = {"ran-here": 0, "one-too-few": count - 1}.get(way, count)
     ran = count - 1 if way == "one-too-few" else count
-    joined = {"joined-each-time": count, "never-joined": 0, "ran-here": 0}.get(way, 1)
+    joined: Any = {
+        "fetched-in-loop": AnyOf((0, 1)),
+        "joined-each-time": count,
+        "never-joined": 0,
+        "ran-here": 0,
+    }.get(way, 1)
     total = values[:ran].sum() / (ran if way == "averaged" else 1)
-    return {"scheduled": scheduled, "joined": joined, "sum": float(total)}
+    early = {"fetched-in-loop": 1, "joined-each-time": Anything(), "ran-here": None}
+    return {
+        "scheduled": scheduled,
+        "joined": joined,
+        "scheduled before the first fetch": early.get(way, scheduled),
+        "sum": float(total),
+    }
 
 
-def expect_partitioner(rows: int, way: str = "right") -> list[list[int]]:
+def expect_partitioner(rows: int, way: str = "right") -> dict[str, Any]:
     pieces = {"not-cut": 1, "twice-as-many": 2 * SERVERS, "one-too-few": SERVERS - 1}
     count = pieces.get(way, SERVERS)
     sizes = [rows // count + (k < rows % count) for k in range(count)]
-    return [[size, k % SERVERS] for k, size in enumerate(sizes)]
+    others = {"not-cut": [1, 1], "twice-as-many": [4, 10], "one-too-few": [1, 4],
+              "fixed-number": [3, 3]}  # fmt: skip
+    return {
+        "rows and server of each piece": [[size, k % SERVERS] for k, size in enumerate(sizes)],
+        "pieces for 2 and 5 servers": others.get(way, [2, 5]),
+    }
 
 
 def expect_staleness(*case: int, way: str = "right") -> list[int]:
@@ -49,6 +66,10 @@ def expect_start(own: int, clocks: Sequence[int], bound: int, way: str = "right"
         return max(clocks) - own <= bound
     if way == "never-equal":
         return own - min(clocks) < bound
+    if way in ("always", "never"):
+        return way == "always"
+    if way == "only-the-slowest":
+        return own == min(clocks)
     if way == "mean":
         return own - sum(clocks) / len(clocks) <= bound
     return own - min(clocks) <= bound
