@@ -1,5 +1,6 @@
 """Lab 11, tf.data: a pipeline measured beside the naive one in the same process, and two sums."""
 
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -9,17 +10,13 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import refuse, require_value
-from utils.input_pipeline.parsing import (
-    augment,
-    augment_batch,
-    fingerprint,
-    parse,
-    parse_batch,
-)
+from distlab.exercises.refusing import own_frames, refuse, require_value
+from distlab.exercises.watching import watch_calls
+from utils.input_pipeline import parsing
+from utils.input_pipeline.parsing import MAX_SHIFT, fingerprint
 
-__all__ = ["augment", "augment_batch", "parse", "parse_batch"]
 EXAMPLES, SHARDS, ROUNDS = 2000, 8, 5
+READY = re.compile(r"(parse|augment)_batch$|input_pipeline\.(?!parsing)")  # not to be called
 MIN_RATIO = 3.0  # asked for
 MARGIN = 0.9  # what noise may take off: a ratio of 2.7 passes
 MAX_EXAMPLES = 4 * EXAMPLES  # of one epoch that are looked at
@@ -28,7 +25,11 @@ _MISTAKES = {
     "frozen-augmentation": "two epochs show exactly the same images: the cache comes before the "
     "augmentation, not after it",
     "examples-lost": "examples are missing: every one comes once an epoch, the last batch too",
-    "examples-doubled": "examples come more than once in an epoch",
+    "examples-doubled": "examples come more than once in an epoch: one pass over the data set is "
+    "one epoch, and repeat() does not belong in it",
+    "not-augmented": "the images are the originals: flip and shift them at random",
+    "never-flipped": "no image is flipped: each one is mirrored with a chance of a half",
+    "never-shifted": "no image is shifted: each one goes 0, 1 or 2 columns round to either side",
     "labels-torn": "images and labels no longer belong together",
     "not-batches": "batches of (images, labels, ids) with the size that was asked for are wanted",
     "other-images": "the images are not augmented forms of the originals, float in [0, 1]",
@@ -52,6 +53,29 @@ def _write_shards(seed: int) -> Any:
     return folder, write_shards(split, folder.name, SHARDS, order)  # the folder lives as long
 
 
+def parse(record: Any) -> Any:
+    """Return the image uint8 [28, 28, 1], label and id of one serialised example."""
+    return parsing.parse(record)
+
+
+def augment(image: Any, label: Any, number: Any) -> Any:
+    """Flip and shift one image at random; return it as float32 [28, 28, 1] in [0, 1]."""
+    return parsing.augment(image, label, number)
+
+
+def _call(make_fast: Callable[..., Any], files: list[str], batch_size: int) -> Any:
+    """Return the data set that an answer makes, with functions of its own for whole batches."""
+    with watch_calls(("utils.input_pipeline",)) as called, own_frames():
+        dataset = make_fast(files, batch_size)
+    ready = sorted(name for name in called if READY.search(name))
+    if ready:
+        raise refuse(
+            f"make_fast calls {', '.join(ready)}: the lab does not allow that, since writing it "
+            "yourself is the exercise"
+        )
+    return require_value(dataset, "make_fast", "a Dataset")
+
+
 def make_naive(files: Sequence[str], batch_size: int) -> Any:
     """Return the pipeline to beat: one thing after the other, nothing remembered."""
     import tensorflow as tf
@@ -71,8 +95,7 @@ def try_pipeline(make_fast: Callable[..., Any], seed: int, batch_size: int) -> d
     from utils.input_pipeline.ladder import as_written
 
     _, shards = _write_shards(seed)
-    made = require_value(make_fast(list(shards.files), batch_size), "make_fast", "a Dataset")
-    fast = _read_dataset(made)
+    fast = _read_dataset(_call(make_fast, list(shards.files), batch_size))
     epochs = [_look(fast), _look(fast)]
     if _examine(epochs, batch_size):
         return {"epochs": epochs, "ratio": None}  # its speed says nothing; it may never end
@@ -168,7 +191,27 @@ def _find_wrong_examples(epoch: Any, batch_size: int) -> str:
     shown = np.asarray(epoch["images"])
     if shown.shape != (SHOWN, 28, 28, 1) or [fingerprint(x) for x in shown] != originals:
         return "other-images"
-    return ""
+    return _find_tame(shown[..., 0], truth.images[np.sort(ids)[:SHOWN]] / np.float32(255))
+
+
+def _find_tame(shown: np.ndarray, originals: np.ndarray) -> str:
+    """Return which of the two random changes no image [28, 28] of `shown` has, "" if both occur."""
+    ways = [(flip, shift) for flip in (1, -1) for shift in range(-MAX_SHIFT, MAX_SHIFT + 1)]
+    fits = [
+        {
+            way
+            for way in ways
+            if np.allclose(np.roll(image[:, :: way[0]], way[1], 1), seen, atol=0.01)
+        }
+        for image, seen in zip(originals, shown, strict=True)
+    ]
+    if not all(fits):
+        return "other-images"
+    unflipped = all(any(flip == 1 for flip, _ in fit) for fit in fits)
+    unshifted = all(any(shift == 0 for _, shift in fit) for fit in fits)
+    return {(1, 1): "not-augmented", (1, 0): "never-flipped", (0, 1): "never-shifted"}.get(
+        (unflipped, unshifted), ""
+    )
 
 
 @cache

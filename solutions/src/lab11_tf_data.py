@@ -4,7 +4,7 @@
 # A step that waits for its input wastes the device it runs on. Make a slow input pipeline several
 # times as fast, with the same examples, and predict where the time goes.
 #
-# **Time:** 45 minutes · **Points:** 10 · **Hardware:** two CPU cores
+# **Time:** 50 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
 # Your pipeline and the naive one take turns in the same process, five epochs each after a first
 # one. Both are timed by the clock and by processor time, and the better of the two median ratios
@@ -18,7 +18,7 @@ with quiet_tensorflow():
 import numpy as np
 
 from distlab.exercises import lab11
-from distlab.exercises.lab11 import augment, augment_batch, parse, parse_batch
+from distlab.exercises.lab11 import augment, parse
 
 # %%
 SEED = 2026
@@ -26,7 +26,7 @@ SEED = 2026
 # %% [markdown]
 # ## Exercise 1: three times as fast
 #
-# **6 points · medium · 25 minutes**
+# **8 points · hard · 35 minutes**
 #
 # This is the pipeline to beat:
 #
@@ -36,20 +36,23 @@ SEED = 2026
 # return records.map(parse).map(augment).batch(batch_size)
 # ```
 #
-# These functions are given:
+# `parse` and `augment` are given, for one example at a time:
 #
 # | function | takes | returns |
 # |---|---|---|
 # | `parse` | one record | image uint8 `[28, 28, 1]`, label, id |
-# | `parse_batch` | records `[batch]` | images `[batch, 28, 28, 1]`, labels, ids |
-# | `augment` | image, label, id | the image flipped and shifted at random, float32 in [0, 1], label, id |
-# | `augment_batch` | images, labels, ids | the same for a whole batch |
+# | `augment` | image, label, id | the image mirrored left to right with a chance of a half, then rolled 0, 1 or 2 columns to either side (what leaves on one side comes in on the other), float32 in [0, 1]; label, id |
+#
+# A record is a serialised `tf.train.Example` with three features: `image`, the bytes of a PNG, and `label` and `id`, an int64 each.
 #
 # **Contract.** `make_fast(files, batch_size)` takes a list of TFRecord files and a batch size.
 # It returns a `tf.data.Dataset` of (images, labels, ids) in batches of that size (the last may
-# be smaller). Every epoch delivers every example exactly once, in any order, and augments again: no
-# two epochs show the same images. After the first epoch it delivers at least 3 times the images per
-# second of the naive one. (We accept 2.7, to allow for noise.)
+# be smaller), from the files to the batch that a step would get. Every epoch delivers every example
+# exactly once, in any order, and augments again, each image with its own random numbers: no two
+# epochs show the same images. After the first epoch it delivers at least 3 times the images per
+# second of the naive one. (We accept 2.7, to allow for noise.) Functions that work on a whole batch
+# at once are yours to write: calling those of `utils.input_pipeline` isn't allowed, and the check
+# notices it.
 #
 # **Example.** The same three lines with `.prefetch(1)` at the end are not enough.
 #
@@ -61,7 +64,9 @@ SEED = 2026
 # <details><summary>Hint 2</summary>
 #
 # One call for a batch of 64 costs less than 64 calls for one image each. In which order do
-# `cache`, `batch` and the two maps stand then?
+# `cache`, `batch` and the two maps stand then, and which of the two has to work on a whole batch?
+# A flip and a roll both only put columns in another order: `tf.gather` with `batch_dims=1` does that
+# for a whole batch, one order of columns for each image.
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -75,14 +80,23 @@ SEED = 2026
 # %% nbgrader={"grade_id": "pipeline", "solution": true}
 def make_fast(files, batch_size):
     ### BEGIN SOLUTION
-    files = tf.data.Dataset.from_tensor_slices(files)
-    records = files.interleave(tf.data.TFRecordDataset, cycle_length=4)
-    batches = records.batch(batch_size).map(parse_batch).cache()
+    def augment_batch(images, labels, ids):
+        count = tf.shape(images)[0]
+        shift = tf.random.uniform([count, 1], -2, 3, tf.int32)
+        columns = (tf.range(28) - shift) % 28  # [batch, 28]: where each column comes from
+        columns = tf.where(tf.random.uniform([count, 1]) < 0.5, 27 - columns, columns)
+        sideways = tf.transpose(images[..., 0], [0, 2, 1])  # [batch, column, row]
+        moved = tf.transpose(tf.gather(sideways, columns, batch_dims=1), [0, 2, 1])
+        return tf.cast(moved[..., tf.newaxis], tf.float32) / 255, labels, ids
+
+    shards = tf.data.Dataset.from_tensor_slices(files)
+    records = shards.interleave(tf.data.TFRecordDataset, cycle_length=4)
+    batches = records.map(parse).batch(batch_size).cache()
     return batches.map(augment_batch).prefetch(1)
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "pipeline-test", "points": 6}
+# %% nbgrader={"grade": true, "grade_id": "pipeline-test", "points": 8}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 pipeline_cases = [(int(rng.integers(2**31)), int(rng.integers(48, 97)))]
@@ -98,7 +112,7 @@ judges.PIPELINE.judge(pipeline_cases, got_pipelines)
 # %% [markdown]
 # ## Exercise 2: which stage decides?
 #
-# **2 points · easy · 8 minutes**
+# **1 point · easy · 6 minutes**
 #
 # A batch goes through several stages, such as reading, parsing and training. Each takes some
 # seconds. Either one batch goes through all stages before the next one starts. Or all stages work
@@ -136,7 +150,7 @@ def predict_rate(stage_seconds, batch_size, overlapped):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "rate-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "rate-test", "points": 1}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 rate_cases = [
@@ -156,7 +170,7 @@ judges.RATE.judge(rate_cases, got_rates)
 # %% [markdown]
 # ## Exercise 3: what a cache saves
 #
-# **2 points · easy · 7 minutes**
+# **1 point · easy · 6 minutes**
 #
 # **Contract.** `count_calls(examples, epochs, cache_after)` takes the number of examples, the number
 # of epochs, and where the cache is: after "nothing" (there is no cache), after "parse", or after
@@ -192,7 +206,7 @@ def count_calls(examples, epochs, cache_after):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "calls-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "calls-test", "points": 1}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 call_cases = [

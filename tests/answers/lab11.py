@@ -3,17 +3,89 @@
 
 HEAD = """
 import tensorflow as tf
-from distlab.exercises.lab11 import augment, augment_batch, parse, parse_batch
-def make_fast(files, batch_size):
-    records = tf.data.TFRecordDataset(list(files))
+import numpy as np
+from distlab.exercises.lab11 import augment, parse
+"""
+ROLL = """
+def augment_batch(images, labels, ids):
+    n = tf.shape(images)[0]
+    flip = tf.random.uniform([n, 1, 1, 1]) < 0.5
+    images = tf.where(flip, images[:, :, ::-1], images)
+    shift = tf.random.uniform([n], -2, 3, tf.int32)
+    order = (tf.range(28)[tf.newaxis] - shift[:, tf.newaxis]) % 28
+    images = tf.gather(images, order, axis=2, batch_dims=1)
+    return tf.cast(images, tf.float32) / 255, labels, ids
+"""
+MATRIX = """
+def augment_batch(images, labels, ids):
+    count = tf.shape(images)[0]
+    columns = (tf.range(28) - tf.random.uniform([count, 1], -2, 3, tf.int32)) % 28
+    columns = tf.where(tf.random.uniform([count, 1]) < 0.5, 27 - columns, columns)
+    moves = tf.one_hot(columns, 28, axis=1) / 255
+    return tf.matmul(tf.cast(images[..., 0], tf.float32), moves)[..., tf.newaxis], labels, ids
+"""
+PAD = """
+def augment_batch(images, labels, ids):
+    pixels = tf.image.random_flip_left_right(tf.image.convert_image_dtype(images, tf.float32))
+    wide = tf.concat([pixels[:, :, -2:], pixels, pixels[:, :, :2]], axis=2)
+    first = tf.random.uniform([tf.shape(images)[0], 1], 0, 5, tf.int32)
+    return tf.gather(wide, first + tf.range(28), axis=2, batch_dims=1), labels, ids
+"""
+BY_SHIFT = """
+def augment_batch(images, labels, ids):
+    n = tf.shape(images)[0]
+    both = tf.stack([images, tf.reverse(images, [2])])
+    every = tf.concat([tf.roll(both, s, axis=3) for s in range(-2, 3)], axis=0)
+    pick = tf.random.uniform([n], 0, 10, tf.int32)
+    chosen = tf.gather_nd(every, tf.stack([pick, tf.range(n)], axis=1))
+    return tf.cast(chosen, tf.float32) / 255.0, labels, ids
+"""
+NUMPY = """
+def augment_batch(images, labels, ids):
+    def change(pixels):
+        rng = np.random.default_rng()
+        n = len(pixels)
+        columns = (np.arange(28) - rng.integers(-2, 3, size=(n, 1))) % 28
+        columns = np.where(rng.random((n, 1)) < 0.5, 27 - columns, columns)
+        return np.take_along_axis(pixels, columns[:, None, :, None], axis=2).astype(np.float32) / 255
+    changed = tf.numpy_function(change, [images], tf.float32)
+    return tf.ensure_shape(changed, [None, 28, 28, 1]), labels, ids
+"""
+PARSE_BATCH = """
+def parse_batch(records):
+    number = tf.io.FixedLenFeature([], tf.int64)
+    found = tf.io.parse_example(records, {"image": tf.io.FixedLenFeature([], tf.string), "label": number, "id": number})
+    images = tf.map_fn(lambda png: tf.io.decode_png(png, 1), found["image"], fn_output_signature=tf.TensorSpec([28, 28, 1], tf.uint8))
+    return images, found["label"], found["id"]
 """
 
 
-def pipeline(expression):
-    return HEAD + f"    return {expression}\n"
+def pipeline(expression, *functions):
+    parts = HEAD + "".join(functions or (ROLL, PARSE_BATCH))
+    return f"""{parts}
+def make_fast(files, batch_size):
+    records = tf.data.TFRecordDataset(list(files))
+    return {expression}
+"""
 
 
-ENDLESS = "records.batch(batch_size).map(parse_batch).cache().map(augment_batch).repeat()"
+KEPT_IN_MEMORY = (
+    HEAD
+    + """
+def make_fast(files, batch_size):
+    everything = tf.data.TFRecordDataset(files).map(parse).batch(10**6)
+    images, labels, ids = (column.numpy() for column in next(iter(everything)))
+    def change(pixels, label, number):
+        n = tf.shape(pixels)[0]
+        order = (tf.range(28) + tf.random.uniform([n, 1], -2, 3, tf.int32)) % 28
+        mirror = tf.cast(tf.random.uniform([n, 1]) < 0.5, tf.int32)
+        order = mirror * (27 - order) + (1 - mirror) * order
+        return tf.gather(pixels, order, axis=2, batch_dims=1), label, number
+    scaled = images.astype(np.float32) / 255
+    return tf.data.Dataset.from_tensor_slices((scaled, labels, ids)).batch(batch_size).map(change)
+"""
+)
+CACHED = "records.map(parse).cache().batch(batch_size).map(augment_batch)"
 
 
 def one(name, arguments, *lines):
@@ -33,16 +105,50 @@ RIGHT = {
     "pipeline": [
         pipeline("records.batch(batch_size).map(parse_batch).cache().map(augment_batch)"),
         pipeline(
-            "records.map(parse).cache().shuffle(2000).batch(batch_size).map(augment_batch).prefetch(2)"
+            "records.map(parse).cache().shuffle(2000).batch(batch_size).map(augment_batch).prefetch(2)",
+            MATRIX,
         ),
         pipeline(
             "tf.data.Dataset.from_tensor_slices(files).interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE).batch(batch_size).map(parse_batch, num_parallel_calls=2).cache().map(augment_batch, num_parallel_calls=2).prefetch(tf.data.AUTOTUNE)"
         ),
+        pipeline("records.map(parse).batch(batch_size).cache().map(augment_batch)", PAD),
+        pipeline("records.map(parse).batch(batch_size).cache().map(augment_batch)", BY_SHIFT),
+        pipeline("records.map(parse).batch(batch_size).cache().map(augment_batch)", NUMPY),
+        pipeline(
+            "records.map(parse).batch(batch_size).cache().shuffle(8).map(augment_batch).prefetch(tf.data.AUTOTUNE)",
+            ROLL,
+        ),
+        KEPT_IN_MEMORY,
     ],
     "rate": [
         rate("size / (max(stages) if overlapped else sum(stages))"),
         rate("size / (np.max if overlapped else np.sum)(np.array(stages))"),
         rate("min(size / s for s in stages) if overlapped else size * 1 / sum(stages)"),
+        rate("size * (1 / max(stages) if overlapped else 1 / np.sum(stages))"),
+        rate("size / {True: max, False: sum}[overlapped](stages)"),
+        one(
+            "predict_rate",
+            "stages, size, overlapped",
+            "slowest = total = 0.0",
+            "for seconds in stages:",
+            "    total += seconds",
+            "    slowest = seconds if seconds > slowest else slowest",
+            "return size / (slowest if overlapped else total)",
+        ),
+        one(
+            "predict_rate",
+            "stages, size, overlapped",
+            "batches, clock, free = 4000, 0.0, [0.0] * len(stages)",
+            "for _ in range(batches):",
+            "    ready = 0.0 if overlapped else clock",
+            "    for k, seconds in enumerate(stages):",
+            "        ready = free[k] = max(ready, free[k]) + seconds",
+            "    clock = ready",
+            "return batches * size / clock",
+        ),
+        rate(
+            "size / sorted(stages)[-1] if overlapped else float(np.float64(size) / np.add.reduce(stages))"
+        ),
     ],
     "calls": [
         calls(
@@ -54,6 +160,30 @@ RIGHT = {
         calls(
             "[float(n * epochs) if after == 'nothing' else n, n if after == 'augment' else n * epochs]"
         ),
+        calls(
+            "tuple(n * (1 if cached else epochs) for cached in (after != 'nothing', after == 'augment'))"
+        ),
+        calls(
+            "{'nothing': (n * epochs, n * epochs), 'parse': (n, n * epochs), 'augment': (n, n)}[after]"
+        ),
+        one(
+            "count_calls",
+            "n, epochs, after",
+            "decoded = augmented = 0",
+            "for epoch in range(epochs):",
+            "    decoded += n if epoch == 0 or after == 'nothing' else 0",
+            "    augmented += n if epoch == 0 or after != 'augment' else 0",
+            "return decoded, augmented",
+        ),
+        calls("np.multiply(n, [epochs ** (after == 'nothing'), epochs ** (after != 'augment')])"),
+        one(
+            "count_calls",
+            "n, epochs, after",
+            "again = (epochs - 1) * n",
+            "if after == 'augment':",
+            "    return n, n",
+            "return n + (again if after == 'nothing' else 0), n + again",
+        ),
     ],
 }
 WRONG = {
@@ -64,11 +194,16 @@ WRONG = {
         "examples-lost": pipeline(
             "records.batch(batch_size, drop_remainder=True).map(parse_batch).cache().map(augment_batch)"
         ),
-        "examples-doubled": pipeline(ENDLESS),
+        "examples-doubled": pipeline(CACHED + ".repeat()"),
         "not-faster": pipeline("records.map(parse).map(augment).batch(batch_size).prefetch(1)"),
-        "labels-torn": pipeline(
-            "tf.data.Dataset.zip((records.batch(batch_size).map(parse_batch).cache().map(augment_batch), records.batch(batch_size).map(parse_batch).map(lambda i, l, n: tf.reverse(l, [0])).cache())).map(lambda a, l: (a[0], l, a[2]))"
+        "labels-torn": pipeline(CACHED + ".map(lambda i, l, n: (i, tf.reverse(l, [0]), n))"),
+        "not-augmented": pipeline(
+            CACHED, "def augment_batch(i, l, n):\n    return tf.cast(i, tf.float32) / 255, l, n\n"
         ),
+        "never-flipped": pipeline(CACHED, ROLL.replace("< 0.5", "< 0.0")),
+        "never-shifted": pipeline(CACHED, ROLL.replace("-2, 3", "0, 1")),
+        "other-images": pipeline(CACHED, ROLL.replace(" / 255", "")),
+        "not-batches": pipeline("records.map(parse).cache().map(augment)"),
     },
     "rate": {
         "overlap-swapped": rate("size / (sum(stages) if overlapped else max(stages))"),
@@ -82,5 +217,20 @@ WRONG = {
         "first-epoch-free": calls(
             "(n * (epochs - 1) if after == 'nothing' else 0), n * (1 if after == 'augment' else epochs)"
         ),
+    },
+}
+
+READY = """
+from utils.input_pipeline.parsing import augment_batch, parse_batch
+"""
+REFUSED = {
+    "pipeline": {
+        "calls utils.input_pipeline": pipeline(
+            "records.batch(batch_size).map(parse_batch).cache().map(augment_batch)", READY
+        ),
+        "the lab does not allow that": pipeline(
+            CACHED, "from utils.input_pipeline import parsing\n"
+        ).replace("map(augment_batch)", "map(lambda i, l, n: parsing.augment_batch(i, l, n))"),
+        "returned None": pipeline("None"),
     },
 }
