@@ -1,5 +1,7 @@
 """Lab 08, multi-worker training: answers are run by real worker processes."""
 
+import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -14,7 +16,7 @@ from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import read_array, refuse_task, require_value
 
 RATE = 0.5
-RUN_SECONDS = 60.0
+RUN_SECONDS = 80.0
 
 
 @cache
@@ -56,12 +58,13 @@ def _make_strategy() -> Any:
 
 def try_shards(
     make_worker_dataset: Callable[..., Any], workers: int, examples: int, batch: int
-) -> list[list[list[int]]]:
-    """Return the batches of ids that each worker read, [worker][step][id]."""
-    return run_on(workers, _read_shard, make_worker_dataset, examples, batch)
+) -> list[list[list[int]]] | str:
+    """Return the ids that each worker read, [worker][step][id], or why there are none."""
+    found = run_on(workers, _read_shard, make_worker_dataset, examples, batch)
+    return next((one for one in found if isinstance(one, str)), found)
 
 
-def _read_shard(make_worker_dataset: Any, examples: int, batch: int) -> list[list[int]]:
+def _read_shard(make_worker_dataset: Any, examples: int, batch: int) -> list[list[int]] | str:
     strategy = _make_strategy()
     data = strategy.distribute_datasets_from_function(
         lambda context: require_value(
@@ -70,15 +73,21 @@ def _read_shard(make_worker_dataset: Any, examples: int, batch: int) -> list[lis
             "a tf.data.Dataset",
         )
     )
-    parts = [strategy.experimental_local_results(part)[0] for part in data]
-    return [np.ravel(part.numpy()).astype(int).tolist() for part in parts if len(part)]
+    parts = []
+    for part in data:
+        parts.append(np.asarray(strategy.experimental_local_results(part)[0]))
+        if not parts[-1].ndim:
+            return "single ids"
+        if len(parts) > 2 * examples:  # steps, the same number on all workers
+            return "it never ends"
+    return [np.ravel(part).astype(int).tolist() for part in parts if len(part)]
 
 
 SHARDS = Exercise(
     lab="lab08",
     name="shards",
     function="make_worker_dataset",
-    examples=((2, 12, 4),),
+    examples=((2, 15, 4),),
     mistakes={
         "not-sharded": "every worker read all the examples: take a shard",
         "global-batch": "every worker read whole global batches: together they make steps that are "
@@ -86,8 +95,12 @@ SHARDS = Exercise(
         "always-the-first": "every worker took the same shard: the context knows which pipeline "
         "this is",
         "in-blocks": "each worker got a block of neighbours: shard deals out one by one",
+        "rest-dropped": "the last, smaller batch is missing: it is kept here, so no drop_remainder",
+        "cut-to-fit": "the last ids are missing: there need not be a multiple of the workers",
+        "not-batched": "the data set holds single ids: batch them",
+        "endless": "the data set never ends: repeat() starts again, and one pass is asked for",
     },
-    hint="shard by input pipeline first, then batch by the context's per-replica size",
+    hint="which ids should worker 1 of 2 read, and how many at a time?",
     shows_case=False,
     run=each(try_shards),
 )
@@ -97,9 +110,19 @@ SHARDS = Exercise(
 
 
 def read_step(seed: int, step: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the global batch of a step: images [batch, 784] and labels [batch]."""
+    """Return the global batch of a step: images [batch, 784] and labels [batch].
+
+    On worker i of W only rows i, i + W, … are there, as if the rest lay on the other
+    machines: the other images are nan, and their labels 0.
+    """
     picks = np.random.default_rng([seed, step]).integers(0, 10_000, size=batch)
-    return softmax.read_examples(picks)
+    images, labels = softmax.read_examples(picks)
+    config = json.loads(os.environ.get("TF_CONFIG", "{}"))
+    if config:
+        workers = len(config["cluster"]["worker"])
+        absent = np.arange(batch) % workers != config["task"]["index"]
+        images[absent], labels[absent] = np.nan, 0
+    return images, labels
 
 
 def try_training(
@@ -121,11 +144,14 @@ TRAINING = Exercise(
     mistakes={
         "own-mean": "each worker took the mean over its own examples, and the sum of means is too "
         "large: divide by the global batch",
-        "whole-batch": "each worker took the whole batch, so everything counted twice",
+        "whole-batch": "nan: the whole batch was used, and only every W-th image of it lies on "
+        "this worker",
         "not-reduced": "the workers end with different weights: the gradients were not summed",
         "one-batch-only": "every step used the batch of step 0",
+        "averaged-again": "too short: the losses are divided by the global batch already, so the "
+        "workers' gradients are summed, not averaged",
     },
-    hint="own examples, loss over the global batch, gradients summed, every step",
+    hint="print the weights' sum on both workers after one step: are they equal, and finite?",
     tolerance=1e-5,
     shows_case=False,
     run=each(try_training),
@@ -175,8 +201,8 @@ def _stay_inside(root: str, folder: str) -> None:
 def _describe_saving(root: Path, chosen: Sequence[str]) -> dict[str, Any]:
     import tensorflow as tf
 
-    shared = root / "shared"
-    places = [Path(folder) for folder in chosen]
+    shared = root.resolve() / "shared"
+    places = [Path(folder).resolve() for folder in chosen]
     others = places[1:]
     prefix = str(shared / "ckpt")
     found = tf.train.list_variables(prefix) if (shared / "ckpt.index").exists() else []

@@ -119,9 +119,11 @@ KILLED = Exercise(
         "go on until state.step reaches the total",
         "chief-only": "worker 1 saved nothing into its own write_folder: every worker saves, each "
         "into its own",
+        "position-lost": "the weights were restored and the step was not, so that it began at "
+        "step 0 with trained weights: state holds both, save state itself",
         "saved-every-step": "it saved after every step: only every so many were asked for",
     },
-    hint="restore the latest checkpoint if there is one; then steps, saving every so many",
+    hint="what does the second attempt find, where does it begin, and where should it end?",
     tolerance=1e-5,
     shows_case=False,
     run=each(try_killed_run),
@@ -136,15 +138,16 @@ def try_newest(newest_whole: Callable[..., Any], seed: int, steps: Sequence[int]
     import tensorflow as tf
 
     with tempfile.TemporaryDirectory() as folder:
-        for step in steps:
-            values = np.random.default_rng([seed, step]).normal(size=4096)
-            tf.train.Checkpoint(weights=tf.Variable(values)).write(f"{folder}/ckpt-{step}")
+        for step in sorted(steps, reverse=True):  # so that times and steps disagree
+            rng = np.random.default_rng([seed, step])
+            first, last = (tf.Variable(rng.normal(size=4096)) for _ in range(2))
+            tf.train.Checkpoint(first=first, last=last).write(f"{folder}/ckpt-{step}")
         damaged = f"{folder}/ckpt-{max(steps)}"
         if cut == "index":
             os.unlink(damaged + ".index")
         if cut == "data":
             data = f"{damaged}.data-00000-of-00001"
-            os.truncate(data, os.path.getsize(data) // 2)
+            os.truncate(data, os.path.getsize(data) * 3 // 4)  # the first values can be read
         return Path(str(newest_whole(folder))).name
 
 
@@ -155,11 +158,12 @@ NEWEST = Exercise(
     examples=((1, (2, 4, 6), "data"), (2, (3, 5, 7), "index"), (3, (8, 9, 10, 11), "data")),
     mistakes={
         "newest-by-name": "the newest is cut off: it has to be read before it is believed",
-        "index-only": "an index file says nothing about the data file: read the values",
-        "oldest": "that one is whole, but a newer one is whole too",
+        "index-only": "an index file, or the first values, say nothing of the rest: read every value",
+        "oldest": "that one is whole, but one of a higher step is whole too (a file's time says "
+        "nothing of its step)",
         "sorted-as-text": "sorted as text, 9 comes after 10: compare the numbers",
     },
-    hint="from the newest step down, take the first whose values can all be read",
+    hint="which of the files in the folder can you trust before you have read all of them?",
     shows_case=False,
     run=each(try_newest),
 )
@@ -178,7 +182,8 @@ INTERVAL = Exercise(
         "halved": "the 2 belongs into the numerator",
         "no-root": "the square root is missing: this is in seconds squared",
     },
-    hint="Young: the square root of 2 × checkpoint seconds × mean time between failures",
+    hint="compare with the example: what is missing, and are these seconds?",
+    by_hand=("utils.simulate",),
 )
 LOSS = Exercise(
     lab="lab09",
@@ -190,5 +195,7 @@ LOSS = Exercise(
         "failures-ignored": "only the writing was counted, not the work done twice",
         "checkpoints-ignored": "only the work done twice was counted, not the writing",
     },
-    hint="seconds of writing per interval, and half an interval per failure",
+    hint="write the two losses down one at a time: what is lost in each interval, and what in each "
+    "failure?",
+    by_hand=("utils.simulate",),
 )

@@ -40,7 +40,8 @@ SEED = 2026
 # W workers, worker i reads ids i, i + W, i + 2 W, … in this order, in batches of global batch / W.
 # Every id is read once by one worker: if the last batch is smaller, it is kept.
 #
-# **Example.** 12 ids, 2 workers, global batch 4: worker 1 reads (1, 3), (5, 7), (9, 11).
+# **Example.** 15 ids, 2 workers, global batch 4: worker 0 reads (0, 2), (4, 6), (8, 10), (12, 14), and
+# worker 1 reads (1, 3), (5, 7), (9, 11), (13).
 #
 # <details><summary>Hint 1</summary>
 #
@@ -74,7 +75,8 @@ def make_worker_dataset(ids, global_batch_size, context):
 # %% nbgrader={"grade": true, "grade_id": "shards-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
-shard_cases = [(2, int(rng.integers(9, 30)), 2 * int(rng.integers(2, 5)))]
+share = int(rng.integers(2, 5))
+shard_cases = [(2, 2 * share * int(rng.integers(2, 5)) - 1, 2 * share)]
 ### END INPUTS
 got_shards = lab08.SHARDS.observe(make_worker_dataset, shard_cases)
 lab08.SHARDS.check(make_worker_dataset)
@@ -95,7 +97,8 @@ judges.SHARDS.judge(shard_cases, got_shards)
 # MultiWorkerMirroredStrategy before anything else, starts from `softmax.draw_weights(seed)` and
 # takes `steps` steps of gradient descent with learning rate `lab08.RATE`. The global batch of step
 # s is `lab08.read_step(seed, s, batch)`: images `[batch, 784]` and labels `[batch]`. Worker i of W
-# takes every W-th example of it, starting at i. It returns the weights as an array: the same on all
+# takes every W-th example of it, starting at i. Only these lie on worker i: the other images are
+# nan there, as if they were on the other machines' disks. It returns the weights as an array: the same on all
 # workers, and the same as one process would get from the whole batches.
 #
 # **Example.** 2 workers, 2 steps, batch 16: each works on 8 examples a step, and both return the

@@ -8,7 +8,8 @@
 # **Time:** 50 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
 # In exercise 1 a real worker process gets a real SIGKILL. The whole group is started again, and
-# your function is called again. That check takes some seconds. Lesson 10 has the ideas.
+# your function is called again. That check takes some seconds. Lesson 10 has the ideas. Calling
+# `utils.simulate` in an answer isn't allowed, and the check notices it.
 
 # %%
 from utils.environment import quiet_tensorflow
@@ -98,7 +99,7 @@ judges.KILLED.judge(killed_cases, got_runs)
 # %% [markdown]
 # ## Exercise 2: cut off in the middle
 #
-# **2 points · medium · 12 minutes**
+# **3 points · medium · 12 minutes**
 #
 # A machine went down while a checkpoint was being written. The files are there, but not whole, and
 # a program that insists on the newest one fails at every restart.
@@ -145,7 +146,7 @@ def newest_whole(folder):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "newest-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "newest-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 newest_cases = []
@@ -166,7 +167,7 @@ judges.NEWEST.judge(newest_cases, got_newest)
 # %% [markdown]
 # ## Exercise 3: how often to save
 #
-# **2 points · easy · 6 minutes**
+# **1 point · easy · 6 minutes**
 #
 # Save too often, and the run mostly writes. Save too rarely, and each failure costs a lot of work.
 # Young (1974) found the best time between two checkpoints, if failures are rare.
@@ -201,12 +202,12 @@ def best_interval(checkpoint_seconds, mtbf_seconds):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "interval-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "interval-test", "points": 1}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 interval_cases = [(float(rng.uniform(1, 90)), float(rng.uniform(2e3, 3e5))) for _ in range(4)]
 ### END INPUTS
-got_intervals = [best_interval(*case) for case in interval_cases]
+got_intervals = lab09.INTERVAL.observe(best_interval, interval_cases)
 lab09.INTERVAL.check(best_interval)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab09 as judges
@@ -259,7 +260,7 @@ loss_cases = [
     for _ in range(4)
 ]
 ### END INPUTS
-got_losses = [lost_share(*case) for case in loss_cases]
+got_losses = lab09.LOSS.observe(lost_share, loss_cases)
 lab09.LOSS.check(lost_share)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab09 as judges

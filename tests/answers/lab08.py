@@ -109,9 +109,44 @@ def clean_up(shared, folder, index):
 """
 
 
+ALONE = (
+    HEAD
+    + """
+from distlab.exercises import lab08
+def train_worker(seed, steps, batch):
+    from distlab.exercises import softmax
+    weights = softmax.draw_weights(seed)
+    for number in range(steps):
+        images, labels = lab08.read_step(seed, number, batch)
+        weights = weights - lab08.RATE * images.T @ softmax.slopes(images @ weights, labels) / batch
+    return weights
+"""
+)
+ONE_FUNCTION = (
+    HEAD
+    + """
+def make_worker_dataset(ids, global_batch_size, context):
+    own = [int(i) for k, i in enumerate(ids) if k % context.num_input_pipelines == context.input_pipeline_id]
+    size = context.get_per_replica_batch_size(global_batch_size)
+    return tf.data.Dataset.from_generator(
+        lambda: (own[k:k + size] for k in range(0, len(own), size)), output_signature=tf.TensorSpec([None], tf.int64))
+"""
+)
 RIGHT = {
     "shards": [
         shards(),
+        ONE_FUNCTION,
+        shards(
+            "data.window(1, shift=context.num_input_pipelines).flat_map(lambda w: w) if context.input_pipeline_id == 0 else data.skip(context.input_pipeline_id).window(1, shift=context.num_input_pipelines).flat_map(lambda w: w)"
+        ),
+        shards(
+            "data.enumerate().filter(lambda k, i: k % context.num_input_pipelines == context.input_pipeline_id).map(lambda k, i: i)",
+            "global_batch_size // 2",
+        ),
+        shards("data.skip(context.input_pipeline_id).shard(context.num_input_pipelines, 0)"),
+        shards(
+            "tf.data.Dataset.from_tensor_slices(tf.strided_slice(tf.constant(ids), [context.input_pipeline_id], [len(ids)], [context.num_input_pipelines]))"
+        ),
         shards(
             "data.filter(lambda i: i % context.num_input_pipelines == context.input_pipeline_id)"
         ),
@@ -120,12 +155,47 @@ RIGHT = {
             "global_batch_size // context.num_input_pipelines",
         ),
     ],
-    "training": [train(), train().replace("weights.numpy()", "weights"), KERAS, IN_NUMPY],
+    "training": [
+        train(),
+        train().replace("weights.numpy()", "weights"),
+        KERAS,
+        IN_NUMPY,
+        train(loss="tf.nn.compute_average_loss(losses, global_batch_size=batch)"),
+        train(
+            reduce="gradient",
+            apply="g = strategy.run(step, args=(images, labels)); weights.assign_sub(lab08.RATE * strategy.reduce('SUM', g, axis=None))",
+        ),
+        train(
+            loss="tf.reduce_mean(losses)",
+            reduce="tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradient)",
+        ),
+        train().replace("step = tf.function(step)", "pass"),
+    ],
     "saving": [
         saving(),
         saving(
             "Path(shared) if not index else Path(shared).with_name(f'w{index}')",
             "if index > 0: [p.unlink() for p in Path(folder).iterdir()]; Path(folder).rmdir()",
+        ),
+        saving(
+            "os.path.join(os.path.dirname(shared), 'mine', str(index)) if index else shared",
+            "if index: shutil.rmtree(folder)",
+        ),
+        saving(
+            "shared + (f'-of-worker-{index}' if index else '')",
+            "folder == shared or shutil.rmtree(folder)",
+        ),
+        saving(
+            "[shared, *(str(Path(shared).parent / f'{k}') for k in range(1, 9))][index]",
+            "index and shutil.rmtree(Path(folder))",
+        ),
+        saving(
+            "str(Path(shared).parent.joinpath('temporary', f'task_{index}')) if index != 0 else shared",
+            "if Path(folder) != Path(shared): shutil.rmtree(folder, ignore_errors=True)",
+        ),
+        saving(
+            "shared if index == 0 else str(Path(shared) / '..' / f'w{index}')",
+            "if index: shutil.rmtree(os.path.normpath(folder))",
         ),
         saving(
             "shared if index == 0 else tempfile.mkdtemp(dir=os.path.dirname(shared))",
@@ -136,6 +206,15 @@ RIGHT = {
 WRONG = {
     "shards": {
         "not-sharded": shards("data"),
+        "rest-dropped": shards().replace(
+            "return data.batch(", "return data.batch(drop_remainder=True, batch_size="
+        ),
+        "cut-to-fit": shards().replace(
+            "from_tensor_slices(ids)",
+            "from_tensor_slices(ids[:len(ids) // context.num_input_pipelines * context.num_input_pipelines])",
+        ),
+        "not-batched": shards().replace("return data.batch", "return data; data.batch"),
+        "endless": shards().replace("return data.batch", "return data.repeat().batch"),
         "global-batch": shards(size="global_batch_size"),
         "always-the-first": shards("data.shard(context.num_input_pipelines, 0)"),
         "in-blocks": shards(
@@ -150,6 +229,17 @@ WRONG = {
             apply="weights.assign_sub(0.5 * strategy.run(step, args=(images, labels)))",
         ),
         "one-batch-only": train(number="0"),
+        "whole-batch": train(own=""),
+        "whole-batch (alone)": ALONE,
+        "not-reduced (mirrored)": train(loss="tf.reduce_mean(losses)")
+        .replace("MultiWorkerMirroredStrategy()", "MirroredStrategy(['CPU:0'])")
+        .replace(
+            "strategy.cluster_resolver.task_id, strategy.num_replicas_in_sync",
+            "__import__('json').loads(__import__('os').environ['TF_CONFIG'])['task']['index'], 2",
+        ),
+        "averaged-again": train(
+            reduce="tf.distribute.get_replica_context().all_reduce('mean', gradient)"
+        ),
     },
     "saving": {
         "all-in-one-place": saving("shared"),

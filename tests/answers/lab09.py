@@ -53,6 +53,23 @@ def train(state, run, total_steps, every):
 )
 
 
+WEIGHTS_ONLY = (
+    TF
+    + """
+def train(state, run, total_steps, every):
+    only = tf.train.Checkpoint(weights=state.weights)
+    latest = tf.train.latest_checkpoint(run.shared_folder)
+    if latest:
+        only.restore(latest)
+    manager = tf.train.CheckpointManager(only, run.write_folder, max_to_keep=3)
+    while state.step < total_steps:
+        run.take_step()
+        if int(state.step) % every == 0:
+            manager.save(checkpoint_number=int(state.step))
+"""
+)
+
+
 def newest(order="sorted(steps, reverse=True)", test="read(prefix)"):
     return f"""{TF}
 def newest_whole(folder):
@@ -100,10 +117,98 @@ def loss(expression):
     return one("lost_share", "t, c, m", expression)
 
 
+BY_INDEX_FILES = (
+    TF
+    + """
+def newest_whole(folder):
+    names = [n[:-len(".index")] for n in os.listdir(folder) if n.endswith(".index")]
+    names.sort(key=lambda name: int(name.rsplit("-", 1)[1]), reverse=True)
+    for name in names:
+        path = os.path.join(str(folder), name)
+        try:
+            reader = tf.train.load_checkpoint(path)
+            whole = all(reader.get_tensor(key) is not None for key in reader.get_variable_to_dtype_map())
+        except Exception:
+            whole = False
+        if whole:
+            return path
+"""
+)
+RECURSIVE = (
+    TF
+    + """
+def newest_whole(folder, below=float("inf")):
+    steps = [int(p.name.split("-")[1].split(".")[0]) for p in Path(folder).glob("ckpt-*")]
+    step = max(s for s in steps if s < below)
+    try:
+        for name, _ in tf.train.list_variables(f"{folder}/ckpt-{step}"):
+            tf.train.load_variable(f"{folder}/ckpt-{step}", name)
+    except Exception:
+        return newest_whole(folder, step)
+    return f"{folder}/ckpt-{step}"
+"""
+)
+KEPT_LIST = (
+    TF
+    + """
+def newest_whole(folder):
+    def can_be_read(step):
+        try:
+            reader = tf.train.load_checkpoint(f"{folder}/ckpt-{step}")
+            return len([reader.get_tensor(n) for n in reader.get_variable_to_shape_map()]) > 0
+        except Exception:
+            return False
+    steps = {re.sub(r"\\D*(\\d+)\\..*", r"\\1", p.name) for p in Path(folder).glob("ckpt-*.*")}
+    return Path(folder, "ckpt-" + max(filter(can_be_read, steps), key=int))
+"""
+)
+BEST_EFFORT = (
+    TF
+    + """
+def train(state, run, total_steps, every):
+    manager = tf.train.CheckpointManager(state, run.shared_folder if run.rank == 0 else run.write_folder, max_to_keep=4)
+    path = tf.train.latest_checkpoint(run.shared_folder)
+    if path:
+        state.restore(path).expect_partial()
+    left = total_steps - int(state.step.numpy())
+    while left:
+        run.take_step()
+        left -= 1
+        if (total_steps - left) % every == 0:
+            manager.save()
+"""
+)
+NUMBERED = (
+    TF
+    + """
+def train(state, run, total_steps, every):
+    saved = [int(re.search(r"s(\\d+)\\.index", p.name)[1]) for p in Path(run.shared_folder).glob("s*.index")]
+    if saved:
+        state.read(os.path.join(run.shared_folder, f"s{max(saved)}"))
+    for step in range(max(saved, default=0), total_steps):
+        run.take_step()
+        if not (step + 1) % every:
+            state.write(os.path.join(run.write_folder, f"s{step + 1}"))
+"""
+)
 RIGHT = {
-    "killed": [train(), RESTORE_OR_INITIALIZE, BEFORE_THE_STEP],
+    "killed": [
+        train(),
+        RESTORE_OR_INITIALIZE,
+        BEFORE_THE_STEP,
+        BEST_EFFORT,
+        NUMBERED,
+        train(loop="while int(state.step.numpy()) != total_steps:"),
+        train(restore="if latest is not None: state.restore(latest).assert_consumed()"),
+        train(save="tf.equal(state.step % every, 0)"),
+    ],
     "newest": [
         newest(),
+        BY_INDEX_FILES,
+        RECURSIVE,
+        newest(order="list(reversed(sorted(steps)))"),
+        KEPT_LIST,
+        newest(order="sorted(steps, key=lambda s: -s)"),
         RESTORING,
         newest(order="sorted(steps)[::-1]", test="read(prefix) is not None"),
     ],
@@ -111,11 +216,21 @@ RIGHT = {
         interval("math.sqrt(2 * c * m)"),
         interval("np.sqrt(2.0 * c * m)"),
         interval("(c * m / 0.5) ** (1 / 2)"),
+        interval("math.exp(0.5 * (math.log(2) + math.log(c) + math.log(m)))"),
+        interval("pow(2 * c * m, 0.5)"),
+        interval("math.hypot(math.sqrt(c * m), math.sqrt(c * m))"),
+        interval("min(np.linspace(1, 60000, 600000), key=lambda t: c / t + t / (2 * m))"),
+        interval("m * math.sqrt(2 * c / m)"),
     ],
     "loss": [
         loss("c / t + t / (2 * m)"),
         loss("(2 * m * c + t * t) / (2 * m * t)"),
         loss("np.add(c / t, 0.5 * t / m)"),
+        loss("sum([c / t, t / m / 2])"),
+        loss("(m / t * c + t / 2) / m"),
+        loss("float(np.dot([c, t / 2], [1 / t, 1 / m]))"),
+        loss("c * t ** -1 + (t * m ** -1) / 2"),
+        loss("(lambda writing, again: writing + again)(c / t, (t / 2) / m)"),
     ],
 }
 WRONG = {
@@ -123,12 +238,20 @@ WRONG = {
         "began-anew": train(restore="pass"),
         "counted-anew": train(loop="for step in range(total_steps):"),
         "saved-every-step": train(save="True"),
+        "position-lost": WEIGHTS_ONLY,
         "chief-only": train(save="run.rank == 0 and int(state.step) % every == 0"),
     },
     "newest": {
         "newest-by-name": newest(test="True"),
         "index-only": newest(test="os.path.exists(prefix + '.index')"),
         "oldest": newest(order="sorted(steps)"),
+        "oldest (newest time)": newest(
+            order="sorted(steps, key=lambda s: -os.path.getmtime(f'{folder}/ckpt-{s}.data-00000-of-00001'))"
+        ),
+        "index-only (and the first values)": newest().replace(
+            "for n in reader.get_variable_to_shape_map()]",
+            "for n in sorted(reader.get_variable_to_shape_map())[1:2]]",
+        ),
         "sorted-as-text": newest(order="sorted(steps, key=str, reverse=True)"),
     },
     "interval": {

@@ -16,18 +16,23 @@ RULES = LabRules(cell_seconds=90, submission_seconds=240, processes=True, visibl
 
 def expect_shards(
     workers: int, examples: int, batch: int, way: str = "right"
-) -> list[list[list[int]]]:
+) -> list[list[list[int]]] | str:
+    if way in ("not-batched", "endless"):
+        return "single ids" if way == "not-batched" else "it never ends"
     found = []
     for worker in range(workers):
         ids = np.arange(worker, examples, workers)
         if way == "not-sharded":
             ids = np.arange(examples)
+        if way == "cut-to-fit":
+            ids = ids[: examples // workers]
         if way == "always-the-first":
             ids = np.arange(0, examples, workers)
         if way == "in-blocks":
             ids = np.array_split(np.arange(examples), workers)[worker]
         size = batch if way == "global-batch" else batch // workers
-        found.append([ids[k : k + size].tolist() for k in range(0, len(ids), size)])
+        steps = [ids[k : k + size].tolist() for k in range(0, len(ids), size)]
+        found.append([s for s in steps if len(s) == size or way != "rest-dropped"])
     return found
 
 
@@ -42,8 +47,8 @@ def _train(workers: int, rank: int, seed: int, steps: int, batch: int, way: str)
     for step in range(steps):
         images, labels = read_step(seed, step, batch)
         gradient = mean_gradient(images, labels, weights)
-        if way in ("own-mean", "whole-batch"):
-            gradient = gradient * workers
+        factors = {"own-mean": workers, "averaged-again": 1 / workers, "whole-batch": np.nan}
+        gradient = gradient * factors.get(way, 1)
         if way == "not-reduced":
             own = slice(rank, None, workers)
             gradient = mean_gradient(images[own], labels[own], weights)

@@ -16,11 +16,14 @@ RULES = LabRules(cell_seconds=120, submission_seconds=300, processes=True, visib
 def expect_killed_run(
     seed: int, total: int, every: int, die_at: int, way: str = "right"
 ) -> dict[str, Any]:
-    saved = {"began-anew": 0, "saved-every-step": die_at}.get(way, die_at - die_at % every)
+    saved = {"began-anew": 0, "position-lost": 0, "saved-every-step": die_at}.get(
+        way, die_at - die_at % every
+    )
     last = saved + total if way == "counted-anew" else total
     steps = [*range(die_at + 1), *range(saved, last)]
     weights = softmax.draw_weights(seed)
-    for step in range(last):
+    before = range(die_at - die_at % every) if way == "position-lost" else ()
+    for step in (*before, *range(last)):
         weights = weights - RATE * mean_gradient(*read_step(seed, step, BATCH), weights)
     return {"steps taken": steps, "worker 1 saved too": way != "chief-only", "weights": weights}
 
