@@ -158,7 +158,7 @@ NEWEST = Exercise(
     examples=((1, (2, 4, 6), "data"), (2, (3, 5, 7), "index"), (3, (8, 9, 10, 11), "data")),
     mistakes={
         "newest-by-name": "the newest is cut off: it has to be read before it is believed",
-        "index-only": "an index file, or the first values, say nothing of the rest: read every value",
+        "index-only": "an index file, or the first values, say nothing of the rest: read all",
         "oldest": "that one is whole, but one of a higher step is whole too (a file's time says "
         "nothing of its step)",
         "sorted-as-text": "sorted as text, 9 comes after 10: compare the numbers",
