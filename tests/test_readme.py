@@ -142,7 +142,7 @@ def test_lessons_and_labs_are_those_of_the_sources():
     for row in lessons:
         assert row.startswith("[") != row.endswith("(*coming*)"), row
     for folder in ("notebooks", "labs", "solutions"):
-        linked = {link for link in LINKS if link.startswith(f"{folder}/")}
+        linked = {n for n in LINKS if n.startswith(f"{folder}/") and n.endswith(".ipynb")}
         assert linked == {f"{folder}/{path.name}" for path in (ROOT / folder).glob("*.ipynb")}
 
 

@@ -59,7 +59,7 @@ def replica_loss(losses, global_batch_size):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "plain-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "plain-test", "points": 1}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 plain_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 46)]
@@ -157,7 +157,7 @@ def penalised_loss(losses, penalty, global_batch_size, replicas):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "penalised-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "penalised-test", "points": 1}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 penalised_cases = [
