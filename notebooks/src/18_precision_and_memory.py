@@ -1,0 +1,479 @@
+# %% [markdown] shows="What float16 loses, one replica that overflows, and how memory is counted and saved"
+# # Precision and memory
+#
+# Half precision promises half the bytes and, on a GPU, several times the speed. Then one image is too bright, one replica overflows, and every weight on every replica is `nan`. In an hour you will see what 16 bits lose, keep a float16 run alive on several replicas, and know which bytes to attack when a model doesn't fit.
+#
+# **Time:** 60 minutes · **Builds on:** [loss scaling](05-loss-scaling.ipynb) and lesson 15, model parallelism · **Hardware:** two CPU cores
+#
+# ## Objectives
+#
+# - Say what float16 and bfloat16 lose, and find the underflow in real gradients.
+# - Choose a loss scale, and let it move by itself.
+# - Show what one overflowing replica does to the others, and make all of them skip the step.
+# - Count the bytes of weights, gradients, optimizer state and activations, and of what crosses the network.
+# - Save memory with accumulation, recomputation and sharding, and name what each costs.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import keras
+    import tensorflow as tf
+    import tf_keras  # Keras 2, only to compare with
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+devices = use_logical_devices(2)
+print(devices)
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+
+from distlab import figures
+from distlab.exercises.predict import show_guess
+from distlab.lessons.kept_activations import count_kept_bytes
+from utils.collectives import ring_all_reduce
+from utils.data import load
+from utils.measure import array_bytes, time_calls
+from utils.models import build_transformer
+from utils.simulate.memory import find_zero_memory
+from utils.strategies import make_strategy
+from utils.training import train
+from utils.training.accumulation import make_accumulating_step
+from utils.training.loss_scale import SharedLossScaleOptimizer
+
+# %% [markdown]
+# ## Four numbers first
+#
+# Here is what each type makes of four numbers that any training run meets: a weight after a small update, a bright value, a small gradient, and a tenth.
+
+# %%
+for name in ("float32", "bfloat16", "float16"):
+    values = tf.cast(tf.constant([1.001, 70_000.0, 1e-8, 0.1]), name)
+    print(f"{name:<9}", *(f"{value:<12.6g}" for value in tf.cast(values, tf.float32).numpy()))
+
+# %% [markdown]
+# bfloat16 rounds 1.001 back to 1: an update of a thousandth is gone. float16 keeps it, but 70,000 is infinite and the small gradient is zero. They spend their 16 bits differently. bfloat16 has float32's range with 8 bits of precision; float16 has 11 bits of precision and a short range.
+
+# %%
+numbers = np.arange(2**16, dtype=np.uint16)
+positive = {
+    "float16": tf.cast(tf.bitcast(numbers, tf.float16), tf.float64).numpy(),
+    "bfloat16": tf.cast(tf.bitcast(numbers, tf.bfloat16), tf.float64).numpy(),
+}
+figure, axes = plt.subplots(figsize=(7, 2.4))
+for row, (name, values) in enumerate(positive.items()):
+    near = np.sort(values[(values >= 1) & (values <= 1.0625)])
+    axes.vlines(near, row - 0.3, row + 0.3, color=f"C{row}", linewidth=1)
+    print(f"{name}: {len(near)} numbers from 1 to 1.0625")
+axes.set(yticks=[0, 1], yticklabels=list(positive), xlabel="value")
+alt = "Between 1 and 1.0625 float16 has 65 evenly spaced numbers, bfloat16 only 9."
+figures.show(figure, alt=alt)
+plt.close(figure)
+
+# %% [markdown]
+# Every line is a number that exists; everything between is rounded to one. That is precision. Range is the other axis:
+
+# %%
+for name, values in positive.items():
+    finite = values[np.isfinite(values) & (values > 0)]
+    low, high = np.log2(finite.min()), np.log2(finite.max())
+    print(f"{name}: from 2^{low:.0f} to 2^{high:.0f}, at most {finite.max():.6g}")
+
+# %% [markdown]
+# ## Underflow in real gradients
+#
+# Our model is a small Transformer: 49 patches of 4 × 4 pixels are its tokens. Take 64 images, one replica's share, and look at the gradient that reaches the first block. The loss is divided by the *global* batch, as lesson 05 says. So the more replicas, the smaller each number.
+#
+# **Predict.** With 512 replicas of 64 images, what share of these gradients lies below 2⁻²⁴, the smallest number that float16 has?
+
+# %%
+my_guess = None  # your per cent
+
+# %%
+split = load("fashion_mnist").train.take(64)
+images = tf.constant(split.images[..., np.newaxis] / 255, tf.float32)  # [64, 28, 28, 1]
+labels = tf.constant(split.labels, tf.int64)
+per_example = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
+
+
+def find_token_gradient(model, divide_by):
+    """Return the gradient for the tokens that enter the first block, [64, 49, 32]."""
+    tokens = keras.Sequential(model.layers[:4])(images)
+    with tf.GradientTape() as tape:
+        tape.watch(tokens)
+        outputs = tokens
+        for layer in model.layers[4:]:
+            outputs = layer(outputs)
+        loss = tf.reduce_sum(per_example(labels, outputs)) / divide_by
+    return np.abs(tape.gradient(loss, tokens).numpy().astype("float64")).ravel()
+
+
+# %% tags=["nbval-ignore-output"]
+model = build_transformer()
+figure, axes = plt.subplots(figsize=(7, 3))
+below = {}
+for number, replicas in enumerate((1, 64, 512)):
+    sizes = find_token_gradient(model, 64 * replicas)
+    below[replicas] = 100 * np.mean(sizes < 2.0**-24)
+    kind = ("solid", "dashed", "dotted")[number]
+    bins, exponents = np.arange(-36, -6), np.log2(sizes[sizes > 0])
+    axes.hist(exponents, bins, histtype="step", linestyle=kind, linewidth=2, label=f"{replicas}")
+axes.axvline(-24, color="black")
+axes.set(xlabel="exponent of two", ylabel="gradients")
+axes.legend(title="replicas of 64")
+alt = "Histogram of gradient exponents for 1, 64 and 512 replicas; a line at -24 marks float16's floor."
+figures.show(figure, alt=alt)
+plt.close(figure)
+show_guess(my_guess, round(below[512], 1), unit="%")
+assert below[1] < 1 < below[64] < below[512]
+
+# %% [markdown]
+# The line at 2⁻²⁴ is float16's floor: what lies to the left becomes zero. Nothing about the data changed from one curve to the next, only the divisor. A model that trains well in float16 on one GPU may stop learning on 512.
+#
+# ## A static loss scale
+#
+# The cure is old and simple: multiply the loss by a scale before the backward pass, and divide the gradients afterwards, in float32. All curves above move to the right. Too large a scale overflows at the other end. We compare float16's gradients of all weights with float32's, for the batch of 512 replicas.
+
+# %%
+GLOBAL_BATCH = 64 * 512
+
+
+def find_gradient(model, scale=1.0):
+    """Return the gradient for all weights, [parameters], divided by `scale` again."""
+    with tf.GradientTape() as tape:
+        losses = per_example(labels, model(images, training=True))
+        scaled = tf.reduce_sum(losses) / GLOBAL_BATCH * scale
+    gradients = tape.gradient(scaled, [v.value for v in model.trainable_variables])
+    return np.concatenate([np.ravel(g) for g in gradients]).astype("float64") / scale
+
+
+def find_error(gradient):
+    """Return the distance from float32's gradient, relative to its length."""
+    return float(np.linalg.norm(gradient - exact) / np.linalg.norm(exact))
+
+
+exact = find_gradient(model)
+half = build_transformer(dtype="mixed_float16")  # the same weights, in float32
+
+# %% tags=["nbval-ignore-output"]
+errors = {}
+for power in (0, 4, 8, 15, 20, 32):
+    gradient = find_gradient(half, 2.0**power)
+    errors[power] = find_error(gradient) if np.isfinite(gradient).all() else np.inf
+    print(f"scale 2^{power:<3} error {errors[power]:.4f}")
+brain = find_error(find_gradient(build_transformer(dtype="mixed_bfloat16")))
+print(f"bfloat16, no scale: {brain:.4f}")
+assert errors[0] > 10 * errors[15] and errors[32] == np.inf and errors[15] < brain
+
+# %% [markdown]
+# Without a scale float16's gradient is far off, since many of its terms were zero. A scale anywhere in a wide range brings it close to float32's, and one that is too large makes it infinite. bfloat16 needs no scale at all, but its 8 bits of precision leave a larger error here than a scaled float16.
+#
+# In Keras a static scale is one argument. The optimizer divides by it; multiplying the loss is up to your loop, with `scale_loss`.
+
+# %%
+static = keras.optimizers.SGD(0.05, loss_scale_factor=2.0**15)
+print(float(static.scale_loss(tf.constant(1.0))))
+
+# %% [markdown]
+# ## A scale that moves by itself
+#
+# Who knows the right scale for next week's model? A *dynamic* scale finds it. It starts high. If a gradient is infinite or nan, the step is skipped and the scale is halved. After enough good steps in a row, it is doubled. Keras's default is 2,000 steps; we take 3, to see it move. From a scale of 2³²:
+
+# %%
+dynamic = keras.optimizers.LossScaleOptimizer(
+    keras.optimizers.SGD(0.05), initial_scale=2.0**32, dynamic_growth_steps=3
+)
+dynamic.build(half.trainable_variables)
+
+
+@tf.function
+def step():
+    with tf.GradientTape() as tape:
+        losses = per_example(labels, half(images, training=True))
+        loss = dynamic.scale_loss(tf.reduce_sum(losses) / GLOBAL_BATCH)
+    variables = half.trainable_variables
+    dynamic.apply_gradients(zip(tape.gradient(loss, variables), variables))
+
+
+powers = []
+for _ in range(18):
+    step()
+    powers.append(float(np.log2(dynamic.dynamic_scale.numpy())))
+
+# %% tags=["nbval-ignore-output"]
+figures.show(
+    figures.lines(
+        {"loss scale": (list(range(1, 19)), powers)},
+        x_label="step",
+        y_label="power of two",
+        title="The scale falls until gradients are finite, then tests the edge",
+    )
+)
+assert min(powers) < 32 and powers[0] == 31 and int(dynamic.iterations) < 18
+
+# %% [markdown]
+# The first steps are lost to the search, and now and then one more is, when the scale tests whether it may grow. At 2,000 good steps between the tests, that costs next to nothing.
+#
+# ## The mistake: asking only the first replica
+#
+# Now two replicas, and one of them overflows. Four features go in, three numbers come out, and in step 3 an example on the *second* replica is far too bright.
+#
+# **Predict.** The first replica's gradients are finite, and the second's are not. After step 3, how many of the 12 weights are still finite with Keras 3's `LossScaleOptimizer`?
+
+# %%
+my_guess = None  # your number of weights
+
+# %%
+rng = np.random.default_rng(0)
+batches = rng.normal(size=(5, 2, 4, 4)).astype("float32")  # [step, replica, example, feature]
+batches[2, 1, 0] *= 5e4
+strategy = make_strategy("mirrored", 2)
+
+
+def run_five_steps(framework, wrap):
+    """Return the scale and the first replica's weights after every step."""
+    with strategy.scope():
+        dense = framework.layers.Dense(3, use_bias=False, dtype="mixed_float16")
+        model = framework.Sequential([framework.layers.Input((4,)), dense])
+        model.set_weights([np.linspace(-1, 1, 12).reshape(4, 3)])
+        optimizer = wrap(framework.optimizers.SGD(0.05))
+        optimizer.build(model.trainable_variables)
+    scale_loss = optimizer.get_scaled_loss if framework is tf_keras else optimizer.scale_loss
+
+    def replica_step(features):
+        with tf.GradientTape() as tape:
+            outputs = tf.cast(model(features, training=True), tf.float32)
+            loss = scale_loss(tf.reduce_sum(outputs**2) / 8)  # the global batch is 8
+        gradients = tape.gradient(loss, model.trainable_variables)
+        if framework is tf_keras:
+            gradients = optimizer.get_unscaled_gradients(gradients)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+    @tf.function
+    def run(features):
+        strategy.run(replica_step, args=(features,))
+
+    seen = []
+    for shares in batches:
+        run(strategy.experimental_distribute_values_from_function(
+            lambda context, shares=shares: tf.constant(shares[context.replica_id_in_sync_group])
+        ))  # fmt: skip
+        scale = optimizer.loss_scale if framework is tf_keras else optimizer.dynamic_scale
+        seen.append((float(tf.convert_to_tensor(scale)), model.get_weights()[0]))
+    return seen
+
+
+# %%
+def report(seen):
+    for number, (scale, weights) in enumerate(seen, start=1):
+        print(f"step {number}: scale {scale:<7.0f} {np.isfinite(weights).sum():>2} finite weights")
+
+
+keras_3 = run_five_steps(keras, keras.optimizers.LossScaleOptimizer)
+report(keras_3)
+show_guess(my_guess, int(np.isfinite(keras_3[2][1]).sum()))
+
+# %% [markdown]
+# All gone, and they stay gone: the run goes on, skips every further step and halves the scale, with no error. Keras 3.15 checks the gradients *before* they are summed, and takes the first replica's answer for all. The first replica's were fine. The sum that everybody applied held an infinity.
+#
+# tf_keras sums first and looks at the sum:
+
+# %%
+old = run_five_steps(tf_keras, tf_keras.mixed_precision.LossScaleOptimizer)
+report(old)
+assert np.array_equal(old[2][1], old[1][1]) and old[2][0] == old[1][0] / 2
+
+# %% [markdown]
+# Step 3 is skipped on both replicas, the scale is halved in the same step, and training goes on. The fix for Keras 3 is the same idea: sum, then look. An infinity on any replica makes the sum infinite on all of them, so that they agree without another message.
+
+
+# %%
+class SumFirst(keras.optimizers.LossScaleOptimizer):
+    def __init__(self, inner_optimizer, **options):
+        super().__init__(inner_optimizer, **options)
+        inner_optimizer._all_reduce_sum_gradients = list  # it gets sums: nothing left to add
+
+    def _tf_apply(self, grads, trainable_variables=None):
+        pairs = self._all_reduce_sum_gradients(zip(grads, trainable_variables))
+        super()._tf_apply([gradient for gradient, _ in pairs], trainable_variables)
+
+
+fixed = run_five_steps(keras, SumFirst)
+report(fixed)
+ours = run_five_steps(keras, SharedLossScaleOptimizer)  # the same, for every strategy
+for (scale, weights), (other_scale, others), (third_scale, thirds) in zip(fixed, ours, old):
+    assert scale == other_scale == third_scale
+    assert np.allclose(weights, others, atol=1e-6) and np.allclose(weights, thirds, atol=1e-6)
+
+# %% [markdown]
+# Step by step the same weights and scales as tf_keras. `SharedLossScaleOptimizer` does this under MirroredStrategy, CentralStorageStrategy, several workers and parameter servers, and `distlab train --dtype mixed_float16` uses it. Across workers it matters even more: there Keras 3's own optimizer hangs in its first step.
+
+# %% tags=["nbval-ignore-output"]
+job = {"model": "mlp", "dtype": "mixed_float16", "limit": 640, "epochs": 2}
+safe = train(strategy="mirrored", replicas=2, **job)
+print(safe)
+assert safe.loss[1] < safe.loss[0] and safe.loss_scale > 1
+
+# %% [markdown]
+# ## What it costs
+#
+# ### What crosses the network
+#
+# **Predict.** The model computes in float16. In which type do its gradients travel?
+
+# %%
+my_guess = None  # "float16" or "float32"
+
+# %%
+with tf.GradientTape() as tape:
+    loss = tf.reduce_mean(per_example(labels, half(images)))
+gradients = tape.gradient(loss, [v.value for v in half.trainable_variables])
+types = sorted({gradient.dtype.name for gradient in gradients})
+show_guess(my_guess, types[0])
+flat = np.concatenate([np.ravel(g) for g in gradients])
+for kind in ("float32", "float16"):
+    result = ring_all_reduce([flat.astype(kind), flat.astype(kind)])
+    print(f"{kind}: each of two replicas sends {result.bytes_per_rank[0]:,} bytes")
+assert types == ["float32"]
+
+# %% [markdown]
+# Mixed precision alone sends not one byte less: variables are float32, so their gradients are too. To halve the traffic you have to cast before the sum, and then the sum itself is rounded and may overflow.
+#
+# ### Where the memory goes
+#
+# Weights, gradients and optimizer state can be counted from their arrays. For the activations we ask TensorFlow which tensors the backward pass will read.
+
+# %%
+adam = keras.optimizers.Adam()
+adam.build(model.trainable_variables)
+held = {
+    "weights": array_bytes(model.trainable_variables),
+    "gradients": array_bytes(gradients),
+    "Adam's state": array_bytes(adam.variables),
+    "activations, batch 16": count_kept_bytes(model, images[:16]),
+    "activations, batch 64": count_kept_bytes(model, images),
+    "the same, mixed_float16": count_kept_bytes(half, images),
+}
+MEBIBYTE = 2**20
+shown = {name: size / MEBIBYTE for name, size in held.items()}
+figures.show(figures.bars(shown, unit="MiB", title="What one training step holds"))
+assert held["Adam's state"] > 2 * held["weights"]
+
+# %% [markdown]
+# The activations dwarf everything else here, and they grow with the batch. float16 doesn't halve them: layer normalisation keeps float32 copies for its statistics. And the weights don't shrink at all. So the question for a model that doesn't fit is *which* bar is too long.
+#
+# ### Gradient accumulation
+#
+# Four micro-batches of 16 hold a quarter of the activations of one batch of 64. Their gradients are added up, and there is one update. It must be the update of the whole batch:
+
+# %%
+weights = tf.fill([64], 1 / 64)
+updates = {}
+for pieces in (1, 4):
+    trainee = build_transformer()
+    sgd = keras.optimizers.SGD(0.05)
+    sgd.build(trainee.trainable_variables)
+    one = tf.distribute.get_strategy()
+    update = make_accumulating_step(one, trainee, sgd, per_example, micro_batches=pieces)
+    update(images, labels, weights)
+    updates[pieces] = trainee.get_weights()
+for whole, pieced in zip(updates[1], updates[4]):
+    assert np.allclose(whole, pieced, atol=1e-6)
+ratio = held["activations, batch 64"] / held["activations, batch 16"]
+print(f"the same update; activations divided by {ratio:.1f}")
+
+# %% [markdown]
+# ### Recomputation
+#
+# `tf.recompute_grad` keeps only the input of a function, and runs the function again when the backward pass arrives. Here each of the two blocks is such a function. (`keras.RematScope` is meant to do the same for whole layers; on TensorFlow, Keras 3.15 stops in a compiled step as soon as a wrapped layer is called with a keyword.)
+
+
+# %%
+def wrap(layer):
+    return tf.recompute_grad(lambda inputs: layer(inputs, training=True))
+
+
+def run_again(inputs):
+    for layer in model.layers:
+        is_block = layer.name.startswith("block")
+        inputs = wrap(layer)(inputs) if is_block else layer(inputs)
+    return inputs
+
+
+def make_gradient_step(forward):
+    @tf.function(autograph=False)
+    def find():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(per_example(labels, forward(images)))
+        return tape.gradient(loss, [v.value for v in model.trainable_variables])
+
+    return find
+
+
+ways = {"kept": make_gradient_step(model), "computed again": make_gradient_step(run_again)}
+for first, second in zip(*(find() for find in ways.values())):
+    assert np.allclose(first, second, atol=1e-6)
+again = count_kept_bytes(run_again, images)
+print(f"activations: {held['activations, batch 64'] / again:.1f} times fewer bytes")
+
+# %% tags=["nbval-ignore-output"]
+best = {name: [] for name in ways}
+for _ in range(3):  # alternating, so that a busy moment hits both
+    for name, find in ways.items():
+        best[name] += time_calls(lambda find=find: find()[0].numpy(), 2).seconds
+milliseconds = {name: 1e3 * min(seconds) for name, seconds in best.items()}
+figures.show(figures.bars(milliseconds, unit="ms", title="One gradient of 64 images"))
+assert all(value > 0 for value in milliseconds.values())
+
+# %% [markdown]
+# The same gradients, from a fraction of the bytes, for the time of a second forward pass. On a GPU that usually adds about a third to a step (Chen and others, below); the picture shows what it added here.
+#
+# ### Sharded data parallelism
+#
+# When weights and Adam's state are the long bars, neither trick helps: every data-parallel replica holds all of them. ZeRO, and PyTorch's FSDP after it, cut them instead: each of N replicas keeps 1/N of the optimizer state (stage 1), of the gradients (2), of the weights (3), and gets the rest from the others when it needs it. TensorFlow has no such thing in `tf.distribute`; DTensor layouts ([lesson 15](15-model-parallelism.ipynb)) come closest. For 7.5 billion parameters on 64 replicas:
+
+# %%
+stages = [find_zero_memory(7.5e9, ranks=64, stage=stage) for stage in range(4)]
+for stage, device in enumerate(stages):
+    parts = [f"{size / 1e9:6.1f}" for size in (device.weights, device.gradients, device.optimizer)]
+    print(f"stage {stage}: weights, gradients, optimizer", *parts, "GB")
+totals = {f"stage {stage}": device.total / 1e9 for stage, device in enumerate(stages)}
+figures.show(figures.bars(totals, unit="GB", title="Each of 64 replicas, 7.5 billion parameters"))
+
+# %% [markdown]
+# ## Take-away card
+#
+# ```python
+# import keras
+#
+# keras.mixed_precision.set_global_policy("mixed_bfloat16")  # where the hardware has it
+# # on older GPUs: "mixed_float16". One replica: Keras scales the loss in `compile`.
+# # Several: from utils.training.loss_scale import SharedLossScaleOptimizer
+# #          optimizer = SharedLossScaleOptimizer(keras.optimizers.Adam())
+# logits = keras.layers.Dense(10, dtype="float32")  # outputs and loss stay in float32
+# # too many activations: accumulate, recompute; too much state: shard (ZeRO, FSDP)
+# ```
+#
+# What you saw:
+#
+# - float16 is short of range, bfloat16 of precision; with 512 replicas a good part of the gradients fell below float16's floor.
+# - A loss scale brought them back, and a dynamic one found its value by itself.
+# - One replica overflowed: Keras 3 lost every weight, tf_keras and the fix skipped one step.
+# - Gradients cross in float32 unless you cast them; activations were the largest bar.
+# - Accumulation and recomputation cut activations, sharding cuts the rest, and each has its price.
+#
+# A whole program: [mixed_precision.py](../examples/mixed_precision.py).
+#
+# ## Where it is described
+#
+# - Micikevicius and others, [Mixed Precision Training](https://arxiv.org/abs/1710.03740): loss scaling, and why weights stay in float32
+# - Kalamkar and others, [A Study of BFLOAT16 for Deep Learning Training](https://arxiv.org/abs/1905.12322)
+# - TensorFlow's guide [Mixed precision](https://www.tensorflow.org/guide/mixed_precision); API page [tf.recompute_grad](https://www.tensorflow.org/api_docs/python/tf/recompute_grad)
+# - Chen and others, [Training Deep Nets with Sublinear Memory Cost](https://arxiv.org/abs/1604.06174): recomputation
+# - Rajbhandari and others, [ZeRO](https://arxiv.org/abs/1910.02054): sharded data parallelism
+#
+# ## The lab
+#
+# This lesson has no lab of its own yet. The other loss scaling, by the global batch, is practised in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb).
