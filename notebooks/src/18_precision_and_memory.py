@@ -238,7 +238,7 @@ def run_five_steps(framework, wrap):
         dense = framework.layers.Dense(3, use_bias=False, dtype="mixed_float16")
         model = framework.Sequential([framework.layers.Input((4,)), dense])
         model.set_weights([np.linspace(-1, 1, 12).reshape(4, 3)])
-        optimizer = wrap(framework.optimizers.SGD(0.05))
+        optimizer = wrap(framework.optimizers.SGD(0.05), initial_scale=2.0**10)
         optimizer.build(model.trainable_variables)
     scale_loss = optimizer.get_scaled_loss if framework is tf_keras else optimizer.scale_loss
 
