@@ -27,11 +27,11 @@ devices = use_logical_devices(2)
 print(devices)
 
 # %%
-import matplotlib.pyplot as plt
 import numpy as np
 
 from distlab import figures
 from distlab.exercises.predict import show_guess
+from distlab.lessons.float_pictures import draw_exponents, draw_numbers
 from distlab.lessons.kept_activations import count_kept_bytes
 from utils.collectives import ring_all_reduce
 from utils.data import load
@@ -59,21 +59,15 @@ for name in ("float32", "bfloat16", "float16"):
 # %%
 numbers = np.arange(2**16, dtype=np.uint16)
 positive = {
-    "float16": tf.cast(tf.bitcast(numbers, tf.float16), tf.float64).numpy(),
-    "bfloat16": tf.cast(tf.bitcast(numbers, tf.bfloat16), tf.float64).numpy(),
+    kind.name: tf.cast(tf.bitcast(numbers, kind), tf.float64).numpy()
+    for kind in (tf.float16, tf.bfloat16)
 }
-figure, axes = plt.subplots(figsize=(7, 2.4))
-for row, (name, values) in enumerate(positive.items()):
-    near = np.sort(values[(values >= 1) & (values <= 1.0625)])
-    axes.vlines(near, row - 0.3, row + 0.3, color=f"C{row}", linewidth=1)
-    print(f"{name}: {len(near)} numbers from 1 to 1.0625")
-axes.set(yticks=[0, 1], yticklabels=list(positive), xlabel="value")
-alt = "Between 1 and 1.0625 float16 has 65 evenly spaced numbers, bfloat16 only 9."
-figures.show(figure, alt=alt)
-plt.close(figure)
+near = {name: int(np.sum((v >= 1) & (v <= 1.0625))) for name, v in positive.items()}
+print("numbers from 1 to 1.0625:", near)
+figures.show(draw_numbers(positive, 1, 1.0625))
 
 # %% [markdown]
-# Every line is a number that exists; everything between is rounded to one. That is precision. Range is the other axis:
+# Every line is a number that exists; everything between is rounded to one. That is precision. Range is the other axis. (bfloat16 has still smaller numbers, the subnormal ones from 2⁻¹³³ on, but TensorFlow computes with them as zeros on a CPU. So its range begins at 2⁻¹²⁶, its smallest *normal* number, as float32's does.)
 
 # %%
 for name, values in positive.items():
@@ -112,25 +106,15 @@ def find_token_gradient(model, divide_by):
 
 # %% tags=["nbval-ignore-output"]
 model = build_transformer()
-figure, axes = plt.subplots(figsize=(7, 3))
-below = {}
-for number, replicas in enumerate((1, 64, 512)):
-    sizes = find_token_gradient(model, 64 * replicas)
-    below[replicas] = 100 * np.mean(sizes < 2.0**-24)
-    kind = ("solid", "dashed", "dotted")[number]
-    bins, exponents = np.arange(-36, -6), np.log2(sizes[sizes > 0])
-    axes.hist(exponents, bins, histtype="step", linestyle=kind, linewidth=2, label=f"{replicas}")
-axes.axvline(-24, color="black")
-axes.set(xlabel="exponent of two", ylabel="gradients")
-axes.legend(title="replicas of 64")
-alt = "Histogram of gradient exponents for 1, 64 and 512 replicas; a line at -24 marks float16's floor."
-figures.show(figure, alt=alt)
-plt.close(figure)
+sizes = {count: find_token_gradient(model, 64 * count) for count in (1, 64, 512)}
+below = {count: 100 * np.mean(values < 2.0**-24) for count, values in sizes.items()}
+named = {f"{count} × 64 images": values for count, values in sizes.items()}
+figures.show(draw_exponents(named, floor=-24))
 show_guess(my_guess, round(below[512], 1), unit="%")
 assert below[1] < 1 < below[64] < below[512]
 
 # %% [markdown]
-# The line at 2⁻²⁴ is float16's floor: what lies to the left becomes zero. Nothing about the data changed from one curve to the next, only the divisor. A model that trains well in float16 on one GPU may stop learning on 512.
+# The dashed line at 2⁻²⁴ is float16's floor: what lies to the left becomes zero, or at best the floor itself. Nothing about the data changed from one curve to the next, only the divisor. A model that trains well in float16 on one GPU may stop learning on 512.
 #
 # ## A static loss scale
 #

@@ -1,4 +1,4 @@
-"""Small companions of lessons: the loss drawn while `fit` runs, and the cut of a last batch."""
+"""Small companions of lessons: what they count, judge and draw."""
 
 import numpy as np
 import pytest
@@ -60,3 +60,32 @@ def test_updates_are_judged_by_length_and_direction():
     ]
     table = update_table({("weights", "mean"): (3.109375, 0.0)}).data.splitlines()
     assert table[2:] == ["| weights | mean | ×3.109 | 0.00 | too long |"]
+
+
+def test_kept_bytes_are_what_the_backward_pass_reads():
+    import tensorflow as tf
+
+    from distlab.lessons.kept_activations import count_kept_bytes
+
+    inputs, weights = tf.ones([5, 4]), tf.Variable(tf.ones([4, 3]))
+
+    def forward(x):
+        return tf.tanh(tf.tanh(x @ weights))  # [5, 3]
+
+    one_layer = 5 * 3 * 4  # bytes: tanh's gradient reads its result
+    assert count_kept_bytes(lambda x: x + 1.0, inputs) == 0
+    both = count_kept_bytes(forward, inputs)
+    assert both - count_kept_bytes(lambda x: tf.tanh(x @ weights), inputs) == one_layer
+    doubled = count_kept_bytes(forward, tf.ones([10, 4]))
+    assert doubled - both >= 2 * one_layer
+    assert count_kept_bytes(tf.recompute_grad(forward), inputs) < both
+
+
+def test_numbers_and_gradient_sizes_are_drawn_and_named():
+    from distlab.lessons.float_pictures import draw_exponents, draw_numbers
+
+    quarters, halves = np.arange(0, 3, 0.25), np.arange(0, 3, 0.5)
+    picture = draw_numbers({"fine": quarters, "coarse": halves}, 1, 2)
+    assert picture.alt == "Every number from 1 to 2: fine has 5; coarse has 3."
+    sizes = {"a": np.array([0.0, 2.0**-10, 2.0**-10]), "b": np.array([2.0**-30])}
+    assert "2^-10 for a, 2^-30 for b" in draw_exponents(sizes, floor=-24).alt
