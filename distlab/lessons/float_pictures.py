@@ -40,7 +40,8 @@ def draw_exponents(sizes: Mapping[str, np.ndarray], floor: int) -> Picture:
     A mark stands at 2 to the power of `floor`, under which float16 has no number.
     """
     logs = {name: np.log2(values[values > 0]) for name, values in sizes.items()}
-    bins = np.arange(-36, -5)
+    top = np.ceil(max(powers.max() for powers in logs.values()))
+    bins = np.arange(-36, top + 2)
     series = {
         name: (bins[:-1] + 0.5, np.histogram(powers, bins)[0]) for name, powers in logs.items()
     }
