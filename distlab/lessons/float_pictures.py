@@ -34,23 +34,22 @@ def draw_numbers(types: Mapping[str, np.ndarray], low: float, high: float) -> Pi
     return canvas.draw_sheet(paint, title=title, alt=alt, height_px=bottom + 20)
 
 
-def draw_exponents(sizes: Mapping[str, np.ndarray], floor: int) -> Picture:
-    """Draw how many of each series' sizes lie between powers of two; zeros have none.
+def draw_shares(sizes: Mapping[str, np.ndarray], floor: int) -> Picture:
+    """Draw for each series which per cent of its sizes is below each power of two.
 
     A mark stands at 2 to the power of `floor`, under which float16 has no number.
     """
-    logs = {name: np.log2(values[values > 0]) for name, values in sizes.items()}
-    top = np.ceil(max(powers.max() for powers in logs.values()))
-    bins = np.arange(-36, top + 2)
+    powers = np.arange(floor - 10, floor + 9)
     series = {
-        name: (bins[:-1] + 0.5, np.histogram(powers, bins)[0]) for name, powers in logs.items()
+        name: (powers, [100 * np.mean(values < 2.0**power) for power in powers])
+        for name, values in sizes.items()
     }
-    middles = ", ".join(f"2^{np.median(p):.0f} for {name}" for name, p in logs.items())
+    below = ", ".join(f"{100 * np.mean(v < 2.0**floor):.1f}% of {n}" for n, v in sizes.items())
     return figures.lines(
         series,
         x_label="power of two",
-        y_label="gradients",
-        title="How large the gradients are",
+        y_label="% of gradients below it",
+        title="How small the gradients are",
         marks={"float16's floor": float(floor)},
-        alt=f"How large the gradients are, and float16's floor at 2^{floor}. Medians: {middles}.",
+        alt=f"How small the gradients are. Below float16's floor, 2^{floor}, lie {below}.",
     )

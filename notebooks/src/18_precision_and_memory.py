@@ -31,7 +31,7 @@ import numpy as np
 
 from distlab import figures
 from distlab.exercises.predict import show_guess
-from distlab.lessons.float_pictures import draw_exponents, draw_numbers
+from distlab.lessons.float_pictures import draw_numbers, draw_shares
 from distlab.lessons.kept_activations import count_kept_bytes
 from utils.collectives import ring_all_reduce
 from utils.data import load
@@ -109,12 +109,12 @@ model = build_transformer()
 sizes = {count: find_token_gradient(model, 64 * count) for count in (1, 64, 512)}
 below = {count: 100 * np.mean(values < 2.0**-24) for count, values in sizes.items()}
 named = {f"{count} × 64 images": values for count, values in sizes.items()}
-figures.show(draw_exponents(named, floor=-24))
+figures.show(draw_shares(named, floor=-24))
 show_guess(my_guess, round(below[512], 1), unit="%")
 assert below[1] < 1 < below[64] < below[512]
 
 # %% [markdown]
-# The dashed line at 2⁻²⁴ is float16's floor: what lies to the left becomes zero, or at best the floor itself. Nothing about the data changed from one curve to the next, only the divisor. A model that trains well in float16 on one GPU may stop learning on 512.
+# The dashed line at 2⁻²⁴ is float16's floor. The height at which a curve crosses it is the share that becomes zero, or at best the floor itself. Nothing about the data changed from one curve to the next, only the divisor. A model that trains well in float16 on one GPU may stop learning on 512.
 #
 # ## A static loss scale
 #

@@ -82,10 +82,10 @@ def test_kept_bytes_are_what_the_backward_pass_reads():
 
 
 def test_numbers_and_gradient_sizes_are_drawn_and_named():
-    from distlab.lessons.float_pictures import draw_exponents, draw_numbers
+    from distlab.lessons.float_pictures import draw_numbers, draw_shares
 
     quarters, halves = np.arange(0, 3, 0.25), np.arange(0, 3, 0.5)
     picture = draw_numbers({"fine": quarters, "coarse": halves}, 1, 2)
     assert picture.alt == "Every number from 1 to 2: fine has 5; coarse has 3."
     sizes = {"a": np.array([0.0, 2.0**-10, 2.0**-10]), "b": np.array([2.0**-30])}
-    assert "2^-10 for a, 2^-30 for b" in draw_exponents(sizes, floor=-24).alt
+    assert "2^-24, lie 33.3% of a, 100.0% of b." in draw_shares(sizes, floor=-24).alt
