@@ -11,7 +11,10 @@ from distlab.exercises import softmax
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.lab02 import make_mirrored
-from distlab.exercises.refusing import refuse, require_value
+from distlab.exercises.refusing import own_frames, refuse, require_value
+
+TRAINING, VALIDATION, BATCH = 64, 32, 16  # of exercise 5
+STEPS_DONE = 12  # by the model that exercise 4 saves
 
 
 def draw_digits(seed: int, examples: int) -> tuple[np.ndarray, np.ndarray]:
@@ -30,10 +33,14 @@ def try_input(make_input: Callable[..., Any], seed: int, examples: int, batch: i
     """Return what the data set of `make_input` holds, in a few numbers."""
     images, labels = draw_digits(seed, examples)
     dataset = require_value(make_input(images, labels, batch), "make_input", "a tf.data.Dataset")
-    batches = list(dataset)
-    if any(not isinstance(pair, list | tuple) or len(pair) != 2 for pair in batches):
-        raise refuse("make_input: each element should be a pair, (images, labels)")
-    return describe_pairs([(np.asarray(x), np.asarray(y)) for x, y in batches])
+    pairs: list[tuple[np.ndarray, np.ndarray]] = []
+    for pair in dataset:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise refuse("make_input: each element should be a pair, (images, labels)")
+        pairs.append((np.asarray(pair[0]), np.asarray(pair[1])))
+        if sum(y.size for _, y in pairs) > 2 * examples:
+            return {"ends": False}
+    return describe_pairs(pairs)
 
 
 def describe_pairs(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, Any]:
@@ -43,12 +50,13 @@ def describe_pairs(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, 
     another one's label.
     """
     if not pairs:
-        return {"batch sizes": []}
+        return {"ends": True, "batch sizes": []}
     labels = np.concatenate([np.ravel(y) for _, y in pairs]).astype(int)
     sums = [np.sum(image, dtype=float) for x, _ in pairs for image in x]
     seen = len(sums) == len(labels)
     ends = [(float(x.min()), float(x.max())) for x, _ in pairs]
     return {
+        "ends": True,
         "batch sizes": [len(x) for x, _ in pairs],
         "image shape": list(pairs[0][0].shape[1:]),
         "pixel type": str(pairs[0][0].dtype),
@@ -68,6 +76,8 @@ INPUT = Exercise(
         "rest-dropped": "the examples of the last, smaller batch are dropped",
         "no-channel": "an image has a channel axis: [28, 28, 1]",
         "one-batch": "only the first batch is there: an epoch goes over all examples",
+        "endless": "one pass over it does not end after all examples: repeat() starts again, and "
+        "fit does its own repeating, epoch by epoch",
         "double-precision": "pixels are float64: NumPy divides integers into that. Convert to "
         "float32, half the bytes",
     },
@@ -91,30 +101,49 @@ def try_model(make_model: Callable[..., Any], replicas: int, seed: int) -> dict[
         raise refuse("the model has no weights yet: begin it with keras.Input((28, 28, 1))")
     if not model.compiled:
         raise refuse("make_model returned a model that was not compiled: model.compile()")
+    _put_weights(model, softmax.draw_weights(seed))
     images, labels = draw_digits(seed, 24)
-    kernel = softmax.draw_weights(seed)
-    model.set_weights([kernel] + [np.zeros_like(w) for w in model.get_weights()[1:]])
     pixels = images[..., None].astype("float32") / 255
     batch = tf.data.Dataset.from_tensors((pixels, labels))
     found = model.evaluate(batch, verbose=0, return_dict=True)
     names = [name for name in found if "acc" in name]
+    optimizer = model.optimizer
     return {
-        "copies of each weight": len(strategy.experimental_local_results(model.weights[0].value)),
-        "optimizer": type(model.optimizer).__name__,
-        "learning rate": float(np.asarray(model.optimizer.learning_rate)),
+        "copies of each weight": _count_copies(strategy, model.weights[0]),
+        "copies of the step counter": _count_copies(strategy, optimizer.iterations),
+        "optimizer": type(optimizer).__name__,
+        "learning rate": float(np.asarray(optimizer.learning_rate)),
+        "momentum": float(getattr(optimizer, "momentum", 0.0) or 0.0),
         "largest output": float(np.max(model(pixels, training=False))),
         "loss": float(found["loss"]),
         "accuracy": float(found[names[0]]) if names else None,
     }
 
 
+def _put_weights(model: Any, kernel: np.ndarray) -> None:
+    shapes = [list(weights.shape) for weights in model.weights]
+    if shapes not in ([[784, 10], [10]], [[784, 10]]):
+        raise refuse(
+            f"the model's weights have the shapes {shapes}: Flatten and one Dense layer of 10 make "
+            "[784, 10] and [10]"
+        )
+    model.set_weights([kernel] + [np.zeros_like(w) for w in model.get_weights()[1:]])
+
+
+def _count_copies(strategy: Any, variable: Any) -> int:
+    return len(strategy.experimental_local_results(variable.value))
+
+
 MODEL = Exercise(
     lab="lab03",
     name="model",
     function="make_model",
-    examples=((2, 3), (4, 4)),
+    examples=((3, 3),),
     mistakes={
         "outside-scope": "one copy of each weight: make and compile the model in strategy.scope()",
+        "compiled-outside": "the weights have their copies, the optimizer does not: made outside "
+        "the scope, it counts every replica's step, and schedules run too fast",
+        "with-momentum": "SGD without momentum is wanted",
         "no-accuracy": "accuracy is not among the metrics",
         "not-from-logits": "the loss takes logits for probabilities: say from_logits=True",
         "other-rate": "SGD's own learning rate was left: 0.1 is wanted",
@@ -131,7 +160,7 @@ MODEL = Exercise(
 
 
 def try_callbacks(make_callbacks: Callable[..., Any], boundaries: Any, rates: Any) -> Any:
-    """Run a real `fit`, one step an epoch, in which the weight falls by the learning rate.
+    """Run a real `fit`, two steps an epoch, in each of which the weight falls by the rate.
 
     Returns the rate of each epoch as used, and as the callback noted it down.
     """
@@ -140,7 +169,8 @@ def try_callbacks(make_callbacks: Callable[..., Any], boundaries: Any, rates: An
     model = keras.Sequential(
         [keras.Input((1,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")]
     )
-    model.compile(keras.optimizers.SGD(0.5), loss=lambda y, output: keras.ops.mean(output))
+    loss = lambda y, output: keras.ops.mean(output)  # noqa: E731 - its slope is 1
+    model.compile(keras.optimizers.SGD(0.5), loss=loss, run_eagerly=True)
     noted: list[float] = []
     weights = [0.0]
     watch = keras.callbacks.LambdaCallback(
@@ -150,16 +180,16 @@ def try_callbacks(make_callbacks: Callable[..., Any], boundaries: Any, rates: An
     if not isinstance(made, list | tuple):
         raise refuse(f"make_callbacks returned {show(made)}: a list of callbacks is wanted")
     callbacks = [*made, watch]
-    one = np.ones((1, 1))
-    model.fit(one, one, epochs=boundaries[-1] + 2, verbose=0, callbacks=callbacks)
-    return {"used": (-np.diff(weights)).tolist(), "noted": [float(x) for x in noted]}
+    two = np.ones((2, 1))
+    model.fit(two, two, batch_size=1, epochs=boundaries[-1] + 2, verbose=0, callbacks=callbacks)
+    return {"used": (-np.diff(weights) / 2).tolist(), "noted": [float(x) for x in noted]}
 
 
 CALLBACKS = Exercise(
     lab="lab03",
     name="callbacks",
     function="make_callbacks",
-    examples=(((2, 3), (0.4, 0.2, 0.1)), ((1,), (0.3, 0.05))),
+    examples=(((2, 3), (0.1, 0.4, 0.2)), ((1,), (0.3, 0.05))),
     mistakes={
         "late-by-one": "each rate comes one epoch late: epoch 2 is the third, and boundary 2 "
         "begins there",
@@ -170,6 +200,8 @@ CALLBACKS = Exercise(
         "variable-noted": "the optimizer's variable itself was appended, again and again, and "
         "shows its last value: append float(…) of it",
         "not-noted": "nothing was noted: append the rate to the list that was handed in",
+        "noted-each-batch": "noted after every batch: on_epoch_end comes once an epoch",
+        "rates-sorted": "the rates were used in another order than they came in",
     },
     hint="a LearningRateScheduler, and a callback that appends the optimizer's learning rate",
     shows_case=False,
@@ -177,46 +209,7 @@ CALLBACKS = Exercise(
 )
 
 
-# ---- exercise 4: the best epoch
-
-
-def try_restore(restore_best: Callable[..., Any], seed: int, losses: Sequence[float]) -> np.ndarray:
-    """Return the weights [3, 2] of a model that `restore_best` has loaded."""
-    import keras
-
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, use_bias=False)])
-    with tempfile.TemporaryDirectory() as folder:
-        for epoch in range(1, len(losses) + 1):
-            model.set_weights([weights_of_epoch(seed, epoch)])
-            model.save_weights(Path(folder) / f"epoch-{epoch:02d}.weights.h5")
-        model.set_weights([weights_of_epoch(seed, 0)])
-        restore_best(model, folder, list(losses))
-        return np.asarray(model.get_weights()[0], dtype=float)
-
-
-def weights_of_epoch(seed: int, epoch: int) -> np.ndarray:
-    """Return the weights [3, 2] that the model had at the end of an epoch; 0: at the start."""
-    return np.random.default_rng([seed, epoch]).normal(size=(3, 2)).astype("float32")
-
-
-RESTORE = Exercise(
-    lab="lab03",
-    name="restore",
-    function="restore_best",
-    examples=((5, (0.9, 0.4, 0.6)), (6, (0.8, 0.7, 0.3, 0.5))),
-    mistakes={
-        "last-epoch": "these are the last epoch's weights, not the best's",
-        "highest-loss": "these are the weights with the highest loss",
-        "counted-from-zero": "files count epochs from 1, the list of losses from 0",
-        "not-loaded": "the model still has the weights it came with",
-    },
-    hint="find the epoch with the lowest loss, then load its file",
-    shows_case=False,
-    run=each(try_restore),
-)
-
-
-# ---- exercise 5: save and load
+# ---- exercise 4: save and load
 
 
 def try_reload(save_and_reload: Callable[..., Any], replicas: int, seed: int) -> dict[str, Any]:
@@ -230,15 +223,20 @@ def try_reload(save_and_reload: Callable[..., Any], replicas: int, seed: int) ->
     model.compile("sgd", "mse")
     inputs, kernel = draw_layer(seed)
     model.set_weights([kernel])
+    model.optimizer.build(model.trainable_variables)
+    model.optimizer.iterations.assign(STEPS_DONE)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.keras"
-        loaded = save_and_reload(model, path, strategy)
+        with own_frames():
+            loaded = save_and_reload(model, path, strategy)
         require_value(loaded, "save_and_reload", "the loaded model")
         there = path.exists()
     copies = max(len(set(_devices(v))) for v in loaded.weights)
+    optimizer = getattr(loaded, "optimizer", None)
     return {
         "file written": there,
         "copies of each weight": copies,
+        "steps its optimizer has counted": int(optimizer.iterations.numpy()) if optimizer else None,
         "outputs": np.asarray(loaded(inputs), dtype=float),
     }
 
@@ -262,10 +260,69 @@ RELOAD = Exercise(
     mistakes={
         "outside-scope": "loaded outside strategy.scope(): there is one copy of each weight",
         "not-saved": "no file was written, so nothing was loaded from one",
+        "not-compiled": "the model came without its optimizer: load it compiled, ready to train on",
+        "cloned": "the optimizer begins again at step 0: a clone with copied weights is not the "
+        "model from the file, which keeps the optimizer's state",
         "fresh-weights": "the weights are those of a new model: the trained ones are lost",
         "another-strategy": "loaded under another strategy: use the one that was handed in",
     },
     hint="save the model to the path, then load it in the scope of the strategy",
     shows_case=False,
     run=each(try_reload),
+)
+
+
+# ---- exercise 5: the whole program
+
+
+def draw_run(seed: int) -> dict[str, Any]:
+    """Return a run's data: training and validation images and labels, and a rate an epoch.
+
+    The third rate is far too high, so that the second epoch is the best and the last is not.
+    """
+    images, labels = draw_digits(seed, TRAINING + VALIDATION)
+    low = np.random.default_rng(seed).uniform(0.1, 0.3, size=3)
+    return {
+        "training": (images[:TRAINING], labels[:TRAINING]),
+        "validation": (images[TRAINING:], labels[TRAINING:]),
+        "rates": [float(rate) for rate in (low[0], low[1], 8.0, low[2])],
+    }
+
+
+def try_program(train_digits: Callable[..., Any], seed: int) -> dict[str, Any]:
+    """Return the weights and copies of the model that a whole training program returns."""
+    strategy = make_mirrored(2)
+    with tempfile.TemporaryDirectory() as folder, own_frames():
+        model = train_digits(strategy, **draw_run(seed), batch_size=BATCH, folder=folder)
+    require_value(model, "train_digits", "the trained model")
+    shapes = [list(weights.shape) for weights in model.weights]
+    if shapes != [[784, 10], [10]]:
+        raise refuse(f"train_digits: weights of shapes {shapes}, not [784, 10] and [10]")
+    kernel, bias = model.get_weights()
+    return {
+        "copies of each weight": _count_copies(strategy, model.weights[0]),
+        "biases": np.asarray(bias, dtype=float),
+        "kernel": np.asarray(kernel, dtype=float),
+    }
+
+
+PROGRAM = Exercise(
+    lab="lab03",
+    name="program",
+    function="train_digits",
+    examples=((21,),),
+    mistakes={
+        "last-epoch": "these are the last epoch's weights: load those of the epoch with the lowest "
+        "validation loss",
+        "first-rate-kept": "every epoch was trained with the first rate: a LearningRateScheduler "
+        "sets it before each epoch",
+        "not-scaled": "the pixels were not scaled: divide by 255",
+        "outside-scope": "one copy of each weight: make and compile the model in strategy.scope()",
+        "one-epoch": "these are the first epoch's weights: as many epochs as rates are wanted",
+        "validation-trained": "the model was trained on the validation images too",
+    },
+    hint="one device that goes through the batches in order, each epoch with its rate, has other "
+    "weights: is anything shuffled, dropped or not zero at the start?",
+    shows_case=False,
+    run=each(try_program),
 )

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises import softmax
-from distlab.exercises.exercise import Exercise, each
+from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
+from distlab.exercises.exercise import Exercise, contrast, each
 from distlab.exercises.lab02 import make_mirrored
-from distlab.exercises.refusing import own_frames, read_number
+from distlab.exercises.refusing import own_frames, read_number, refuse
 
 REPLICAS = 4  # of exercise 1
 RATE = 0.5  # learning rate of every trial
@@ -71,6 +72,22 @@ def draw_batch(seed: int, examples: int) -> tuple[np.ndarray, np.ndarray, np.nda
     return *softmax.read_examples(picks), softmax.draw_weights(seed)
 
 
+def contrast_steps(got: Any, right: Any) -> str:
+    """Return how far the weights are from the right ones at most, and both sums of losses."""
+    if not isinstance(got, dict) or set(got) != set(right):
+        return contrast(got, right)
+    sums = (
+        f"a sum of losses of {show(got['sum of losses'])} (right: {show(right['sum of losses'])})"
+    )
+    if same(got["weights"], right["weights"], 1e-5):
+        return f"gave the right weights, and {sums}"
+    wanted = right["weights"]
+    wanted = np.array(wanted.sums) if isinstance(wanted, Digest) else add_up(wanted)
+    given = as_numbers(got["weights"])
+    far = float(np.linalg.norm(add_up(given) - wanted)) / len(wanted) ** 0.5
+    return f"gave weights that are about {far:.3g} away from those of one device, and {sums}"
+
+
 STEP = Exercise(
     lab="lab04",
     name="step",
@@ -81,6 +98,10 @@ STEP = Exercise(
         "not-applied": "the weights did not change: the gradients were never applied",
         "uphill": "the weights went up the gradient: apply_gradients subtracts by itself",
         "applied-twice": "the gradients were applied twice",
+        "summed-twice": "four times too far: apply_gradients adds up the replicas' gradients by "
+        "itself, so an all-reduce before it adds them up once more",
+        "only-summed": "the losses are added up and never divided: divide by the global batch",
+        "softmax-first": "the model's outputs are logits: the loss takes their softmax by itself",
         "unscaled-loss": "the weights are right, but the losses that came back are not divided: "
         "return the loss whose gradient was taken",
     },
@@ -88,6 +109,7 @@ STEP = Exercise(
     "its mean loss",
     tolerance=1e-5,
     shows_case=False,
+    contrast=contrast_steps,
     run=each(try_step),
 )
 
@@ -95,18 +117,28 @@ STEP = Exercise(
 # ---- exercise 2: one epoch
 
 
-def try_epoch(run_epoch: Callable[..., Any], losses: Sequence[float], batch: int) -> float:
-    """Return the epoch's mean loss that `run_epoch` finds, where example k has `losses[k]`."""
+def try_epoch(run_epoch: Callable[..., Any], losses: Sequence[float], batch: int) -> dict[str, Any]:
+    """Return the epoch's mean loss that `run_epoch` finds, where example k has `losses[k]`.
+
+    And how many examples its calls of `step` have seen, over both replicas.
+    """
     import tensorflow as tf
 
     strategy = make_mirrored(2)
     data = tf.data.Dataset.from_tensor_slices(np.asarray(losses)).batch(batch)
+    with strategy.scope():
+        options = {"aggregation": tf.VariableAggregation.SUM, "trainable": False}
+        options["synchronization"] = tf.VariableSynchronization.ON_READ
+        seen = tf.Variable(0, dtype=tf.int64, **options)
 
     def step(share: Any) -> Any:
-        return tf.reduce_sum(share), tf.size(share, out_type=tf.int64)
+        count = tf.size(share, out_type=tf.int64)
+        seen.assign_add(count)
+        return tf.reduce_sum(share), count
 
-    found = run_epoch(strategy, _distribute(strategy, data), step)
-    return read_number(found, "run_epoch")
+    with own_frames():
+        found = run_epoch(strategy, _distribute(strategy, data), step)
+    return {"mean loss": read_number(found, "run_epoch"), "examples seen": int(seen.numpy())}
 
 
 def _distribute(strategy: Any, data: Any) -> Any:
@@ -122,6 +154,9 @@ EPOCH = Exercise(
     examples=(((1.0, 2.0, 3.0, 4.0, 10.0), 4), ((5.0, 1.0, 0.0, 2.0, 8.0, 6.0, 7.0), 3)),
     mistakes={
         "mean-of-batches": "a mean of the batches' means: the last, smaller batch counts too much",
+        "mean-of-shares": "a mean of the replicas' own means: shares of all sizes count alike",
+        "stepped-twice": "step ran twice on every batch, and would have trained twice: one call of "
+        "strategy.run returns both values",
         "last-batch": "this is the mean of the last batch alone",
         "first-replica": "only replica 0's examples were counted: reduce over the replicas",
         "full-batches": "the last batch was counted as a full one",
@@ -143,7 +178,8 @@ def try_accuracy(evaluate: Callable[..., Any], seed: int, examples: int, batch: 
     strategy = make_mirrored(2)
     model = _make_model(strategy, kernel)
     data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch)
-    found = evaluate(strategy, model, _distribute(strategy, data))
+    with own_frames():
+        found = evaluate(strategy, model, _distribute(strategy, data))
     return read_number(found, "evaluate")
 
 
@@ -166,7 +202,9 @@ ACCURACY = Exercise(
     function="evaluate",
     examples=((3, 40, 16), (4, 21, 8)),
     mistakes={
-        "mean-of-batches": "a mean of the batches' accuracies: the last one is smaller",
+        "mean-of-batches": "a mean of accuracies, of batches or of replicas: the last batch is "
+        "smaller than the others, and counts as much as they do",
+        "counted-wrong": "this is the share of wrong answers",
         "last-batch": "this is the accuracy of the last batch alone",
         "first-replica": "only replica 0's images were counted: reduce over the replicas",
         "full-batches": "the last batch was counted as a full one",
@@ -249,10 +287,93 @@ RESUME = Exercise(
         "epoch-forgotten": "the number of epochs done was lost, so all of them were trained again",
         "oldest": "the oldest state was loaded, not the latest",
         "nothing-restored": "nothing was restored: the model has its first weights",
+        "empty-not-zero": "where nothing was saved, 0 epochs are done",
+        "kept-in-memory": "an empty folder gives the epochs of another run: the state is kept in "
+        "this process and not in the folder, and is lost with it",
         "empty-folder": "load_state stops with an error where nothing was saved: it returns 0",
     },
-    hint="weights, the optimizer's state and the epoch go into one checkpoint",
+    hint="compare what went into the folder with what has to come out: weights, the optimizer's "
+    "state, the number of epochs done",
     tolerance=1e-5,
     shows_case=False,
     run=each(try_resume),
+)
+
+
+# ---- exercise 5: the whole loop
+
+
+def draw_run(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return images [21, 6], labels [21] of 3 classes, and the first weights [6, 3]."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(21, 6)), rng.integers(0, 3, size=21), rng.normal(size=(6, 3))
+
+
+class _Maker:
+    """What a learner's loop gets to make its model with; counts the steps that run op by op."""
+
+    def __init__(self, kernel: np.ndarray) -> None:
+        self.kernel = kernel
+        self.eager_calls = 0
+
+    def __call__(self) -> Any:
+        import keras
+        import tensorflow as tf
+
+        maker = self
+
+        class Watched(keras.layers.Dense):
+            def call(self, inputs: Any) -> Any:
+                maker.eager_calls += not tf.inside_function()
+                return super().call(inputs)
+
+        dense = Watched(3, use_bias=False, dtype="float64")
+        model = keras.Sequential([keras.Input((6,), dtype="float64"), dense])
+        model.set_weights([self.kernel])
+        return model
+
+
+def try_program(train: Callable[..., Any], seed: int) -> dict[str, Any]:
+    """Run a whole loop for one epoch, then call it again in the same folder for three.
+
+    Returns the weights, how many copies there are, both calls' losses, whether most steps were
+    compiled.
+    """
+    images, labels, kernel = draw_run(seed)
+    strategy, make = make_mirrored(2), _Maker(kernel)
+    with tempfile.TemporaryDirectory() as folder, own_frames():
+        found = [train(strategy, make, images, labels, 8, epochs, folder) for epochs in (1, 3)]
+    if any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in found):
+        raise refuse("train returns two things: the model, and a list with each epoch's mean loss")
+    (_, first), (model, second) = found
+    copies = strategy.experimental_local_results(model.weights[0].value)
+    return {
+        "losses of one epoch": [float(x) for x in first],
+        "losses after resuming": [float(x) for x in second],
+        "weights": np.asarray(model.get_weights()[0]),
+        "copies of each weight": len(copies),
+        "compiled": make.eager_calls < 12,  # of 2 replicas x 3 steps x 3 epochs = 18
+    }
+
+
+PROGRAM = Exercise(
+    lab="lab04",
+    name="program",
+    function="train",
+    examples=((31,),),
+    mistakes={
+        "began-again": "the second call trained all three epochs: restore the latest checkpoint "
+        "before the loop, and begin at its epoch",
+        "no-optimizer": "the optimizer's state was not restored: its momentum begins at 0 again",
+        "own-mean": "each replica averaged over its own examples: divide by the size of this batch",
+        "full-batch": "the last batch holds 5 examples, not 8: divide by what it holds",
+        "mean-of-batches": "the weights are right, the losses are means of batch means: the last, "
+        "smaller batch counts too much",
+        "outside-scope": "one copy of each weight: call make_model in the strategy's scope",
+        "not-compiled": "all is right, and runs op by op: put @tf.function round the step",
+    },
+    hint="which of it is right: the first call's loss, the second call's losses, the weights?",
+    tolerance=1e-5,
+    shows_case=False,
+    run=each(try_program),
 )

@@ -1,9 +1,9 @@
-# %% [markdown] shows="MNIST input, compile in scope, callbacks, restore, save and reload"
+# %% [markdown] shows="MNIST input, compile in scope, callbacks, save and reload, and a whole training program"
 # # Lab 03 · Keras under a strategy
 #
-# Getting the data in, the learning rate right and the best weights back takes more lines than the model itself, and each can go wrong once there are several replicas. In this lab you write those pieces: an input pipeline, a model compiled in the scope, callbacks, and two ways to load what was saved.
+# Getting the data in, the learning rate right and the best weights back takes more lines than the model itself, and each can go wrong once there are several replicas. In this lab you write those pieces, an input pipeline, a model compiled in the scope, callbacks, saving and loading, and then the whole program.
 #
-# **Time:** 45 minutes · **Points:** 10 · **Hardware:** two CPU cores
+# **Time:** 55 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
 # The check cells run your functions for real, `fit` and files included, with two to four replicas on logical devices. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 03 has the ideas.
 
@@ -77,15 +77,15 @@ judges.INPUT.judge(input_cases, got_inputs)
 # %% [markdown]
 # ## Exercise 2: a model on every replica
 #
-# **2 points · easy · 8 minutes**
+# **1 point · easy · 8 minutes**
 #
-# **Contract.** `make_model(strategy)` returns a compiled Keras model for images `[28, 28, 1]`: flattened, then one Dense layer of 10 logits, without an activation. It is compiled with SGD at learning rate 0.1, sparse categorical cross-entropy and accuracy. Every weight has a copy on each replica.
+# **Contract.** `make_model(strategy)` returns a compiled Keras model for images `[28, 28, 1]`: flattened, then one Dense layer of 10 logits, without an activation. It is compiled with plain SGD (no momentum) at learning rate 0.1, sparse categorical cross-entropy and accuracy. Every weight has a copy on each replica, and so has the optimizer's step counter, `model.optimizer.iterations`.
 #
 # **Example.** With 4 replicas the kernel `[784, 10]` exists four times.
 #
 # <details><summary>Hint 1</summary>
 #
-# Which of the two belongs in the scope, making the model or compiling it? Which of them makes variables?
+# Which of the two makes variables, making the model or compiling it? An optimizer has some too.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -116,7 +116,7 @@ def make_model(strategy):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "model-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "model-test", "points": 1}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 model_cases = [(int(rng.integers(2, 5)), int(rng.integers(2**31)))]
@@ -163,7 +163,7 @@ def make_callbacks(boundaries, rates, noted):
 
     class RateNote(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
-            noted.append(float(self.model.optimizer.learning_rate))
+            noted.append(float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)))
 
     return [keras.callbacks.LearningRateScheduler(choose_rate), RateNote()]
     ### END SOLUTION
@@ -186,67 +186,13 @@ judges.CALLBACKS.judge(callback_cases, got_rates)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Exercise 4: back to the best epoch
-#
-# **2 points · easy · 6 minutes**
-#
-# A ModelCheckpoint has written `epoch-01.weights.h5`, `epoch-02.weights.h5` and so on (after `epoch-09` comes `epoch-10`).
-#
-# **Contract.** `restore_best(model, folder, losses)` takes a built Keras model, the folder's path as a string, and the validation losses of epochs 1, 2, … as a list. It loads the weights of the epoch with the lowest loss into `model`. What it returns does not matter.
-#
-# **Example.** Losses 0.9, 0.4 and 0.6: `epoch-02.weights.h5` is loaded.
-#
-# <details><summary>Hint 1</summary>
-#
-# `np.argmin` counts from 0. And the files?
-#
-# </details>
-# <details><summary>Hint 2</summary>
-#
-# `f"{7:02d}"` is `07`; `model.load_weights(path)` reads a file.
-#
-# </details>
-# <details><summary>Worked idea</summary>
-#
-# Losses 3, 1, 2: the smallest is at index 1, which is the second epoch, so its file is number 2.
-#
-# </details>
-
-
-# %% nbgrader={"grade_id": "restore", "solution": true}
-def restore_best(model, folder, losses):
-    ### BEGIN SOLUTION
-    epoch = int(np.argmin(losses)) + 1
-    model.load_weights(f"{folder}/epoch-{epoch:02d}.weights.h5")
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade": true, "grade_id": "restore-test", "points": 2}
-### BEGIN INPUTS
-rng = np.random.default_rng([SEED, 4])
-restore_cases = []
-for epochs in (4, 11):
-    losses = rng.uniform(0.3, 1.5, size=epochs)
-    best = int(rng.integers(1, epochs - 1))
-    losses[best - 1 : best + 1] = 0.25, 0.2
-    restore_cases.append((int(rng.integers(2**31)), losses.tolist()))
-### END INPUTS
-got_weights = lab03.RESTORE.observe(restore_best, restore_cases)
-lab03.RESTORE.check(restore_best)
-### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab03 as judges
-
-judges.RESTORE.judge(restore_cases, got_weights)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## Exercise 5: saved here, loaded there
+# ## Exercise 4: saved here, loaded there
 #
 # **2 points · medium · 8 minutes**
 #
-# **Contract.** `save_and_reload(model, path, strategy)` takes a compiled Keras model that lives on one device, a `pathlib.Path` that ends in `.keras`, and a strategy. It saves the whole model there, and returns the model loaded from that file, with a copy of every weight on each replica.
+# **Contract.** `save_and_reload(model, path, strategy)` takes a compiled Keras model that lives on one device, a `pathlib.Path` that ends in `.keras`, and a strategy. It saves the whole model there, and returns the model loaded from that file, compiled, with its optimizer's state, and with a copy of every weight on each replica.
 #
-# **Example.** With 3 replicas the loaded model has the same outputs, and three copies of each weight.
+# **Example.** The model has taken 12 steps. With 3 replicas the loaded one has the same outputs and three copies of each weight, and its optimizer goes on counting at 12.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -276,7 +222,7 @@ def save_and_reload(model, path, strategy):
 
 # %% nbgrader={"grade": true, "grade_id": "reload-test", "points": 2}
 ### BEGIN INPUTS
-rng = np.random.default_rng([SEED, 5])
+rng = np.random.default_rng([SEED, 4])
 reload_cases = [(replicas, int(rng.integers(2**31))) for replicas in (2, 3)]
 ### END INPUTS
 got_reloaded = lab03.RELOAD.observe(save_and_reload, reload_cases)
@@ -285,6 +231,75 @@ lab03.RELOAD.check(save_and_reload)
 from distlab.grading.judges import lab03 as judges
 
 judges.RELOAD.judge(reload_cases, got_reloaded)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 5: the whole program
+#
+# **3 points · hard · 20 minutes**
+#
+# Now everything together, as you would write it in a file of your own: data, scope, model, schedule, `fit`, the best weights.
+#
+# **Contract.** `train_digits(strategy, training, validation, batch_size, rates, folder)` takes a strategy, two pairs (images, labels) as in exercise 1, the size of the global batch, a list with one learning rate for each epoch, and the path of an empty folder as a string, which is yours to use. It trains the model of exercise 2 on the training images for as many epochs as there are rates: weights and biases start at zero, plain SGD takes epoch e at `rates[e]`, and the batches hold the images in the order they came in, scaled to [0, 1] and never shuffled. After every epoch it measures the loss on the validation images. It returns the model, made in the strategy's scope, with the weights of the epoch whose validation loss was lowest. All sizes divide evenly, and you may use your answers to the exercises above.
+#
+# **Example.** Rates 0.2, 0.1, 8 and 0.2: the third epoch ruins the model, so the weights after the second are returned.
+#
+# <details><summary>Hint 1</summary>
+#
+# Write down the six parts first, each as one comment: batches, scope, model, callbacks, fit, restore. Which of them come from the exercises above?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `keras.callbacks.ModelCheckpoint` has the arguments `monitor`, `save_best_only` and `save_weights_only`; a weights file ends in `.weights.h5`. Does your data set shuffle? Does `fit`, when it gets arrays?
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# Validation losses 0.9, 0.4, 3.0, 2.5: a checkpoint that keeps only the best is written after epochs 1 and 2 and never again. Loading it after `fit` brings epoch 2 back.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "program", "solution": true}
+def train_digits(strategy, training, validation, batch_size, rates, folder):
+    ### BEGIN SOLUTION
+    def batch(pair):
+        pixels = pair[0][..., np.newaxis].astype("float32") / 255  # [n, 28, 28, 1]
+        return tf.data.Dataset.from_tensor_slices((pixels, pair[1])).batch(batch_size)
+
+    with strategy.scope():
+        logits = keras.layers.Dense(10, kernel_initializer="zeros")
+        model = keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Flatten(), logits])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(rates[0]), loss)
+    best = f"{folder}/best.weights.h5"
+    callbacks = [
+        keras.callbacks.LearningRateScheduler(lambda epoch: rates[epoch]),
+        keras.callbacks.ModelCheckpoint(
+            best, monitor="val_loss", save_best_only=True, save_weights_only=True
+        ),
+    ]
+    model.fit(
+        batch(training), validation_data=batch(validation), epochs=len(rates),
+        callbacks=callbacks, shuffle=False, verbose=0,
+    )  # fmt: skip
+    model.load_weights(best)
+    return model
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "program-test", "points": 3}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 5])
+program_cases = [(int(rng.integers(2**31)),)]
+### END INPUTS
+got_programs = lab03.PROGRAM.observe(train_digits, program_cases)
+lab03.PROGRAM.check(train_digits)
+### BEGIN HIDDEN TESTS
+from distlab.grading.judges import lab03 as judges
+
+judges.PROGRAM.judge(program_cases, got_programs)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -1,9 +1,9 @@
-# %% [markdown] shows="The step, the epoch, the metric, the checkpoint; equal to one device"
+# %% [markdown] shows="The step, the epoch, the metric, the checkpoint, and the whole loop; equal to one device"
 # # Lab 04 · The custom training loop
 #
-# A hand-written loop goes wrong quietly: a mean of means, an accuracy that forgets the small batch, a checkpoint without the momentum. In this lab you write the four parts for several replicas: the step, the epoch, the metric, and the checkpoint that a run resumes from.
+# A hand-written loop goes wrong quietly: a mean of means, an accuracy that forgets the small batch, a checkpoint without the momentum. In this lab you write the four parts for several replicas, the step, the epoch, the metric, and the checkpoint that a run resumes from, and then the whole program.
 #
-# **Time:** 45 minutes · **Points:** 10 · **Hardware:** two CPU cores
+# **Time:** 65 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
 # The check cells run your functions on two or four replicas and compare the result with one device, computed in NumPy. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 04 has the ideas.
 
@@ -11,6 +11,7 @@
 from utils.environment import quiet_tensorflow
 
 with quiet_tensorflow():
+    import keras
     import tensorflow as tf
 import numpy as np
 
@@ -25,7 +26,7 @@ SEED = 2026
 # %% [markdown]
 # ## Exercise 1: the step
 #
-# **3 points · medium · 12 minutes**
+# **2 points · medium · 12 minutes**
 #
 # **Contract.** `train_step(model, optimizer, images, labels, global_batch_size)` runs on every replica, through `strategy.run`. It takes a Keras model that gives logits `[share, 10]`, a built optimizer, this replica's images `[share, 784]` and labels `[share]`, and the number of examples in the whole batch. It applies the gradients once and returns this replica's loss, a scalar tensor. Added up, the replicas' losses are the mean cross-entropy of the batch. Shares may differ in size.
 #
@@ -61,7 +62,7 @@ def train_step(model, optimizer, images, labels, global_batch_size):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "step-test", "points": 3}
+# %% nbgrader={"grade": true, "grade_id": "step-test", "points": 2}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 step_cases = [(int(rng.integers(2**31)), examples) for examples in (40, 27)]
@@ -77,7 +78,7 @@ judges.STEP.judge(step_cases, got_steps)
 # %% [markdown]
 # ## Exercise 2: the epoch
 #
-# **2 points · medium · 10 minutes**
+# **1 point · medium · 10 minutes**
 #
 # **Contract.** `run_epoch(strategy, dataset, step)` takes a distributed data set, and a function for one replica: `step(share)` returns two scalar tensors, the sum of its losses (float64) and the number of its examples (int64). `run_epoch` runs it once on every batch and every replica, and returns one number: the mean loss over all examples of the epoch.
 #
@@ -112,7 +113,7 @@ def run_epoch(strategy, dataset, step):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "epoch-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "epoch-test", "points": 1}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 epoch_cases = [
@@ -131,7 +132,7 @@ judges.EPOCH.judge(epoch_cases, got_epochs)
 # %% [markdown]
 # ## Exercise 3: the metric
 #
-# **2 points · medium · 10 minutes**
+# **1 point · medium · 10 minutes**
 #
 # **Contract.** `evaluate(strategy, model, dataset)` takes a Keras model that gives logits `[share, 10]`, and a distributed data set of pairs (images, labels). It returns the accuracy over all images, a number between 0 and 1. The last batch may be smaller.
 #
@@ -167,7 +168,7 @@ def evaluate(strategy, model, dataset):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "accuracy-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "accuracy-test", "points": 1}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 accuracy_cases = [
@@ -186,7 +187,7 @@ judges.ACCURACY.judge(accuracy_cases, got_accuracies)
 # %% [markdown]
 # ## Exercise 4: the checkpoint
 #
-# **3 points · hard · 13 minutes**
+# **2 points · hard · 13 minutes**
 #
 # A run on two replicas is cut off. It is resumed with a fresh model and no strategy, and must end with the weights that it would have had without the interruption. The optimizer is SGD with momentum.
 #
@@ -228,7 +229,7 @@ def load_state(folder, model, optimizer):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "resume-test", "points": 3}
+# %% nbgrader={"grade": true, "grade_id": "resume-test", "points": 2}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
 resume_cases = [
@@ -241,6 +242,76 @@ lab04.RESUME.check((save_state, load_state))
 from distlab.grading.judges import lab04 as judges
 
 judges.RESUME.judge(resume_cases, got_resumed)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 5: the whole loop
+#
+# **4 points · hard · 20 minutes**
+#
+# Now the program, as you would write it in a file of your own: scope, data, compiled step, loop, metric, checkpoint.
+#
+# **Contract.** `train(strategy, make_model, images, labels, batch_size, epochs, folder)` takes a strategy, a function without arguments that makes a Keras model of logits (its weights get their copies where it is called), images `[n, features]` in float64, labels `[n]`, the size of the global batch, the number of epochs to be done in all, and the path of a folder, empty at first, as a string. It trains with SGD at learning rate 0.5 and momentum 0.875 on the batches in their order, never shuffled, the smaller last one included: each step takes the gradient of the mean loss of the examples that its batch really holds. The step is compiled with `tf.function`. After every epoch it saves what it takes to resume. Called again with the same folder, it goes on after the last epoch that was saved. It returns two things: the model, and a list with one number for each epoch that *this call* trained, the mean loss over all its examples, each measured in the step that trained on it.
+#
+# **Example.** 21 examples in batches of 8 are steps of 8, 8 and 5. A call with 1 epoch returns one loss; the next call, with 3 epochs and the same folder, restores, trains epochs 2 and 3, and returns two. The weights are those of one device that was never interrupted.
+#
+# <details><summary>Hint 1</summary>
+#
+# You have all parts: exercises 1 to 4. What is new is their order. Which of them make variables, and have to stand in the scope? What has to be there before a checkpoint can be restored?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# A step needs the number of examples that its batch holds over all replicas: `strategy.reduce` of each replica's `tf.size`, or the batches counted before they are distributed. `optimizer.build(model.trainable_variables)` before the first step saves you from an error about a placeholder.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# Batches of 8, 8 and 5 with mean losses 1, 1 and 2: the epoch's mean is (8 + 8 + 10) / 21, not 4 / 3. A replica with 2 of the last 5 examples divides their sum by 5.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "program", "solution": true}
+def train(strategy, make_model, images, labels, batch_size, epochs, folder):
+    ### BEGIN SOLUTION
+    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch_size)
+    data = strategy.experimental_distribute_dataset(data)
+    with strategy.scope():
+        model = make_model()
+        optimizer = keras.optimizers.SGD(0.5, momentum=0.875)
+        optimizer.build(model.trainable_variables)
+    done = load_state(folder, model, optimizer)
+
+    @tf.function
+    def step(images, labels):
+        sizes = strategy.run(lambda y: tf.size(y, out_type=tf.int64), args=(labels,))
+        held = strategy.reduce("SUM", sizes, axis=None)
+        arguments = (model, optimizer, images, labels, tf.cast(held, tf.float64))
+        losses = strategy.run(train_step, args=arguments)
+        return strategy.reduce("SUM", losses, axis=None), held
+
+    means = []
+    for epoch in range(done, epochs):
+        steps = [step(*share) for share in data]
+        total = sum(float(loss) * int(held) for loss, held in steps)
+        means.append(total / sum(int(held) for _, held in steps))
+        save_state(folder, model, optimizer, epoch + 1)
+    return model, means
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "program-test", "points": 4}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 5])
+program_cases = [(int(rng.integers(2**31)),)]
+### END INPUTS
+got_programs = lab04.PROGRAM.observe(train, program_cases)
+lab04.PROGRAM.check(train)
+### BEGIN HIDDEN TESTS
+from distlab.grading.judges import lab04 as judges
+
+judges.PROGRAM.judge(program_cases, got_programs)
 ### END HIDDEN TESTS
 
 # %% [markdown]

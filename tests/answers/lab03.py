@@ -78,11 +78,138 @@ def make_callbacks(boundaries, rates, noted):
 )
 
 
-def restore(expression):
-    return f"""{TF}from pathlib import Path
-def restore_best(model, folder, losses):
-    {expression}
+def program(
+    scale=" / np.float32(255)", scope="strategy.scope()", rate="rates[epoch]",
+    epochs="len(rates)", train="batches(*training)", after="model.load_weights(best)",
+):  # fmt: skip
+    return f"""{TF}import contextlib
+def train_digits(strategy, training, validation, batch_size, rates, folder):
+    def batches(images, labels):
+        data = tf.data.Dataset.from_tensor_slices((images[..., None]{scale}, labels))
+        return data.batch(batch_size).prefetch(1)
+    with {scope}:
+        model = keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(10, kernel_initializer="zeros")])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    best = folder + "/best.weights.h5"
+    keep = keras.callbacks.ModelCheckpoint(best, monitor="val_loss", save_best_only=True, save_weights_only=True)
+    schedule = keras.callbacks.LearningRateScheduler(lambda epoch: {rate})
+    model.fit({train}, validation_data=batches(*validation), epochs={epochs}, callbacks=[keep, schedule], verbose=0, shuffle=False)
+    {after}
+    return model
 """
+
+
+# the lab's own make_input, make_model and make_callbacks stand above an answer
+FROM_PARTS = (
+    TF
+    + """
+def train_digits(strategy, training, validation, batch_size, rates, folder):
+    model = make_model(strategy)
+    model.set_weights([np.zeros((784, 10)), np.zeros(10)])
+    callbacks = make_callbacks(range(1, len(rates)), rates, [])
+    every = folder + "/{epoch:02d}.keras"
+    callbacks.append(keras.callbacks.ModelCheckpoint(every))
+    done = model.fit(make_input(*training, batch_size), validation_data=make_input(*validation, batch_size), epochs=len(rates), callbacks=callbacks, verbose=0, shuffle=False)
+    best = int(np.argmin(done.history["val_loss"])) + 1
+    with strategy.scope():
+        return keras.models.load_model(every.format(epoch=best))
+"""
+)
+EPOCH_BY_EPOCH = (
+    TF
+    + """
+def train_digits(strategy, training, validation, batch_size, rates, folder):
+    model = make_model(strategy)
+    model.set_weights([np.zeros_like(w) for w in model.get_weights()])
+    train, held_out = make_input(*training, batch_size), make_input(*validation, batch_size)
+    lowest = float("inf")
+    for rate in rates:
+        model.optimizer.learning_rate.assign(rate)
+        model.fit(train, verbose=0, shuffle=False)
+        loss = model.evaluate(held_out, verbose=0)[0]
+        if loss < lowest:
+            lowest, kept = loss, model.get_weights()
+    model.set_weights(kept)
+    return model
+"""
+)
+EARLY_STOPPING = program(after="pass").replace(
+    'keras.callbacks.ModelCheckpoint(best, monitor="val_loss", save_best_only=True, save_weights_only=True)',
+    "keras.callbacks.EarlyStopping(monitor='val_loss', patience=len(rates), restore_best_weights=True)",
+)
+OWN_KEEPER = (
+    TF
+    + """
+class Keeper(keras.callbacks.Callback):
+    def __init__(self, rates):
+        super().__init__()
+        self.rates, self.kept = rates, (np.inf, None)
+    def on_epoch_begin(self, epoch, logs=None):
+        self.model.optimizer.learning_rate = self.rates[epoch]
+    def on_epoch_end(self, epoch, logs=None):
+        if logs["val_loss"] < self.kept[0]:
+            self.kept = logs["val_loss"], [w.copy() for w in self.model.get_weights()]
+def train_digits(strategy, training, validation, batch_size, rates, folder):
+    scaled = lambda pair: (pair[0].reshape(-1, 28, 28, 1).astype(np.float32) / 255, pair[1])
+    with strategy.scope():
+        inputs = keras.Input((28, 28, 1))
+        model = keras.Model(inputs, keras.layers.Dense(10, kernel_initializer=keras.initializers.Zeros())(keras.layers.Flatten()(inputs)))
+        model.compile(keras.optimizers.SGD(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    keeper = Keeper(rates)
+    model.fit(*scaled(training), batch_size=batch_size, validation_data=scaled(validation), epochs=len(rates), callbacks=[keeper], shuffle=False, verbose=0)
+    model.set_weights(keeper.kept[1])
+    return model
+"""
+)
+PIECEWISE = (
+    program(rate="rate")
+    .replace(
+        "schedule = keras.callbacks.LearningRateScheduler(lambda epoch: rate)",
+        "schedule = keras.callbacks.Callback()",
+    )
+    .replace(
+        'model.compile("sgd",',
+        """steps = len(training[0]) // batch_size
+        decay = keras.optimizers.schedules.PiecewiseConstantDecay([steps * e - 1 for e in range(1, len(rates))], rates)
+        model.compile(keras.optimizers.SGD(decay),""",
+    )
+)
+TENSOR_LOOP = (
+    TF
+    + """
+def train_digits(strategy, training, validation, batch_size, rates, folder):
+    model = make_model(strategy)
+    model.set_weights([np.zeros((784, 10)), np.zeros(10)])
+    data = strategy.experimental_distribute_dataset(make_input(*training, batch_size))
+    images, labels = next(iter(make_input(*validation, len(validation[0]))))
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y, model(x))
+            loss = tf.nn.compute_average_loss(losses, global_batch_size=batch_size)
+        model.optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+    best, saved = None, tf.train.Checkpoint(model=model)
+    for rate in rates:
+        model.optimizer.learning_rate = rate
+        for x, y in data:
+            strategy.run(step, args=(x, y))
+        loss = float(tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model(images))))
+        if best is None or loss < best:
+            best, path = loss, saved.write(folder + "/best")
+    saved.restore(path)
+    return model
+"""
+)
+ON_BATCH_FILES = (
+    program(after="pass")
+    .replace(
+        'keep = keras.callbacks.ModelCheckpoint(best, monitor="val_loss", save_best_only=True, save_weights_only=True)',
+        "keep = keras.callbacks.ModelCheckpoint(folder + '/{val_loss:.6f}.weights.h5', save_weights_only=True)",
+    )
+    .replace(
+        "    pass\n    return model",
+        "    import os\n    model.load_weights(os.path.join(folder, min(os.listdir(folder), key=lambda name: float(name.removesuffix('.weights.h5')))))\n    return model",
+    )
+)
 
 
 def reload(*lines):
@@ -92,7 +219,6 @@ def reload(*lines):
 
 TORN = "tf.data.Dataset.zip((data.map(lambda i, l: i).shuffle(500, seed=1), data.map(lambda i, l: l))).batch(batch_size)"
 LOAD = "return keras.models.load_model(path)"
-FILE = 'f"{folder}/epoch-{k:02d}.weights.h5"'
 RIGHT = {
     "input": [
         make_input("data.batch(batch_size)"),
@@ -105,11 +231,60 @@ RIGHT = {
             "data.batch(batch_size)",
             "tf.expand_dims(tf.image.convert_image_dtype(images, tf.float32), -1)",
         ),
+        make_input(
+            "data.batch(batch_size)",
+            "np.multiply(images, 1 / 255, dtype=np.float32).reshape(-1, 28, 28, 1)",
+        ),
+        make_input(
+            "tf.data.Dataset.zip((tf.data.Dataset.from_tensor_slices(x), tf.data.Dataset.from_tensor_slices(labels))).batch(batch_size)"
+        ),
+        make_input("data.padded_batch(batch_size)"),
+        TF
+        + """
+def make_input(images, labels, batch_size):
+    def batches():
+        for k in range(0, len(labels), batch_size):
+            yield images[k:k + batch_size, ..., None] / np.float32(255), labels[k:k + batch_size]
+    kinds = tf.TensorSpec([None, 28, 28, 1], tf.float32), tf.TensorSpec([None], tf.int64)
+    return tf.data.Dataset.from_generator(batches, output_signature=kinds)
+""",
+        make_input(
+            "data.shuffle(len(labels)).batch(batch_size).map(lambda i, l: (keras.layers.Rescaling(1 / 255)(tf.cast(i, tf.float32)), l))",
+            "images.reshape(len(images), 28, 28, 1)",
+        ),
     ],
     "model": [
         make_model(),
         FUNCTIONAL,
         make_model(options=", use_bias=True, kernel_initializer='zeros'"),
+        make_model(options=", activation='linear'"),
+        make_model(options=", use_bias=False"),
+        make_model(optimizer="keras.optimizers.SGD(0.1, momentum=0.0)").replace(
+            'metrics=["accuracy"]', 'metrics=["sparse_categorical_accuracy"]'
+        ),
+        make_model(optimizer="{'class_name': 'SGD', 'config': {'learning_rate': 0.1}}"),
+        TF
+        + """
+class Digits(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.flatten, self.logits = keras.layers.Flatten(), keras.layers.Dense(10)
+        self.build((None, 28, 28, 1))
+    def call(self, images):
+        return self.logits(self.flatten(images))
+    def build(self, shape):
+        self.logits.build((None, 784))
+        self.built = True
+def make_model(strategy):
+    scope = strategy.scope()
+    scope.__enter__()
+    model = Digits()
+    optimizer = keras.optimizers.SGD()
+    optimizer.learning_rate = 0.1
+    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["acc"])
+    scope.__exit__(None, None, None)
+    return model
+""",
     ],
     "callbacks": [
         make_callbacks(),
@@ -119,20 +294,64 @@ RIGHT = {
             callbacks="[rate, keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: noted.append(logs['learning_rate']))]"
         ),
         make_callbacks("len([b for b in boundaries if not epoch < b])"),
-    ],
-    "restore": [
-        restore(f"k = losses.index(min(losses)) + 1; model.load_weights({FILE})"),
-        restore(
-            "model.load_weights(sorted(Path(folder).glob('*.weights.h5'))[int(np.argmin(losses))])"
+        make_callbacks("int(np.digitize(epoch, boundaries))"),
+        make_callbacks("__import__('bisect').bisect_right(list(boundaries), epoch)"),
+        make_callbacks().replace(
+            "lambda epoch: rates[sum(b <= epoch for b in boundaries)]",
+            "lambda epoch, rate: float(np.select([epoch < b for b in boundaries], rates[:-1], rates[-1]))",
         ),
-        restore(f"_, k = min((x, i) for i, x in enumerate(losses, 1)); model.load_weights({FILE})"),
+    ],
+    "program": [
+        program(),
+        FROM_PARTS,
+        EPOCH_BY_EPOCH,
+        EARLY_STOPPING,
+        OWN_KEEPER,
+        PIECEWISE,
+        TENSOR_LOOP,
+        ON_BATCH_FILES,
     ],
     "reload": [
         reload("model.save(path)", "with strategy.scope():", "    " + LOAD),
         reload(
-            "model.save(str(path))",
+            "model.save(str(path), overwrite=True)",
             "with strategy.scope():",
-            "    " + LOAD.replace("path", "str(path), compile=False"),
+            "    " + LOAD.replace("path", "str(path), compile=True"),
+        ),
+        reload(
+            "path.parent.mkdir(exist_ok=True)",
+            "keras.models.save_model(model, path.as_posix())",
+            "load = lambda: keras.models.load_model(path.as_posix())",
+            "scope = strategy.scope()",
+            "with scope:",
+            "    return load()",
+        ),
+        reload(
+            "with strategy.scope():",
+            "    model.save(path)",
+            "    " + LOAD,
+        ),
+        reload(
+            "model.save(filepath=path)",
+            "def load():",
+            "    with strategy.scope():",
+            "        " + LOAD,
+            "return load()",
+        ),
+        reload(
+            "import contextlib",
+            "with contextlib.ExitStack() as stack:",
+            "    model.save(path)",
+            "    stack.enter_context(strategy.scope())",
+            "    loaded = keras.saving.load_model(str(path))",
+            "return loaded",
+        ),
+        reload(
+            "model.save(path)",
+            "with strategy.scope():",
+            "    again = keras.models.load_model(path)",
+            "    assert np.allclose(again.get_weights()[0], model.get_weights()[0])",
+            "return again",
         ),
         reload(
             "keras.saving.save_model(model, path)",
@@ -150,11 +369,18 @@ WRONG = {
         "rest-dropped": make_input("data.batch(batch_size, drop_remainder=True)"),
         "no-channel": make_input("data.batch(batch_size)", "images / np.float32(255)"),
         "one-batch": make_input("data.batch(batch_size).take(1)"),
+        "endless": make_input("data.batch(batch_size).repeat()"),
+        "endless (before batching)": make_input("data.repeat().batch(batch_size)"),
         "double-precision": make_input("data.batch(batch_size)", "images[..., None] / 255"),
         "": make_input(TORN),
     },
     "model": {
         "outside-scope": make_model("contextlib.nullcontext()"),
+        "compiled-outside": make_model().replace("        model.compile(", "    model.compile("),
+        "compiled-outside (only the optimizer)": make_model(optimizer="sgd").replace(
+            "    with strategy", "    sgd = keras.optimizers.SGD(0.1)\n    with strategy"
+        ),
+        "with-momentum": make_model(optimizer="keras.optimizers.SGD(0.1, 0.9)"),
         "no-accuracy": make_model().replace('metrics=["accuracy"]', "metrics=[]"),
         "not-from-logits": make_model(loss=""),
         "other-rate": make_model(optimizer="'sgd'"),
@@ -167,22 +393,44 @@ WRONG = {
         "never-changed": make_callbacks(callbacks="[note]"),
         "noted-before": make_callbacks(when="begin", callbacks="[note, rate]"),
         "not-noted": make_callbacks(callbacks="[rate]"),
+        "noted-each-batch": make_callbacks().replace(
+            "on_epoch_end(self, epoch", "on_train_batch_end(self, batch"
+        ),
+        "rates-sorted": make_callbacks().replace("rates[sum", "sorted(rates, reverse=True)[sum"),
         "variable-noted": make_callbacks().replace(
             "float(self.model.optimizer.learning_rate.numpy())",
             "self.model.optimizer.learning_rate",
         ),
     },
-    "restore": {
-        "last-epoch": restore(f"k = len(losses); model.load_weights({FILE})"),
-        "highest-loss": restore(f"k = int(np.argmax(losses)) + 1; model.load_weights({FILE})"),
-        "counted-from-zero": restore(
-            f"k = max(int(np.argmin(losses)), 1); model.load_weights({FILE})"
+    "program": {
+        "last-epoch": program(after="pass"),
+        "first-rate-kept": program(rate="rates[0]"),
+        "not-scaled": program(scale=".astype('float32')"),
+        "outside-scope": program(scope="contextlib.nullcontext()"),
+        "one-epoch": program(epochs="1"),
+        "validation-trained": program(
+            train="batches(*map(np.concatenate, zip(training, validation)))"
         ),
-        "not-loaded": restore("pass"),
+        "(shuffled)": program(
+            train="batches(*training).unbatch().shuffle(64, seed=1).batch(batch_size)"
+        ),
     },
     "reload": {
         "outside-scope": reload("model.save(path)", LOAD),
         "not-saved": reload("return model"),
+        "not-compiled": reload(
+            "model.save(path)",
+            "with strategy.scope():",
+            "    return keras.models.load_model(path, compile=False)",
+        ),
+        "cloned": reload(
+            "model.save(path)",
+            "with strategy.scope():",
+            "    again = keras.models.clone_model(model)",
+            "    again.compile('sgd', 'mse')",
+            "again.set_weights(model.get_weights())",
+            "return again",
+        ),
         "fresh-weights": reload(
             "model.save(path)",
             "with strategy.scope():",
@@ -195,4 +443,18 @@ WRONG = {
             "    " + LOAD,
         ),
     },
+}
+REFUSED = {
+    "model": {
+        "Flatten and one Dense layer": make_model().replace(
+            "model.add(keras.layers.Dense(10",
+            "model.add(keras.layers.Dense(32)); model.add(keras.layers.Dense(10",
+        ),
+        "begin it with keras.Input": make_model().replace(
+            "model.add(keras.Input((28, 28, 1)))", "pass"
+        ),
+        "was not compiled": make_model().replace("model.compile(", "dict("),
+    },
+    "input": {"should be a pair": make_input("data.map(lambda i, l: i).batch(batch_size)")},
+    "program": {"train_digits returned None": program().replace("return model", "return None")},
 }

@@ -184,6 +184,161 @@ def load_state(folder, model, optimizer):
     return max(found, default=0)
 """
 )
+
+
+def program(
+    divisor="held", scope="strategy.scope()", function="@tf.function", mean="sum(l * n for l, n in seen) / sum(n for _, n in seen)",
+    tracked="model=model, optimizer=optimizer, epochs=done", restore="manager.restore_or_initialize()",
+):  # fmt: skip
+    return f"""{TF}import contextlib
+def train(strategy, make_model, images, labels, batch_size, epochs, folder):
+    batches = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch_size)
+    with {scope}:
+        model = make_model()
+        optimizer = keras.optimizers.SGD(learning_rate=0.5, momentum=0.875)
+        optimizer.build(model.trainable_variables)
+    done = tf.Variable(0)
+    manager = tf.train.CheckpointManager(tf.train.Checkpoint({tracked}), folder, max_to_keep=2)
+    {restore}
+    def replica(x, y, held):
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y, model(x, training=True))
+            loss = tf.reduce_sum(losses) / tf.cast({divisor}, tf.float64)
+        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+        return tf.reduce_sum(losses)
+    {function}
+    def step(x, y, held):
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica, args=(x, y, held)), axis=None)
+    losses = []
+    for epoch in range(int(done), epochs):
+        seen = []
+        for x, y in strategy.experimental_distribute_dataset(batches):
+            held = sum(len(part) for part in strategy.experimental_local_results(y))
+            seen.append((float(step(x, y, tf.constant(held))) / held, held))
+        losses.append({mean})
+        done.assign(epoch + 1)
+        manager.save()
+    return model, losses
+"""
+
+
+# the lab's own train_step, save_state and load_state stand above an answer
+WHOLE_EPOCH = (
+    TF
+    + """
+def train(strategy, make_model, images, labels, batch_size, epochs, folder):
+    data = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch_size))
+    with strategy.scope():
+        model, optimizer = make_model(), keras.optimizers.SGD(0.5, 0.875)
+        optimizer.build(model.trainable_variables)
+    def replica(x, y):
+        n = tf.distribute.get_replica_context().all_reduce("sum", tf.cast(tf.size(y), tf.float64))
+        return train_step(model, optimizer, x, y, n) * n, tf.size(y)
+    @tf.function
+    def run_all(data):
+        total, count = tf.constant(0.0, tf.float64), tf.constant(0)
+        for x, y in data:
+            sums, sizes = strategy.run(replica, args=(x, y))
+            total += strategy.reduce("SUM", sums, axis=None)
+            count += strategy.reduce("SUM", sizes, axis=None)
+        return total / tf.cast(count, tf.float64)
+    losses = []
+    for epoch in range(load_state(folder, model, optimizer), epochs):
+        losses.append(float(run_all(data)))
+        save_state(folder, model, optimizer, epoch + 1)
+    return model, losses
+"""
+)
+BY_VALUES = (
+    TF
+    + """
+def train(strategy, make_model, images, labels, batch_size, epochs, folder):
+    with strategy.scope():
+        model = make_model()
+        optimizer = keras.optimizers.SGD(0.5, momentum=0.875)
+        optimizer.build(model.trainable_variables)
+        total = tf.Variable(tf.zeros([], tf.float64), aggregation=tf.VariableAggregation.SUM, synchronization=tf.VariableSynchronization.ON_READ, trainable=False)
+    replicas = strategy.num_replicas_in_sync
+    def replica(x, y, held):
+        with tf.GradientTape() as tape:
+            losses = keras.losses.sparse_categorical_crossentropy(y, model(x), from_logits=True)
+            loss = tf.nn.compute_average_loss(losses, global_batch_size=held)
+        total.assign_add(tf.reduce_sum(losses))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+    step = tf.function(lambda x, y, held: strategy.run(replica, args=(x, y, held)))
+    means = []
+    for epoch in range(load_state(folder, model, optimizer), epochs):
+        total.assign(0.0)
+        for first in range(0, len(labels), batch_size):
+            x, y = images[first:first + batch_size], labels[first:first + batch_size]
+            share = lambda a: strategy.experimental_distribute_values_from_function(lambda c: tf.constant(np.array_split(a, replicas)[c.replica_id_in_sync_group]))
+            step(share(x), share(y), len(y))
+        means.append(float(total.numpy()) / len(labels))
+        save_state(folder, model, optimizer, epoch + 1)
+    return [model, means]
+"""
+)
+METRIC_PROGRAM = (
+    program(mean="float(metric.result())")
+    .replace(
+        "    done = tf.Variable(0)",
+        "        metric = keras.metrics.Mean(dtype='float64')\n    done = tf.Variable(0)",
+    )
+    .replace(
+        "        return tf.reduce_sum(losses)\n",
+        "        metric.update_state(losses)\n        return tf.reduce_sum(losses)\n",
+    )
+    .replace("        seen = []\n", "        seen = []\n        metric.reset_state()\n")
+)
+FILE_PER_EPOCH = (
+    program(
+        tracked="model=model, optimizer=optimizer",
+        restore="import glob; files = glob.glob(folder + '/e-*.index')",
+    )
+    .replace(
+        "    def replica",
+        "    state = tf.train.Checkpoint(model=model, optimizer=optimizer)\n    if files:\n        done.assign(len(files)); state.read(f'{folder}/e-{len(files)}')\n    def replica",
+        1,
+    )
+    .replace("manager.save()", "state.write(f'{folder}/e-{epoch + 1}')")
+)
+IN_MEMORY = (
+    TF
+    + """
+KEPT = {"epochs": 0}
+def save_state(folder, model, optimizer, epochs):
+    KEPT.update(epochs=epochs, weights=model.get_weights(), state=[v.numpy() for v in optimizer.variables])
+
+def load_state(folder, model, optimizer):
+    if KEPT["epochs"]:
+        model.set_weights(KEPT["weights"])
+        for variable, value in zip(optimizer.variables, KEPT["state"]):
+            variable.assign(value)
+    return KEPT["epochs"]
+"""
+)
+PICKLED = (
+    TF
+    + """
+import os, pickle
+def save_state(folder, model, optimizer, epochs):
+    state = {"model": model.get_weights(), "optimizer": [v.numpy() for v in optimizer.variables], "epochs": epochs}
+    with open(os.path.join(folder, "new"), "wb") as file:
+        pickle.dump(state, file)
+    os.replace(os.path.join(folder, "new"), os.path.join(folder, "state"))
+
+def load_state(folder, model, optimizer):
+    try:
+        with open(os.path.join(folder, "state"), "rb") as file:
+            state = pickle.load(file)
+    except FileNotFoundError:
+        return 0
+    model.set_weights(state["model"])
+    for variable, value in zip(optimizer.variables, state["optimizer"]):
+        variable.assign(value)
+    return state["epochs"]
+"""
+)
 COUNTED = ("total, examples = 0.0, 0", "total += float(s); examples += int(n)", "total / examples")
 MEANS = ("means = []", "means.append(float(s) / int(n))", "sum(means) / len(means)")
 LAST = ("mean = 0", "mean = float(s) / int(n)", "mean")
@@ -204,9 +359,75 @@ RIGHT = {
         step(
             losses="keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=None)(labels, logits)"
         ),
+        step(
+            losses="tf.reduce_logsumexp(logits, axis=1) - tf.gather(logits, labels, batch_dims=1)"
+        ),
+        step(
+            loss="tf.reduce_mean(losses) * tf.cast(tf.size(losses), losses.dtype) / tf.cast(global_batch_size, losses.dtype)"
+        ),
     ],
-    "epoch": [epoch(*COUNTED), GRAPH_EPOCH, LOCAL_EPOCH],
-    "accuracy": [accuracy(*COUNTED), KERAS_METRIC, METRIC_ON_REPLICAS, GATHERED],
+    "epoch": [
+        epoch(*COUNTED),
+        GRAPH_EPOCH,
+        LOCAL_EPOCH,
+        epoch(
+            "pairs = []",
+            "pairs.append((float(s), int(n)))",
+            "sum(s for s, _ in pairs) / sum(n for _, n in pairs)",
+        ),
+        epoch(
+            "mean, examples = 0.0, 0",
+            "examples += int(n); mean += (float(s) - int(n) * mean) / examples",
+            "mean",
+        ),
+        epoch(
+            "total, examples = tf.zeros([], tf.float64), tf.zeros([], tf.int64)",
+            "total, examples = total + s, examples + n",
+            "total / tf.cast(examples, tf.float64)",
+        ),
+        epoch(
+            "rows = []",
+            "rows.append([s, tf.cast(n, s.dtype)])",
+            "(lambda table: table[0] / table[1])(np.sum(np.array(rows), axis=0))",
+        ),
+        epoch(
+            "metric = keras.metrics.Mean(dtype='float64')",
+            "metric.update_state(float(s) / int(n), sample_weight=int(n))",
+            "metric.result().numpy()",
+        ),
+    ],
+    "accuracy": [
+        accuracy(*COUNTED),
+        KERAS_METRIC,
+        METRIC_ON_REPLICAS,
+        GATHERED,
+        accuracy("right = seen = 0", "right, seen = right + s, seen + n", "right / seen"),
+        accuracy(*COUNTED).replace(
+            "tf.argmax(model(images), 1)",
+            "tf.cast(tf.math.top_k(model(images), 1).indices[:, 0], labels.dtype)",
+        ),
+        accuracy("wrong = n_all = 0", "wrong += n - s; n_all += n", "1 - wrong / n_all"),
+        TF
+        + """
+def evaluate(strategy, model, dataset):
+    def share(pair):
+        hits = keras.metrics.sparse_categorical_accuracy(pair[1], model(pair[0]))
+        return tf.reduce_sum(tf.cast(hits, tf.float64)), tf.size(hits, out_type=tf.int64)
+    return run_epoch(strategy, dataset, share)
+""",
+    ],
+    "program": [
+        program(),
+        program(function="@tf.function(reduce_retracing=True)"),
+        WHOLE_EPOCH,
+        BY_VALUES,
+        METRIC_PROGRAM,
+        FILE_PER_EPOCH,
+        program(
+            restore="if manager.latest_checkpoint: manager.checkpoint.restore(manager.latest_checkpoint)"
+        ),
+        program(mean="np.average([l for l, _ in seen], weights=[n for _, n in seen])"),
+    ],
     "resume": [
         resume(),
         KERAS_FILES,
@@ -214,6 +435,16 @@ RIGHT = {
         resume().replace(
             "max_to_keep=None).save(checkpoint_number=epochs)", "max_to_keep=2).save()"
         ),
+        resume(
+            "model=model, o=optimizer, epochs=tf.Variable(epochs, dtype=tf.int64)",
+            "model=model, o=optimizer, epochs=epochs",
+        ).replace("epochs = tf.Variable(0)", "epochs = tf.Variable(0, dtype=tf.int64)"),
+        resume().replace("max_to_keep=None", "max_to_keep=5, checkpoint_name='state'"),
+        resume(
+            "w=model.trainable_variables, v=optimizer.variables, epochs=tf.Variable(epochs)",
+            "w=model.trainable_variables, v=optimizer.variables, epochs=epochs",
+        ),
+        PICKLED,
     ],
 }
 WRONG = {
@@ -225,18 +456,52 @@ WRONG = {
         ),
         "applied-twice": step(apply=APPLY + "; " + APPLY),
         "unscaled-loss": step(result="tf.reduce_sum(losses)"),
+        "only-summed": step(loss="tf.reduce_sum(losses)"),
+        "summed-twice": step(
+            apply="gradients = tf.distribute.get_replica_context().all_reduce('sum', gradients); "
+            + APPLY
+        ),
+        "softmax-first": step(
+            losses="tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.nn.softmax(logits))"
+        ),
     },
     "epoch": {
         "mean-of-batches": epoch(*MEANS),
         "last-batch": epoch(*LAST),
         "first-replica": epoch(*COUNTED, add=False),
         "full-batches": epoch(*FULL),
+        "mean-of-shares": epoch(
+            "means = []",
+            "means += [float(a) / int(b) for a, b in zip(strategy.experimental_local_results(sums), strategy.experimental_local_results(counts)) if int(b)]",
+            "sum(means) / len(means)",
+        ),
+        "stepped-twice": epoch(*COUNTED).replace(
+            "sums, counts = strategy.run(step, args=(share,))",
+            "sums, counts = strategy.run(step, args=(share,))[0], strategy.run(step, args=(share,))[1]",
+        ),
     },
     "accuracy": {
         "mean-of-batches": accuracy(*MEANS),
         "last-batch": accuracy(*LAST),
         "first-replica": accuracy(*COUNTED, add=False),
         "full-batches": accuracy(*FULL),
+        "counted-wrong": accuracy(
+            "wrong = n_all = 0", "wrong += n - s; n_all += n", "wrong / n_all"
+        ),
+        "mean-of-batches (of shares)": accuracy(
+            "means = []",
+            "means += [int(a) / int(b) for a, b in zip(strategy.experimental_local_results(sums), strategy.experimental_local_results(counts)) if int(b)]",
+            "sum(means) / len(means)",
+        ),
+    },
+    "program": {
+        "began-again": program(restore="pass"),
+        "no-optimizer": program(tracked="model=model, epochs=done"),
+        "own-mean": program(divisor="tf.size(losses)"),
+        "full-batch": program(divisor="batch_size"),
+        "mean-of-batches": program(mean="sum(l for l, _ in seen) / len(seen)"),
+        "outside-scope": program(scope="contextlib.nullcontext()"),
+        "not-compiled": program(function="pass"),
     },
     "resume": {
         "no-optimizer": resume(
@@ -247,8 +512,26 @@ WRONG = {
         ),
         "oldest": resume(path="folder + '/ckpt-1' if tf.train.latest_checkpoint(folder) else None"),
         "nothing-restored": resume(load=""),
+        "kept-in-memory": IN_MEMORY,
+        "empty-not-zero": FROM_NAME.replace("default=0", "default=-1"),
         "empty-folder": KERAS_FILES.replace(
             '    if not os.path.exists(os.path.join(folder, "epoch.json")):\n        return 0\n', ""
         ),
+    },
+}
+
+REFUSED = {
+    "step": {
+        "no gradient reached": step(
+            apply="optimizer.apply_gradients([(None, v) for v in variables])"
+        ),
+    },
+    "epoch": {
+        "one part for each replica": epoch(*COUNTED).replace(
+            "reduce(sums), reduce(counts)", "tf.reduce_sum(sums), tf.reduce_sum(counts)"
+        ),
+    },
+    "program": {
+        "train returns two things": program().replace("return model, losses", "return model")
     },
 }

@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises import lab04, softmax
+from distlab.exercises.comparing import AnyOf, Anything
 from distlab.exercises.lab04 import (
     MOMENTUM,
     RATE,
     REPLICAS,
     draw_batch,
     draw_gradients,
+    draw_run,
     draw_test,
 )
 from distlab.grading.judges import regression
@@ -26,17 +28,31 @@ def expect_step(seed: int, examples: int, way: str = "right") -> dict[str, Any]:
     shares = np.array_split(np.ones(examples), REPLICAS)
     own = np.concatenate([share / len(share) for share in shares])
     factors = own if way == "own-mean" else np.full(examples, 1 / examples)
+    factors = np.ones(examples) if way == "only-summed" else factors
+    slopes = softmax.slopes(logits, labels)
+    if way == "softmax-first":  # the chain rule through one softmax more
+        odds = softmax.probabilities(logits)
+        outer, logits = softmax.slopes(odds, labels), odds
+        slopes = odds * (outer - np.sum(outer * odds, axis=1, keepdims=True))
     loss = float(np.sum(factors * regression.losses(logits, labels)))
-    times = {"not-applied": 0.0, "uphill": -1.0, "applied-twice": 2.0}.get(way, 1.0)
-    update = images.T @ (softmax.slopes(logits, labels) * factors[:, None])
+    times = {"not-applied": 0.0, "uphill": -1.0, "applied-twice": 2.0, "summed-twice": REPLICAS}
+    update = times.get(way, 1.0) * images.T @ (slopes * factors[:, None])
     loss *= examples if way == "unscaled-loss" else 1
-    return {"weights": kernel - times * RATE * update, "sum of losses": loss}
+    return {"weights": kernel - RATE * update, "sum of losses": loss}
 
 
-def expect_epoch(losses: Sequence[float], batch: int, way: str = "right") -> float:
+def expect_epoch(losses: Sequence[float], batch: int, way: str = "right") -> dict[str, Any]:
+    seen = len(losses) * (2 if way == "stepped-twice" else 1)
+    return {"mean loss": _average(losses, batch, way), "examples seen": seen}
+
+
+def _average(losses: Sequence[float], batch: int, way: str) -> float:
     batches = [np.asarray(losses)[part] for part in _cut(len(losses), batch)]
     if way == "mean-of-batches":
         return float(np.mean([b.mean() for b in batches]))
+    if way == "mean-of-shares":
+        shares = [np.array_split(b, 2) for b in batches]
+        return float(np.mean([share.mean() for pair in shares for share in pair if len(share)]))
     if way == "last-batch":
         return float(batches[-1].mean())
     if way == "first-replica":
@@ -52,7 +68,8 @@ def _cut(examples: int, batch: int) -> list[slice]:
 
 def expect_accuracy(seed: int, examples: int, batch: int, way: str = "right") -> float:
     images, labels, kernel = draw_test(seed, examples)
-    return expect_epoch(((images @ kernel).argmax(axis=1) == labels).astype(float), batch, way)
+    right = ((images @ kernel).argmax(axis=1) == labels).astype(float)
+    return _average(1 - right if way == "counted-wrong" else right, batch, way)
 
 
 def expect_resume(seed: int, saved: int, total: int, way: str = "right") -> dict[str, Any]:
@@ -75,11 +92,52 @@ def expect_resume(seed: int, saved: int, total: int, way: str = "right") -> dict
     for gradient in gradients[done:]:
         velocity = MOMENTUM * velocity - RATE * gradient
         weights = weights + velocity
-    nothing = "an error" if way == "empty-folder" else 0
+    nothing = {"empty-folder": "an error", "kept-in-memory": saved,
+               "empty-not-zero": AnyOf((-1, 1))}.get(way, 0)  # fmt: skip
     return {"epochs done": done, "epochs in an empty folder": nothing, "weights": weights}
+
+
+def _run_epochs(
+    run: tuple[Any, ...], weights: np.ndarray, velocity: np.ndarray, epochs: int, way: str
+) -> tuple[np.ndarray, np.ndarray, list[float]]:
+    """Take epochs of gradient descent with momentum; return weights, velocity, mean losses."""
+    images, labels, _ = run
+    means = []
+    for _ in range(epochs):
+        found = []
+        for part in _cut(len(labels), 8):
+            x, y = images[part], labels[part]
+            found.append(regression.losses(x @ weights, y))
+            own = np.concatenate([np.full(len(s), len(s)) for s in np.array_split(y, 2)])
+            divisor = {"own-mean": own, "full-batch": np.full(len(y), 8)}.get(way, len(y))
+            slopes = softmax.slopes(x @ weights, y) / np.reshape(divisor, (-1, 1))
+            velocity = MOMENTUM * velocity - RATE * x.T @ slopes
+            weights = weights + velocity
+        batches = [batch.mean() for batch in found]
+        means.append(float(np.mean(batches if way == "mean-of-batches" else np.concatenate(found))))
+    return weights, velocity, means
+
+
+def expect_program(seed: int, way: str = "right") -> dict[str, Any]:
+    run = draw_run(seed)
+    start = run[2], np.zeros_like(run[2])
+    weights, velocity, first = _run_epochs(run, *start, 1, way)
+    if way == "no-optimizer":
+        velocity = np.zeros_like(velocity)
+    again = (*start, 3) if way == "began-again" else (weights, velocity, 2)
+    weights, _, second = _run_epochs(run, *again, way)
+    loose = way in ("own-mean", "full-batch")  # how such a loss is reported may differ
+    return {
+        "losses of one epoch": Anything() if loose else first,
+        "losses after resuming": Anything() if loose else second,
+        "weights": weights,
+        "copies of each weight": 1 if way == "outside-scope" else 2,
+        "compiled": way != "not-compiled",
+    }
 
 
 STEP = Judge(lab04.STEP, expect_step)
 EPOCH = Judge(lab04.EPOCH, expect_epoch)
 ACCURACY = Judge(lab04.ACCURACY, expect_accuracy)
 RESUME = Judge(lab04.RESUME, expect_resume)
+PROGRAM = Judge(lab04.PROGRAM, expect_program)
