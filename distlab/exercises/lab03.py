@@ -285,7 +285,7 @@ def draw_run(seed: int) -> dict[str, Any]:
     return {
         "training": (images[:TRAINING], labels[:TRAINING]),
         "validation": (images[TRAINING:], labels[TRAINING:]),
-        "rates": [float(rate) for rate in (low[0], low[1], 8.0, low[2])],
+        "rates": [float(rate) for rate in (low[0], low[1], 3.0, low[2])],
     }
 
 

@@ -50,12 +50,15 @@ _EXPLANATIONS = {
     r"No gradients provided for any variable|None for variable|None values not supported": "no "
     "gradient reached the variables: compute the outputs and the loss inside the tape, from the "
     "model that is trained",
-    r"convert a value \(PerReplica|PerReplica.*(convert|unsupported)|unsupported.*PerReplica": "a "
+    r"convert a value \(PerReplica|PerReplica.*(convert|unsupported)|unsupported.*PerReplica|"
+    r"PerReplica object while not inside": "a "
     "value with one part for each replica was used as one tensor: strategy.run, reduce, gather or "
     "experimental_local_results take it",
     r"expected to be a (double|float) tensor but is a|incompatible with the one expected|"
     r"must have the same type|(float32|float64) but.*(float32|float64)": "float32 and float64 are "
     "mixed: tf.cast brings them to one type",
+    r"_distributed_tf_update_step.*AssertionError": "the variables do not belong to this strategy: "
+    "make the model and its optimizer in strategy.scope()",
     r"feed a value for placeholder": "the optimizer makes its variables too late, inside a "
     "compiled step: call optimizer.build(model.trainable_variables) in the scope first",
     r"Incompatible shapes|must be equal, but are|Dimensions must be equal|Matrix size-incompat": ""
@@ -78,9 +81,9 @@ def own_frames() -> Iterator[None]:
     """
     try:
         yield
-    except AssertionError:
-        raise
     except Exception as error:
+        if isinstance(error, AssertionError) and not str(error).startswith("in user code"):
+            raise  # ours, not one of TensorFlow's
         short = error.with_traceback(_drop_packages(error.__traceback__))
         why = explain_error(error)
         if not why:

@@ -500,7 +500,6 @@ WRONG = {
         "own-mean": program(divisor="tf.size(losses)"),
         "full-batch": program(divisor="batch_size"),
         "mean-of-batches": program(mean="sum(l for l, _ in seen) / len(seen)"),
-        "outside-scope": program(scope="contextlib.nullcontext()"),
         "not-compiled": program(function="pass"),
     },
     "resume": {
@@ -532,6 +531,7 @@ REFUSED = {
         ),
     },
     "program": {
+        "do not belong to this strategy": program(scope="contextlib.nullcontext()"),
         "train returns two things": program().replace("return model, losses", "return model")
     },
 }
