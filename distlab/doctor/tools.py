@@ -77,10 +77,10 @@ def _explain_seal(sysctl: Path) -> str:
 
 
 def examine_java(limit_seconds: float = 8.0) -> Finding:
-    """Which Java is there? The Spark part of lesson 18 was tested on Java 17."""
+    """Which Java is there? The Spark part of lesson 19 was tested on Java 17."""
     home = os.environ.get("JAVA_HOME")
     path = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    advice = f"only the Spark part of lesson 18 needs it; tested on Java {JAVA_TESTED}"
+    advice = f"only the Spark part of lesson 19 needs it; tested on Java {JAVA_TESTED}"
     if path is None:
         value = f"none in JAVA_HOME, {home}" if home else "not installed"
         return Finding("Java", "missing", value, advice)

@@ -240,7 +240,7 @@ def test_the_report_has_words_beside_its_marks_and_80_columns_at_most():
     for finding in FINDINGS:
         assert any(finding.status in line and finding.name in line for line in text.splitlines())
     assert "The course cannot run here yet: 1 ok, 1 missing, 1 warning, 1 problem." in text
-    assert "the Spark part of lesson 18 (Java: not installed)" in text
+    assert "the Spark part of lesson 19 (Java: not installed)" in text
     assert "grading: it refuses" in text and "distlab train --strategy: none" in text
     assert "\x1b" not in text
 
