@@ -295,7 +295,7 @@ def make_model(strategy):
         ),
         make_callbacks("len([b for b in boundaries if not epoch < b])"),
         make_callbacks("int(np.digitize(epoch, boundaries))"),
-        make_callbacks("__import__('bisect').bisect_right(list(boundaries), epoch)"),
+        "import bisect\n" + make_callbacks("bisect.bisect_right(list(boundaries), epoch)"),
         make_callbacks().replace(
             "lambda epoch: rates[sum(b <= epoch for b in boundaries)]",
             "lambda epoch, rate: float(np.select([epoch < b for b in boundaries], rates[:-1], rates[-1]))",

@@ -532,6 +532,6 @@ REFUSED = {
     },
     "program": {
         "do not belong to this strategy": program(scope="contextlib.nullcontext()"),
-        "train returns two things": program().replace("return model, losses", "return model")
+        "train returns two things": program().replace("return model, losses", "return model"),
     },
 }

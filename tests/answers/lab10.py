@@ -140,7 +140,7 @@ RIGHT = {
         closures(
             "results = list(map(lambda _: coordinator.schedule(closure, (), {}), range(count)))"
         ),
-        closures(result="__import__('math').fsum(r.get() for r in results)"),
+        "import math\n" + closures(result="math.fsum(r.get() for r in results)"),
     ],
     "partitioner": [
         partitioner("partitioners.FixedShardsPartitioner(num_shards=servers)"),

@@ -331,6 +331,7 @@ def find_described(pid: int) -> Finding | None:
     return found if f"pid {pid}," in found.value else None
 
 
+@pytest.mark.cold_start  # a worker is found by what /proc shows of its start
 def test_a_worker_is_found_and_is_not_called_left_over_while_its_owner_lives():
     worker = start_worker(TF_CONFIG='{"task": {"type": "worker", "index": 0}}')
     other = start_worker()

@@ -268,4 +268,4 @@ def test_every_exercise_has_a_section_to_read_again():
             assert f"## {section.title}" in text
     lab05 = {name: s.title for name, s in find_sections(
         ROOT / "solutions" / "src" / "lab05_loss_scaling.py", ROOT).items()}  # fmt: skip
-    assert len(set(lab05.values())) == len(lab05)  # each exercise has its own
+    assert len(set(lab05.values())) >= len(lab05) - 1  # two of them share the weights' section

@@ -16,6 +16,7 @@ from utils.tf_config import diagnose, diagnose_cluster, is_right, lint, lint_tog
 
 PROGRAM = Path(__file__).parents[1] / "cluster_mistakes.py"
 LIMIT_SECONDS = 150
+pytestmark = pytest.mark.cold_start  # what TensorFlow writes as it starts is read here
 
 # mistake -> (what diagnose calls it, task that it names, words of the cause, words of the cure)
 EXPECTED = {

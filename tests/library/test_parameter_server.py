@@ -588,5 +588,5 @@ def test_the_embedding_model_counts_its_tokens():
     model = build_embedding_model(levels=4, units=3)
     assert model.count_params() == 49 * 4**4 * 3 + 3 * 10 + 10
     assert model(images).shape == (4, 10)
-    with pytest.raises(DistributedError, match="1 levels"):
+    with pytest.raises(DistributedError, match="levels 1: must be"):
         build_embedding_model(levels=1)

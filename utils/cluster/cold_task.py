@@ -17,21 +17,21 @@ from .task import TaskEnds, enter_task
 
 def main() -> None:
     ends = TaskEnds(*map(int, sys.argv[1].split(",")))
-    sent = threading.Event()
-    watch = threading.Thread(target=_end_with_parent, args=[ends.result, sent], daemon=True)
+    done = threading.Event()
+    watch = threading.Thread(target=_end_with_parent, args=[ends.result, done], daemon=True)
     watch.start()
-    status = enter_task(TaskOrder(**json.loads(sys.argv[2])), ends, sent.set)
+    status = enter_task(TaskOrder(**json.loads(sys.argv[2])), ends, done.set)
     _clear_up_orphans()
     os._exit(status)
 
 
-def _end_with_parent(result: int, sent: threading.Event) -> None:
+def _end_with_parent(result: int, done: threading.Event) -> None:
     """End this task's group when the parent hangs up, unless it may leave by itself."""
     with selectors.DefaultSelector() as selector:
         selector.register(result, selectors.EVENT_READ)  # says something only at the end
         selector.select()
     _clear_up_orphans()
-    if not sent.is_set():
+    if not done.is_set():
         os.killpg(os.getpgid(0), signal.SIGKILL)
 
 

@@ -88,11 +88,11 @@ def _describe(error: BaseException) -> tuple[str, str, str]:
     return ("error", summary, traceback.format_exc())
 
 
-def enter_task(order: TaskOrder, ends: TaskEnds, on_sent: Callable[[], None] = lambda: None) -> int:
+def enter_task(order: TaskOrder, ends: TaskEnds, on_done: Callable[[], None] = lambda: None) -> int:
     """Become the task `order` on this machine; return the exit status.
 
-    Once the result is sent, of which `on_sent` is told, the task waits until its parent
-    hangs up: a worker that leaves early would fail its peers.
+    Once there is a result, of which `on_done` is told, the task sends it and waits until its
+    parent hangs up: a worker that leaves early would fail its peers.
     """
     os.dup2(ends.output, 1)
     os.dup2(ends.output, 2)
@@ -106,9 +106,9 @@ def enter_task(order: TaskOrder, ends: TaskEnds, on_sent: Callable[[], None] = l
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     connection = Connection(socket.socket(fileno=ends.result), "the parent", FOR_EVER)
+    on_done()  # before it is sent: a parent that has it may hang up at once
     try:
         connection.send("result", body)
-        on_sent()
         connection.receive()
     except PeerGone:
         pass

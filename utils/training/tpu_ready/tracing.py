@@ -168,6 +168,7 @@ CALLBACKS = {
     "StringFormat": "tf.print or tf.strings.format",
 }
 ENTRANCES = {"Placeholder", "_Arg", "PlaceholderWithDefault"}
+COMPILE_TIME = {"BroadcastGradientArgs"}  # of shapes alone: XLA computes it as it compiles
 DATA_SHAPED = {
     "Where": "tf.where with one argument, or tf.boolean_mask",
     "UniqueV2": "tf.unique",
@@ -212,7 +213,7 @@ def find_in_graph(trace: Trace) -> list[TpuFinding]:
             kind, what = CALLBACK, f"{op.type} ({CALLBACKS[op.type]})"
         elif tf.string in types and op.type != "Const":
             kind, what = STRING, _say_entrance(op) or op.type
-        elif _makes_unknown_shape(op):
+        elif op.type not in COMPILE_TIME and _makes_unknown_shape(op):
             kind, what = DATA_SHAPE, _say_shape(op)
         elif types & {tf.float64, tf.complex128} and op.type != "Const":
             kind, what = DOUBLE, _say_entrance(op) or op.type
