@@ -209,6 +209,26 @@ def test_parameter_servers_run_the_function_on_the_coordinator():
     assert count >= 60 and "/job:ps" in device
 
 
+@pytest.mark.parametrize("accident", ["garbled", "crash"])
+def test_an_accident_between_tasks_is_tried_again(tmp_path, accident):
+    """What TensorFlow 2.21 does now and then with parameter servers is not the program's fault."""
+
+    def work(folder):
+        import tensorflow as tf
+
+        if not os.path.exists(f"{folder}/seen"):
+            open(f"{folder}/seen", "w").close()
+            if accident == "crash":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            raise tf.errors.InternalError(None, None, "INTERNAL: Unable to parse request")
+        return "done"
+
+    with LocalCluster(workers=1, ps=1) as cluster:
+        job = cluster.start(work, str(tmp_path))
+        assert job.wait(120) == "done"
+        assert [event["event"] for event in job.events()] == ["restart"]
+
+
 def test_what_cannot_be_sent_or_made_is_said(cluster):
     import threading
 

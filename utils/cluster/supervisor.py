@@ -1,5 +1,6 @@
 """What keeps a job going: watches its tasks, and starts the group again where that is allowed."""
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +12,9 @@ from .record import JobRecord
 
 GRACE_SECONDS = 1.0  # for the peers of a failed task to say what they saw
 LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too
-PORT_LOST, PORT_RETRIES = "Could not start gRPC server", 3
+# what is nobody's fault and goes away: a port that another program took meanwhile, and, about
+# once in a hundred jobs with parameter servers, a request between tasks that arrives garbled
+ACCIDENTS, ACCIDENT_RETRIES = ("Could not start gRPC server", "Unable to parse request"), 3
 
 
 class Supervisor:
@@ -29,7 +32,7 @@ class Supervisor:
         self.restarts_left, self._stall_seconds = restarts, stall_seconds
         self._record, self._changed = record, record.changed
         self.attempt, self.error = 1, None
-        self._port_retries, self._stopping = PORT_RETRIES, False
+        self._accidents_left, self._stopping = ACCIDENT_RETRIES, False
         self.group = self._start_group(1)
         self._thread = threading.Thread(target=self._supervise, daemon=True)
         self._thread.start()
@@ -87,9 +90,11 @@ class Supervisor:
         self._wait_for_peers()
         error = explain_failure(self.group.tasks)
         said = (error.details, *(line for task in self.group.tasks for line in task.lines))
+        accident = any(words in text for words in ACCIDENTS for text in said)
+        accident = accident or any(_has_crashed(task) for task in self.group.tasks)
         self.group.end()
-        if self._port_retries and any(PORT_LOST in text for text in said):
-            self._port_retries -= 1
+        if self._accidents_left and accident:
+            self._accidents_left -= 1
         elif self.restarts_left:
             self.restarts_left -= 1
         else:
@@ -117,3 +122,8 @@ class Supervisor:
         with self._changed:
             left = self.restarts_left and any(has_left(task) for task in callers)
             self._changed.wait_for(all_have_ended, LEAVE_SECONDS if left else GRACE_SECONDS)
+
+
+def _has_crashed(task: Task) -> bool:
+    """Return whether TensorFlow crashed in the coordinator, as a garbled request makes it."""
+    return task.job == "chief" and task.status == -signal.SIGSEGV
