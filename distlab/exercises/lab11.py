@@ -18,6 +18,7 @@ from utils.input_pipeline.parsing import MAX_SHIFT, fingerprint
 EXAMPLES, SHARDS, ROUNDS = 2000, 8, 5
 READY = re.compile(r"(parse|augment)_batch$|input_pipeline\.(?!parsing)")  # not to be called
 MIN_RATIO = 3.0  # asked for
+TRIES = 3  # a busy machine is measured again before an answer is called slow
 MARGIN = 0.9  # what noise may take off: a ratio of 2.7 passes
 MAX_EXAMPLES = 4 * EXAMPLES  # of one epoch that are looked at
 SHOWN = 16  # examples of each epoch that are looked at pixel by pixel
@@ -103,6 +104,14 @@ def try_pipeline(make_fast: Callable[..., Any], seed: int, batch_size: int) -> d
     if _examine(epochs, batch_size):
         return {"epochs": epochs, "ratio": None}  # its speed says nothing; it may never end
     naive = as_written(make_naive(shards.files, batch_size))
+    ratio, tries = 0.0, 0
+    while ratio < MARGIN * MIN_RATIO and tries < TRIES:
+        ratio, tries = max(ratio, _measure_ratio(naive, fast, epochs)), tries + 1
+    return {"epochs": epochs, "ratio": ratio}
+
+
+def _measure_ratio(naive: Any, fast: Any, epochs: list[Any]) -> float:
+    """Return how many times as fast `fast` is; what it gave is added to `epochs`."""
     ratios = []
     for number in range(ROUNDS + 1):
         slow, (kept, *quick) = _time_epoch(naive)[1:], _time_epoch(fast)
@@ -110,7 +119,7 @@ def try_pipeline(make_fast: Callable[..., Any], seed: int, batch_size: int) -> d
         if number:
             ratios.append([a / b for a, b in zip(slow, quick)])
     by_clock, by_processor = np.median(ratios, axis=0)
-    return {"epochs": epochs, "ratio": float(max(by_clock, by_processor))}
+    return float(max(by_clock, by_processor))
 
 
 def _read_dataset(made: Any) -> Any:
