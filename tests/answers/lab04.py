@@ -320,23 +320,24 @@ def load_state(folder, model, optimizer):
 PICKLED = (
     TF
     + """
-import os, pickle
+import os
 def save_state(folder, model, optimizer, epochs):
-    state = {"model": model.get_weights(), "optimizer": [v.numpy() for v in optimizer.variables], "epochs": epochs}
+    slots = {f"slot{k}": v.numpy() for k, v in enumerate(optimizer.variables)}
+    weights = {f"weight{k}": w for k, w in enumerate(model.get_weights())}
     with open(os.path.join(folder, "new"), "wb") as file:
-        pickle.dump(state, file)
+        np.savez(file, epochs=epochs, **weights, **slots)
     os.replace(os.path.join(folder, "new"), os.path.join(folder, "state"))
 
 def load_state(folder, model, optimizer):
     try:
         with open(os.path.join(folder, "state"), "rb") as file:
-            state = pickle.load(file)
+            state = dict(np.load(file))
     except FileNotFoundError:
         return 0
-    model.set_weights(state["model"])
-    for variable, value in zip(optimizer.variables, state["optimizer"]):
-        variable.assign(value)
-    return state["epochs"]
+    model.set_weights([state[f"weight{k}"] for k in range(len(model.weights))])
+    for k, variable in enumerate(optimizer.variables):
+        variable.assign(state[f"slot{k}"])
+    return int(state["epochs"])
 """
 )
 COUNTED = ("total, examples = 0.0, 0", "total += float(s); examples += int(n)", "total / examples")
