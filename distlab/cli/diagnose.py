@@ -8,6 +8,7 @@ from pathlib import Path
 
 from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
+from utils.measure import count
 
 TAIL_BYTES = 1_000_000  # of each log: the end is what counts
 
@@ -51,7 +52,7 @@ def describe_unknown(texts: dict[str, str]) -> str:
     errors = [(name, find_traceback(text.splitlines())) for name, text in texts.items()]
     lines = [f"{name}: {error.splitlines()[-1]}" for name, error in errors if error]
     lines.append(
-        f"{len(texts)} log{'s' * (len(texts) != 1)}: no known cause; "
+        f"{count(len(texts), 'log')}: no known cause; "
         "the first error is in the log of the task that ended first"
     )
     return "\n".join(lines)

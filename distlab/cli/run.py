@@ -6,6 +6,7 @@ from pathlib import Path
 
 from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
+from utils.measure import count
 
 EPILOG = (
     "Every task gets its own TF_CONFIG, so tf.distribute finds the others. What the program saves "
@@ -65,8 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(report.to_json())
     else:
         logs = report.tasks[0].log.rpartition("/")[0]
-        again = f", {report.restarts} restart{'s' * (report.restarts != 1)}" * bool(report.restarts)
-        say(f"{len(report.tasks)} tasks, {report.seconds:.1f} s{again}; logs in {logs}")
+        again = f", {count(report.restarts, 'restart')}" * bool(report.restarts)
+        say(f"{count(len(report.tasks), 'task')}, {report.seconds:.1f} s{again}; logs in {logs}")
     return report.status
 
 

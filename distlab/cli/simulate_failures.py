@@ -6,7 +6,7 @@ import json
 import numpy as np
 
 from distlab import figures
-from distlab.cli.parser import Commands
+from distlab.cli.parser import Commands, add_command
 from distlab.cli.simulate_options import add_picture, format_table, write_picture
 from distlab.figures import Picture
 from utils.checks import check_count, check_number
@@ -21,13 +21,13 @@ from utils.simulate.failures import (
 
 def add_parser(models: Commands) -> None:
     """Declare `distlab simulate failures` and its options."""
-    parser = models.add_parser(
-        "failures",
-        help="the best checkpoint interval, and the share of time that trains",
-        description="A failure of any node stops the run; failures are exponential. The cost of "
+    parser = add_command(
+        models, "failures", run,
+        "the best checkpoint interval, and the share of time that trains",
+        "A failure of any node stops the run; failures are exponential. The cost of "
         "an interval T is Daly's exact M e^(R/M) (e^((T+D)/M) - 1) / T, with M the time between "
         "failures of all nodes together.",
-    )
+    )  # fmt: skip
     add = parser.add_argument
     add("--nodes", required=True, type=int, metavar="N")
     add("--node-mtbf-hours", required=True, type=float, metavar="H",
@@ -38,7 +38,6 @@ def add_parser(models: Commands) -> None:
         help="of work between two checkpoints (the best one)")  # fmt: skip
     parser.add_json()
     add_picture(parser, "the time that trains against the interval")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

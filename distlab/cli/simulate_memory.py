@@ -4,7 +4,7 @@ import argparse
 import json
 
 from distlab import figures
-from distlab.cli.parser import Commands
+from distlab.cli.parser import Commands, add_command
 from distlab.cli.simulate_options import (
     add_picture,
     format_table,
@@ -13,7 +13,7 @@ from distlab.cli.simulate_options import (
     write_picture,
 )
 from distlab.figures import Picture
-from utils.measure import format_bytes
+from utils.measure import count, format_bytes
 from utils.simulate.memory import STAGES, DeviceMemory, ParameterBytes, find_device_memory
 
 NAMES = ("parameters", "gradients", "optimizer", "activations")
@@ -22,13 +22,13 @@ NAMES = ("parameters", "gradients", "optimizer", "activations")
 def add_parser(models: Commands) -> None:
     """Declare `distlab simulate memory` and its options."""
     each = ParameterBytes()
-    parser = models.add_parser(
-        "memory",
-        help="bytes on each device under ZeRO, tensor and pipeline parallelism, recomputation",
-        description="Bytes on each device. Without other sizes a parameter takes 2 bytes, its "
+    parser = add_command(
+        models, "memory", run,
+        "bytes on each device under ZeRO, tensor and pipeline parallelism, recomputation",
+        "Bytes on each device. Without other sizes a parameter takes 2 bytes, its "
         "gradient 2 and Adam's state 12 (mixed precision). N data-parallel copies, each cut into "
         "T x S devices.",
-    )
+    )  # fmt: skip
     add = parser.add_argument
     add("--parameters", required=True, type=read_count, metavar="P", help="of the model, 7.5e9")
     add("--data-parallel", required=True, type=int, metavar="N")
@@ -46,7 +46,6 @@ def add_parser(models: Commands) -> None:
             help="per parameter (%(default)g)")  # fmt: skip
     parser.add_json()
     add_picture(parser, "the bytes of every ZeRO stage")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -82,7 +81,7 @@ def tabulate(arguments: argparse.Namespace, held: DeviceMemory) -> str:
     """Return the result as text."""
     devices = arguments.data_parallel * arguments.tensor_parallel * arguments.pipeline_parallel
     head = (
-        f"{arguments.parameters:,} parameters on {devices:,} device{'s' * (devices != 1)}, ZeRO "
+        f"{arguments.parameters:,} parameters on {count(devices, 'device')}, ZeRO "
         f"stage {arguments.zero_stage}: on each"
     )
     return format_table(head, [(k, format_bytes(v)) for k, v in list_bytes(held).items()])

@@ -5,10 +5,11 @@ import json
 from collections import Counter
 
 from distlab import figures
-from distlab.cli.parser import Commands
+from distlab.cli.parser import Commands, add_command
 from distlab.cli.simulate_options import add_picture, format_table, write_picture
 from distlab.figures import Picture
 from utils.checks import check_count
+from utils.measure import count
 from utils.simulate.parameter_server import (
     MAX_UPDATES,
     make_cluster,
@@ -21,13 +22,13 @@ Result = dict[str, object]
 
 def add_parser(models: Commands) -> None:
     """Declare `distlab simulate parameter-server` and its options."""
-    parser = models.add_parser(
-        "parameter-server",
-        help="staleness and speed of asynchronous workers, beside synchronous rounds",
-        description="Workers that write each gradient as soon as they have it, one update each. "
+    parser = add_command(
+        models, "parameter-server", run,
+        "staleness and speed of asynchronous workers, beside synchronous rounds",
+        "Workers that write each gradient as soon as they have it, one update each. "
         "An update is stale by the other updates between its read and its write. Beside it: "
         "synchronous rounds in which N workers run and the N-K fastest are waited for.",
-    )
+    )  # fmt: skip
     add = parser.add_argument
     add("--workers", required=True, type=int, metavar="N")
     add("--step-seconds", required=True, type=float, metavar="MEAN",
@@ -43,7 +44,6 @@ def add_parser(models: Commands) -> None:
     add("--seed", type=int, default=0, metavar="S")
     parser.add_json()
     add_picture(parser, "how many updates were how stale")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def tabulate(result: Result, arguments: argparse.Namespace) -> str:
     """Return the result as text."""
-    workers = f"{arguments.workers:,} worker{'s' * (arguments.workers != 1)}"
+    workers = count(arguments.workers, "worker")
     head = f"{workers}, {arguments.distribution} steps of {arguments.step_seconds:g} s, "
     waited = arguments.workers - arguments.backup_workers
     rows = [

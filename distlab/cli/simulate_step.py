@@ -4,7 +4,7 @@ import argparse
 import json
 
 from distlab import figures
-from distlab.cli.parser import Commands
+from distlab.cli.parser import Commands, add_command
 from distlab.cli.simulate_options import (
     add_network,
     add_picture,
@@ -18,7 +18,7 @@ from distlab.cli.simulate_options import (
 from distlab.errors import CourseError
 from distlab.figures import Picture
 from utils.checks import check_count
-from utils.measure import format_bytes
+from utils.measure import count, format_bytes
 from utils.simulate.step import BUCKET_BYTES, Network, StepRun, StepWork, simulate_step
 from utils.simulate.stragglers import draw_slowest
 
@@ -28,13 +28,13 @@ MAX_DRAWN_WORKERS, DRAWN_STEPS = 20_000, 100
 
 def add_parser(models: Commands) -> None:
     """Declare `distlab simulate step` and its options."""
-    parser = models.add_parser(
-        "step",
-        help="a data-parallel step: compute, all-reduce in buckets, overlap, stragglers",
-        description="Gradients become ready evenly over the backward pass and are all-reduced by "
+    parser = add_command(
+        models, "step", run,
+        "a data-parallel step: compute, all-reduce in buckets, overlap, stragglers",
+        "Gradients become ready evenly over the backward pass and are all-reduced by "
         "a ring, bucket by bucket, on a link that carries one at a time. The step ends with the "
         "later of compute and the last bucket.",
-    )
+    )  # fmt: skip
     add = parser.add_argument
     add("--forward-seconds", required=True, type=float, metavar="F")
     add("--backward-seconds", required=True, type=float, metavar="B")
@@ -51,7 +51,6 @@ def add_parser(models: Commands) -> None:
         help="of the slowest devices that the table gives as a check (0)")  # fmt: skip
     parser.add_json()
     add_picture(parser, "compute and buckets over time")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -80,7 +79,7 @@ def summarise(step: StepRun) -> dict[str, float]:
 
 def tabulate(step: StepRun, arguments: argparse.Namespace) -> str:
     """Return the result as text."""
-    head = f"{step.devices:,} device{'s' * (step.devices != 1)}, "
+    head = f"{count(step.devices, 'device')}, "
     head += f"{format_bytes(step.work.gradient_bytes)} of gradients in {len(step.ends):,} buckets"
     rows = [
         ("step", format_seconds(step.step_seconds)),

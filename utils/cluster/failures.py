@@ -162,11 +162,18 @@ def _listens(task: Task) -> bool | None:
     port = int(split_address(_address_of(task))[1])
     if task.process is None:
         return None
+    return listens_at(port, task.process)
+
+
+def listens_at(port: int, process: int, with_children: bool = False) -> bool:
+    """Return whether a process of this machine, or one of its children, listens at `port`."""
     try:
-        connections = psutil.Process(task.process).net_connections("tcp")
+        first = psutil.Process(process)
+        family = [first, *(first.children(recursive=True) if with_children else ())]
+        found = [each for one in family for each in one.net_connections("tcp")]
     except (psutil.Error, OSError):
         return False
-    return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in connections)
+    return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in found)
 
 
 def _address_of(task: Task) -> str:

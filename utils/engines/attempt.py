@@ -5,8 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-import psutil
-
+from ..cluster.failures import listens_at
 from ..cluster.streams import Streams
 from ..errors import RunError
 from .task_process import Print, TaskPlan, TaskProcess
@@ -126,13 +125,7 @@ def _coordinates(task: TaskProcess) -> bool:
 
 def _listens(task: TaskProcess) -> bool:
     port = int(task.plan.config.address.rpartition(":")[2])
-    try:
-        first = psutil.Process(task.process.pid)
-        family = [first, *first.children(recursive=True)]
-        found = [each for process in family for each in process.net_connections("tcp")]
-        return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in found)
-    except (psutil.Error, OSError):
-        return False
+    return listens_at(port, task.process.pid, with_children=True)
 
 
 def describe_end(task: TaskProcess) -> str:
