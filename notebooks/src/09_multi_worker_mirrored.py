@@ -186,8 +186,8 @@ print(len(by_hand), "workers have the weights of one process, to 1e-9")
 
 
 # %%
-def fit(mend):
-    said = patch_keras_fit() if mend else ()
+def fit(patched):
+    said = patch_keras_fit() if patched else ()
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     with strategy.scope():
         model, sgd = build_mlp(seed=0, dtype="float64"), keras.optimizers.SGD(0.05)
@@ -199,7 +199,7 @@ def fit(mend):
 
 # %%
 try:
-    cluster.run(fit, mend=False, timeout=60, echo=False)
+    cluster.run(fit, patched=False, timeout=60, echo=False)
 except ClusterError as error:
     refused = re.sub(r"worker \d", "a worker", str(error))
 print(refused)
@@ -211,7 +211,7 @@ assert "PerReplica" in refused
 # The supported way needs no patch: the `fit` of `tf_keras`, the older Keras, works across workers (set `TF_USE_LEGACY_KERAS=1` before TensorFlow is imported).
 
 # %%
-fitted = cluster.run(fit, mend=True, timeout=60)
+fitted = cluster.run(fit, patched=True, timeout=60)
 for line in fitted[0][1]:
     print("-", line)
 for weights, _ in fitted:

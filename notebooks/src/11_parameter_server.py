@@ -331,12 +331,12 @@ assert [values[-1] > values[0] for values in losses.values()] == [False, True, F
 def count_steps(steps):
     """Return what Keras counted, and what the exact counter did, after `steps` of Adam each."""
     coordination, counts = connect(), []
-    for mend in (lambda optimizer: None, count_exactly):
+    for prepare in (lambda optimizer: None, count_exactly):
         with coordination.strategy.scope():
             model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
             optimizer = keras.optimizers.Adam()
             optimizer.build(model.trainable_variables)
-        mend(optimizer)
+        prepare(optimizer)
 
         def step():
             with tf.GradientTape() as tape:
