@@ -18,8 +18,8 @@ from utils.input_pipeline.parsing import MAX_SHIFT, fingerprint
 EXAMPLES, SHARDS, ROUNDS = 2000, 8, 5
 READY = re.compile(r"(parse|augment)_batch$|input_pipeline\.(?!parsing)")  # not to be called
 MIN_RATIO = 3.0  # asked for
-TRIES = 3  # a busy machine is measured again before an answer is called slow
-MARGIN = 0.9  # what noise may take off: a ratio of 2.7 passes
+TRIES = 5  # a busy machine is measured again before an answer is called slow
+MARGIN = 2 / 3  # what a busy machine may take off: a ratio of 2 passes
 MAX_EXAMPLES = 4 * EXAMPLES  # of one epoch that are looked at
 SHOWN = 16  # examples of each epoch that are looked at pixel by pixel
 _MISTAKES = {

@@ -15,7 +15,7 @@ from utils.calibrate import (
     predict_local,
     read_profile,
 )
-from utils.calibrate.local import CROWDED
+from utils.calibrate.local import CROWDED, make_profile
 from utils.calibrate.machines import NETWORKS
 from utils.cluster import make_launcher
 from utils.errors import DistributedError
@@ -138,6 +138,19 @@ def test_two_local_workers_are_the_pair_and_more_share_the_cores():
     assert predict_local(roomy, 4) < four
     times = [predict_local(LOCAL, workers) for workers in (2, 3, 4, 8, 16)]
     assert times == sorted(times)
+
+
+@pytest.mark.parametrize("forward_share", [0.1, 0.3, 0.57, 0.9])
+def test_a_step_that_only_costs_fixed_time_is_a_profile(forward_share):
+    """A model so small that a quarter of its batch takes as long as the whole."""
+    pair = {key: (1e-3, 1e-3) for key in ("both", "pair", "launch", "short", "reduce")}
+    rest = dict.fromkeys(("input_seconds", "checkpoint_seconds", "operations", "activation_bytes",
+                          "spread"), 0.1)  # fmt: skip
+    for step in (0.0031, 0.00057, 0.0083, 0.00119, 0.0027, 0.00703):
+        found = {**pair, **rest, "alone": (step, step), "forward_share": forward_share,
+                 "fixed_share": 1.0, "parameters": 10}  # fmt: skip
+        profile = make_profile("tiny", 8, found, found)
+        assert profile.fixed_seconds == pytest.approx(step) == profile.compute_seconds
 
 
 def test_a_real_calibration_knows_the_model_and_predicts_its_workers():

@@ -109,6 +109,8 @@ def make_profile(name: str, batch: int, first: dict[str, Any], second: dict[str,
     costs = {key: [max(pair) for pair in zip(first[key], second[key], strict=True)]
              for key in ("both", "pair", "launch", "short", "reduce")}  # fmt: skip
     step = first["alone"][0]
+    forward = step * first["forward_share"]
+    backward = step - forward
     gradient_bytes = 4 * first["parameters"]
     latency, bandwidth = _find_link(costs, gradient_bytes)
     local = LocalCosts(
@@ -121,8 +123,8 @@ def make_profile(name: str, batch: int, first: dict[str, Any], second: dict[str,
     )
     spread = max(MIN_SPREAD, min(MAX_SPREAD, max(first["spread"], second["spread"])))
     return Profile(
-        step * first["forward_share"], step * (1 - first["forward_share"]), gradient_bytes,
-        name, batch, first["parameters"], step * first["fixed_share"], first["input_seconds"],
+        forward, backward, gradient_bytes, name, batch, first["parameters"],
+        min(step * first["fixed_share"], forward + backward), first["input_seconds"],
         first["checkpoint_seconds"], 0.0, first["operations"], first["activation_bytes"],
         spread=spread, latency_us=latency * 1e6, bandwidth_gbps=bandwidth / 1e9, local=local,
         measured=f"{datetime.date.today()}, {platform.machine()}, {count_cores()} cores",
