@@ -6,7 +6,7 @@ waiting for another task.
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import psutil
 
@@ -22,6 +22,12 @@ COLLATERAL = (
     "Connection reset by peer",
     "failed to connect to all addresses",
 )
+
+
+# what is nobody's fault and goes away: a port that another program took meanwhile, and, about
+# once in a hundred jobs with parameter servers, a request between tasks that arrives garbled
+ACCIDENTS, ACCIDENT_RETRIES = ("Could not start gRPC server", "Unable to parse request"), 3
+OUT_OF_MEMORY = "; if nobody killed it, memory may have run out"
 
 
 class ClusterError(InputError):
@@ -90,14 +96,30 @@ def _explain_death(task: Task) -> ClusterError:
     if task.status is None:
         return ClusterError(task.name, "did not answer any more", "start the job again", details)
     if task.status < 0:
-        name = signal.Signals(-task.status).name
-        cause = f"was ended by {name}"
         cure = "start the job with restarts=1 to go on from its checkpoint"
-        if name == "SIGKILL":
-            cure += "; if nobody killed it, memory may have run out"
-        return ClusterError(task.name, cause, cure, details)
+        cure += OUT_OF_MEMORY if task.status == -signal.SIGKILL else ""
+        return ClusterError(task.name, describe_status(task.status), cure, details)
     cause = f"ended by itself with status {task.status} before it had a result"
     return ClusterError(task.name, cause, "look at its last lines: error.details", details)
+
+
+def describe_status(status: int | None) -> str:
+    """Return how a process ended, in words, by its status: minus the number of a signal."""
+    if status is None:
+        return "has not ended"
+    if status < 0:
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
+
+
+def is_accident(said: Iterable[str], coordinator_status: int | None = None) -> bool:
+    """Return whether a failure is nobody's fault and goes away, by what tasks said.
+
+    Also where TensorFlow crashed in the coordinator, as a garbled request makes it.
+    """
+    if coordinator_status == -signal.SIGSEGV:
+        return True
+    return any(words in text for words in ACCIDENTS for text in said)
 
 
 class FreezeWatch:

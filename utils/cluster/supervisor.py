@@ -1,20 +1,23 @@
 """What keeps a job going: watches its tasks, and starts the group again where that is allowed."""
 
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
 
-from .failures import ClusterError, FreezeWatch, explain_failure, has_left
+from .failures import (
+    ACCIDENT_RETRIES,
+    ClusterError,
+    FreezeWatch,
+    explain_failure,
+    has_left,
+    is_accident,
+)
 from .group import Group, Task
 from .launcher import Launcher
 from .record import JobRecord
 
 GRACE_SECONDS = 1.0  # for the peers of a failed task to say what they saw
 LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too
-# what is nobody's fault and goes away: a port that another program took meanwhile, and, about
-# once in a hundred jobs with parameter servers, a request between tasks that arrives garbled
-ACCIDENTS, ACCIDENT_RETRIES = ("Could not start gRPC server", "Unable to parse request"), 3
 
 
 class Supervisor:
@@ -90,8 +93,8 @@ class Supervisor:
         self._wait_for_peers()
         error = explain_failure(self.group.tasks)
         said = (error.details, *(line for task in self.group.tasks for line in task.lines))
-        accident = any(words in text for words in ACCIDENTS for text in said)
-        accident = accident or any(_has_crashed(task) for task in self.group.tasks)
+        chief = next((task.status for task in self.group.tasks if task.job == "chief"), None)
+        accident = is_accident(said, chief)
         self.group.end()
         if self._accidents_left and accident:
             self._accidents_left -= 1
@@ -122,8 +125,3 @@ class Supervisor:
         with self._changed:
             left = self.restarts_left and any(has_left(task) for task in callers)
             self._changed.wait_for(all_have_ended, LEAVE_SECONDS if left else GRACE_SECONDS)
-
-
-def _has_crashed(task: Task) -> bool:
-    """Return whether TensorFlow crashed in the coordinator, as a garbled request makes it."""
-    return task.job == "chief" and task.status == -signal.SIGSEGV

@@ -13,6 +13,7 @@ first error is named with its likely cause. Nothing is left behind, however this
 | `attempt` | all tasks of one start, from first to last |
 | `keeper` | a small process that ends the tasks if this one is killed |
 | `local` | `run_program`: attempts on this machine, until one succeeds or none is left |
+| `signals` | SIGINT and SIGTERM while a run goes on |
 | `accelerators` | dividing this machine's GPUs among its workers |
 
 Importing this package does not import TensorFlow.

@@ -5,10 +5,9 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from ..cluster.failures import listens_at
 from ..cluster.streams import Streams
 from ..errors import RunError
-from .task_process import Print, TaskPlan, TaskProcess
+from .task_process import Print, RunningTask, StartTask, TaskPlan, TaskProcess
 
 FAILURE_GRACE_SECONDS = 1.0  # for the others' own last words, once a task has failed
 END_SECONDS = 10.0
@@ -25,12 +24,13 @@ class Attempt:
 
     def __init__(
         self, plans: Sequence[TaskPlan], show: Print, say: Callable[[str], None],
-        replacements: int = 0,
+        replacements: int = 0, start_task: StartTask = TaskProcess,
     ) -> None:  # fmt: skip
         self._show, self._say, self.replaced, self._replacements = show, say, 0, replacements
-        self._streams, self._ended = Streams(), queue.Queue[TaskProcess]()
-        self.tasks: dict[str, TaskProcess] = {}
-        self.first_failed: TaskProcess | None = None
+        self._streams, self._ended = Streams(), queue.Queue[RunningTask]()
+        self._start_task = start_task
+        self.tasks: dict[str, RunningTask] = {}
+        self.first_failed: RunningTask | None = None
         self._coordinated = bool(plans[0].config.cluster.ps)
         self._open_ports: set[str] = set()
         self._next_word = time.monotonic() + WAITING_SECONDS
@@ -43,7 +43,7 @@ class Attempt:
 
     def _start(self, plan: TaskPlan) -> None:
         try:
-            task = TaskProcess(plan, self._streams, self._show, self._ended.put)
+            task = self._start_task(plan, self._streams, self._show, self._ended.put)
         except OSError as error:
             words = f"{plan.name} was not started: {plan.command[0]}: {error.strerror or error}"
             raise RunError(f"{words}; name a program that can be run here") from None
@@ -69,17 +69,17 @@ class Attempt:
         waited = [t for t in self.tasks.values() if not self._coordinated or _coordinates(t)]
         return all(task.status == 0 for task in waited)
 
-    def _replace(self, task: TaskProcess) -> bool:
+    def _replace(self, task: RunningTask) -> bool:
         """Start a dead worker of a parameter-server cluster again, where that is allowed."""
         spare = self.replaced < self._replacements
         if not (self._coordinated and task.plan.config.job == "worker" and spare):
             return False
         self.replaced += 1
-        self._say(f"{task.plan.name} {describe_end(task)}; it starts again, the others go on")
+        self._say(f"{task.plan.name} {task.describe_end()}; it starts again, the others go on")
         self._start(task.plan)
         return True
 
-    def _find_first_failed(self, task: TaskProcess) -> None:
+    def _find_first_failed(self, task: RunningTask) -> None:
         """Note who failed first: what is told first need not have happened first."""
         time.sleep(0.05)
         failed = [task]
@@ -92,7 +92,7 @@ class Attempt:
         if time.monotonic() < self._next_word or len(self._open_ports) == len(self.tasks):
             return
         self._next_word = time.monotonic() + WAITING_SECONDS
-        self._open_ports |= {name for name, task in self.tasks.items() if _listens(task)}
+        self._open_ports |= {name for name, task in self.tasks.items() if task.listens}
         missing = [name for name in self.tasks if name not in self._open_ports]
         if missing and self._open_ports:
             waiting = ", ".join(sorted(self._open_ports))
@@ -108,7 +108,7 @@ class Attempt:
         for task in left if grace_seconds else ():
             task.send(number)
         deadline = time.monotonic() + grace_seconds
-        while time.monotonic() < deadline and any(task.process.poll() is None for task in left):
+        while time.monotonic() < deadline and any(task.lives for task in left):
             time.sleep(0.02)
         for task in left:
             task.send(signal.SIGKILL)
@@ -119,19 +119,5 @@ class Attempt:
             task.status = 0
 
 
-def _coordinates(task: TaskProcess) -> bool:
+def _coordinates(task: RunningTask) -> bool:
     return task.plan.config.job == "chief"
-
-
-def _listens(task: TaskProcess) -> bool:
-    port = int(task.plan.config.address.rpartition(":")[2])
-    return listens_at(port, task.process.pid, with_children=True)
-
-
-def describe_end(task: TaskProcess) -> str:
-    """Return how a task ended, in words."""
-    if task.status is None:
-        return "has not ended"
-    if task.status < 0:
-        return f"was ended by {signal.Signals(-task.status).name}"
-    return f"ended with status {task.status}"

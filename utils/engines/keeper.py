@@ -5,11 +5,13 @@ into that before it leaves; if the pipe ends without one, the launcher is dead, 
 that carries the mark of its cluster is killed.
 """
 
+import contextlib
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
-from ..cluster.registry import end_cluster
+from ..cluster.registry import Mark, end_cluster, make_mark, remove_folder
 from ..processes.module_command import make_module_command
 
 DONE = b"done\n"
@@ -32,6 +34,19 @@ class Keeper:
             except BrokenPipeError:
                 pass  # it was killed
             self.process.wait()
+
+
+@contextlib.contextmanager
+def keep_marked() -> Iterator[Mark]:
+    """Give a mark for the tasks of a run: when the block ends, or this process, none is left."""
+    mark = make_mark()
+    keeper = Keeper(mark.identity)
+    try:
+        yield mark
+    finally:
+        end_cluster(mark.identity)  # what tasks started and took out of their groups
+        remove_folder(mark.folder)
+        keeper.close()
 
 
 def main() -> None:

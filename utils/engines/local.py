@@ -1,15 +1,14 @@
 """`run_program`: the tasks of a cluster on this machine, started again while that is allowed."""
 
-import contextlib
 import os
 import signal
-import socket
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from ..cluster.registry import MARK_VARIABLE, end_cluster, make_mark, remove_folder
+from ..cluster.failures import ACCIDENT_RETRIES, OUT_OF_MEMORY, is_accident
+from ..cluster.streams import Streams
+from ..errors import InputError
 from ..tf_config import (
     ClusterSpec,
     Diagnosis,
@@ -19,21 +18,12 @@ from ..tf_config import (
     parse_tf_config,
     pick_free_ports,
 )
-from .accelerators import VISIBLE, divide_gpus, list_gpus
-from .attempt import FAILURE_GRACE_SECONDS, Attempt, describe_end
-from .keeper import Keeper
-from .settings import (
-    CHECKPOINT_VARIABLE,
-    RESTART_VARIABLE,
-    RunReport,
-    RunSettings,
-    TaskReport,
-    check_command,
-    make_logs_folder,
-)
-from .task_process import Print, TaskPlan
+from .attempt import FAILURE_GRACE_SECONDS, Attempt
+from .keeper import keep_marked
+from .settings import RunReport, RunSettings, TaskReport, check_command, make_logs_folder
+from .signals import Signals, kill_all
+from .task_process import Print, RunningTask, TaskPlan, TaskProcess
 
-LOST_PORTS = 3  # starts that are not counted, where another program took a port meanwhile
 TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -52,39 +42,42 @@ def run_program(
     the main thread, or signals are not passed on. Raises InputError for settings that
     cannot be, RunError if a task cannot be started. No process is left when it returns.
     """
-    return _Run(check_command(command), settings, show, say).run()
+    if settings.workers_text != str(settings.workers):
+        raise InputError(f"workers {settings.workers_text}: fewer and more need a rendezvous")
+    return Run(check_command(command), settings, show, say).run()
 
 
-class _Run:
-    """One run: the attempts it takes, and what became of them."""
+class Interrupted(Exception):
+    """A signal has come while tasks were being prepared."""
+
+
+class Run:
+    """One run: the attempts it takes, and what became of them. All tasks are on this machine."""
 
     def __init__(
         self, command: list[str], settings: RunSettings, show: Print, say: Callable[[str], None]
     ) -> None:
         self.command, self.settings, self._show, self._say = command, settings, show, say
-        self.gpus = divide_gpus(list_gpus() if settings.gpus == "auto" else [], settings.workers)
+        self.workers, self._gpus = settings.workers, list[list[str] | None]()
         now = time.strftime("%Y%m%d-%H%M%S")
         self.logs = make_logs_folder(settings.logs, f"{now}-{os.getpid()}")
-        self.restarts = self._lost_ports = 0
+        self.restarts, self._accidents = 0, 0
         self._begun = time.monotonic()
 
     def run(self) -> RunReport:
-        self._mark = make_mark()
-        keeper = Keeper(self._mark.identity)
-        try:
-            with _Signals() as signals:
-                while (report := self._try_once(signals)) is None:
-                    pass
-                return report
-        finally:
-            end_cluster(self._mark.identity)  # what tasks started and took out of their groups
-            remove_folder(self._mark.folder)
-            keeper.close()
+        with keep_marked() as self._mark, Signals() as signals:
+            while (report := self._try_once(signals)) is None:
+                pass
+            return report
 
-    def _try_once(self, signals: "_Signals") -> RunReport | None:
+    def _try_once(self, signals: Signals) -> RunReport | None:
         """Start all tasks once; return the report, None where they are to start again."""
+        try:
+            plans = self._plan_tasks(signals)
+        except Interrupted:
+            return self._report(None, 128 + signals.number)
         left = self.settings.restarts - self.restarts
-        attempt = Attempt(self._plan_tasks(), self._show, self._say, left)
+        attempt = Attempt(plans, self._show, self._say, left, self._start_task)
         succeeded = False
         try:
             succeeded = attempt.wait(lambda: signals.number)
@@ -95,12 +88,12 @@ class _Run:
             return self._report(attempt, status=128 + signals.number if signals.number else 0)
         return self._handle_failure(attempt)
 
-    def _end(self, attempt: Attempt, succeeded: bool, signals: "_Signals") -> None:
+    def _end(self, attempt: Attempt, succeeded: bool, signals: Signals) -> None:
         if signals.number:
             name = signal.Signals(signals.number).name
             grace = self.settings.grace_seconds
             self._say(f"{name}: passed on to every task, which has {grace:g} s to end")
-            with signals.insist_by_killing(attempt):
+            with signals.insist(lambda: kill_all(attempt.tasks.values())):
                 attempt.end(grace, signals.number)
         else:
             attempt.end(0.2 if succeeded else FAILURE_GRACE_SECONDS)
@@ -108,35 +101,42 @@ class _Run:
     def _handle_failure(self, attempt: Attempt) -> RunReport | None:
         failed = attempt.first_failed
         found = self._diagnose(attempt)
-        if found is not None and found.name == "taken-port" and self._lost_ports < LOST_PORTS:
-            self._lost_ports += 1
-            self._say("a port was taken by another program meanwhile: all start again")
+        if self._is_accident(attempt, found) and self._accidents < ACCIDENT_RETRIES:
+            self._accidents += 1
+            self._say("an accident that is nobody's fault, such as a lost port: all start again")
             return None
         if self.restarts < self.settings.restarts:
             self.restarts += 1
             count = f"restart {self.restarts} of {self.settings.restarts}"
-            self._say(f"{failed.plan.name} {describe_end(failed)}; all tasks start again, {count}")
+            self._say(f"{failed.plan.name} {failed.describe_end()}; all tasks start again, {count}")
             return None
         return self._report(attempt, failed.shell_status, self._describe_cause(attempt, found))
 
-    def _plan_tasks(self) -> list[TaskPlan]:
-        workers, ps = self.settings.workers, self.settings.ps
-        ports = pick_free_ports(workers + ps + bool(ps))
-        cluster = build_cluster(workers, ps, chief=bool(ps), ports=ports)
+    def _is_accident(self, attempt: Attempt, found: Diagnosis | None) -> bool:
+        if found is not None and found.name == "taken-port":
+            return True
+        tasks = attempt.tasks.values()
+        chief = attempt.tasks.get("chief 0")
+        return is_accident((line for task in tasks for line in task.tail), chief and chief.status)
+
+    def _plan_tasks(self, signals: Signals) -> list[TaskPlan]:
+        """Return the plan of every task of the next attempt; raises Interrupted."""
+        ps = self.settings.ps
+        self._gpus = self.settings.divide_gpus(self.workers)
+        ports = pick_free_ports(self.workers + ps + bool(ps))
+        cluster = build_cluster(self.workers, ps, chief=bool(ps), ports=ports)
         return [self._plan_task(cluster, job, index) for job, index in cluster.tasks]
 
     def _plan_task(self, cluster: ClusterSpec, job: str, index: int) -> TaskPlan:
         config = parse_tf_config(build_tf_config(cluster, job, index))
-        environment = {
-            **os.environ, "TF_CONFIG": config.to_json(), MARK_VARIABLE: self._mark.value,
-            RESTART_VARIABLE: str(self.restarts), "PYTHONUNBUFFERED": "1",
-        }  # fmt: skip
-        if self.settings.checkpoint_dir is not None:
-            folder = os.path.abspath(self.settings.checkpoint_dir)
-            environment[CHECKPOINT_VARIABLE] = folder
-        if any(self.gpus) or self.settings.gpus == "none":
-            environment[VISIBLE] = ",".join(self.gpus[index]) if job == "worker" else ""
+        gpus = self._gpus[index] if job == "worker" else self._gpus[0] and []
+        environment = self.settings.make_environment(config, self._mark.value, self.restarts, gpus)
         return TaskPlan(config, self.command, environment, self.logs / f"{job}-{index}.log")
+
+    def _start_task(
+        self, plan: TaskPlan, streams: Streams, show: Print, on_end: Callable[[RunningTask], None]
+    ) -> RunningTask:
+        return TaskProcess(plan, streams, show, on_end)
 
     def _diagnose(self, attempt: Attempt) -> Diagnosis | None:
         """Return what is known of the failure: from the first failed task, else from all logs."""
@@ -147,24 +147,23 @@ class _Run:
 
     def _describe_cause(self, attempt: Attempt, found: Diagnosis | None) -> str:
         failed = attempt.first_failed
-        words = f"{failed.plan.name} on {socket.gethostname()} {describe_end(failed)}"
+        words = f"{failed.plan.name} on {failed.host} {failed.describe_end()}"
         error = find_traceback(failed.tail).rpartition("\n")[2].strip()
         words += f": {error}" if error else ""
         if found is not None:
             return f"{words}; {found.cause}; {found.cure}"
         if failed.status == -signal.SIGKILL:
-            return f"{words}; if nobody killed it, memory may have run out"
+            return words + OUT_OF_MEMORY
         return words if error else f"{words}; see {failed.plan.log}"
 
-    def _report(self, attempt: Attempt, status: int, cause: str | None = None) -> RunReport:
-        host = socket.gethostname()
+    def _report(self, attempt: Attempt | None, status: int, cause: str | None = None) -> RunReport:
         tasks = [
-            TaskReport(task.plan.name, host, task.shell_status, str(task.plan.log))
-            for task in attempt.tasks.values()
+            TaskReport(task.plan.name, task.host, task.shell_status, str(task.plan.log))
+            for task in (attempt.tasks.values() if attempt else ())
         ]
-        failed = attempt.first_failed
+        failed = attempt.first_failed if attempt else None
         return RunReport(
-            self.settings.workers, self.restarts, time.monotonic() - self._begun, tasks, cause,
+            self.workers, self.restarts, time.monotonic() - self._begun, tasks, cause,
             status, find_traceback(failed.tail) if cause and failed else "",
         )  # fmt: skip
 
@@ -179,40 +178,3 @@ def find_traceback(lines: Sequence[str]) -> str:
     while end < len(lines) and (lines[end].startswith(" ") or not lines[end].strip()):
         end += 1
     return "\n".join(lines[begins[-1] : end + 1]).rstrip()
-
-
-class _Signals:
-    """While the block runs: remembers SIGINT or SIGTERM instead of ending this process."""
-
-    def __init__(self) -> None:
-        self.number, self._on_second = 0, lambda: None
-        self._before: dict[int, object] = {}
-
-    def __enter__(self) -> "_Signals":
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._receive)
-        return self
-
-    def _receive(self, number: int, frame: object) -> None:
-        if self.number:
-            self._on_second()
-        self.number = self.number or number
-
-    @contextlib.contextmanager
-    def insist_by_killing(self, attempt: Attempt) -> Iterator[None]:
-        """While the block runs, another signal kills every task."""
-
-        def kill() -> None:
-            for task in attempt.tasks.values():
-                task.send(signal.SIGKILL)
-
-        self._on_second = kill
-        try:
-            yield
-        finally:
-            self._on_second = lambda: None
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)

@@ -7,19 +7,24 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ..checks import check_count, check_number
+from ..cluster.registry import MARK_VARIABLE
 from ..errors import InputError
+from ..tf_config import TaskConfig
+from .accelerators import VISIBLE, divide_gpus, list_gpus
 
 MAX_TASKS = 256
 MAX_RESTARTS = 1000
 GRACE_SECONDS = 10.0
 CHECKPOINT_VARIABLE = "DISTLAB_CHECKPOINT_DIR"
 RESTART_VARIABLE = "DISTLAB_RESTART"
+CODE_VARIABLE = "DISTLAB_CODE"
 
 
 @dataclass(frozen=True)
 class RunSettings:
     """How a program is run: `workers` tasks, or a parameter-server cluster where `ps` is not 0.
 
+    With `min_workers`, a rendezvous goes on with fewer, down to that many.
     With `ps` the program runs on a coordinator (task "chief 0") as well. `restarts` is how
     often all tasks start again after one has failed. `checkpoint_dir` is passed on to the
     program in the variable DISTLAB_CHECKPOINT_DIR. `logs` is a folder for one log a
@@ -29,6 +34,7 @@ class RunSettings:
     """
 
     workers: int = 2
+    min_workers: int | None = None
     ps: int = 0
     restarts: int = 0
     checkpoint_dir: str | None = None
@@ -38,11 +44,42 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         check_count("workers", self.workers, 1, MAX_TASKS)
+        if self.min_workers is not None:
+            check_count("min-workers", self.min_workers, 1, self.workers)
         check_count("ps", self.ps, 0, MAX_TASKS)
         check_count("restarts", self.restarts, 0, MAX_RESTARTS)
         check_number("grace-seconds", self.grace_seconds, least=0.0)
         if self.gpus not in ("auto", "none"):
             raise InputError(f"gpus {self.gpus!r}: choose auto or none")
+
+    @property
+    def workers_text(self) -> str:
+        """The number of workers as a command line has it: "4", or "2:4"."""
+        elastic = self.min_workers not in (None, self.workers)
+        return f"{self.min_workers}:{self.workers}" if elastic else str(self.workers)
+
+    def make_environment(
+        self, config: TaskConfig, mark: str, restart: int, gpus: Sequence[str] | None
+    ) -> dict[str, str]:
+        """Return a task's environment on this machine; `gpus` are its own, None to leave them be.
+
+        The code of a rendezvous is not passed on.
+        """
+        environment = {
+            **os.environ, "TF_CONFIG": config.to_json(), MARK_VARIABLE: mark,
+            RESTART_VARIABLE: str(restart), "PYTHONUNBUFFERED": "1",
+        }  # fmt: skip
+        environment.pop(CODE_VARIABLE, None)
+        if self.checkpoint_dir is not None:
+            environment[CHECKPOINT_VARIABLE] = os.path.abspath(self.checkpoint_dir)
+        if gpus is not None:
+            environment[VISIBLE] = ",".join(gpus) if config.job == "worker" else ""
+        return environment
+
+    def divide_gpus(self, workers: int) -> list[list[str]] | list[None]:
+        """Return the GPUs of each of this machine's workers; None each to leave them be."""
+        divided = divide_gpus(list_gpus() if self.gpus == "auto" else [], workers)
+        return divided if any(divided) or self.gpus == "none" else [None] * workers
 
 
 @dataclass(frozen=True)

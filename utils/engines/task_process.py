@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -10,7 +11,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from ..cluster.failures import describe_status, listens_at
 from ..cluster.streams import LineReader, Streams
 from ..processes.lifetime import signal_group
 from ..tf_config import TaskConfig
@@ -31,6 +34,36 @@ class TaskPlan:
     @property
     def name(self) -> str:
         return f"{self.config.job} {self.config.index}"
+
+
+class RunningTask(Protocol):
+    """A started task, wherever it runs: what `Attempt` needs of it, as TaskProcess describes it."""
+
+    plan: TaskPlan
+    status: int | None
+    ended_at: float
+    tail: "deque[str]"
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def lives(self) -> bool: ...
+
+    @property
+    def listens(self) -> bool: ...
+
+    @property
+    def shell_status(self) -> int | None: ...
+
+    def describe_end(self) -> str: ...
+
+    def send(self, number: int) -> None: ...
+
+    def join(self, seconds: float) -> None: ...
+
+
+StartTask = Callable[[TaskPlan, Streams, Print, Callable[[RunningTask], None]], RunningTask]
 
 
 class TaskProcess:
@@ -88,10 +121,28 @@ class TaskProcess:
         self._on_end(self)
 
     @property
+    def host(self) -> str:
+        return socket.gethostname()
+
+    @property
+    def lives(self) -> bool:
+        """Whether its process is there, whatever has been read of it."""
+        return self.process.poll() is None
+
+    @property
+    def listens(self) -> bool:
+        """Whether it, or what it started, listens at its port."""
+        port = int(self.plan.config.address.rpartition(":")[2])
+        return listens_at(port, self.process.pid, with_children=True)
+
+    def describe_end(self) -> str:
+        """Return how it ended, in words."""
+        return describe_status(self.status)
+
+    @property
     def shell_status(self) -> int | None:
         """The status as a shell has it: 128 + the signal's number where one ended it."""
-        ended = self.status is not None and self.status < 0
-        return 128 - self.status if ended else self.status
+        return to_shell_status(self.status)
 
     def send(self, number: int) -> None:
         """Signal its whole group, unless it has ended."""
@@ -101,3 +152,8 @@ class TaskProcess:
 
     def join(self, seconds: float) -> None:
         self._waiting.join(seconds)
+
+
+def to_shell_status(status: int | None) -> int | None:
+    """Return a status as a shell has it: 128 + the signal's number where one ended the process."""
+    return 128 - status if status is not None and status < 0 else status

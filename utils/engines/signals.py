@@ -1,0 +1,46 @@
+"""SIGINT and SIGTERM while a run goes on: remembered, passed on, and meant at the second time."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+from .task_process import RunningTask
+
+
+class Signals:
+    """While the block runs: remembers SIGINT or SIGTERM instead of ending this process."""
+
+    def __init__(self) -> None:
+        self.number, self._on_second = 0, lambda: None
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> "Signals":
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._receive)
+        return self
+
+    def _receive(self, number: int, frame: object) -> None:
+        if self.number:
+            self._on_second()
+        self.number = self.number or number
+
+    @contextlib.contextmanager
+    def insist(self, on_second: Callable[[], None]) -> Iterator[None]:
+        """While the block runs, another signal calls `on_second`."""
+        self._on_second = on_second
+        try:
+            yield
+        finally:
+            self._on_second = lambda: None
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def kill_all(tasks: Iterable[RunningTask]) -> None:
+    """Kill every task that lives, without waiting."""
+    for task in tasks:
+        task.send(signal.SIGKILL)
