@@ -1,7 +1,7 @@
 """Grids: small images, annotated tables, and who received which example."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,13 +89,15 @@ def matrix(
     *,
     title: str,
     format: str = "{:g}",
+    marked: Collection[tuple[int, int]] | None = None,
     alt: str | None = None,
 ) -> Picture:
     """Draw a small table [rows, columns], each cell with its value and a tint of its size.
 
-    Values below 0 are tinted vermillion with a dashed edge, others blue.
-    `format` is a format string for one value. Raises CourseError when the
-    labels do not fit the shape.
+    Values below 0 are tinted vermillion with a dashed edge, others blue. With
+    `marked`, only those cells (row, column) are tinted and bold: for columns of
+    different units. `format` is a format string for one value. Raises
+    CourseError when the labels do not fit the shape.
     """
     table = np.asarray(array)
     if table.shape != (len(row_labels), len(column_labels)) or not table.size:
@@ -105,19 +107,24 @@ def matrix(
         )
     texts = [[format.format(value) for value in row] for row in table.tolist()]
     rows, heads = [str(r) for r in row_labels], [str(c) for c in column_labels]
-    says = [
-        f"{name}: {', '.join(f'{head} {text}' for head, text in zip(heads, row, strict=True))}"
-        for name, row in zip(rows, texts, strict=True)
-    ]
+    says = []
+    for i, (name, row) in enumerate(zip(rows, texts, strict=True)):
+        cells = [
+            f"{heads[j]} {text}" + " (marked)" * ((i, j) in (marked or ()))
+            for j, text in enumerate(row)
+        ]
+        says.append(f"{name}: {', '.join(cells)}")
     return draw_sheet(
-        lambda sheet: _draw_table(sheet, table, texts, rows, heads),
+        lambda sheet: _draw_table(sheet, table, texts, rows, heads, marked),
         title=title,
         alt=alt or f"{title}. {'; '.join(says)}.",
         height_px=TOP_PX + HEAD_PX + len(rows) * CELL_PX + 6,
     )
 
 
-def _draw_table(sheet: Sheet, table: np.ndarray, texts, rows: list[str], heads: list[str]) -> None:
+def _draw_table(
+    sheet: Sheet, table: np.ndarray, texts, rows: list[str], heads: list[str], marked
+) -> None:
     left = max(text_width_px(name) for name in rows) + 14
     need = max(text_width_px(text) for text in [*heads, *(t for row in texts for t in row)])
     wide = min((WIDTH_PX - left) / len(heads), max(need + 18, 46))
@@ -130,8 +137,11 @@ def _draw_table(sheet: Sheet, table: np.ndarray, texts, rows: list[str], heads: 
         sheet.write(left - 10, y + 17, name, "right")
         for j, text in enumerate(texts[i]):
             x = left + j * wide
-            _draw_cell(sheet, x, y, wide, float(table[i, j]) / largest)
-            sheet.write(x + wide / 2, y + 17, text, size=size)
+            bold = marked is not None and (i, j) in marked
+            part = float(table[i, j]) / largest if marked is None else (0.5 if bold else np.nan)
+            _draw_cell(sheet, x, y, wide, part)
+            weight = "bold" if bold else "normal"
+            sheet.write(x + wide / 2, y + 17, text, size=size, weight=weight)
 
 
 def _draw_cell(sheet: Sheet, x: float, y: float, wide: float, part: float) -> None:

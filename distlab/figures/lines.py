@@ -1,7 +1,8 @@
 """Line charts with the names of the lines at their ends."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from distlab.errors import CourseError
 from distlab.figures import canvas
 from distlab.figures.canvas import SMALL_PX, TEXT_PX, say_number
 from distlab.figures.picture import INK, Picture
+from utils.measure import format_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 Marks = Mapping[str, float | tuple[float, float]]
+Write = Callable[[float], str]  # a value in its unit
 
 HEIGHT_PX = 340
 MAX_MARKERS = 40
@@ -32,36 +35,43 @@ def lines(
     title: str,
     log_x: bool = False,
     log_y: bool = False,
+    x_unit: str = "",
+    y_unit: str = "",
+    colours: Mapping[str, str] | None = None,
     marks: Marks | None = None,
     alt: str | None = None,
 ) -> Picture:
     """Draw each (x, y) of `series` as a line with its name at its end.
 
     `x` and `y` are of one length; values of `y` that are not finite leave a gap
-    and are named in the words. A mark is a dashed vertical line at x, or a
-    circle at (x, y), with its name. Raises CourseError for no series, for
-    lengths that differ, and for values of 0 or less on a logarithmic axis.
+    and are named in the words. An axis whose unit is "B" or "s" has ticks like
+    64 KiB or 20 ms. `colours` names the colour of each line (one of canvas.COLOURS);
+    lines of one colour differ in their dashes. A mark is a dashed vertical line at
+    x, or a circle at (x, y), with its name. Raises CourseError for no series, for
+    lengths that differ, an unknown unit, a line without a colour, and for values of
+    0 or less on a logarithmic axis.
     """
     checked = {name: _check_line(name, x, y, log_x, log_y) for name, (x, y) in series.items()}
     if not checked:
         raise CourseError("lines: no series to draw: give at least one name with its (x, y)")
+    styles = _choose_styles(list(checked), colours)
+    units = _find_unit(x_unit), _find_unit(y_unit)
 
     def paint(figure: "Figure") -> None:
         widest = max(canvas.text_width_px(name) for name in checked)
         canvas.write_title(figure, title)
         axes = canvas.plot_axes(figure, 60, 58, widest + 26, 48)
         axes.margins(x=0.03, y=0.06)
-        for number, (x, y) in enumerate(checked.values()):
-            _plot(axes, number, x, y)
-        _scale(axes, checked, log_x, log_y)
+        for name, (x, y) in checked.items():
+            _plot(axes, styles[name], x, y)
+        _scale(axes, checked, (log_x, log_y), units)
         for name, at in (marks or {}).items():
             _mark(axes, name, at)
-        _frame(figure, axes, x_label, y_label)
-        _name_lines(figure, axes, checked)
+        _frame(figure, axes, x_label, y_label, units)
+        _name_lines(figure, axes, checked, styles)
 
-    return canvas.draw(
-        paint, alt=alt or _describe_lines(checked, x_label, title), height_px=HEIGHT_PX
-    )
+    words = alt or _describe_lines(checked, x_label, title, units)
+    return canvas.draw(paint, alt=words, height_px=HEIGHT_PX)
 
 
 def _check_line(
@@ -79,33 +89,78 @@ def _check_line(
     return x, y
 
 
-def _plot(axes: "Axes", number: int, x: np.ndarray, y: np.ndarray) -> None:
+def _choose_styles(
+    names: Sequence[str], colours: Mapping[str, str] | None
+) -> dict[str, dict[str, Any]]:
+    """Return how each line is drawn: by its place, or in its colour where `colours` are given."""
+    styles, drawn = {}, Counter[str]()  # lines of each colour so far
+    for number, name in enumerate(names):
+        colour = canvas.COLOURS[number % len(canvas.COLOURS)]
+        if colours is not None:
+            colour, number = colours.get(name, ""), drawn[colours.get(name, "")]
+        if colour not in canvas.COLOURS:
+            raise CourseError(f"lines: {name!r} has no colour: give one of {canvas.COLOURS}")
+        drawn[colour] += 1
+        styles[name] = {
+            "color": colour,
+            "linestyle": canvas.DASHES[number % len(canvas.DASHES)],
+            "marker": canvas.MARKERS[canvas.COLOURS.index(colour)],
+        }
+    return styles
+
+
+def _plot(axes: "Axes", style: dict[str, Any], x: np.ndarray, y: np.ndarray) -> None:
     axes.plot(
         x,
         np.where(np.isfinite(y), y, np.nan),
-        color=canvas.COLOURS[number % len(canvas.COLOURS)],
-        linestyle=canvas.DASHES[number % len(canvas.DASHES)],
-        marker=canvas.MARKERS[number % len(canvas.MARKERS)],
         markevery=max(1, len(x) // MAX_MARKERS * 2) if len(x) > MAX_MARKERS else 1,
         clip_on=False,
+        **style,
     )
 
 
-def _scale(axes: "Axes", series: Mapping, log_x: bool, log_y: bool) -> None:
-    from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
+def _find_unit(unit: str) -> Write | None:
+    """Return how a value of `unit` is written; raises CourseError for a unit it does not know."""
+    if unit and unit not in UNITS:
+        raise CourseError(f"lines: unit {unit!r}: choose from {', '.join(UNITS)}")
+    return UNITS.get(unit)
 
-    axes.set_xscale("log" if log_x else "linear")
-    axes.set_yscale("log" if log_y else "linear")
-    own_ticks = np.unique(np.concatenate([x for x, _ in series.values()]))
-    whole = bool(np.all(own_ticks == np.round(own_ticks)))
-    if whole and len(own_ticks) <= MAX_OWN_TICKS and (log_x or np.ptp(own_ticks) <= 12):
-        axes.set_xticks(own_ticks)
-        axes.xaxis.set_minor_locator(NullLocator())
-    for axis, logarithmic in ((axes.xaxis, log_x), (axes.yaxis, log_y)):
+
+def _write_bytes(value: float) -> str:
+    return format_bytes(value).replace(".0 ", " ")  # 64 KiB
+
+
+def _write_seconds(value: float) -> str:
+    fits = [(size, unit) for size, unit in ((1.0, "s"), (1e-3, "ms")) if value >= 0.999 * size]
+    size, unit = fits[0] if fits else (1e-6, "µs")
+    return f"{value / size:.3g} {unit}"  # 20 ms
+
+
+UNITS: Mapping[str, Write] = {"B": _write_bytes, "s": _write_seconds}
+
+
+def _scale(
+    axes: "Axes", series: Mapping, logs: tuple[bool, bool], units: tuple[Write | None, Write | None]
+) -> None:
+    """Set both axes to their scale; `logs` and `units` hold (x, y)."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+    axes.set_xscale("log" if logs[0] else "linear")
+    axes.set_yscale("log" if logs[1] else "linear")
+    for axis, logarithmic, unit in zip((axes.xaxis, axes.yaxis), logs, units, strict=True):
+        if logarithmic and unit is _write_bytes:
+            axis.set_major_locator(LogLocator(base=2, numticks=8))
         if logarithmic:
             axis.set_minor_formatter(NullFormatter())
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
-    if log_y:
+        if logarithmic or unit:
+            write = unit or "{:,.6g}".format
+            axis.set_major_formatter(FuncFormatter(lambda value, _, write=write: write(value)))
+    own_ticks = np.unique(np.concatenate([x for x, _ in series.values()]))
+    whole = bool(np.all(own_ticks == np.round(own_ticks)))
+    if whole and len(own_ticks) <= MAX_OWN_TICKS and (logs[0] or np.ptp(own_ticks) <= 12):
+        axes.set_xticks(own_ticks)
+        axes.xaxis.set_minor_locator(NullLocator())
+    if logs[1] and units[1] is not _write_bytes:
         _tick_every_decade(axes)
 
 
@@ -128,12 +183,13 @@ def _write_plain_ticks(axis: "Axis") -> None:
     axis.set_ticks(ticks, texts)
 
 
-def _frame(figure: "Figure", axes: "Axes", x_label: str, y_label: str) -> None:
+def _frame(figure: "Figure", axes: "Axes", x_label: str, y_label: str, units: tuple) -> None:
     axes.grid(axis="y", color=INK, alpha=0.16, linewidth=1)
     axes.tick_params(which="both", length=0, pad=7)
-    for axis in (axes.xaxis, axes.yaxis):
+    for axis, unit in zip((axes.xaxis, axes.yaxis), units, strict=True):
         low, high = axis.get_view_interval()
-        _write_plain_ticks(axis)
+        if unit is None:
+            _write_plain_ticks(axis)
         axis.set_view_interval(low, high, ignore=True)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel(x_label, size=TEXT_PX, labelpad=7)
@@ -147,7 +203,7 @@ def _frame(figure: "Figure", axes: "Axes", x_label: str, y_label: str) -> None:
     figure.text(0, 1 - 42 / height_px, y_label, size=TEXT_PX, ha="left", va="center")
 
 
-def _name_lines(figure: "Figure", axes: "Axes", series: Mapping) -> None:
+def _name_lines(figure: "Figure", axes: "Axes", series: Mapping, styles: Mapping) -> None:
     """Write each name right of the plot at its line's end, pushed apart where they meet."""
     ends = {}
     for name, (x, y) in series.items():
@@ -159,10 +215,9 @@ def _name_lines(figure: "Figure", axes: "Axes", series: Mapping) -> None:
     right = axes.get_window_extent().x1
     to_figure = figure.transFigure.inverted().transform
     for name, height in zip(order, heights, strict=True):
-        number = list(series).index(name)
         start, end = to_figure([ends[name] + (5, 0), (right + 14, height)])
         if abs(height - ends[name][1]) > 4 or right - ends[name][0] > 24:
-            figure.add_artist(_leader(start, end, canvas.COLOURS[number % len(canvas.COLOURS)]))
+            figure.add_artist(_leader(start, end, styles[name]["color"]))
         x_at, y_at = to_figure((right + 18, height))
         figure.text(x_at, y_at, name, size=TEXT_PX, ha="left", va="center")
 
@@ -191,24 +246,27 @@ def _mark(axes: "Axes", name: str, at: float | tuple[float, float]) -> None:
     )  # fmt: skip
 
 
-def _describe_lines(series: Mapping, x_label: str, title: str) -> str:
+def _describe_lines(series: Mapping, x_label: str, title: str, units: tuple) -> str:
     """Return in words what `series` does: "loss falls from 0.95 to 0.41 as epoch goes …"."""
+    write_x, write_y = (unit or say_number for unit in units)
     spans = {(x[0], x[-1]) for x, _ in series.values()}
-    says = "; ".join(_describe_line(name, x, y) for name, (x, y) in series.items())
+    told = "; ".join(
+        _describe_line(name, x, y, write_x, write_y) for name, (x, y) in series.items()
+    )
     first, last = min(s[0] for s in spans), max(s[1] for s in spans)
-    return f"{title}. {says}, as {x_label} goes from {say_number(first)} to {say_number(last)}."
+    return f"{title}. {told}, as {x_label} goes from {write_x(first)} to {write_x(last)}."
 
 
-def _describe_line(name: str, x: np.ndarray, y: np.ndarray) -> str:
+def _describe_line(name: str, x: np.ndarray, y: np.ndarray, write_x: Write, write_y: Write) -> str:
     good = np.isfinite(y)
     if not good.any():
         return f"{name} is never a finite number"
     first, last = y[good][0], y[good][-1]
-    if say_number(first) == say_number(last):
-        says = f"{name} begins and ends at {say_number(first)}"
+    if write_y(first) == write_y(last):
+        says = f"{name} begins and ends at {write_y(first)}"
     else:
         verb = "rises" if last > first else "falls"
-        says = f"{name} {verb} from {say_number(first)} to {say_number(last)}"
+        says = f"{name} {verb} from {write_y(first)} to {write_y(last)}"
     if not good.all():
-        says += f" and is not finite at {say_number(x[np.argmin(good)])}"
+        says += f" and is not finite at {write_x(x[np.argmin(good)])}"
     return says

@@ -4,7 +4,8 @@
         results = cluster.run(time_both, addresses, sizes)    # of each worker
 
 Every function here that takes `addresses` runs in a worker, which finds its rank in
-TF_CONFIG. API: `tf.distribute.experimental.CommunicationOptions`.
+TF_CONFIG; `draw_times` draws what comes back. API:
+`tf.distribute.experimental.CommunicationOptions`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from distlab import figures
 from distlab.errors import CourseError
+from distlab.figures.canvas import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION
 from utils.collectives import ProcessRing
+from utils.measure import count
+from utils.simulate.step import StepRun
 from utils.strategies import make_strategy
 
 if TYPE_CHECKING:
@@ -27,6 +32,14 @@ if TYPE_CHECKING:
 LIMIT_SECONDS = 60.0
 Reduce = Callable[[np.ndarray], np.ndarray]
 Seconds = dict[int, list[float]]  # payload bytes -> seconds of each round
+COLOURS = {  # one for each thing in all of the lesson's pictures of times
+    "ours": BLUE,
+    "TensorFlow": VERMILLION,
+    "ring": GREEN,
+    "naive": PURPLE,
+    "recursive-doubling": ORANGE,
+    "published": SKY,
+}
 
 
 def make_reduce(strategy: tf.distribute.Strategy, length: int) -> Reduce:
@@ -70,6 +83,71 @@ def time_both(
                 ours[size].append(_time_one(ring, ring.all_reduce, vector))
                 theirs[size].append(_time_one(ring, reduce, vector))
     return ours, theirs
+
+
+def reduce_both(
+    addresses: Sequence[str], vectors: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Run in each worker: the sum of the workers' `vectors` by our ring, and by TensorFlow's."""
+    strategy = make_strategy("multi-worker", communication="RING")
+    rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+    mine = vectors[rank]
+    with ProcessRing(addresses, rank, LIMIT_SECONDS) as ring:
+        return ring.all_reduce(mine), make_reduce(strategy, len(mine))(mine)
+
+
+def draw_times(
+    series: dict[str, tuple[Sequence[float], Sequence[float]]], title: str
+) -> figures.Picture:
+    """Draw seconds against payload bytes, both axes logarithmic.
+
+    `series` is name -> (payload bytes, seconds). What stands before a comma in a name is
+    one of COLOURS, so that a measured line and its prediction have one colour.
+    """
+    return figures.lines(
+        series,
+        x_label="payload",
+        y_label="time of one all-reduce",
+        title=title,
+        log_x=True,
+        log_y=True,
+        x_unit="B",
+        y_unit="s",
+        colours={name: COLOURS[name.split(",")[0]] for name in series},
+    )
+
+
+def draw_costs(
+    costs: dict[str, tuple[int, int, int]], between: dict[str, int], vector_bytes: int
+) -> figures.Picture:
+    """Draw a table of algorithms with the fewest of each column marked.
+
+    `costs` is name -> (steps, messages, bytes), the last two of the rank that sends most;
+    `between` the bytes from machine to machine. Bytes are drawn in vectors.
+    """
+    rows = np.array(
+        [
+            [steps, messages, sent / vector_bytes, between[name] / vector_bytes]
+            for name, (steps, messages, sent) in costs.items()
+        ]
+    )
+    fewest = rows <= 1.0001 * rows.min(axis=0)  # chunks of one vector may differ by an element
+    return figures.matrix(
+        rows,
+        list(costs),
+        ["steps", "messages*", "vectors sent*", "vectors between machines"],
+        title="Four ranks on two machines (* by the rank that sends most); tinted: the fewest",
+        format="{:.4g}",
+        marked={(int(i), int(j)) for i, j in zip(*np.nonzero(fewest), strict=True)},
+    )
+
+
+def draw_step(step: StepRun) -> figures.Picture:
+    """Draw when one device computes and when its buckets travel, in milliseconds."""
+    rows = [(lane, 1e3 * a, 1e3 * b, text, kind) for lane, a, b, text, kind in step.rows()]
+    buckets = count(len(step.starts), "bucket")
+    title = f"Gradients in {buckets}: the step takes {1e3 * step.step_seconds:.1f} ms"
+    return figures.timeline(rows, title=title, unit="ms")
 
 
 def _time_one(ring: ProcessRing, reduce: Reduce, vector: np.ndarray) -> float:

@@ -24,24 +24,31 @@ set_seeds(0)
 print(devices := use_logical_devices(4))
 
 # %%
-import json
 import os
 import re
-from contextlib import nullcontext
+from collections import Counter
+from contextlib import suppress
 
 import numpy as np
 
 from distlab import figures
-from utils.cluster import LocalCluster
+from utils.cluster import ClusterError, LocalCluster
 from utils.tf_config import pick_free_ports
-from utils.collectives import ProcessRing, all_reduce, reduce_in_buckets, split_into_chunks
+from utils.collectives import all_reduce, reduce_in_buckets
 from utils.data import load
 from distlab.exercises.predict import show_guess
 from utils.measure import array_bytes, format_bytes
 from utils.models import build_mlp
-from distlab.lessons.all_reduce_race import make_reduce, time_both
+from distlab.lessons.all_reduce_race import (
+    draw_costs,
+    draw_step,
+    draw_times,
+    reduce_both,
+    time_both,
+)
 from utils.simulate.collective import Link, fit_link, simulate_all_reduce
 from utils.simulate.published import read_table
+from utils.simulate.step import Network, StepWork, simulate_step
 from utils.strategies import make_strategy
 from distlab.widgets.ring_stepper import ring_stepper
 
@@ -78,39 +85,44 @@ print("all arrays end to end:", vectors[0].shape, "numbers a rank,", format_byte
 # %% [markdown]
 # ## A post office that counts
 #
-# Ranks may only send messages. Our four live in one process, so sending is just a copy. What matters is the log that `Post` keeps: which step, from whom, to whom, how many bytes. Messages of one step travel at the same time; in a step, a rank sends and receives at most one. (Skip `at`, `copy` and `join` for now: they're for tensors on devices, later.)
+# Ranks may only send messages. Ours live in one process, so sending is just a copy. What matters is the log that `Post` keeps: from whom, to whom, how many bytes. All messages of one *step* travel at the same time, and in a step each rank sends at most one and receives at most one.
 
 
 # %%
 class Post:
     """Carries arrays between ranks in this process, and writes every message down."""
 
-    def __init__(self, at=lambda rank: nullcontext(), copy=np.array, join=np.concatenate):
-        self.at, self.copy, self.join = at, copy, join
-        self.log = []  # (step, source, destination, bytes)
+    def __init__(self):
+        self.steps, self.log = 0, []  # of (source, destination, bytes)
 
-    def send(self, step, values, source, destination):
-        self.log.append((step, source, destination, array_bytes([values])))
-        with self.at(destination):
-            return self.copy(values)
+    def copy(self, values, rank):
+        return np.array(values)
 
     def add(self, rank, mine, arrived):
-        with self.at(rank):
-            return mine + arrived
+        return mine + arrived
 
-    def cut(self, rank, vector, count):
-        sizes = [len(chunk) for chunk in split_into_chunks(np.zeros(len(vector)), count)]
-        with self.at(rank):
-            return [vector[end - size : end] for size, end in zip(sizes, np.cumsum(sizes))]
+    def send(self, values, source, destination):
+        self.log.append((source, destination, array_bytes([values])))
+        return self.copy(values, destination)
 
-    def glue(self, rank, chunks):
-        with self.at(rank):
-            return self.join(chunks, 0)
+    def end_step(self):
+        self.steps += 1
 
-    def count(self):
-        """Return the steps, and messages and bytes of the rank that sends most."""
-        sent = [[row[3] for row in self.log if row[1] == rank] for rank in range(4)]
-        return len({row[0] for row in self.log}), max(map(len, sent)), max(map(sum, sent))
+
+def count_costs(post):
+    """Return the steps, and the messages and bytes of the ranks that send most."""
+    messages, sent = Counter(), Counter()
+    for source, _, size in post.log:
+        messages[source] += 1
+        sent[source] += size
+    return post.steps, max(messages.values()), max(sent.values())
+
+
+def run(algorithm, vectors, post):
+    """Run it, check every rank's sum, and return what it costs."""
+    for result in algorithm(vectors, post):
+        np.testing.assert_allclose(result, total, atol=1e-6)
+    return count_costs(post)
 
 
 # %% [markdown]
@@ -121,28 +133,29 @@ class Post:
 
 # %%
 def naive(vectors, post):
-    ranks, total = len(vectors), vectors[0]
-    for rank in range(1, ranks):
-        total = post.add(0, total, post.send(rank - 1, vectors[rank], rank, 0))
-    return [total] + [post.send(ranks - 2 + r, total, 0, r) for r in range(1, ranks)]
+    total, others = vectors[0], range(1, len(vectors))
+    for rank in others:
+        total = post.add(0, total, post.send(vectors[rank], rank, 0))
+        post.end_step()
+    sums = [total]
+    for rank in others:
+        sums.append(post.send(total, 0, rank))
+        post.end_step()
+    return sums
 
 
-def run(algorithm, vectors, post):
-    """Run, check every rank's sum, and return steps, most messages and most bytes sent."""
-    for result in algorithm(vectors, post):
-        np.testing.assert_allclose(result, total, atol=1e-6)
-    return post.count()
-
-
-by_hand = {"naive": run(naive, vectors, Post())}
-print("steps, most messages, most bytes:", by_hand["naive"], "of", N)
+costs = run(naive, vectors, Post())
+print("steps, most messages, most bytes:", costs, "of", N)
 
 # %% [markdown]
 # Rank 0 sends three times the vector, and 2(P - 1) whole vectors pass through its one port while the other ranks wait. With a hundred ranks that is 198 vectors.
 #
 # ## The ring
 #
-# Cut every vector into P chunks and arrange the ranks in a ring. In each step every rank sends *one chunk* to its neighbour, all at once. The first half is **reduce-scatter**: the receiver adds what arrives to its own chunk. After P - 1 steps each rank holds one complete sum. The second half is **all-gather**: the complete sums travel once round the ring, and each receiver just keeps a copy.
+# Cut every vector into P chunks and arrange the ranks in a ring. In each step every rank sends *one chunk* to its right neighbour, all at once.
+#
+# - First half, **reduce-scatter**. In turn 0, rank p sends chunk p. The receiver adds what arrives to its own chunk and sends the result on in the next turn. So in turn t, rank p sends chunk p - t. After P - 1 turns, rank p holds the complete sum of chunk p + 1. (All of it modulo P: left of chunk 0 comes the last one.)
+# - Second half, **all-gather**. In turn 0, rank p sends the chunk that it has completed, p + 1. The receiver keeps a copy and sends it on. After P - 1 turns everyone has everything.
 #
 # **Predict.** A chunk is a quarter of the vector. How many times the vector's size does each of four ranks send in the whole all-reduce?
 
@@ -151,24 +164,35 @@ my_guess = None  # times the vector
 
 
 # %%
-def ring(vectors, post, members=range(4), step=0):
-    count = len(vectors)
-    chunks = [post.cut(m, v, count) for m, v in zip(members, vectors)]
-    for half in ("reduce-scatter", "all-gather"):
-        for turn in range(count - 1):
-            for p in range(count):
-                to, k = (p + 1) % count, (p - turn + (half == "all-gather")) % count
-                arrived = post.send(step, chunks[p][k], members[p], members[to])
-                if half == "reduce-scatter":
-                    arrived = post.add(members[to], chunks[to][k], arrived)
-                chunks[to][k] = arrived
-            step += 1
-    return [post.glue(m, row) for m, row in zip(members, chunks)]
+def reduce_scatter(chunks, post, ranks):  # chunks[p][k]: chunk k of ranks[p]
+    count = len(chunks)
+    for turn in range(count - 1):
+        for p in range(count):
+            right, k = (p + 1) % count, (p - turn) % count
+            arrived = post.send(chunks[p][k], ranks[p], ranks[right])
+            chunks[right][k] = post.add(ranks[right], chunks[right][k], arrived)
+        post.end_step()
 
 
-by_hand["ring"] = run(ring, vectors, Post())
-show_guess(my_guess, round(by_hand["ring"][2] / N, 3), unit=" times")
-print("steps, most messages, most bytes:", by_hand["ring"])
+def all_gather(chunks, post, ranks):
+    count = len(chunks)
+    for turn in range(count - 1):
+        for p in range(count):
+            right, k = (p + 1) % count, (p + 1 - turn) % count
+            chunks[right][k] = post.send(chunks[p][k], ranks[p], ranks[right])
+        post.end_step()
+
+
+def ring(vectors, post, ranks=range(4)):
+    chunks = [np.array_split(vector, len(vectors)) for vector in vectors]
+    reduce_scatter(chunks, post, ranks)
+    all_gather(chunks, post, ranks)
+    return [np.concatenate(row) for row in chunks]
+
+
+costs = run(ring, vectors, Post())
+show_guess(my_guess, round(costs[2] / N, 3), unit=" times")
+print("steps, most messages, most bytes:", costs)
 
 # %% [markdown]
 # The ring takes as many steps as the naive way, but each message is a quarter of the size. In total a rank sends 2(P - 1)/P of the vector: less than two vectors *however many ranks there are*, and no rank sends more than another. As long as only the ranks do the adding, no all-reduce can get by with less.
@@ -181,45 +205,41 @@ ring_stepper(biases)
 # %% [markdown]
 # ## Recursive doubling and hierarchical
 #
-# A ring of P ranks needs 2(P - 1) steps, and every step costs a latency. For short vectors fewer steps are better. In **recursive doubling**, partners at distance 1, 2, 4, … swap their whole sums: log2 P steps, each with the whole vector. NCCL's *tree* is something else, a *double binary tree*: about 2 log2 P steps, and no rank ever sends more than two vectors.
+# A ring of P ranks needs 2(P - 1) steps, and every step costs a latency. For short vectors fewer steps are better. In **recursive doubling**, partners at distance 1, 2, 4, … swap their whole sums: log2 P steps, each with the whole vector. (The number of ranks is a power of two here. `rank ^ distance` is the partner: it flips one bit of the rank.) NCCL's *tree* is something else, a *double binary tree*: about 2 log2 P steps, and no rank ever sends more than two vectors.
 #
-# **Hierarchical** is for machines that hold several ranks each. Reduce inside every machine, run a ring over one leader per machine, and pass the sum back. Here there are two machines, with ranks 0, 1 and 2, 3. Where every GPU has its own network card, one leader would leave most cards idle. Libraries then reduce-scatter inside the machine, all-reduce between ranks of equal number, and all-gather inside.
+# **Hierarchical** is for machines that hold several ranks each. Reduce inside every machine, run a ring over one leader per machine, and pass the sum back. Here each machine has two ranks: 0 and 1, 2 and 3. Where every GPU has its own network card, one leader would leave most cards idle. Libraries then reduce-scatter inside the machine, all-reduce between ranks of equal number, and all-gather inside.
 
 
 # %%
-def recursive_doubling(vectors, post):  # the number of ranks is a power of two
-    distance, step = 1, 0
-    while distance < len(vectors):
-        swapped = [post.send(step, vectors[r ^ distance], r ^ distance, r) for r in range(4)]
-        vectors = [post.add(r, vectors[r], swapped[r]) for r in range(4)]
-        distance, step = 2 * distance, step + 1
+def recursive_doubling(vectors, post):
+    ranks, distance = range(len(vectors)), 1
+    while distance < len(ranks):
+        swapped = [post.send(vectors[r ^ distance], r ^ distance, r) for r in ranks]
+        vectors = [post.add(r, vectors[r], swapped[r]) for r in ranks]
+        distance *= 2
+        post.end_step()
     return vectors
 
 
-def hierarchical(vectors, post):
-    pairs = ((0, 1), (2, 3))
-    sums = [post.add(a, vectors[a], post.send(0, vectors[b], b, a)) for a, b in pairs]
-    low, high = ring(sums, post, members=(0, 2), step=1)
-    return [low, post.send(3, low, 0, 1), high, post.send(3, high, 2, 3)]
+def hierarchical(vectors, post):  # two ranks on each machine
+    leaders = range(0, len(vectors), 2)
+    sums = [post.add(a, vectors[a], post.send(vectors[a + 1], a + 1, a)) for a in leaders]
+    post.end_step()
+    sums = ring(sums, post, leaders)
+    passed_on = [post.send(total, a, a + 1) for total, a in zip(sums, leaders)]
+    post.end_step()
+    return [total for pair in zip(sums, passed_on) for total in pair]
 
 
-def count_between(post):
-    """Return the bytes that went from one machine to the other, two ranks on each."""
-    return sum(size for _, source, to, size in post.log if source // 2 != to // 2)
-
-
-algorithms = {
-    "naive": naive,
-    "ring": ring,
-    "recursive-doubling": recursive_doubling,
-    "hierarchical": hierarchical,
-}
-posts = {name: Post() for name in algorithms}
-by_hand = {name: run(algorithms[name], vectors, post) for name, post in posts.items()}
-rows = [[*c[:2], c[2] / N, count_between(posts[name]) / N] for name, c in by_hand.items()]
-columns = ["steps", "most messages", "most bytes / N", "between machines / N"]
-title = "Four ranks on two machines; most: of one rank"
-figures.show(figures.matrix(np.array(rows), list(by_hand), columns, title=title, format="{:.4g}"))
+# %%
+algorithms = {"naive": naive, "ring": ring, "recursive-doubling": recursive_doubling}
+algorithms["hierarchical"] = hierarchical
+by_hand, between = {}, {}
+for name, algorithm in algorithms.items():
+    post = Post()
+    by_hand[name] = run(algorithm, vectors, post)
+    between[name] = sum(size for source, to, size in post.log if source // 2 != to // 2)
+figures.show(draw_costs(by_hand, between, N))
 
 # %% [markdown]
 # Three of the four win something. Recursive doubling needs the fewest steps and messages, the ring's busiest rank sends the fewest bytes, and hierarchical sends the fewest between the machines. Naive wins nothing; it's merely simple.
@@ -230,19 +250,23 @@ figures.show(figures.matrix(np.array(rows), list(by_hand), columns, title=title,
 
 
 # %%
-def place(vector, device):
-    with tf.device(device):
-        return tf.identity(vector)
+class DevicePost(Post):
+    def copy(self, values, rank):
+        with tf.device(devices[rank]):
+            return tf.identity(values)
+
+    def add(self, rank, mine, arrived):
+        with tf.device(devices[rank]):
+            return mine + arrived
 
 
-def make_device_post():
-    return Post(lambda rank: tf.device(devices[rank]), copy=tf.identity, join=tf.concat)
-
-
-placed = [place(vector, device) for vector, device in zip(vectors, devices)]
-sums = ring(placed, make_device_post())
-print("the ring's sums live on", *(result.device.rsplit("device:")[1] for result in sums))
-assert by_hand == {n: run(call, placed, make_device_post()) for n, call in algorithms.items()}
+post = DevicePost()
+chunks = [[post.copy(c, rank) for c in np.array_split(vectors[rank], 4)] for rank in range(4)]
+reduce_scatter(chunks, post, range(4))
+all_gather(chunks, post, range(4))
+homes = [{chunk.device.rsplit("device:")[1] for chunk in row} for row in chunks]
+print("the ring's sums live on", *(home for row in homes for home in row))
+assert by_hand == {n: run(call, vectors, DevicePost()) for n, call in algorithms.items()}
 
 # %% [markdown]
 # Same sums, same steps, same messages, same bytes.
@@ -268,7 +292,6 @@ def trace_reduce(cross_device_ops, count=4):
     return reduce, adds
 
 
-# %%
 to_one, adds_in_one = trace_reduce(tf.distribute.ReductionToOneDevice())
 by_groups, adds_in_groups = trace_reduce(tf.distribute.HierarchicalCopyAllReduce())
 print("ReductionToOneDevice adds on     ", *adds_in_one)
@@ -319,15 +342,7 @@ print("the second strategy is", said[0])
 #
 # ## Between processes: CommunicationOptions
 #
-# Across workers you choose between collectives when you make the strategy:
-#
-# ```python
-# options = tf.distribute.experimental.CommunicationOptions(
-#     implementation=tf.distribute.experimental.CommunicationImplementation.RING)  # or NCCL, AUTO
-# strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
-# ```
-#
-# With AUTO, the default, TensorFlow chooses. (`make_strategy`, below, runs these two statements. A `timeout_seconds=` in the options turns a hang into an error; TensorFlow recommends it for debugging only.)
+# Across workers you choose between collectives when you make the strategy. With AUTO, the default, TensorFlow chooses. (A `timeout_seconds=` in the options turns a hang into an error; TensorFlow recommends it for debugging only.)
 #
 # **Predict.** Two workers on this machine ask for NCCL. Do they fail, as above, or run?
 
@@ -336,9 +351,16 @@ my_guess = None  # "fail" or "run"
 
 
 # %%
-def reduce_with(implementation):
+def make_with(name):
+    """Run in each worker: return a strategy whose collectives are made as `name` says."""
+    kinds = tf.distribute.experimental.CommunicationImplementation  # RING, NCCL, AUTO
+    options = tf.distribute.experimental.CommunicationOptions(implementation=kinds[name])
+    return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+
+
+def reduce_with(make, name):
     """Run in each worker: return what the graph asks for, and the sum that comes out."""
-    strategy = make_strategy("multi-worker", communication=implementation)
+    strategy = make(name)
 
     def reduce_replica():
         return tf.distribute.get_replica_context().all_reduce("SUM", tf.constant([1.0, 2.0]))
@@ -350,42 +372,26 @@ def reduce_with(implementation):
 
 
 # %%
+outcomes = {}
 for name in ("RING", "NCCL", "AUTO"):
-    hint, sums = cluster.run(reduce_with, name, timeout=60)[0]
+    with suppress(ClusterError):
+        outcomes[name] = cluster.run(reduce_with, make_with, name, timeout=60)[0]
+show_guess(my_guess, "run" if "NCCL" in outcomes else "fail")
+for name, (hint, sums) in outcomes.items():
     print(f"{name:<5} asks for {hint!r:<7} and gets {sums}")
-    assert sums == [2.0, 4.0]
-show_guess(my_guess, "run")
+assert [sums for _, sums in outcomes.values()] == 3 * [[2.0, 4.0]]
 
 # %% [markdown]
 # Between workers the choice is only a *hint*. Without GPUs TensorFlow runs its ring, whatever the hint says. So a log that shows "NCCL" among the options proves nothing about the wire.
 #
 # ## RING against ours
 #
-# `ProcessRing` is our ring once more, seen from one rank: each process holds a socket to the next rank and one from the previous. (It has a port of its own: TF_CONFIG's belong to TensorFlow.) Both workers reduce the gradients of rank 0 and rank 1 in both ways. Then `time_both` lets the two take turns on vectors of several sizes, each call behind a barrier. We keep the best of seven rounds.
-
+# `ProcessRing` is our ring once more, seen from one rank: each process holds a socket to the next rank and one from the previous. (It has a port of its own: TF_CONFIG's belong to TensorFlow.) In `reduce_both`, each worker passes its gradients to `ring.all_reduce(...)` and to the strategy of `make_strategy("multi-worker", communication="RING")`, which `utils` makes as you did above. Then `time_both` lets the two take turns on vectors of several sizes, each call behind a barrier. We keep the best of seven rounds.
 
 # %%
-def reduce_both(addresses, vectors):
-    rank, strategy = (
-        json.loads(os.environ["TF_CONFIG"])["task"]["index"],
-        make_strategy("multi-worker", communication="RING"),
-    )
-    with ProcessRing(addresses, rank, limit_seconds=30) as ring:
-        return ring.all_reduce(vectors[rank]), make_reduce(strategy, len(vectors[rank]))(
-            vectors[rank]
-        )
-
-
-def draw_times(series, title):
-    """Draw seconds against payload bytes, in us against KiB, both axes logarithmic."""
-    points = {
-        name: ([size / 1024 for size in sizes], [1e6 * second for second in seconds])
-        for name, (sizes, seconds) in series.items()
-    }
-    words = {"x_label": "payload, KiB", "y_label": "us", "title": title}
-    figures.show(figures.lines(points, **words, log_x=True, log_y=True))
-
-
+through_utils = lambda name: make_strategy("multi-worker", communication=name)  # noqa: E731
+for name in ("RING", "NCCL"):
+    assert cluster.run(reduce_with, through_utils, name, timeout=60)[0] == outcomes[name]
 addresses = [f"127.0.0.1:{port}" for port in pick_free_ports(2)]
 for ours, theirs in cluster.run(reduce_both, addresses, vectors[:2], timeout=60):
     np.testing.assert_array_equal(ours, theirs)
@@ -395,9 +401,8 @@ print("both workers, both ways: the same", len(ours), "sums, bit for bit")
 sizes = [1024 * 4**power for power in range(7)]  # 1 KiB to 4 MiB
 timed = cluster.run(time_both, addresses, sizes, rounds=7, timeout=90)[0]  # worker 0's
 best = {n: [min(s[size]) for size in sizes] for n, s in zip(("ours", "TensorFlow"), timed)}
-draw_times(
-    {name: (sizes, seconds) for name, seconds in best.items()}, "All-reduce of two processes"
-)
+measured = {name: (sizes, seconds) for name, seconds in best.items()}
+figures.show(draw_times(measured, "All-reduce of two processes"))
 assert all(seconds[-1] > 0 for seconds in best.values())
 
 # %% [markdown]
@@ -408,27 +413,26 @@ assert all(seconds[-1] > 0 for seconds in best.values())
 # The alpha-beta model says that a message of n bytes takes alpha + n / bandwidth. A ring of P ranks then takes 2(P - 1) latencies, plus 2(P - 1)/P of the bytes over the bandwidth. We fit the two parameters to every other size, then predict all of them.
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
 def predict_seconds(algorithm, ranks, sizes, link):
     return sizes, [simulate_all_reduce(algorithm, ranks, size, link).seconds for size in sizes]
 
 
-# %% tags=["nbval-ignore-output"]
 drawn, links = {}, {}
 for name, seconds in best.items():
-    link, _ = fit_link("ring", 2, sizes[::2], seconds[::2], relative=True)
-    predicted, gbps = predict_seconds("ring", 2, sizes, link), link.bandwidth_bytes_per_second / 1e9
-    links[name], drawn[f"{name}, measured"] = link, (sizes, seconds)
-    drawn[f"{name}, predicted"] = predicted
-    print(f"{name:<11}{1e6 * link.latency_seconds:7.1f} us a message, {gbps:.2f} GB/s")
-draw_times(drawn, "Measured, and predicted from every second size")
+    links[name], _ = fit_link("ring", 2, sizes[::2], seconds[::2], relative=True)
+    drawn[f"{name}, measured"] = measured[name]
+    drawn[f"{name}, predicted"] = predict_seconds("ring", 2, sizes, links[name])
+    gbps = links[name].bandwidth_bytes_per_second / 1e9
+    print(f"{name:<11}{1e6 * links[name].latency_seconds:7.1f} µs a message, {gbps:.2f} GB/s")
+figures.show(draw_times(drawn, "Measured, and predicted from every other size"))
+assert all(link.bandwidth_bytes_per_second > 0 for link in links.values())
 
 # %% tags=["nbval-ignore-output"]
 payloads = [2.0**power for power in range(10, 28, 2)]
 flat = ("naive", "ring", "recursive-doubling")
 asked = {name: predict_seconds(name, 16, payloads, links["ours"]) for name in flat}
-assert all(link.bandwidth_bytes_per_second > 0 for link in links.values())
-draw_times(asked, "Simulated: 16 ranks on the link fitted above")
+figures.show(draw_times(asked, "Simulated: 16 ranks on the link fitted to our ring"))
 assert max(asked[name][1][-1] for name in flat[1:]) < asked["naive"][1][-1]
 
 # %% [markdown]
@@ -443,10 +447,10 @@ assert max(asked[name][1][-1] for name in flat[1:]) < asked["naive"][1][-1]
 # %%
 published = {r["bytes"]: r["time_us_out_of_place"] / 1e6 for r in read_table("nccl_allreduce_p4de")}
 link, _ = fit_link("ring", 16, [8, 2**30], [published[8], published[2**30]])
-both = {"published": (list(published), list(published.values()))}
-both["model"] = predict_seconds("ring", 16, list(published), link)
-draw_times(both, "NCCL on 2 x 8 A100, and a ring fitted at 8 B and 1 GiB")
-low = max(1 - s / published[n] for n, s in zip(*both["model"]))
+model = predict_seconds("ring", 16, list(published), link)
+both = {"published": (list(published), list(published.values())), "ring, model": model}
+figures.show(draw_times(both, "NCCL on 2 x 8 A100, and a ring fitted at 8 B and 1 GiB"))
+low = max(1 - seconds / published[size] for size, seconds in zip(*model))
 print(f"the model is at most {100 * low:.0f} % too low")
 
 rows = read_table("h200_ring_busbw_gbps")
@@ -455,9 +459,8 @@ busy = [simulate_all_reduce("ring", int(r["ranks"]), 2**34, wire).bus_bandwidth_
 table = np.array([[r["h200_ring"], gbps, r["h200_default"]] for r, gbps in zip(rows, busy)])
 names = [f"{r['ranks']:.0f} ranks" for r in rows]
 columns = ["ring, published", "ring, model", "NCCL's choice, published"]
-figures.show(
-    figures.matrix(table, names, columns, title="Bus bandwidth on H200s, GB/s", format="{:.1f}")
-)
+title = "Bus bandwidth on H200s, GB/s"
+figures.show(figures.matrix(table, names, columns, title=title, format="{:.1f}"))
 assert np.allclose(table[:, 0], table[:, 1], rtol=0.008)
 
 # %% [markdown]
@@ -467,7 +470,7 @@ assert np.allclose(table[:, 0], table[:, 1], rtol=0.008)
 #
 # ## Buckets
 #
-# A model has many gradients, most of them small. Reduced one by one, each would pay the latencies again, so they are packed into buckets, end to end. In TensorFlow, `bytes_per_pack` says how large a pack should be at least. At 0, the default, TensorFlow 2.21 packs everything into one. (We counted; the API page only says "determined automatically".) Why not always one? With several, the first can travel while the backward pass still computes the rest.
+# A model has many gradients, most of them small. Reduced one by one, each would pay the latencies again, so they are packed into buckets, end to end. In TensorFlow, `bytes_per_pack` says how large a pack should be at least. At 0, the default, TensorFlow 2.21 packs everything into one. (We counted; the API page only says "determined automatically".)
 #
 # **Predict.** Our four gradients take 401,408, 512, 5,120 and 40 bytes. How many collectives are there with `bytes_per_pack=4096`?
 
@@ -502,8 +505,20 @@ for bucket_bytes in (1, 4096, 8192, 2**20):
     print(f"{name:<28}{len(bucketed.buckets)} buckets, {messages} messages, {sent:,} bytes a rank")
     np.testing.assert_allclose(bucketed.arrays[3][-1], np.sum(biases, axis=0), atol=1e-7)
 
+# %%
+work = StepWork(forward_seconds=0.01, backward_seconds=0.02, gradient_bytes=100 * 2**20)
+steps = [
+    simulate_step(work, 8, Network(Link(20e-6, 12.5e9)), bucket_bytes=mebibytes * 2**20)
+    for mebibytes in (100, 25)
+]
+for step in steps:
+    figures.show(draw_step(step))
+assert steps[1].step_seconds < steps[0].step_seconds
+
 # %% [markdown]
-# With 4,096, the large array fills a pack and the other three share one. The last lines are our own buckets of *at most* so many bytes: same bytes, fewer messages.
+# With 4,096, the large array fills a pack and the other three share one. The lines below it are our own buckets of *at most* so many bytes: same bytes, fewer messages.
+#
+# So why not always one bucket? Look at the two pictures. They show a simulated step with 100 MiB of gradients on eight devices, joined by 100 Gb/s. The backward pass computes the last layers' gradients first, and a bucket leaves as soon as it is full. One bucket has to wait for the whole backward pass. Of four, only the last is still on its way when it ends.
 #
 # ## The same through utils
 #
@@ -551,6 +566,8 @@ for ranks in (2, 4, 8, 64, 1024):
 # def ring_seconds(P, N, latency, bandwidth):  # P ranks, N bytes: each sends 2 (P - 1) / P * N
 #     return 2 * (P - 1) * latency + 2 * (P - 1) / P * N / bandwidth
 # ```
+#
+# A whole program for several workers, where that strategy trains: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
 #
 # ## Where it is described
 #

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from distlab import figures
+from distlab.figures.canvas import COLOURS
 from distlab.lessons.split_matrix import split_matrix
 from distlab.widgets.amdahl import amdahl_speed_up, draw_amdahl
 from distlab.widgets.predictions import draw_prediction
@@ -171,6 +172,40 @@ def test_losses_that_are_not_finite_are_named():
     assert "not finite at 2" in picture.alt and "none is never a finite number" in picture.alt
 
 
+def test_axes_of_bytes_and_seconds_have_ticks_in_their_units():
+    sizes = [2.0**power for power in range(3, 31)]
+    picture = figures.lines(
+        {"ring": (sizes, [1e-5 + size / 1e9 for size in sizes])},
+        x_label="payload", y_label="time", title="T",
+        log_x=True, log_y=True, x_unit="B", y_unit="s",
+    )  # fmt: skip
+    written = set(texts(picture))
+    assert len({text for text in written if text.endswith(("B", "KiB", "MiB", "GiB"))}) > 3
+    assert {"10 µs", "1 ms", "1 s"} <= written
+    assert "ring rises from 10 µs to 1.07 s, as payload goes from 8 B to 1 GiB" in picture.alt
+
+
+def test_lines_of_one_colour_differ_in_their_dashes():
+    line = ([1, 2], [1, 2])
+    colours = {"ours": COLOURS[0], "theirs": COLOURS[1], "ours, predicted": COLOURS[0]}
+    picture = figures.lines(
+        dict.fromkeys(colours, line), x_label="x", y_label="y", title="T", colours=colours
+    )
+    assert set(re.findall(r"stroke: (#\w+); stroke-width: 2.2", picture.svg)) == {
+        colour.lower() for colour in colours.values()
+    }
+    dashed = re.findall(
+        r"stroke-dasharray: [^;]+; stroke-dashoffset: 0; stroke: (#\w+)", picture.svg
+    )
+    assert COLOURS[0].lower() in dashed and COLOURS[1].lower() not in dashed
+
+
+def test_only_marked_cells_are_tinted():
+    picture = figures.matrix([[1, 9], [2, 8]], "ab", "xy", title="T", marked={(0, 0), (1, 1)})
+    assert "a: x 1 (marked), y 9; b: x 2, y 8 (marked)" in picture.alt
+    assert picture.svg.count("fill: none; stroke: #0072b2") == 2
+
+
 def test_values_are_written_into_the_picture(pictures):
     assert {"loss", "<other> & co", "epoch", "half"} <= set(texts(pictures["lines"]))
     assert {"×64", "×4", "one device"} <= set(texts(pictures["bars"]))
@@ -229,6 +264,14 @@ def test_amdahl_follows_the_formula():
         (
             lambda: figures.lines({"a": ([1], [0])}, x_label="", y_label="", title="", log_y=True),
             "no logarithm",
+        ),
+        (
+            lambda: figures.lines({"a": ([1], [1])}, x_label="", y_label="", title="", y_unit="kg"),
+            "unit 'kg': choose from B, s",
+        ),
+        (
+            lambda: figures.lines({"a": ([1], [1])}, x_label="", y_label="", title="", colours={}),
+            "'a' has no colour",
         ),
         (lambda: figures.bars({"a": float("nan")}, unit="", title=""), "'a' is nan"),
         (lambda: figures.bars({"a": 0}, unit="", title="", log=True), "above 0"),
