@@ -347,6 +347,8 @@ assert needed_bytes < 2**30 and minutes < 120
 # seconds += 2 * (devices - 1) * (gradient_bytes / devices / bytes_per_second + round_seconds)  # ring
 # ```
 #
+# A whole program that trains on all devices of a machine, on one page: [mirrored_fit.py](../examples/mirrored_fit.py).
+#
 # What you saw:
 #
 # - A last batch of 2 left two of four replicas with nothing.

@@ -532,6 +532,8 @@ print(textwrap.fill(", ".join(left_open), 96))
 # #                      aggregation=tf.VariableAggregation.SUM)
 # ```
 #
+# You bring `build_model`, `dataset` and `replica_step`. A whole program with scope, run and reduce in their places: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py).
+#
 # What you saw:
 #
 # - One variable in the scope is four, one on each device.
