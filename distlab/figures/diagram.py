@@ -179,11 +179,12 @@ def mirrored_devices(replicas: int = 4, *, device: str = "GPU") -> Picture:
 
 
 def central_storage_devices(
-    replicas: int = 4, *, device: str = "GPU", store: str = "CPU:0"
+    replicas: int = 4, *, device: str = "GPU", first: int = 0, store: str = "CPU:0"
 ) -> Picture:
     """Draw CentralStorageStrategy: variables on one device, copied out and gathered each step.
 
-    Of more than four replicas the first three and the last are drawn.
+    The replicas' devices count from `first`. Of more than four replicas the first three
+    and the last are drawn.
     """
     check_count("replicas", replicas)
     boxes = {
@@ -197,7 +198,7 @@ def central_storage_devices(
     boxes |= _skipped(replicas, columns, 254)
     for x, wide, index in columns:
         name = f"step {index}"
-        boxes[f"device {index}"] = Box(f"{device}:{index}", x, 214, wide, 100)
+        boxes[f"device {index}"] = Box(f"{device}:{first + index}", x, 214, wide, 100)
         boxes[name] = Box("gradients on\nits examples", x + 14, 248, wide - 28, 52, "compute")
         arrows += _there_and_back("device", f"device {index}", wide / 4 - 6)
     alt = (
