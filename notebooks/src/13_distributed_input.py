@@ -27,11 +27,11 @@ print(use_logical_devices(4))
 import tempfile
 
 from distlab import figures
-from utils.cluster import LocalCluster
+from utils.cluster import ClusterError, LocalCluster
 from utils.data import load
 from utils.errors import DistributedError
 from distlab.exercises.predict import show_guess
-from distlab.figures import split_evenly
+from distlab.figures import Arrow, Box, split_evenly
 from utils.input_pipeline import write_shards
 from utils.input_pipeline.parsing import parse
 from utils.input_pipeline.service import DataService, consume
@@ -292,20 +292,58 @@ assert places == ["CPU:0"] * 4
 # %% [markdown]
 # ## The tf.data service
 #
-# Sometimes the processor next to the accelerator is too small for the pipeline. Then other machines can run it: a *dispatcher* assigns the work, *data workers* run the dataset, and consumers fetch batches from them. In TensorFlow's own words, each part in its own program:
+# Sometimes the processor next to the accelerator is too small for the pipeline. Then other machines can run it: a *dispatcher* assigns the work, *data workers* run the dataset, and *consumers*, your training programs, fetch finished batches from them.
+
+# %%
+boxes = {
+    "dispatcher": Box("dispatcher: who runs what", 200, 34, 320, 44, "data"),
+    "pool": Box("data workers", 20, 136, 680, 84),
+    "worker 0": Box("data worker 0: reads, parses, batches", 34, 166, 320, 42, "server"),
+    "worker 1": Box("data worker 1: reads, parses, batches", 366, 166, 320, 42, "server"),
+    "consumer 0": Box("consumer 0: trains", 34, 282, 320, 44, "compute"),
+    "consumer 1": Box("consumer 1: trains", 366, 282, 320, 44, "compute"),
+}
+arrows = [Arrow("dispatcher", "pool", "to each its part of the source", dashed=True)]
+arrows += [Arrow("pool", f"consumer {i}", "batches from both") for i in (0, 1)]
+alt = (
+    "Above, the dispatcher assigns parts of the source to data worker 0 and data worker 1. Below, "
+    "consumer 0 and consumer 1 train; each fetches batches from both data workers."
+)
+title = "The tf.data service: batches never pass through the dispatcher"
+figures.show(figures.diagram(boxes, arrows, title=title, alt=alt, height_px=334))
+
+# %% [markdown]
+# All of them can live in one program, which is the quickest way to try it. What stands *before* `apply` runs on the data workers.
+
+# %%
+data_service = tf.data.experimental.service
+dispatcher = data_service.DispatchServer(data_service.DispatcherConfig(port=0))  # any free port
+address = dispatcher.target.split("://")[1]
+data_workers = [
+    data_service.WorkerServer(data_service.WorkerConfig(dispatcher_address=address)) for _ in "ab"
+]
+mode = data_service.ShardingPolicy.DYNAMIC
+through = data_service.distribute(processing_mode=mode, service=dispatcher.target, job_name="one")
+served = tf.data.Dataset.range(32).batch(4).apply(through)
+received = {"this program": [batch.tolist() for batch in served.as_numpy_iterator()]}
+print(check_cover(received, range(32)))
+assert check_cover(received, range(32)).once == 32
+del served, data_workers, dispatcher  # a server ends with its last name
+
+# %% [markdown]
+# On several machines the same calls stand in three programs. The addresses are the only difference, and `join` keeps a server alive:
 #
 # ```python
-# service = tf.data.experimental.service
-# dispatcher = service.DispatchServer(service.DispatcherConfig(port=5050))  # on node-a
-# worker = service.WorkerServer(service.WorkerConfig(  # on node-b
-#     dispatcher_address="node-a:5050", worker_address="node-b:5051", port=5051))
-# worker.join()  # serve until killed; the dispatcher has the same method
-# # in the trainer: what stands before apply() runs on the data workers
-# dataset = dataset.apply(service.distribute(
-#     processing_mode=service.ShardingPolicy.DYNAMIC, service="grpc://node-a:5050", job_name="train"))
+# # on node-a: the dispatcher. With a journal in work_dir, it can be restarted in mid-epoch
+# data_service.DispatchServer(data_service.DispatcherConfig(
+#     port=5050, work_dir="/shared/journal", fault_tolerant_mode=True)).join()
+# # on node-b, and on every other machine that helps: a data worker
+# data_service.WorkerServer(data_service.WorkerConfig(
+#     dispatcher_address="node-a:5050", worker_address="node-b:5051", port=5051)).join()
+# # in every trainer: service="grpc://node-a:5050"
 # ```
 #
-# The servers have no password, so use a network that you trust. Below, `DataService` starts three such servers as real processes on this computer. The two consumers are processes too; [`consume`](../utils/input_pipeline/service.py) reads numbers in batches of 4 and reports each.
+# The servers have no password, so use a network that you trust. Next we kill some, so they must be processes: `DataService` makes the same calls, each in a process of its own on this computer. The two consumers are processes too; [`consume`](../utils/input_pipeline/service.py) reads numbers in batches of 4 and reports each.
 
 # %%
 single = LocalCluster(workers=1)
@@ -355,16 +393,32 @@ assert cover.doubled == () and 0 < len(cover.lost) < 200
 #
 # ### A data worker is killed
 #
-# The pieces of the source that it had taken may be lost with it. And a consumer keeps asking for it: left alone, it can wait at the end of the epoch and say nothing. (We don't sit through that here.) What helps is a new data worker at the *same address*:
+# The pieces of the source that it had taken may be lost with it. And a consumer keeps asking for it, without an error and without an end. So never wait without a limit. Ours is `wait(timeout=6)`; without trouble this reader needs about three seconds.
 
 # %% tags=["nbval-ignore-output"]
-reader = single.start(consume, service.address, "DYNAMIC", "worker killed", 400, 0.02)
-next(iter(reader.events()))
+reader = single.start(consume, service.address, "DYNAMIC", "left alone", 400, 0.02)
+next(iter(reader.events()))  # the first batch has come
 service.kill_worker(0)
-service.add_worker(port=service.ports[0])
+try:
+    reader.wait(timeout=6)
+except ClusterError as error:
+    print(f"{error.task} {error.cause}")
+views = {"reader": [event["ids"] for event in reader.events()]}
+print(check_cover(views, range(400)))
+assert check_cover(views, range(400)).doubled == ()
+
+# %% [markdown]
+# In your own loop, `faulthandler.dump_traceback_later(600, exit=True)` before each batch is such a limit: if the next batch does not come within ten minutes, Python prints where it hangs and ends the process. What helps against the hang itself is a new data worker at the *same address*:
+
+# %% tags=["nbval-ignore-output"]
+reader = single.start(consume, service.address, "DYNAMIC", "replaced", 400, 0.02)
+next(iter(reader.events()))
+service.kill_worker(1)
+for port in service.ports[:2]:
+    service.add_worker(port)
 received = {"reader": reader.wait(60)[0]}
 print(check_cover(received, range(400)))
-assert check_cover(received, range(400)).doubled == () and service.ports[2] == service.ports[0]
+assert check_cover(received, range(400)).doubled == ()
 service.close()
 print("all processes ended:", all(job.finished for job in service.jobs))
 
@@ -412,6 +466,8 @@ single.close()
 #
 # ## Take-away card
 #
+# You bring `strategy`, `global_batch_size`, `parse`, the file names `names`, and a function that makes your dataset of single examples, `make_dataset`:
+#
 # ```python
 # options = tf.data.Options()  # many equal files: FILE. Few files, or none: DATA
 # options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.FILE
@@ -419,7 +475,8 @@ single.close()
 # distributed = strategy.experimental_distribute_dataset(dataset)
 #
 # def make(context):  # or by hand: strategy.distribute_datasets_from_function(make)
-#     files = all_files.shard(context.num_input_pipelines, context.input_pipeline_id)  # first
+#     files = tf.data.Dataset.from_tensor_slices(names)
+#     files = files.shard(context.num_input_pipelines, context.input_pipeline_id)  # first
 #     examples = files.interleave(tf.data.TFRecordDataset).map(parse).shuffle(10_000)
 #     return examples.batch(context.get_per_replica_batch_size(global_batch_size)).prefetch(2)
 # ```
@@ -429,7 +486,7 @@ single.close()
 # - Every example counted, in one process and on two real workers.
 # - FILE needs enough equal files, DATA parses everything everywhere, OFF repeats it.
 # - An `InputContext` tells a function which part is its own.
-# - The service loses what a killed consumer had on its way.
+# - The service loses what a killed consumer had on its way; a consumer whose data worker died waited until our limit.
 # - Shuffle before shard loses and doubles examples without a word; shard first.
 #
 # A whole program that serves batches to trainers on other machines: [data_service.py](../examples/data_service.py).
