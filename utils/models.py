@@ -64,22 +64,11 @@ def build_transformer(
     arXiv:2010.11929, with the mean of the tokens in place of a class token. Raises InputError
     for less than one block or head, and for a `width` that the heads do not divide.
     """
-    if min(blocks, heads, width) < 1 or width % heads:
-        raise InputError(
-            f"{blocks} blocks, {heads} heads, width {width}: give one or more of each, and a "
-            "width that the heads divide"
-        )
-    project = keras.layers.EinsumDense(
-        "bpi,io->bpo", (PATCHES, width), bias_axes="po", dtype=dtype, name="patches"
-    )
+    _check_heads(blocks, width, heads)
     model = keras.Sequential(
         [
             keras.Input(IMAGE_SHAPE),
-            keras.layers.Reshape((7, 4, 7, 4), dtype=dtype),  # row, y, column, x
-            keras.layers.Permute((1, 3, 2, 4), dtype=dtype),
-            keras.layers.Reshape((PATCHES, 16), dtype=dtype),
-            project,
-            *[_build_block(f"block_{i}", width, heads, dtype) for i in range(1, blocks + 1)],
+            *_make_encoder_layers(blocks, width, heads, dtype),
             keras.layers.LayerNormalization(dtype=dtype),
             keras.layers.GlobalAveragePooling1D(dtype=dtype),
             keras.layers.Dense(CLASSES, dtype=_output_dtype(dtype)),
@@ -90,16 +79,101 @@ def build_transformer(
     return model
 
 
+def build_encoder_decoder(
+    seed: int = 0, dtype: str = "float32", blocks: int = 2, width: int = 32, heads: int = 4
+) -> keras.Model:
+    """Return a Transformer of two layers, "encoder" and "decoder", each with `blocks` blocks.
+
+    The encoder is that of `build_transformer`: images to tokens [batch, 49, width]. The decoder
+    starts from one learned query and looks at these tokens by cross-attention, [batch, 1, 49]
+    weights for each head, before it names the class. So the tokens are all that passes from one
+    to the other. Follows Vaswani and others 2017, arXiv:1706.03762, with the learned query of
+    Carion and others 2020, arXiv:2005.12872. Raises InputError as `build_transformer` does.
+    """
+    _check_heads(blocks, width, heads)
+    layers = _make_encoder_layers(blocks, width, heads, dtype)
+    encoder = keras.Sequential([keras.Input(IMAGE_SHAPE), *layers], name="encoder")
+    decoder = _build_decoder(seed, dtype, blocks, width, heads)
+    model = keras.Sequential([keras.Input(IMAGE_SHAPE), encoder, decoder], name="encoder_decoder")
+    _draw_kernels(model, seed)
+    return model
+
+
+def _check_heads(blocks: int, width: int, heads: int) -> None:
+    if min(blocks, heads, width) < 1 or width % heads:
+        raise InputError(
+            f"{blocks} blocks, {heads} heads, width {width}: give one or more of each, and a "
+            "width that the heads divide"
+        )
+
+
+def _make_encoder_layers(blocks: int, width: int, heads: int, dtype: str) -> list[keras.Layer]:
+    """Return the layers from images [batch, 28, 28, 1] to tokens [batch, 49, width]."""
+    project = keras.layers.EinsumDense(
+        "bpi,io->bpo", (PATCHES, width), bias_axes="po", dtype=dtype, name="patches"
+    )
+    return [
+        keras.layers.Reshape((7, 4, 7, 4), dtype=dtype),  # row, y, column, x
+        keras.layers.Permute((1, 3, 2, 4), dtype=dtype),
+        keras.layers.Reshape((PATCHES, 16), dtype=dtype),
+        project,
+        *[_build_block(f"block_{i}", width, heads, dtype) for i in range(1, blocks + 1)],
+    ]
+
+
+def _build_decoder(seed: int, dtype: str, blocks: int, width: int, heads: int) -> keras.Model:
+    """Return what turns tokens [batch, 49, width] into logits, from one learned query."""
+    tokens = keras.Input((PATCHES, width), dtype=_compute_dtype(dtype))
+    memory = keras.layers.LayerNormalization(dtype=dtype)(tokens)
+    state = LearnedQuery(width, seed=seed, dtype=dtype, name="query")(memory)  # [batch, 1, width]
+    for i in range(1, blocks + 1):
+        attend = keras.layers.MultiHeadAttention(
+            heads, width // heads, dtype=dtype, name=f"cross_attention_{i}"
+        )
+        normal = keras.layers.LayerNormalization(dtype=dtype)(state)
+        state = keras.layers.Add(dtype=dtype)([state, attend(normal, memory)])
+        state = _add_dense(state, width, dtype)
+    state = keras.layers.LayerNormalization(dtype=dtype)(state)
+    state = keras.layers.Flatten(dtype=dtype)(state)
+    logits = keras.layers.Dense(CLASSES, dtype=_output_dtype(dtype))(state)
+    return keras.Model(tokens, logits, name="decoder")
+
+
+class LearnedQuery(keras.layers.Layer):
+    """A vector that is learned, [batch, 1, units]: the same for each example of what comes in."""
+
+    def __init__(self, units: int, seed: int = 0, **options: object) -> None:
+        super().__init__(**options)
+        self.units, self.seed = units, seed
+
+    def build(self, shape) -> None:
+        start = keras.initializers.RandomNormal(stddev=0.02, seed=self.seed)
+        self.query = self.add_weight(shape=(1, 1, self.units), initializer=start, name="query")
+        super().build(shape)
+
+    def call(self, memory):
+        query = keras.ops.cast(self.query, self.compute_dtype)
+        return keras.ops.repeat(query, keras.ops.shape(memory)[0], axis=0)
+
+    def compute_output_spec(self, memory):
+        return keras.KerasTensor((memory.shape[0], 1, self.units), dtype=self.compute_dtype)
+
+
 def _build_block(name: str, width: int, heads: int, dtype: str) -> keras.Model:
     """Return attention and a dense layer of twice the width, each added to what it takes."""
     tokens = keras.Input((PATCHES, width), dtype=_compute_dtype(dtype))
     normal = keras.layers.LayerNormalization(dtype=dtype)(tokens)
     attend = keras.layers.MultiHeadAttention(heads, width // heads, dtype=dtype, name="attention")
     after = keras.layers.Add(dtype=dtype)([tokens, attend(normal, normal)])
-    normal = keras.layers.LayerNormalization(dtype=dtype)(after)
+    return keras.Model(tokens, _add_dense(after, width, dtype), name=name)
+
+
+def _add_dense(tokens: keras.KerasTensor, width: int, dtype: str) -> keras.KerasTensor:
+    """Return `tokens` plus what a hidden layer of twice the width makes of them."""
+    normal = keras.layers.LayerNormalization(dtype=dtype)(tokens)
     hidden = keras.layers.Dense(2 * width, activation="gelu", dtype=dtype)(normal)
     hidden = keras.layers.Dense(width, dtype=dtype)(hidden)
-    return keras.Model(tokens, keras.layers.Add(dtype=dtype)([after, hidden]), name=name)
+    return keras.layers.Add(dtype=dtype)([tokens, hidden])
 
 
 def _draw_kernels(model: keras.Model, seed: int) -> None:

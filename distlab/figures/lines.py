@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 Marks = Mapping[str, float | tuple[float, float]]
+Ranges = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 Write = Callable[[float], str]  # a value in its unit
 
 HEIGHT_PX = 340
@@ -39,6 +40,7 @@ def lines(
     y_unit: str = "",
     colours: Mapping[str, str] | None = None,
     marks: Marks | None = None,
+    ranges: Ranges | None = None,
     alt: str | None = None,
 ) -> Picture:
     """Draw each (x, y) of `series` as a line with its name at its end.
@@ -47,8 +49,8 @@ def lines(
     and are named in the words. An axis whose unit is "B" or "s" has ticks like
     64 KiB or 20 ms. `colours` names the colour of each line (one of canvas.COLOURS);
     lines of one colour differ in their dashes. A mark is a dashed vertical line at
-    x, or a circle at (x, y), with its name. Raises CourseError for no series, for
-    lengths that differ, an unknown unit, a line without a colour, and for values of
+    x, or a circle at (x, y), with its name. `ranges` gives a series (lowest, highest)
+    of each point, drawn as bars. Raises CourseError for no series, for lengths that differ, an unknown unit, a line without a colour, and for values of
     0 or less on a logarithmic axis.
     """
     checked = {name: _check_line(name, x, y, log_x, log_y) for name, (x, y) in series.items()}
@@ -64,6 +66,8 @@ def lines(
         axes.margins(x=0.03, y=0.06)
         for name, (x, y) in checked.items():
             _plot(axes, styles[name], x, y)
+        for name, (low, high) in (ranges or {}).items():
+            _draw_ranges(axes, styles[name]["color"], checked[name][0], low, high)
         _scale(axes, checked, (log_x, log_y), units)
         for name, at in (marks or {}).items():
             _mark(axes, name, at)
@@ -71,6 +75,8 @@ def lines(
         _name_lines(figure, axes, checked, styles)
 
     words = alt or _describe_lines(checked, x_label, title, units)
+    if not alt:
+        words += _describe_ranges(ranges or {}, units[1] or say_number)
     return canvas.draw(paint, alt=words, height_px=HEIGHT_PX)
 
 
@@ -119,6 +125,16 @@ def _plot(axes: "Axes", style: dict[str, Any], x: np.ndarray, y: np.ndarray) -> 
     )
 
 
+def _draw_ranges(
+    axes: "Axes", colour: str, x: np.ndarray, low: Sequence[float], high: Sequence[float]
+) -> None:
+    middle = (np.asarray(low) + np.asarray(high)) / 2
+    axes.errorbar(
+        x, middle, middle - low, fmt="none", ecolor=colour, elinewidth=1.4, capsize=4,
+        capthick=1.4, clip_on=False,
+    )  # fmt: skip
+
+
 def _find_unit(unit: str) -> Write | None:
     """Return how a value of `unit` is written; raises CourseError for a unit it does not know."""
     if unit and unit not in UNITS:
@@ -165,12 +181,17 @@ def _scale(
 
 
 def _tick_every_decade(axes: "Axes") -> None:
-    """Tick 1, 10, 100, …; over less than two decades 1, 2, 5, 10, 20, … as well."""
+    """Tick 1, 10, 100, …; over less than two decades 2, 5, 20, … too; never fewer than three."""
     from matplotlib.ticker import LogLocator
 
     low, high = axes.get_ylim()
-    if high / low < 150:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    if high / low >= 150:
+        return
+    for steps in ((1, 2, 5), (1, 2, 3, 5, 7), (1, 1.5, *range(2, 10))):
+        locator = LogLocator(subs=steps)
+        axes.yaxis.set_major_locator(locator)
+        if sum(low <= tick <= high for tick in locator.tick_values(low, high)) >= 3:
+            return
 
 
 def _write_plain_ticks(axis: "Axis") -> None:
@@ -255,6 +276,13 @@ def _describe_lines(series: Mapping, x_label: str, title: str, units: tuple) -> 
     )
     first, last = min(s[0] for s in spans), max(s[1] for s in spans)
     return f"{title}. {told}, as {x_label} goes from {write_x(first)} to {write_x(last)}."
+
+
+def _describe_ranges(ranges: Ranges, write: Write) -> str:
+    return "".join(
+        f" Bars show the range of {name}, at the last point from {write(low[-1])} to "
+        f"{write(high[-1])}." for name, (low, high) in ranges.items()
+    )  # fmt: skip
 
 
 def _describe_line(name: str, x: np.ndarray, y: np.ndarray, write_x: Write, write_y: Write) -> str:

@@ -8,6 +8,7 @@
 | 06 | `all_reduce_race` |
 | 10 | `chaos` (also `make chaos`) |
 | 11 | `stale_updates`, `synchronous_rounds`, `update_records`, `slow_workers`, `loopback_traffic` |
-| 15 | `split_mlp`, `dtensor_mlp` |
+| 14 | `tpu_mesh` |
+| 15 | `split_matrix`, `split_mlp`, `dtensor_mlp` |
 | 16 | `replicated_pipeline`, `weight_stashing` |
 """

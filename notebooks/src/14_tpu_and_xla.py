@@ -1,7 +1,9 @@
 # %% [markdown] shows="What XLA demands, found by compiling on the CPU"
 # # TPU and XLA
 #
-# You rent a TPU by the hour, and the first hour goes into error messages: a shape, an op, a stray `print`. Most of them you can have at home for free: XLA, the compiler behind a TPU, compiles for the CPU as well. Here you break each of its rules, see what TensorFlow says, and fix it. (We have never run this lesson on a TPU, and say where that matters.)
+# You rent a TPU by the hour, and the first hour goes into error messages: a shape, an op, a stray `print`. Most of them you can have at home for free: XLA, the compiler behind a TPU, compiles for the CPU as well. Here you break each of its rules, see what TensorFlow says, and fix it.
+#
+# One thing up front: this lesson has never run on a TPU. All results come from XLA on a CPU, and what we say about TPUs comes from their documentation.
 #
 # **Time:** 50 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) and [input pipelines](12-input-pipelines.ipynb) · **Hardware:** two CPU cores
 #
@@ -34,6 +36,7 @@ from utils.data import load
 from utils.devices import describe_topology
 from utils.errors import DistributedError
 from distlab.exercises.predict import show_guess
+from distlab.lessons.tpu_mesh import draw_mesh
 from utils.measure import Stopwatch, array_bytes, time_calls
 from utils.models import build_mlp
 from utils.strategies import make_strategy
@@ -158,8 +161,6 @@ assert np.allclose(of_cut, of_padded, rtol=1e-5)
 # XLA has most of TensorFlow's ops that train, and not the rest. The error names the op. `refusal` keeps the part of the message that is the same each time.
 #
 # The fix is in the second cell, the same count in ops that XLA has: each pixel's step as one-hot, added up. (Or count in the input pipeline, which runs on the host and may use every op.)
-#
-# On a real TPU you may not even get the error. With soft device placement, the default, TensorFlow can move such an op to the host's CPU, and every step then pays for the round trip.
 
 
 # %%
@@ -189,6 +190,19 @@ def histogram_for_xla(x):
 counts = tf.function(histogram_for_xla, jit_compile=True)(batch[0])
 print(counts.numpy())
 assert (counts.numpy() == histogram(batch[0]).numpy()).all()
+
+# %% [markdown]
+# With a TPU, don't rely on the error. TensorFlow has *soft device placement*, and it is on by default: an op that can't run on the device you named runs on one where it can, without a word. In a TPU's step such an op goes to the host's CPU, and every step waits for the trip there and back. You can watch it here, by asking for a TPU that isn't there. Switched off, the same line raises an error:
+
+# %%
+for soft in (True, False):
+    tf.config.set_soft_device_placement(soft)
+    try:
+        with tf.device("TPU:0"):
+            print(f"soft placement {soft}: ran on", histogram(batch[0]).device[-5:])
+    except tf.errors.InvalidArgumentError as error:
+        print(f"soft placement {soft}:", str(error).split(" '")[0])
+tf.config.set_soft_device_placement(True)
 
 # %% [markdown]
 # ## Rule 3: no calls back to the host
@@ -359,7 +373,6 @@ def with_noise(x):
     return x + np.random.normal()
 
 
-# %%
 inner = [Does(f) for f in (adds_histogram, through_numpy, less_hard_mean, with_noise)]
 found = []
 for layer in [keras.layers.GlobalAveragePooling1D(name="pool"), *inner]:
@@ -374,9 +387,11 @@ assert len({f.kind for f in found}) == 5 and examine_model(build_mlp(), batch_si
 #
 # ## TPUStrategy
 #
+# Everything up to here you have seen happen. The TPU's side of what follows we have never run: no TPU was at hand.
+#
 # Three calls come before the strategy, once, at the start of the program. The *resolver* finds the TPU (`"local"` on a TPU machine, a name or address elsewhere). The second call connects to it. The third *initialises* it: that wipes the TPU's memory, so don't repeat it later, and it returns the *topology*, which core sits where. The first cell makes these calls; without a TPU, the third one fails. (On a TPU machine you install `tensorflow-tpu` in place of `tensorflow`.)
 #
-# In the second cell `make_strategy("tpu")` makes the same calls, and reports in one sentence if there is no TPU. The program then takes a TPU if there is one and the usual device otherwise, with the same training code. The TPU branch is what we have never run. In a shell that's `distlab train --strategy tpu`.
+# In the second cell `make_strategy("tpu")` makes the same calls, and reports in one sentence if there is no TPU. The program then takes a TPU if there is one and the usual device otherwise, with the same training code. In a shell that's `distlab train --strategy tpu`.
 
 
 # %%
@@ -399,16 +414,15 @@ report = train(strategy=name, model="mlp", limit=512, epochs=1)
 assert np.isfinite(report.loss).all()
 
 # %% [markdown]
-# A topology is plain data, so you can read one without the hardware. This one has the shape of a TPU v3-8, a machine of 2018: one host, a mesh of 2 by 2 chips, two cores each. Each core is a replica, so a global batch of 1,024 is 128 on each. That suits the machine, which works on tiles of 8 by 128 numbers and pads what doesn't fill them. Newer chips differ (a v5e has one core), so ask `strategy.num_replicas_in_sync`.
+# A topology is plain data, so you can read and draw one without the hardware. This one has the shape of a TPU v3-8, a machine of 2018: one host, a mesh of 2 by 2 chips, two cores each. Each core is a replica, so a global batch of 1,024 is 128 on each. Chips pass gradients straight to their neighbours; the host (dashed) brings the images. The split suits the machine, which works on tiles of 8 by 128 numbers and pads what doesn't fill them. Newer chips differ (a v5e has one core), so ask `strategy.num_replicas_in_sync`.
 
 # %%
 places = [[[x, y, 0, core] for y in (0, 1) for x in (0, 1) for core in (0, 1)]]
 v3_8 = describe_topology(
     tf.tpu.experimental.Topology(mesh_shape=[2, 2, 1, 2], device_coordinates=places)
 )
-print("chip (x, y) of each replica:", *[(x, y) for x, y, _, _ in v3_8["coordinates"][0]])
-print("examples for each of", v3_8["cores"], "cores:", 1024 // v3_8["cores"])
-assert v3_8["cores"] == 8
+figures.show(draw_mesh(v3_8, global_batch_size=1024))
+assert v3_8["cores"] == 8 and v3_8["mesh"] == (2, 2, 1, 2)
 
 # %% [markdown]
 # ## What it costs: bfloat16
@@ -477,17 +491,19 @@ assert returns == {1: 256, 8: 32, 64: 4}
 # ## Take-away card
 #
 # ```python
+# import keras
+# import tensorflow as tf
 # resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")  # once, first of all
 # tf.config.experimental_connect_to_cluster(resolver)
-# tf.tpu.experimental.initialize_tpu_system(resolver)
+# tf.tpu.experimental.initialize_tpu_system(resolver)  # wipes the TPU's memory
 # strategy = tf.distribute.TPUStrategy(resolver)  # a replica on each core
 # keras.mixed_precision.set_global_policy("mixed_bfloat16")
-# dataset = dataset.batch(global_batch_size, drop_remainder=True)  # 8 divides each core's share
-# with strategy.scope():  # in the step: no Python, no tf.print, tf.where with three arguments
-#     model = make_model()
-#     model.compile("adam", loss, steps_per_execution=100)
-# # before you pay for one: distlab tpu-ready my_model:make_model
+# with strategy.scope():
+#     model = keras.Sequential([keras.Input((784,)), keras.layers.Dense(10, dtype="float32")])
+#     model.compile("adam", "mse", steps_per_execution=100)
 # ```
+#
+# It needs a TPU. Feed it with `dataset.batch(global_batch_size, drop_remainder=True)`, and keep Python, `tf.print` and shapes from the data out of the step. Before you pay for the hour: `distlab tpu-ready my_model:make_model`.
 #
 # What you saw:
 #

@@ -369,3 +369,25 @@ def test_a_plot_without_words_is_refused():
             figures.show(Figure(), alt=alt)
     with pytest.raises(DistributedError, match="list is no matplotlib Figure"):
         figures.show([1, 2], alt="A list.")
+
+
+def test_a_logarithmic_axis_has_three_ticks_or_more():
+    def ticks(low, high):
+        svg = figures.lines(
+            {"error": ([1, 2], [low, high])}, x_label="x", y_label="y", title="t", log_y=True
+        ).svg
+        return re.findall(r">([\d,.]+)</text>", svg.replace("\n", ""))[2:]
+
+    assert ticks(14.1, 84) == ["20", "30", "50", "70"]
+    assert ticks(0.4, 3) == ["0.5", "1", "2"]
+    assert ticks(1, 10_000) == ["1", "10", "100", "1,000", "10,000"]
+
+
+def test_ranges_are_drawn_as_bars_and_said():
+    words = {"x_label": "batch", "y_label": "error", "title": "Errors"}
+    series = {"theirs": ([1, 2], [0, 0]), "ours": ([1, 2, 4], [1, 2, 8])}
+    plain = figures.lines(series, **words)
+    ranged = figures.lines(series, ranges={"ours": ([0.5, 1, 6], [2, 3, 9])}, **words)
+    assert "Bars show the range of ours, at the last point from 6 to 9." in ranged.alt
+    tags = [re.findall(r"<(?:path|use)", picture.svg) for picture in (plain, ranged)]
+    assert len(tags[1]) >= len(tags[0]) + 3 * 2

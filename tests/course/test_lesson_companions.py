@@ -89,3 +89,13 @@ def test_numbers_and_gradient_sizes_are_drawn_and_named():
     assert picture.alt == "Every number from 1 to 2: fine has 5; coarse has 3."
     sizes = {"a": np.array([0.0, 2.0**-10, 2.0**-10]), "b": np.array([2.0**-30])}
     assert "2^-24, lie 33.3% of a, 100.0% of b." in draw_shares(sizes, floor=-24).alt
+
+
+def test_a_tpu_mesh_says_which_replicas_each_chip_has():
+    from distlab.lessons.tpu_mesh import draw_mesh
+
+    places = [(x, y, 0, core) for y in (0, 1) for x in (0, 1, 2) for core in (0, 1)]
+    picture = draw_mesh({"coordinates": [places], "cores": 12}, global_batch_size=120)
+    assert picture.alt.startswith("A mesh of 3 × 2 chips, 2 cores on each: chip 0, 0 has replicas")
+    assert "chip 1, 1 has replicas 8, 9" in picture.alt
+    assert picture.svg.count(">10 images<") == 12

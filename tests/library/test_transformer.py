@@ -7,10 +7,11 @@ from test_training import assert_same_weights, train_by_hand
 
 from utils.cluster import LocalCluster, make_launcher
 from utils.errors import InputError
-from utils.models import build_transformer
+from utils.models import build_encoder_decoder, build_transformer
 from utils.parallel.attention import SplitAttention
 from utils.parallel.group import DeviceGroup
 from utils.parallel.pipeline import cut_model, run_pipeline
+from utils.parallel.processes import join_reports, run_stage
 from utils.parallel.stage import Rules
 from utils.schedules import make_schedule
 from utils.training import train
@@ -86,9 +87,36 @@ def test_seeds_make_it_and_kernels_differ(tf):
 
 
 @pytest.mark.parametrize("change", [{"blocks": 0}, {"heads": 0}, {"width": 30}])
-def test_a_shape_that_cannot_be_is_refused(change):
+@pytest.mark.parametrize("build", [build_transformer, build_encoder_decoder])
+def test_a_shape_that_cannot_be_is_refused(build, change):
     with pytest.raises(InputError, match="that the heads divide"):
-        build_transformer(**change)
+        build(**change)
+
+
+def test_the_encoder_and_the_decoder_make_one_model(tf, launcher):
+    """Its encoder is the classifier's; the decoder sees the tokens alone, and learns from them."""
+    model, alone = build_encoder_decoder(dtype="float64"), build_transformer(dtype="float64")
+    images, labels = make_batch(6)
+    encoder, decoder = model.layers
+    tokens = encoder(images)
+    assert tokens.shape == (6, 49, 32) and decoder(tokens).shape == (6, 10)
+    assert_allclose = np.testing.assert_allclose
+    assert_allclose(decoder(tokens), model(images), rtol=0, atol=1e-12)
+    ours, theirs = encoder.get_weights(), alone.get_weights()[: len(encoder.get_weights())]
+    assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(images) ** 2)
+    gradients = tape.gradient(loss, [v.value for v in model.trainable_variables])
+    assert all(np.abs(gradient).max() > 0 for gradient in map(np.asarray, gradients[:-1]))
+    schedule = make_schedule("1f1b", 2, 3)
+    reports = LocalCluster(2, launcher=launcher).run(
+        run_stage, lambda: build_encoder_decoder(dtype="float64"), [1.0, 1.0], schedule,
+        images, labels, echo=False,
+    )  # fmt: skip
+    assert_equal_step(join_reports(schedule, reports), model, images, labels)
+    assert [report.parameter_bytes for report in reports] == [
+        8 * layer.count_params() for layer in (encoder, decoder)
+    ]
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 4])
