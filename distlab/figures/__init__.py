@@ -12,6 +12,7 @@ stay as they are.
 
 from distlab.figures.bars import bars as bars
 from distlab.figures.bars import grouped_bars as grouped_bars
+from distlab.figures.bars import stacked_bars as stacked_bars
 from distlab.figures.batches import batch_split as batch_split
 from distlab.figures.batches import split_evenly as split_evenly
 from distlab.figures.canvas import from_figure as from_figure

@@ -1,4 +1,4 @@
-"""Horizontal bars with their values written beside them."""
+"""Horizontal bars with their values written next to them."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,18 @@ from distlab.figures import canvas
 from distlab.figures.canvas import SMALL_PX, WIDTH_PX, Sheet, draw_sheet, say_number, text_width_px
 from distlab.figures.picture import Picture
 
-TOP_PX, ROW_PX, BAR_PX, GROUP_PX, GAP_PX = 40.0, 34.0, 22.0, 22.0, 12.0
+TOP_PX, ROW_PX, BAR_PX, GROUP_PX, GAP_PX, KEY_PX = 40.0, 34.0, 22.0, 22.0, 12.0, 22.0
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How bars lie on a sheet: names end at `left`, bars begin at `base_px`; a reference line."""
+
+    left: float
+    unit: str
+    to_px: Callable[[float | None], float]
+    base_px: float
+    line_px: float | None = None
 
 
 def bars(
@@ -101,6 +112,83 @@ def grouped_bars(
     return draw_sheet(paint, title=title, alt=words, height_px=height_px)
 
 
+def stacked_bars(
+    rows: Mapping[str, Mapping[str, float]],
+    *,
+    unit: str,
+    title: str,
+    reference: tuple[str, float] | None = None,
+    alt: str | None = None,
+) -> Picture:
+    """Draw one bar for each row, made of its parts one after the other: `{row: {part: value}}`.
+
+    A part has one colour in all rows, named in a key; the row's sum is written at its end.
+    `reference` is a dashed line with its label. Raises CourseError for no rows, for a row
+    without parts, and for values that are not finite or below 0.
+    """
+    totals = {name: _check_stack(name, values) for name, values in rows.items()}
+    _check_bars(totals, log=False)
+    parts = list(dict.fromkeys(part for values in rows.values() for part in values))
+    top_px = TOP_PX + KEY_PX + (20 if reference else 0)
+    bottom_px = top_px + len(rows) * ROW_PX
+
+    def paint(sheet: Sheet) -> None:
+        left = max(text_width_px(name) for name in rows) + 14
+        ends = [*totals.values(), *([reference[1]] if reference else [])]
+        to_px = _lengths(ends, unit, left, log=False)
+        line_px = to_px(reference[1]) if reference else None
+        scale = Scale(left, unit, to_px, to_px(None), line_px)
+        _draw_parts_key(sheet, parts)
+        for number, (name, values) in enumerate(rows.items()):
+            _draw_stack(sheet, top_px + number * ROW_PX, scale, name, values, parts)
+        sheet.line([scale.base_px] * 2, [top_px - 4, bottom_px], linewidth=1)
+        if reference:
+            _draw_reference(sheet, reference[0], line_px, top_px - 8, bottom_px)
+
+    says = "; ".join(
+        f"{name}: {', '.join(f'{part} {_with_unit(v, unit)}' for part, v in values.items())}"
+        for name, values in rows.items()
+    )
+    line = f" A line marks {reference[0]} at {_with_unit(reference[1], unit)}." if reference else ""
+    words = alt or f"{title}. {says}.{line}"
+    return draw_sheet(paint, title=title, alt=words, height_px=bottom_px + 8)
+
+
+def _check_stack(name: str, values: Mapping[str, float]) -> float:
+    """Return the sum of a row's parts."""
+    if not values:
+        raise CourseError(f"stacked_bars: {name!r} has no parts")
+    for part, value in values.items():
+        if not (np.isfinite(value) and value >= 0):
+            raise CourseError(
+                f"stacked_bars: {part!r} of {name!r} is {value}: give finite values of 0 or more"
+            )
+    return float(sum(values.values()))
+
+
+def _draw_parts_key(sheet: Sheet, parts: list[str]) -> None:
+    x = 0.0
+    for number, part in enumerate(parts):
+        colour = canvas.COLOURS[number % len(canvas.COLOURS)]
+        sheet.rectangle(x + 1, TOP_PX - 4, 16, 13, colour, 0.55, linewidth=1.2)
+        sheet.write(x + 24, TOP_PX + 3, part, "left", SMALL_PX)
+        x += 24 + text_width_px(part, SMALL_PX) + 22
+
+
+def _draw_stack(sheet: Sheet, y: float, scale: Scale, name: str, values, parts: list[str]) -> None:
+    middle, total = y + ROW_PX / 2, 0.0
+    for part, value in values.items():
+        start, end = scale.to_px(total), scale.to_px(total + value)
+        colour = canvas.COLOURS[parts.index(part) % len(canvas.COLOURS)]
+        place = (start, y + (ROW_PX - BAR_PX) / 2, end - start, BAR_PX)
+        sheet.rectangle(*place, colour, 0.55, linewidth=1.2)
+        total += value
+    sheet.write(scale.left - 10, middle, name, "right")
+    end, says = scale.to_px(total) + 6, _with_unit(total, scale.unit)
+    crossed = scale.line_px is not None and 0 < scale.line_px - end < text_width_px(says)
+    sheet.write(end, middle, says, "left", bbox=canvas.label_paper() if crossed else None)
+
+
 def _check_bars(values: Mapping[str, float], log: bool) -> None:
     if not values:
         raise CourseError("bars: no values to draw: give at least one name with its value")
@@ -109,17 +197,6 @@ def _check_bars(values: Mapping[str, float], log: bool) -> None:
             raise CourseError(f"bars: {name!r} is {value}: only finite values can be drawn")
         if log and value <= 0:
             raise CourseError(f"bars: {name!r} is {value}: log=True needs values above 0")
-
-
-@dataclass(frozen=True)
-class Scale:
-    """How bars lie on a sheet: names end at `left`, bars begin at `base_px`; a reference line."""
-
-    left: float
-    unit: str
-    to_px: Callable[[float | None], float]
-    base_px: float
-    line_px: float | None = None
 
 
 def _lengths(values: list[float], unit: str, left: float, log: bool, centred: bool = False):

@@ -1,6 +1,7 @@
 """Lanes of spans on one time axis: what each worker, stage or device does when."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,14 @@ from utils.measure import count
 Row = tuple[str, float, float, str, str]  # lane, start, end, label, kind
 
 LANE_PX, TOP_PX, KEY_PX, AXIS_PX = 38.0, 36.0, 26.0, 46.0
+PLAIN, DARK, LIGHT = 0.38, 0.68, 0.18  # how strong a bar's colour is
+
+
+class Style(NamedTuple):
+    """How the bars of one kind look: the number of their colour, and how strong it is."""
+
+    colour: int
+    strength: float
 
 
 def timeline(
@@ -20,19 +29,23 @@ def timeline(
 ) -> Picture:
     """Draw spans (lane, start, end, label, kind) as bars in lanes, lanes in their first order.
 
-    Spans of one kind share a colour (from the seventh kind on, with a dashed
-    edge), named in a key when there is more than one kind. A label is written
-    where it fits into its bar. Raises CourseError for no rows and for a span
-    that ends before it starts.
+    Spans of one kind share a colour (from the seventh on, with a dashed edge), named in a
+    key when there is more than one kind. Kinds that differ only behind a comma ("forward,
+    chunk 0", "forward, chunk 1") are shades of one colour, from dark to light. A label is
+    written where it fits into its bar. Raises CourseError for no rows and for a span that
+    ends before it starts.
     """
     _check_spans(rows)
     lanes = list(dict.fromkeys(row[0] for row in rows))
-    kinds = list(dict.fromkeys(row[4] for row in rows))
-    top_px = TOP_PX + (KEY_PX if len(kinds) > 1 else 0)
+    styles = _choose_styles(list(dict.fromkeys(row[4] for row in rows)))
+    key = _place_key(list(styles)) if len(styles) > 1 else []
+    top_px = TOP_PX + (KEY_PX * (1 + key[-1][2]) if key else 0)
 
     def paint(sheet: Sheet) -> None:
-        if len(kinds) > 1:
-            _draw_key(sheet, kinds)
+        for kind, x, row in key:
+            y = TOP_PX + row * KEY_PX
+            _draw_swatch(sheet, x + 1, y, 16, 13, styles[kind])
+            sheet.write(x + 24, y + 7, kind, "left", SMALL_PX)
         left = max(text_width_px(lane) for lane in lanes) + 14
         begin, end = min(row[1] for row in rows), max(row[2] for row in rows)
         scale = (WIDTH_PX - left - 12) / ((end - begin) or 1.0)
@@ -43,7 +56,7 @@ def timeline(
         for lane, start, stop, label, kind in rows:
             y = top_px + lanes.index(lane) * LANE_PX
             x, wide = left + (start - begin) * scale, (stop - start) * scale
-            _draw_span(sheet, x, y, wide, label, kinds.index(kind))
+            _draw_span(sheet, x, y, wide, label, styles[kind])
 
     height_px = top_px + len(lanes) * LANE_PX + AXIS_PX
     words = alt or _describe_spans(rows, lanes, title, unit)
@@ -70,24 +83,41 @@ def _draw_axis(sheet: Sheet, begin, end, left, scale, top, bottom, unit: str) ->
     sheet.write(middle, bottom + 33, f"time ({unit})" if unit else "time")
 
 
-def _draw_span(sheet: Sheet, x, y, wide, label: str, style: int) -> None:
+def _draw_span(sheet: Sheet, x, y, wide, label: str, style: Style) -> None:
     _draw_swatch(sheet, x + 0.75, y + 4, max(wide - 1.5, 1.0), LANE_PX - 8, style)
-    if label and text_width_px(label, SMALL_PX) + 4 <= wide:
+    if label and text_width_px(label, SMALL_PX) + 1 <= wide:
         sheet.write(x + wide / 2, y + LANE_PX / 2, label, size=SMALL_PX)
 
 
-def _draw_swatch(sheet: Sheet, x, y, wide, tall, style: int) -> None:
-    colour = canvas.COLOURS[style % len(canvas.COLOURS)]
-    edge = "-" if style < len(canvas.COLOURS) else (0, (3, 2))
-    sheet.rectangle(x, y, wide, tall, colour, 0.38, linewidth=1.2, linestyle=edge)
+def _draw_swatch(sheet: Sheet, x, y, wide, tall, style: Style) -> None:
+    colour = canvas.COLOURS[style.colour % len(canvas.COLOURS)]
+    edge = "-" if style.colour < len(canvas.COLOURS) else (0, (3, 2))
+    sheet.rectangle(x, y, wide, tall, colour, style.strength, linewidth=1.2, linestyle=edge)
 
 
-def _draw_key(sheet: Sheet, kinds: list[str]) -> None:
-    x = 0.0
-    for style, kind in enumerate(kinds):
-        _draw_swatch(sheet, x + 1, TOP_PX, 16, 13, style)
-        sheet.write(x + 24, TOP_PX + 7, kind, "left", SMALL_PX)
-        x += 24 + text_width_px(kind, SMALL_PX) + 22
+def _choose_styles(kinds: list[str]) -> dict[str, Style]:
+    """Return {kind: its style}, in an order that has the shades of a colour together."""
+    families: dict[str, list[str]] = {}
+    for kind in kinds:
+        families.setdefault(kind.partition(", ")[0], []).append(kind)
+    styles = {}
+    for number, family in enumerate(families.values()):
+        shades = np.linspace(DARK, LIGHT, len(family)) if len(family) > 1 else [PLAIN]
+        for kind, shade in zip(sorted(family), shades, strict=True):
+            styles[kind] = Style(number, float(shade))
+    return styles
+
+
+def _place_key(kinds: list[str]) -> list[tuple[str, float, int]]:
+    """Return (kind, x, row) of each entry of the key, in as many rows as they need."""
+    places, x, row = [], 0.0, 0
+    for kind in kinds:
+        wide = 24 + text_width_px(kind, SMALL_PX)
+        if x + wide > WIDTH_PX:
+            x, row = 0.0, row + 1
+        places.append((kind, x, row))
+        x += wide + 22
+    return places
 
 
 def _describe_spans(rows: Sequence[Row], lanes: list[str], title: str, unit: str) -> str:

@@ -9,6 +9,6 @@
 | 10 | `chaos` (also `make chaos`) |
 | 11 | `stale_updates`, `synchronous_rounds`, `update_records`, `slow_workers`, `loopback_traffic` |
 | 14 | `tpu_mesh` |
-| 15 | `split_matrix`, `split_mlp`, `dtensor_mlp` |
+| 15 | `split_matrix`, `split_mlp`, `dtensor_mlp`, `dtensor_tiles` |
 | 16 | `replicated_pipeline`, `weight_stashing` |
 """

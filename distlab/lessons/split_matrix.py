@@ -11,12 +11,12 @@ WHOLE, COLUMNS, ROWS = "whole", "columns", "rows"
 MAX_DEVICES = len(COLOURS)
 TOP_PX, NAME_PX, GAP_PX = 68.0, 44.0, 10.0
 WORDS = {
-    COLUMNS: "The columns of W, and with them those of y, are shared out: {}. An all-gather "
-    "puts y together.",
-    ROWS: "The rows of W, and the columns of x that meet them, are shared out: {}. Every "
-    "device has one term of each sum in y, and an all-reduce adds the terms.",
-    "both": "The columns of W1, those of h, and the rows of W2 are shared out: {}. Nothing is "
-    "put together between the layers; one all-reduce adds the terms of y.",
+    COLUMNS: "Each device holds some columns of W and computes the same columns of y: {}. An "
+    "all-gather puts y together.",
+    ROWS: "Each device holds some rows of W and the matching columns of x: {}. Each has one "
+    "term of every sum in y, and an all-reduce adds the terms.",
+    "both": "Each device holds some columns of W1, the same columns of h, and the same rows of "
+    "W2: {}. Nothing is put together between the layers; one all-reduce adds the terms of y.",
 }
 
 

@@ -1,4 +1,4 @@
-# %% [markdown] shows="One layer split by columns and by rows; stages in two processes; DTensor meshes; ZeRO's memory"
+# %% [markdown] shows="One layer split by columns and by rows; attention by heads; encoder and decoder in two processes; DTensor meshes; ZeRO's memory"
 # # Model parallelism
 #
 # Your model doesn't fit on one device. Adding more devices the usual way doesn't help: data parallelism puts a full copy on each. In an hour you will split one model by layers, by columns, by rows and by layouts, know what each split sends and stores, and check that every one gives the loss and the gradients of the whole model.
@@ -9,7 +9,7 @@
 #
 # - Place the layers of a network on different devices, and count what each holds and what crosses.
 # - Split a dense layer by columns and by rows, and choose the collective that each needs.
-# - Build a network of two layers that needs one all-reduce each way.
+# - Build a network of two layers, and an attention layer, that need one all-reduce each way.
 # - Run one program on data, model and mixed meshes with DTensor.
 # - Compute the bytes on each device under ZeRO.
 
@@ -17,6 +17,7 @@
 from utils.environment import quiet_tensorflow, set_seeds
 
 with quiet_tensorflow():
+    import keras
     import tensorflow as tf
     from tensorflow.experimental import dtensor
 from utils.devices import use_logical_devices
@@ -34,8 +35,11 @@ from utils.data import load
 from distlab.exercises.predict import show_guess
 from distlab.figures import Arrow, Box
 from utils.measure import array_bytes, format_bytes, time_calls
-from utils.models import build_cnn, build_mlp
+from utils.models import build_cnn, build_encoder_decoder, build_mlp, build_transformer
 from distlab.lessons.dtensor_mlp import run_dtensor
+from distlab.lessons.dtensor_tiles import draw_tiles
+from utils.parallel.attention import SplitAttention
+from utils.parallel.group import DeviceGroup
 from utils.parallel.layers import run_placed
 from utils.parallel.parts import run_unsplit
 from utils.parallel.processes import join_reports, run_stage
@@ -63,7 +67,7 @@ held = {
     "each of 64, model split evenly": 7.5 * 16 / 64,
 }
 show_guess(my_guess, held["each of 64, data-parallel"], unit="GB")
-title = "A model of 7.5 thousand million parameters"
+title = "A model of 7.5 billion parameters"
 figures.show(figures.bars(held, unit="GB", title=title, reference=("an accelerator: 80", 80.0)))
 
 # %% [markdown]
@@ -105,10 +109,10 @@ alt = "Dense 1 on CPU:0 sends hidden values to dense 2 on CPU:1, and gets their 
 title = "Two layers on two devices"
 figures.show(figures.diagram(boxes, arrows, title=title, alt=alt, height_px=180))
 
-# %%
 pixels = images.astype("float32")  # as keras.Input rounds them
 x = tf.constant(pixels.reshape(32, 784), tf.float64)  # [batch, pixels]
 first, second = [[v.numpy() for v in layer.trainable_variables] for layer in model.layers[1:]]
+kernel = first[0]  # [784, 10]
 with tf.device("CPU:0"):
     kernel_1, bias_1 = (tf.Variable(value) for value in first)
 with tf.device("CPU:1"):
@@ -155,16 +159,15 @@ assert run_unsplit(cnn, images, labels).find_difference(placed) < 1e-9
 weights = {device: 0.0 for device in devices}
 values = dict(weights)
 for layer in placed.layers:
-    weights[layer.device] += layer.parameter_bytes / 1e6
-    values[layer.device] += layer.activation_bytes / 1e6
-groups = {"weights": weights, "activations, 32 images": values}
-figures.show(figures.grouped_bars(groups, unit="MB", title="What each device holds"))
+    weights[layer.device] += layer.parameter_bytes / 1e3
+    values[layer.device] += layer.activation_bytes / 1e3
+figures.show(figures.bars(weights, unit="kB", title="Weights on each device"))
+figures.show(figures.bars(values, unit="kB", title="Activations of 32 images on each device"))
 
 links = placed.traffic.count_links()
-table = np.array([[links.get((a, b), 0) / 1e6 for b in devices] for a in devices])
+table = np.array([[links.get((a, b), 0) / 1e3 for b in devices] for a in devices])
 rows, columns = [f"from {d}" for d in devices], [f"to {d}" for d in devices]
-title = "MB sent in one step"
-figures.show(figures.matrix(table, rows, columns, title=title, format="{:.3f}"))
+figures.show(figures.matrix(table, rows, columns, title="kB sent in one step", format="{:,.0f}"))
 assert placed.traffic.count_bytes("activations") == placed.traffic.count_bytes("gradients")
 
 # %% [markdown]
@@ -174,16 +177,10 @@ assert placed.traffic.count_bytes("activations") == placed.traffic.count_bytes("
 #
 # ## One layer by columns
 #
-# The other cut goes through a layer. With y = x W, give each device some *columns* of W: five hidden units each.
+# The other cut goes through a layer. With y = x W, give each device some *columns* of W: five hidden units each. Forward, each device has five columns of y, and an all-gather puts them together. Backward, each device knows how its own five units depend on x. The gradient for x is the sum over both.
 
 # %%
 figures.show(split_matrix("columns", [5, 5], inputs=784))
-
-# %% [markdown]
-# Forward, each device has five columns of y, and an all-gather puts them together. Backward, each device knows how its own five units depend on x. The gradient for x is the sum over both.
-
-# %%
-kernel = first[0]  # [784, 10]
 halves = kernel[:, :5], kernel[:, 5:]
 y = np.concatenate([x @ half for half in halves], axis=1)  # the all-gather
 np.testing.assert_allclose(y, x @ kernel, atol=1e-12)
@@ -237,7 +234,7 @@ print([f"{call.phase}: {call.kind} of {call.payload_bytes:,} bytes" for call in 
 show_guess(my_guess, len(both.calls), unit=" collectives")
 
 # %% [markdown]
-# The hidden values are never put together. The five that device 0 computed are exactly the five that its rows of the second kernel need, and ReLU works on each value by itself. Megatron-LM uses this pair twice in every transformer layer: in the MLP, and in attention, where each device gets whole heads. (The backward all-reduce is for the gradient of x, which earlier layers would need. Here there are none.)
+# The hidden values are never put together. The five that device 0 computed are exactly the five that its rows of the second kernel need, and ReLU works on each value by itself. (The backward all-reduce is for the gradient of x, which earlier layers would need. Here there are none.)
 #
 # Ten units need not divide evenly: three devices get 4, 3 and 3.
 
@@ -252,29 +249,77 @@ title = "Bytes of weights on the device that has most"
 figures.show(figures.matrix(table, ways, heads, title=title, format="{:,}"))
 
 # %% [markdown]
-# ## Two stages in two processes
+# ## Attention by heads
 #
-# Devices of one process share memory. Between machines a tensor must be sent, and the sender's tape can't follow it, so the backward pass needs its own message. `run_stage` runs in each worker: it builds the model, keeps only its own layers, and sends hidden values and gradients over a socket, here in four micro-batches.
+# Most models that don't fit today are Transformers, and Megatron-LM cuts each of their blocks with this pair, twice: once in its dense layers, once in its attention. An attention layer looks harder to cut, because every token looks at every other. But it has several *heads*, and heads don't need each other until the very end. A head is a group of columns of the query, key and value kernels. The output kernel takes a head's result in a group of rows. Columns, then rows.
+#
+# The first cell has Keras's layer with four heads, and the same by hand with two heads on each of two devices: one all-reduce of [32, 49, 64] numbers, and no device ever sees the other's heads. `SplitAttention`, in the second cell, does so for any built Keras layer, backward pass included. There it cuts the first block of our small Transformer (`distlab train --model transformer`), whose tokens are 49 patches of an image. (Random tokens will do for the check.)
 
 # %%
-order = make_schedule("1f1b", stages=2, micro_batches=4)
-costs = [0.0, 1.0, 1.0]  # of Flatten, dense 1 and dense 2: the cut falls between the dense ones
-with LocalCluster(workers=2) as cluster:
-    reports = cluster.run(
-        run_stage, lambda: build_mlp(dtype="float64", hidden_units=10), costs, order,
-        images, labels, echo=False, timeout=90,
-    )  # fmt: skip
-joined = join_reports(order, reports)
-check(joined)
-print("bytes of weights in each process:", [report.parameter_bytes for report in reports])
-print("sent:", joined.traffic.count_links())
+tokens = tf.constant(np.random.default_rng(1).normal(size=(32, 49, 64)))  # [batch, token, width]
+layer = keras.layers.MultiHeadAttention(num_heads=4, key_dim=16, dtype="float64")
+whole = layer(query=tokens, value=tokens)
+
+*qkv, out, out_bias = [v.value for v in layer.trainable_variables]
+parts = []  # one on each device, [batch, token, width]
+for device, heads in ((devices[0], slice(0, 2)), (devices[1], slice(2, 4))):
+    with tf.device(device):
+        q, k, v = (
+            tf.einsum("btw,whs->bhts", tokens, kernel[:, heads]) + bias[heads][:, tf.newaxis]
+            for kernel, bias in zip(qkv[::2], qkv[1::2])
+        )  # [batch, head, token, 16]
+        weights = tf.nn.softmax(tf.matmul(q, k, transpose_b=True) / 4)  # 4: the root of 16
+        parts.append(tf.einsum("bhts,hsw->btw", weights @ v, out[heads]))
+np.testing.assert_allclose(parts[0] + parts[1] + out_bias, whole, rtol=0, atol=1e-9)
+print("parts of shape", parts[0].shape, "on", [part.device[-5:] for part in parts])
+
+# %%
+transformer = build_transformer(dtype="float64", width=64)
+block = transformer.get_layer("block_1").get_layer("attention")
+with tf.GradientTape() as tape:
+    tape.watch(tokens)
+    whole = block(tokens, tokens)
+sources = [tokens, *[variable.value for variable in block.trainable_variables]]
+dx, *wanted = tape.gradient(whole, sources)
+
+by_heads = SplitAttention(block, DeviceGroup(devices[:2]))
+outputs = by_heads.run_forward(by_heads.group.copy(tokens))
+back = by_heads.run_backward(by_heads.group.copy(tf.ones_like(whole)))
+pairs = zip([outputs[1], back[0], *by_heads.gather_gradients()], [whole, dx, *wanted])
+assert max(float(np.max(np.abs(ours - theirs))) for ours, theirs in pairs) < 1e-9
+print([f"{call.phase}: {call.kind}" for call in by_heads.group.calls])
+print("bytes of weights on each device:", by_heads.count_parameter_bytes())
 
 # %% [markdown]
-# The bytes are those of the hand-made version. Cutting a batch into micro-batches changes when things are sent, not how much.
+# ## An encoder and a decoder in two processes
 #
-# ## DTensor: say how it lies, not what to send
+# Devices of one process share memory. Between machines a tensor must be sent, and the sender's tape can't follow it, so the backward pass needs its own message. A Transformer with an encoder and a decoder has a natural place to cut: the encoder turns an image into 49 tokens, the decoder looks at them by cross-attention (`layer(query=own, value=tokens)`), and nothing else passes between the two.
 #
-# So far we wrote everything by hand, collectives included. DTensor goes the other way. The devices form a *mesh* with named dimensions. Every tensor gets a *layout*, which says which of its axes is split over which dimension. The program stays that of one device, and TensorFlow finds the collectives.
+# `run_stage` runs in each worker: it builds the model, keeps only its own layer, and sends tokens and gradients over a socket.
+
+
+# %%
+def build():
+    return build_encoder_decoder(dtype="float64")
+
+
+order = make_schedule("gpipe", stages=2, micro_batches=1)
+with LocalCluster(workers=2) as cluster:
+    reports = cluster.run(
+        run_stage, build, [1.0, 1.0], order, images, labels, echo=False, timeout=90
+    )
+joined = join_reports(order, reports)
+assert run_unsplit(build(), images, labels).find_difference(joined) < 1e-9
+print("bytes of weights:", [report.parameter_bytes for report in reports])
+print("bytes sent:", joined.traffic.count_links())
+assert joined.traffic.count_bytes() == 2 * 32 * 49 * 32 * 8  # tokens, then their gradients
+
+# %% [markdown]
+# Two processes, one model, the gradients of the whole: 49 tokens of 32 numbers for each image went one way, their gradients the other. [Lesson 16](16-pipeline-parallelism.ipynb) keeps both workers busy at once.
+#
+# ## DTensor: describe the layout, not the messages
+#
+# So far we wrote everything by hand, collectives included. DTensor goes the other way. The devices form a *mesh* with named dimensions. Every tensor gets a *layout*, which says which of its axes is split over which dimension. The program stays that of one device, and TensorFlow finds the collectives. `relayout` cuts a tensor to a layout, `fetch_layout` tells the layout of a result, and `unpack` returns the pieces.
 
 # %%
 mesh = dtensor.create_mesh([("batch", 2), ("model", 2)], devices=devices)
@@ -287,12 +332,14 @@ def place(array, layout):
     return dtensor.relayout(whole, layout)
 
 
-product = place(x, by_examples) @ place(kernel, by_columns)  # no collective named anywhere
-print("layout of the product:", dtensor.fetch_layout(product).sharding_specs)
-print("on each device:", [tuple(piece.shape) for piece in dtensor.unpack(product)])
+tensors = {"x": place(x, by_examples), "W": place(kernel, by_columns)}
+tensors["y"] = tensors["x"] @ tensors["W"]  # no collective named anywhere
+layouts = {n: (t.shape, dtensor.fetch_layout(t).sharding_specs) for n, t in tensors.items()}
+figures.show(draw_tiles(layouts, {"batch": 2, "model": 2}))
+print("y on each device:", [tuple(piece.shape) for piece in dtensor.unpack(tensors["y"])])
 
 # %% [markdown]
-# Each device has 16 examples and 5 units: the batch is split one way, the layer the other.
+# The mesh names four devices. x is split over "batch" only, so the two devices of a row hold equal copies of their half; W is split over "model" only, so the devices of a column do. y is split both ways: each device has 16 examples and 5 units, made from its own pieces alone.
 #
 # **Predict.** Four devices as a mesh of batch 4, of model 4, and of 2 × 2. Under which does a device hold the fewest bytes of weights?
 
@@ -340,15 +387,13 @@ assert wrong > 0.1
 # The second mistake gives correct numbers in the wrong place. A tape remembers operations, not devices. Ask it for gradients outside the scope, and the whole backward pass runs on CPU:0 (GPU:0 on a machine with GPUs), with every activation copied there.
 
 # %%
-with tf.device("CPU:2"):
+with tf.device("CPU:2"), tf.GradientTape(persistent=True) as tape:
     weight = tf.Variable(second[0])
-    with tf.GradientTape(persistent=True) as tape:
-        output = tf.square(weight)
+    output = tf.square(weight)
 outside = tape.gradient(output, weight)
 with tf.device("CPU:2"):
     inside = tape.gradient(output, weight)
-where = [tensor.device[-5:] for tensor in (output, outside, inside)]
-print(dict(zip(["forward", "outside", "inside"], where)))
+print("forward, outside, inside:", *[t.device[-5:] for t in (output, outside, inside)])
 assert outside.device.endswith("CPU:0") and inside.device.endswith("CPU:2")
 
 # %% [markdown]
@@ -362,13 +407,16 @@ assert outside.device.endswith("CPU:0") and inside.device.endswith("CPU:2")
 (row,) = read_table("zero_memory")
 parameters, ranks = row["parameters_billion"] * 1e9, int(row["data_parallel"])
 memory = [find_zero_memory(parameters, ranks, stage) for stage in range(4)]
-table = [[m.weights / 1e9, m.gradients / 1e9, m.optimizer / 1e9, m.total / 1e9] for m in memory]
 names = ["data-parallel", "stage 1", "stage 2", "stage 3"]
-title = "GB on each of 64 devices, 7.5 thousand million parameters"
-columns = ["weights", "gradients", "optimizer", "total"]
-figures.show(figures.matrix(np.array(table), names, columns, title=title, format="{:.2f}"))
+parts = {
+    name: {part: getattr(m, part) / 1e9 for part in ("weights", "gradients", "optimizer")}
+    for name, m in zip(names, memory)
+}
+title = "7.5 billion parameters on each of 64 devices"
+line = ("an accelerator: 80", 80.0)
+figures.show(figures.stacked_bars(parts, unit="GB", title=title, reference=line))
 published = [row[f"stage{stage}_gb"] for stage in (1, 2, 3)]
-print("published:", published)
+print("published:", published, "computed:", [round(m.total / 1e9, 2) for m in memory[1:]])
 np.testing.assert_allclose([m.total / 1e9 for m in memory[1:]], published, rtol=0.01)
 
 # %% [markdown]
@@ -393,26 +441,35 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images,
 #
 # - By layers, 5,120 bytes of activations crossed and the weights stayed.
 # - Columns need an all-reduce backward, rows forward.
-# - Columns, then rows: one all-reduce each way, and ReLU between them for free.
+# - Columns, then rows: one all-reduce each way, ReLU between them for free, and attention by heads likewise.
 # - One program ran on three meshes; "model 4" held the fewest weights, "batch 4" the fewest images.
 # - ZeRO's stage 3 took 120 GB down to 1.88 GB on each of 64 devices.
 #
 # ## Take-away card
 #
 # ```python
-# y = all_gather([x @ w for w in columns])           # backward: all_reduce the gradient for x
-# y = all_reduce([x_i @ w for w in rows])            # backward: nothing to add up
-# # columns, then rows: one all-reduce forward, one backward; ReLU in between is free
-# with tf.device(d), tf.GradientTape() as tape: ...  # each device its own tape
-# with tf.device(d): tape.gradient(out, sources, output_gradients=received)
-# mesh = dtensor.create_mesh([("batch", 2), ("model", 2)], devices=devices)
-# dtensor.Layout(["batch", dtensor.UNSHARDED], mesh)  # examples split, the rest whole
-# # bytes a parameter, Adam, mixed precision, N devices: 16 | 4 + 12/N | 2 + 14/N | 16/N (ZeRO 0 to 3)
+# import tensorflow as tf
+# from tensorflow.experimental import dtensor
+# cpu, one = tf.config.list_physical_devices("CPU")[0], tf.config.LogicalDeviceConfiguration()
+# tf.config.set_logical_device_configuration(cpu, [one] * 4)  # or four GPUs: "GPU:0" and so on
+# mesh = dtensor.create_mesh([("batch", 2), ("model", 2)], devices=[f"CPU:{n}" for n in range(4)])
+# whole = dtensor.copy_to_mesh(tf.ones([784, 12]), dtensor.Layout.replicated(mesh, rank=2))
+# kernel = dtensor.relayout(whole, dtensor.Layout([dtensor.UNSHARDED, "model"], mesh))
+# print([piece.shape for piece in dtensor.unpack(kernel)])
+# # bytes a parameter, Adam, mixed precision, N devices: 16 | 4 + 12/N | 2 + 14/N | 16/N (ZeRO 0-3)
 # ```
+#
+# - Columns: an all-gather of y forward, an all-reduce of the gradient for x backward.
+# - Rows: an all-reduce of y forward, nothing to add up backward.
+# - Columns, then rows (dense layers, or heads): one all-reduce each way.
+# - By layers: each device its own tape, and its own `with tf.device(…)` for `tape.gradient(…, output_gradients=received)` too.
+#
+# The layers, the attention and the two processes, to read and reuse: [utils/parallel](../utils/parallel/__init__.py). There is no page of plain TensorFlow for this in `examples/`, since TensorFlow has no API that shards a Keras model; how two processes find each other is in [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
 #
 # ## Where it is described
 #
-# - Shoeybi and others, [Megatron-LM](https://arxiv.org/abs/1909.08053), 2019: columns, then rows
+# - Shoeybi and others, [Megatron-LM](https://arxiv.org/abs/1909.08053), 2019: columns, then rows, in dense layers and in attention
+# - Vaswani and others, [Attention Is All You Need](https://arxiv.org/abs/1706.03762), 2017: heads, encoder and decoder
 # - Shazeer and others, [Mesh-TensorFlow](https://arxiv.org/abs/1811.02084), 2018
 # - Xu and others, [GSPMD](https://arxiv.org/abs/2105.04663), 2021
 # - TensorFlow's guide, [DTensor concepts](https://www.tensorflow.org/guide/dtensor_overview)

@@ -26,14 +26,19 @@ devices = use_logical_devices(4)
 print(devices)
 
 # %%
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+
 import numpy as np
 
 from distlab import figures
+from utils.cluster import LocalCluster
 from utils.data import load
 from distlab.exercises.predict import show_guess
-from utils.models import build_cnn
+from utils.models import build_cnn, build_encoder_decoder
 from utils.parallel.parts import measure_layers, run_unsplit
 from utils.parallel.pipeline import cut_model, run_pipeline
+from utils.parallel.processes import join_reports, run_stage
 from distlab.lessons.replicated_pipeline import run_replicas
 from utils.parallel.stage import Rules
 from distlab.lessons.weight_stashing import measure_errors, run_without_flush
@@ -94,12 +99,10 @@ print("eight micro-batches of 8: the gradients of one batch of 64, to 1e-9")
 cnn = build_cnn()
 costs = [1e3 * cost.seconds for cost in measure_layers(cnn, images[:32])]
 cut = partition_layers(costs, stages=3)
-names = {layer.name: cost for layer, cost in zip(cnn.layers, costs, strict=True)}
-title = "Forward and backward of each layer, 32 images"
-figures.show(figures.bars(names, unit="ms", title=title))
-for stage, layers in enumerate(cut):
-    own = [cnn.layers[number].name for number in layers]
-    print(f"stage {stage}: {sum(costs[n] for n in layers):.2f} ms, {', '.join(own)}")
+names = [f"{n} {type(layer).__name__}" for n, layer in enumerate(cnn.layers)]
+figures.show(figures.bars(dict(zip(names, costs)), unit="ms", title="Each layer, 32 images"))
+for s, own in enumerate(cut):
+    print(f"stage {s}: {sum(costs[n] for n in own):.2f} ms", *[names[n] for n in own], sep=", ")
 assert [n for layers in cut for n in layers] == list(range(7)) and len(cut) == 3
 
 # %% [markdown]
@@ -108,35 +111,58 @@ assert [n for layers in cut for n in layers] == list(range(7)) and len(cut) == 3
 # ## GPipe
 #
 # A schedule says what each stage does, and in which order: F3 is the forward of micro-batch 3, BW3 its backward. GPipe does all forwards, then all backwards.
+#
+# A stage that follows such an order fits into one cell. It takes a micro-batch from the stage before, runs its own layers on its own device, and passes the result on. On the way back it takes the gradient for what it passed on, and passes on the gradient for what it took. What it keeps in between is what costs memory. Four of these in four threads are a pipeline; the first one's inbox gets the images.
+
+
+# %%
+def be_stage(stage, layers, order, inbox):
+    """Do `order` on one device; return the stage's gradients, summed over micro-batches."""
+    weights = [v.value for layer in layers for v in layer.trainable_variables]
+    kept, totals = {}, [0.0] * len(weights)
+    for kind, m in order:  # ("F", 0), ("F", 1), …
+        with tf.device(devices[stage]):
+            if kind == "F":
+                x = inbox["F", stage].get(timeout=60)  # from the stage before
+                with tf.GradientTape() as tape:
+                    tape.watch(x)
+                    y = x
+                    for layer in layers:
+                        y = layer(y)
+                    if stage == 3:  # the last one has the loss
+                        own = labels[8 * m : 8 * m + 8]
+                        y = tf.nn.sparse_softmax_cross_entropy_with_logits(own, y)
+                        y = tf.reduce_sum(y) / 64  # the whole batch
+                kept[m] = tape, x, y
+                inbox["F", stage + 1].put(y)
+            else:
+                tape, x, y = kept.pop(m)
+                upstream = inbox["B", stage].get(timeout=60) if stage < 3 else None
+                for_x, own = tape.gradient(y, (x, weights), upstream)
+                totals = [a + b for a, b in zip(totals, own)]
+                inbox["B", stage - 1].put(for_x)  # to the stage before
+    return totals
+
 
 # %%
 gpipe = make_schedule("gpipe", stages=4, micro_batches=8)
 print("stage 0:", *gpipe.orders[0])
 print("check:", check_schedule(gpipe))
 equal = [0.0] + [1.0] * 8  # Flatten costs nothing
-pipeline = cut_model(model, costs=equal, stages=4, devices=devices)
-print("layers:", [list(part) for part in pipeline.layers])
+cut = partition_layers(equal, stages=4)
+inbox = {(kind, stage): SimpleQueue() for kind in "FB" for stage in range(-1, 5)}
+for part in np.split(images.astype("float32"), 8):
+    inbox["F", 0].put(tf.constant(part))
+with ThreadPoolExecutor(4) as pool:
+    own_layers = [[model.layers[n] for n in part] for part in cut]
+    orders = [[(o.kind, o.micro_batch) for o in order] for order in gpipe.orders]
+    totals = sum(pool.map(be_stage, range(4), own_layers, orders, [inbox] * 4), [])
+for ours, theirs in zip(totals, reference.gradients, strict=True):
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
+print("layers:", [list(part) for part in cut], "gradients of the unsplit model, to 1e-9")
 
 # %% [markdown]
-# In outline, a stage does this with its order (`utils/parallel/stage.py` has it whole):
-#
-# ```python
-# for kind, m in order:                           # ("F", 0), ("F", 1), …
-#     if kind == "F":
-#         x = receive("F", m)                     # from the stage before
-#         with tf.GradientTape() as tape:
-#             tape.watch(x)
-#             y = layers(x)
-#         kept[m] = tape, x, y                    # this is what costs memory
-#         send("F", m, y)                         # the last stage takes the loss instead
-#     else:
-#         tape, x, y = kept.pop(m)
-#         for_x, own = tape.gradient(y, (x, weights), receive("B", m))
-#         totals = [a + b for a, b in zip(totals, own)]
-#         send("B", m, for_x)                     # to the stage before
-# ```
-#
-# `run_pipeline` does this for real, with a thread and a device for each stage. One thing is arranged: two cores can't do the work of four devices at once. So each operation does its real work, a fraction of a millisecond, then waits until its chosen time is over: 20 ms forward, 40 ms backward. The order, the waiting for each other and the results are real; the lengths are chosen.
+# `run_pipeline` is the same with any schedule, and a clock: a thread and a device for each stage. One thing is arranged: two cores can't do the work of four devices at once. So each operation does its real work, a fraction of a millisecond, then waits until its chosen time is over: 20 ms forward, 40 ms backward. The order, the waiting for each other and the results are real; the lengths are chosen.
 #
 # **Predict.** Four stages and eight micro-batches: what percentage is idle now?
 
@@ -144,6 +170,7 @@ print("layers:", [list(part) for part in pipeline.layers])
 my_guess = None  # in %
 
 # %%
+pipeline = cut_model(model, costs=equal, stages=4, devices=devices)
 times = StageTimes(forward=0.02, backward_input=0.02, backward_weight=0.02)  # seconds
 run_pipeline(pipeline, gpipe, images, labels)  # warm up: the first operation of a kind is slow
 
@@ -156,10 +183,13 @@ def run_beside(pipeline, schedule, times=times, **options):
     return min(steps, key=lambda step: step.makespan), simulate_pipeline(schedule, times)
 
 
+def list_ms(run, who):
+    return [(f"{who} {lane[-1]}", 1e3 * a, 1e3 * b, *rest) for lane, a, b, *rest in run.rows()]
+
+
 def draw_beside(step, simulated, title):
-    rows = step.rows("run, ") + [(f"simulated, {lane}", *rest) for lane, *rest in simulated.rows()]
-    in_ms = [(lane, 1e3 * start, 1e3 * end, *rest) for lane, start, end, *rest in rows]
-    figures.show(figures.timeline(in_ms, title=title, unit="ms"))
+    rows = list_ms(step, "run") + list_ms(simulated, "simulated")
+    figures.show(figures.timeline(rows, title=title, unit="ms"))
 
 
 # %% tags=["nbval-ignore-output"]
@@ -168,13 +198,12 @@ draw_beside(step, simulated, "GPipe, as it ran and as simulated")
 assert step.makespan >= simulated.makespan - 1e-6
 assert step.orders() == [[(o.kind, o.micro_batch, 0) for o in order] for order in gpipe.orders]
 show_guess(my_guess, 100 * simulated.bubble_fraction, unit="%")
-print("kept at most, simulated:", simulated.peak_activations_per_stage)
-print("kept at most, counted:  ", step.peak_activations_per_stage)
+print("kept at most, counted on the run:", step.peak_activations_per_stage)
 assert step.peak_activations_per_stage == simulated.peak_activations_per_stage
 assert abs(simulated.bubble_fraction - 3 / 11) < 1e-12
 
 # %% [markdown]
-# The labels are the numbers of the micro-batches. The run looks like the simulation, a little longer because of sending, threads and other programs. (It is the shortest of three.) Its gradients are those of the unsplit model.
+# Lanes are stages, the labels are micro-batches. The run looks like the simulation, a little longer because of sending, threads and other programs. (It is the shortest of three.) Its gradients are those of the unsplit model.
 #
 # With P stages of equal cost and M micro-batches the bubble is (P - 1) / (M + P - 1): here 3 of 11. More micro-batches make it smaller. But GPipe keeps every micro-batch's activations on every stage until the backwards begin, so memory grows with M.
 #
@@ -209,14 +238,16 @@ my_guess = None  # micro-batches
 one_f_one_b = make_schedule("1f1b", stages=4, micro_batches=8)
 early, simulated = run_beside(pipeline, one_f_one_b)
 draw_beside(early, simulated, "1F1B, as it ran and as simulated")
-assert early.peak_activations_per_stage == simulated.peak_activations_per_stage
-
-# %%
+assert early.peak_activations_per_stage == simulated.peak_activations_per_stage == (4, 3, 2, 1)
 show_guess(my_guess, early.peak_activations_per_stage[0])
-groups = {
-    name: {f"stage {s}": held / 1e3 for s, held in enumerate(ran.peak_bytes_per_stage)}
-    for name, ran in (("GPipe", step), ("1F1B", early))
-}
+
+
+def list_kept(step):
+    """Return the most kB of activations that each stage kept."""
+    return {f"stage {s}": kept / 1e3 for s, kept in enumerate(step.peak_bytes_per_stage)}
+
+
+groups = {"GPipe": list_kept(step), "1F1B": list_kept(early)}
 title = "The most activations kept at once, counted on the run"
 figures.show(figures.grouped_bars(groups, unit="kB", title=title))
 print("kept at most under 1F1B:", early.peak_activations_per_stage)
@@ -234,10 +265,10 @@ interleaved = make_schedule("interleaved-1f1b", stages=4, micro_batches=8, chunk
 chunked = cut_model(model, equal, stages=4, devices=devices, chunks=2)
 run_pipeline(chunked, interleaved, images, labels)
 round_twice, simulated = run_beside(chunked, interleaved)
-draw_beside(round_twice, simulated, "Interleaved 1F1B, as it ran and as simulated")
+for run, who in ((simulated, "simulated"), (round_twice, "as it ran")):
+    rows = list_ms(run, "stage")
+    figures.show(figures.timeline(rows, title=f"Interleaved 1F1B, {who}", unit="ms"))
 assert round_twice.peak_activations_per_stage == simulated.peak_activations_per_stage
-
-# %%
 print(f"bubble, simulated: {simulated.bubble_fraction:.3f}, which is 3 / (2 x 8 + 3)")
 print("kept at most, counted:", round_twice.peak_activations_per_stage)
 for name, ran in (("1F1B", early), ("interleaved", round_twice)):
@@ -246,7 +277,7 @@ assert abs(simulated.bubble_fraction - 3 / 19) < 1e-12
 assert round_twice.traffic.count_bytes() * 3 == early.traffic.count_bytes() * 7  # cuts: 7 and 3
 
 # %% [markdown]
-# The bars are half as long, and most are too narrow for a label; the explorer below, with four micro-batches, has the numbers. The idle time is divided by the number of chunks. The price: more is sent, since there are seven cuts instead of three, and more is kept.
+# The bars are half as long: dark for the first chunk, light for the second. Follow micro-batch 0 along its dark bars down the four stages, then along the light ones. The idle time is divided by the number of chunks. The price: more is sent, since there are seven cuts instead of three, and more is kept.
 #
 # ## Rematerialisation
 #
@@ -255,10 +286,7 @@ assert round_twice.traffic.count_bytes() * 3 == early.traffic.count_bytes() * 7 
 # %%
 again, simulated = run_beside(pipeline, gpipe, times, rematerialise=True)
 longer = simulate_pipeline(gpipe, times.rematerialise()).makespan / simulated.makespan
-groups = {
-    name: {f"stage {s}": held / 1e3 for s, held in enumerate(ran.peak_bytes_per_stage)}
-    for name, ran in (("GPipe", step), ("GPipe, computed again", again))
-}
+groups = {"GPipe": list_kept(step), "GPipe, computed again": list_kept(again)}
 title = "The most activations kept at once, counted on the run"
 figures.show(figures.grouped_bars(groups, unit="kB", title=title))
 print(f"the step takes {longer:.2f} times as long, simulated")
@@ -273,13 +301,20 @@ print(f"the step takes {longer:.2f} times as long, simulated")
 # %%
 for name in ("zb-h1", "zb-h2"):
     split_run = simulate_pipeline(make_schedule(name, 4, 8), units)
-    title = f"{name.upper()}, simulated: B and W apart"
-    figures.show(figures.timeline(split_run.rows(), title=title, unit="forwards"))
+    again = split_run.longest_stage_span  # every stage can begin anew after this time
+    rows = split_run.rows()
+    coming = [
+        (lane, start + again, end + again, label, f"{kind}, next batch")
+        for lane, start, end, label, kind in rows
+        if start + again < split_run.makespan + 1
+    ]
+    title = f"{name.upper()}, simulated: B and W apart, then the next batch"
+    figures.show(figures.timeline(rows + coming, title=title, unit="forwards"))
     kept = split_run.peak_activations_per_stage
-    print(f"bubble {split_run.bubble_fraction:.3f}, kept at most {kept}")
+    print(f"a batch every {again:g}, bubble {split_run.bubble_fraction:.3f}, kept at most {kept}")
 
 # %% [markdown]
-# ZB-H1 keeps no more than 1F1B does on its first stage. ZB-H2 keeps nearly twice as much, and no stage waits between its first start and its last end, which is what the bubble counts. Both pictures end at 27. But under ZB-H2 each stage is done 24 after it started, so stage 0 could begin the next batch while stage 3 is still busy. That needs an optimizer step that doesn't wait for all stages.
+# The light bars are the first forwards of the next batch. Under ZB-H1 stage 0 gets to it at 27. Under ZB-H2 each stage is done 24 after it started: stage 0 takes the next batch at 24, while stage 3 is still busy with this one, and no stage ever waits. (That is what the bubble counts: waiting between a stage's first start and its last end.) It needs an optimizer step that doesn't wait for all stages, and memory: ZB-H1 keeps no more than 1F1B does on its first stage, ZB-H2 nearly twice as much.
 #
 # Our runner can separate B and W too, with the same gradients:
 
@@ -311,6 +346,33 @@ print("all-reduce of each stage, bytes sent:", replicated.reduced_bytes)
 
 # %% [markdown]
 # Activations cross the cut often, here in small messages. Gradients cross between the copies once, and are as large as the weights. That is why the stages of a pipeline may sit in different machines. Lesson 20, planning, chooses the numbers of stages and copies together.
+#
+# ## A Transformer on two workers
+#
+# So let us put them there: two worker processes, tensors over sockets. The model is a Transformer in two halves. The encoder turns an image into 49 tokens; the decoder looks at them by cross-attention and names the class. Between them is one tensor, so that is the obvious place to cut. `run_stage` is `be_stage` for a process: it builds the model, keeps its own half, and finds its neighbour in TF_CONFIG.
+
+
+# %% tags=["nbval-ignore-output"]
+def build():
+    return build_encoder_decoder(dtype="float64")
+
+
+transformer = build()
+halves = [layer.name for layer in transformer.layers]
+costs = [1e3 * cost.seconds for cost in measure_layers(transformer, images[:8])]
+figures.show(figures.bars(dict(zip(halves, costs)), unit="ms", title="Cost of 8 images"))
+order = make_schedule("1f1b", stages=2, micro_batches=8)
+with LocalCluster(workers=2) as cluster:
+    reports = cluster.run(run_stage, build, costs, order, images, labels, echo=False)
+joined = join_reports(order, reports)
+assert run_unsplit(transformer, images, labels).find_difference(joined) < 1e-9
+rows, title = list_ms(joined, "worker"), "Encoder and decoder in two processes"
+figures.show(figures.timeline(rows, title=title, unit="ms"))
+print("bytes sent:", joined.traffic.count_links())
+assert joined.traffic.count_bytes() == 2 * 64 * 49 * 32 * 8  # tokens there, their gradients back
+
+# %% [markdown]
+# The gradients are those of the whole model, and this time nothing is arranged: these are the times of two processes as they were, which share two cores. (Micro-batch 0 takes longest, because each process does everything for the first time.) The decoder has one query where the encoder has 49 tokens, so by arithmetic it should cost far less. Look at the two bars before you cut by arithmetic: with eight small images most of the time goes into starting operations, and both halves start about as many. On a GPU with large batches, expect arithmetic to decide, and move blocks of the encoder to the second worker.
 #
 # TensorFlow has no pipeline runner for production. Teams that need one use PyTorch (Megatron-LM, DeepSpeed) or JAX; the schedules and the counts are the same.
 #
@@ -344,12 +406,11 @@ series = {name: (np.arange(8), values) for name, values in errors.items()}
 title = "Error of the gradient, as a part of its length"
 figures.show(figures.lines(series, x_label="micro-batch", y_label="relative error", title=title))
 assert max(errors["stashed weights"]) < 1e-9 < 1e-3 < max(errors["present weights"])
-
-# %%
 print("versions of its weights that each stage keeps:", stashed.peak_versions_per_stage)
 held = [part.parameter_bytes for part in other.parts]
 extra = [(kept - 1) * own for kept, own in zip(stashed.peak_versions_per_stage, held, strict=True)]
-print("bytes of weights:", held, "· stashed besides:", extra)
+print("bytes of weights:", held, "· stashed as well:", extra)
+assert tuple(stashed.peak_versions_per_stage) == (4, 3, 2, 1)
 
 # %% [markdown]
 # Stashing makes the gradient correct for the weights that were used. But they are still old ones, up to three updates behind on stage 0. No stashing fixes this *staleness*, which is why most systems today stop at the end of the batch instead.
@@ -395,7 +456,7 @@ assert all(each.longest_stage_span > 0.5 for each in ran.values())
 # ## What you saw
 #
 # - Measured costs decided the cut; the most expensive stage sets the pace.
-# - Every schedule gave the unsplit model's gradients, to 1e-9.
+# - Every schedule gave the unsplit model's gradients, to 1e-9, and so did two processes.
 # - GPipe and 1F1B left 3 of 11 idle and kept 8 and 4 micro-batches on stage 0; two chunks left 3 of 19.
 # - Rematerialisation kept only inputs, for a third more time.
 # - Changed weights gave wrong gradients without a word; stashing corrected them.
@@ -403,15 +464,18 @@ assert all(each.longest_stage_span > 0.5 for each in ran.values())
 # ## Take-away card
 #
 # ```python
-# loss = tf.reduce_sum(losses) / global_batch_size       # in every micro-batch: gradients add up
-# # bubble: GPipe and 1F1B (P - 1) / (M + P - 1), interleaved (P - 1) / (V M + P - 1)
+# from utils.schedules import check_schedule, make_schedule
+# from utils.simulate.pipeline import StageTimes, simulate_pipeline
+# times = StageTimes(forward=1.0, backward_input=1.0, backward_weight=1.0)  # measure yours
+# for name in ("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-h2"):
+#     schedule = make_schedule(name, stages=4, micro_batches=8)
+#     run = simulate_pipeline(schedule, times)
+#     print(name, check_schedule(schedule), run.bubble_fraction, run.peak_activations_per_stage)
+# # GPipe and 1F1B: bubble (P - 1) / (M + P - 1); interleaved (P - 1) / (V M + P - 1)
 # # kept on stage s: GPipe M micro-batches, 1F1B min(M, P - s)
-# # rematerialise: keep only inputs, one extra forward for each backward
-# pipeline = cut_model(model, costs, stages=4, devices=devices)
-# step = run_pipeline(pipeline, make_schedule("1f1b", 4, 8), images, labels)
-# figures.timeline(step.rows(), title="what ran when")
-# # updates without a stop: keep the weights of each micro-batch until it is back (P - s versions)
 # ```
+#
+# In every micro-batch, divide the loss by the *global* batch; then gradients add up. The stage to copy is `be_stage` above; the whole runner, with rematerialisation and stashing, is [utils/parallel/pipeline.py](../utils/parallel/pipeline.py), and over sockets [processes.py](../utils/parallel/processes.py). How two processes find each other: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
 #
 # ## Where it is described
 #

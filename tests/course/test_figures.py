@@ -391,3 +391,42 @@ def test_ranges_are_drawn_as_bars_and_said():
     assert "Bars show the range of ours, at the last point from 6 to 9." in ranged.alt
     tags = [re.findall(r"<(?:path|use)", picture.svg) for picture in (plain, ranged)]
     assert len(tags[1]) >= len(tags[0]) + 3 * 2
+
+
+def test_kinds_of_one_colour_are_shades_and_a_long_key_takes_several_rows():
+    def draw(kinds):
+        rows = [("stage 0", k, k + 1, "7", kind) for k, kind in enumerate(kinds)]
+        return figures.timeline(rows, title="Stages").svg
+
+    svg = draw(["forward, chunk 0", "backward, chunk 1", "forward, chunk 1", "backward, chunk 0"])
+    fills = re.findall(r"fill: (#\w+); fill-opacity: ([\d.]+)", svg)
+    assert len(set(fills)) == 4 and len({colour for colour, _ in fills}) == 2
+    assert svg.count(">7<") == 4
+    plain = re.findall(r"fill: (#\w+); fill-opacity: ([\d.]+)", draw(["kept", "trained, and lost"]))
+    assert {strength for _, strength in plain} == {"0.38"}
+    heights = [
+        float(
+            draw([f"backward, chunk {k}" for k in range(n)])
+            .split('viewBox="0 0 ')[1]
+            .split()[1][:-1]
+        )
+        for n in (2, 12)
+    ]
+    assert heights[1] > heights[0] + 20
+
+
+def test_stacked_bars_say_every_part_and_refuse_what_cannot_be_stacked():
+    rows = {"all": {"weights": 15.0, "state": 90.0}, "cut": {"weights": 15.0, "state": 1.5}}
+    picture = figures.stacked_bars(rows, unit="GB", title="Memory", reference=("limit: 80", 80.0))
+    assert picture.alt == (
+        "Memory. all: weights 15 GB, state 90 GB; cut: weights 15 GB, state 1.5 GB. "
+        "A line marks limit: 80 at 80 GB."
+    )
+    assert ">105 GB<" in picture.svg and ">16.5 GB<" in picture.svg and ">limit: 80<" in picture.svg
+    for wrong, says in (
+        ({}, "no values"),
+        ({"a": {}}, "no parts"),
+        ({"a": {"b": -1}}, "0 or more"),
+    ):
+        with pytest.raises(DistributedError, match=says):
+            figures.stacked_bars(wrong, unit="GB", title="Memory")

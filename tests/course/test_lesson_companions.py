@@ -1,9 +1,15 @@
 """Small companions of lessons: what they count, judge and draw."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from distlab.widgets import last_batch
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
@@ -99,3 +105,37 @@ def test_a_tpu_mesh_says_which_replicas_each_chip_has():
     assert picture.alt.startswith("A mesh of 3 × 2 chips, 2 cores on each: chip 0, 0 has replicas")
     assert "chip 1, 1 has replicas 8, 9" in picture.alt
     assert picture.svg.count(">10 images<") == 12
+
+
+def test_tiles_say_which_devices_hold_a_piece():
+    from distlab.lessons.dtensor_tiles import draw_tiles, find_tiles
+
+    mesh = {"batch": 2, "model": 2}
+    assert find_tiles(["batch", "unsharded"], mesh) == {(0, 0): [0, 1], (1, 0): [2, 3]}
+    assert find_tiles(["unsharded", "model"], mesh) == {(0, 0): [0, 2], (0, 1): [1, 3]}
+    assert find_tiles(["model", "batch"], mesh) == {
+        (0, 0): [0], (1, 0): [1], (0, 1): [2], (1, 1): [3],
+    }  # fmt: skip
+    assert find_tiles(["unsharded"] * 2, mesh) == {(0, 0): [0, 1, 2, 3]}
+    tensors = {"x": ((32, 784), ("batch", "unsharded")), "y": ((32, 10), ("batch", "model"))}
+    picture = draw_tiles(tensors, mesh)
+    assert "x: tile 0, 0 on 0 and 1, tile 1, 0 on 2 and 3; y: tile 0, 0 on 0," in picture.alt
+    assert ">32 × 784<" in picture.svg and picture.png().startswith(b"\x89PNG")
+
+
+def test_the_cards_of_lessons_14_to_17_run_as_they_stand():
+    """One process for all: the logical devices of lesson 15's come before anything runs."""
+    cards = [read_card(lesson) for lesson in ("15", "16", "17", "14")]
+    program = "\n".join(f"exec({card!r}, {{}})" for card in cards)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert "[TensorShape([784, 6]), TensorShape([784, 6])" in done.stdout
+    assert "zb-h2 None 0.0 (7, 7, 7, 7)" in done.stdout
+    assert "TPUs not found in the cluster" in done.stderr  # 14 needs one
+
+
+def read_card(lesson):
+    (path,) = (ROOT / "notebooks" / "src").glob(f"{lesson}_*.py")
+    card = path.read_text().split("# ## Take-away card")[1].split("# ```")[1]
+    return "\n".join(line[2:] for line in card.splitlines()[1:])

@@ -360,8 +360,10 @@ def test_timeline_is_drawn():
     picture = figures.timeline(run.rows(), title="Interleaved", unit="")
     assert "stage 1" in picture.alt and picture.svg.startswith("<svg")
     rows = run.rows()
-    assert {row[4] for row in rows} == {KIND_NAMES["F"], KIND_NAMES["BW"]}
-    assert {"0", "1", "0.1", "1.1"} == {row[3] for row in rows}
+    both = [f"{KIND_NAMES[kind]}, chunk {chunk}" for kind in ("F", "BW") for chunk in (0, 1)]
+    assert {row[4] for row in rows} == set(both)
+    assert {"0", "1"} == {row[3] for row in rows}
+    assert {row[4] for row in simulate("1f1b", 2, 2).rows()} == {"forward", "backward"}
 
 
 GIVEN = (

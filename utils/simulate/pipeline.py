@@ -113,16 +113,18 @@ class Span:
 def list_rows(spans: Iterable[Span], prefix: str = "") -> list[Row]:
     """Return `spans` as rows of a timeline: (lane, start, end, label, kind).
 
-    The lane is `prefix` and "stage 0"; the label is the micro-batch, from the second chunk
-    on with the chunk after a dot.
+    The lane is `prefix` and "stage 0", the label the micro-batch. Where stages hold several
+    chunks, the kind names the chunk: "forward, chunk 1".
     """
+    spans = list(spans)
+    several = any(span.chunk for span in spans)
     return [
         (
             f"{prefix}stage {span.stage}",
             span.start,
             span.end,
-            f"{span.micro_batch}.{span.chunk}" if span.chunk else str(span.micro_batch),
-            KIND_NAMES[span.kind],
+            str(span.micro_batch),
+            KIND_NAMES[span.kind] + (f", chunk {span.chunk}" if several else ""),
         )
         for span in spans
     ]
