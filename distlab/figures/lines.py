@@ -50,8 +50,9 @@ def lines(
     64 KiB or 20 ms. `colours` names the colour of each line (one of canvas.COLOURS);
     lines of one colour differ in their dashes. A mark is a dashed vertical line at
     x, or a circle at (x, y), with its name. `ranges` gives a series (lowest, highest)
-    of each point, drawn as bars. Raises CourseError for no series, for lengths that differ, an unknown unit, a line without a colour, and for values of
-    0 or less on a logarithmic axis.
+    of each point, drawn as bars. Raises CourseError for no series, for lengths that
+    differ, an unknown unit, a line without a colour, and for values of 0 or less on a
+    logarithmic axis.
     """
     checked = {name: _check_line(name, x, y, log_x, log_y) for name, (x, y) in series.items()}
     if not checked:
