@@ -460,4 +460,4 @@ figures.show(figures.bars(totals, unit="GB", title="Each of 64 replicas, 7.5 bil
 #
 # ## The lab
 #
-# This lesson has no lab of its own yet. The other loss scaling, by the global batch, is practised in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb).
+# In [lab 13, precision and memory](../labs/lab13-precision-and-memory.ipynb) you find where a `nan` began, make two replicas skip together, and compute gradients within a budget of bytes. The other loss scaling, by the global batch, is practised in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb).
