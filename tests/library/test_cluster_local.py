@@ -79,6 +79,12 @@ def test_each_task_is_a_process_with_its_own_port_and_group(cluster):
     assert results[0][3:] == ("hello", {"epochs": 2})
 
 
+def test_each_task_finds_the_clusters_environment_in_its_own(cluster):
+    with LocalCluster(2, launcher=cluster.launcher, environment={"PLACE": "here"}) as other:
+        found = other.run(lambda: (os.environ["PLACE"], "TF_CONFIG" in os.environ), echo=False)
+    assert found == [("here", True)] * 2 and "PLACE" not in os.environ
+
+
 def test_an_exception_names_the_worker_that_raised_it(cluster):
     def fail():
         import tensorflow as tf

@@ -9,7 +9,7 @@ on loopback. Nothing outlives the `with` block, nor the process that holds it.
 
 import atexit
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..checks import check_count
@@ -34,7 +34,8 @@ class LocalCluster:
     servers wait to be used. `replicas_per_worker` splits each worker's CPU into
     that many logical devices. Its launcher, with a warm process where that is safe, is
     closed with the cluster; a `launcher` that is given serves several clusters and
-    stays the caller's to close. Raises InputError for numbers that cannot be.
+    stays the caller's to close. Every task finds `environment` in its own, besides
+    TF_CONFIG. Raises InputError for numbers that cannot be.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class LocalCluster:
         replicas_per_worker: int = 1,
         *,
         launcher: Launcher | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         for name, value, least in (
             ("workers", workers, 1), ("ps", ps, 0), ("replicas_per_worker", replicas_per_worker, 1),
@@ -51,6 +53,7 @@ class LocalCluster:
             check_count(name, value, least, MAX_TASKS)
         self.workers, self.ps, self.replicas_per_worker = workers, ps, replicas_per_worker
         self._launcher, self._own_launcher = launcher, launcher is None
+        self._environment = dict(environment or {})
         self._jobs: list[Job] = []
         close = weakref.WeakMethod(self.close)
         self._at_exit = atexit.register(lambda: (close() or int)())
@@ -147,6 +150,6 @@ class LocalCluster:
             name=f"{job} {index}",
             role="call" if calls else "serve",
             replicas=self.replicas_per_worker,
-            environment={"TF_CONFIG": build_tf_config(spec, job, index)},
+            environment={**self._environment, "TF_CONFIG": build_tf_config(spec, job, index)},
         )
         return Task(order, job, index)
