@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 
 import numpy as np
 
@@ -34,7 +35,7 @@ MOMENTS = ("start-up", "step", "checkpoint")
 LIMIT_SECONDS = 90.0
 RESTARTS = 3
 STALL_SECONDS = 0.7
-GRACE_SECONDS = {"manager": 0.3, "backup": 0.3, "preemption": 20.0}  # from SIGTERM to SIGKILL
+GRACE_SECONDS = {"manager": 0.15, "backup": 0.15, "preemption": 20.0}  # from SIGTERM to SIGKILL
 TOLERANCE = 1e-9
 
 
@@ -66,11 +67,12 @@ class Strike:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one run ended. `problem` is None, or what was not as it must be.
+    """How one run ended.
 
-    `lost_steps` counts what had to be trained twice, over all restarts, `saved_step`
-    and `done_step` where the first attempt stood when it ended, `error` the largest
-    difference between its weights and the undisturbed run's.
+    `lost_steps` counts what had to be trained twice, over all restarts, `lost_each` the
+    same for each that came to train; `saved_step` and `done_step` are where the first
+    attempt stood when it ended, `error` is the largest difference between its weights
+    and the undisturbed run's. `problem` is None, or what was not as it must be.
     """
 
     strike: Strike
@@ -81,6 +83,7 @@ class Outcome:
     error: float
     seconds: float
     problem: str | None
+    lost_each: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         how = (
@@ -147,18 +150,29 @@ def strike_once(
     cluster: LocalCluster, settings: RecoverySettings, strike: Strike, wanted: RecoveryReport
 ) -> Outcome:
     """Start one run, let the strike fall on it, and examine how it ends."""
-    begun = time.monotonic()
+    return strike_in_turn(cluster, settings, [strike], wanted)
+
+
+def strike_in_turn(
+    cluster: LocalCluster,
+    settings: RecoverySettings,
+    strikes: Sequence[Strike],
+    wanted: RecoveryReport,
+) -> Outcome:
+    """The same, with the n-th of `strikes` in the n-th attempt. The outcome names the first."""
+    begun, first = time.monotonic(), strikes[0]
+    restarts = RESTARTS + len(strikes) - 1
     try:
         job = cluster.start(
-            train_resumably, settings, restarts=RESTARTS, stall_seconds=STALL_SECONDS
+            train_resumably, settings, restarts=restarts, stall_seconds=STALL_SECONDS
         )
     except DistributedError as error:  # the machine could not even start the tasks
         seconds = time.monotonic() - begun
-        return Outcome(strike, 0, 0, 0, 0, float("nan"), seconds, str(error))
+        return Outcome(first, 0, 0, 0, 0, float("nan"), seconds, str(error))
     timers = [threading.Timer(LIMIT_SECONDS, job.stop)]
     timers[0].start()
     try:
-        events = list(_watch(job, strike, timers))
+        events = list(_watch(job, strikes, timers))
         problem, error = _examine_end(job, settings, wanted)
     finally:
         job.stop()
@@ -166,25 +180,40 @@ def strike_once(
             timer.cancel()
     seconds = time.monotonic() - begun
     told = tell_attempts(events)
-    problem = problem or _examine_steps(strike, settings, told)
-    lost = sum(attempt.lost for attempt in told)
+    problem = problem or _examine_steps(strikes, settings, told)
+    lost = tuple(attempt.lost for attempt in told[1:] if attempt.restored is not None)
     return Outcome(
-        strike, job.attempt - 1, told[0].done, told[0].saved, lost, error, seconds, problem
+        first,
+        job.attempt - 1,
+        told[0].done,
+        told[0].saved,
+        sum(lost),
+        error,
+        seconds,
+        problem,
+        lost,
     )
 
 
-def _watch(job: Job, strike: Strike, timers: list[threading.Timer]) -> Iterator[Event]:
-    """Yield the job's events to its end, and strike when the moment has come."""
-    kind = {"step": "step", "checkpoint": "saving"}.get(strike.moment)
-    if kind is None:
-        time.sleep(strike.delay_seconds)
-        hit(job, strike, timers)
+def _watch(job: Job, strikes: Sequence[Strike], timers: list[threading.Timer]) -> Iterator[Event]:
+    """Yield the job's events to its end, and strike when the moment of each has come."""
+    number = 0
+    if strikes[0].moment == "start-up":
+        time.sleep(strikes[0].delay_seconds)
+        hit(job, strikes[0], timers)
+        number = 1
     for event in job.events():
         yield event
-        if event["event"] == kind and event["step"] == strike.place:
-            kind = None  # once
-            time.sleep(strike.delay_seconds)
-            hit(job, strike, timers)
+        if number < len(strikes) and _has_come(strikes[number], event, number + 1):
+            time.sleep(strikes[number].delay_seconds)
+            hit(job, strikes[number], timers)
+            number += 1
+
+
+def _has_come(strike: Strike, event: Event, attempt: int) -> bool:
+    kind = {"step": "step", "checkpoint": "saving"}[strike.moment]
+    place = (event["event"], event.get("step")) == (kind, strike.place)
+    return place and event["attempt"] >= attempt
 
 
 def hit(job: Job, strike: Strike, timers: list[threading.Timer]) -> None:
@@ -240,6 +269,52 @@ def tell_attempts(events: list[Event]) -> list[Attempt]:
     return told
 
 
+def make_kill_rows(
+    *, step_seconds: float, restart_seconds: float, saved: int, killed: int, total: int
+) -> list[tuple[str, float, float, str, str]]:
+    """Return spans for `figures.timeline`: a run undisturbed, and killed after step `killed`.
+
+    It was saved after step `saved`, and starts again after `restart_seconds`.
+    """
+    died = killed * step_seconds
+    again = died + restart_seconds
+    end = again + (total - saved) * step_seconds
+    return [
+        ("undisturbed", 0.0, total * step_seconds, f"steps 1 to {total}", "kept"),
+        ("killed", 0.0, saved * step_seconds, f"steps 1 to {saved}", "kept"),
+        ("killed", saved * step_seconds, died, f"{saved + 1} to {killed}", "trained, and lost"),
+        ("killed", died, again, "restart", "nobody trains"),
+        ("killed", again, end, f"steps {saved + 1} to {total}", "kept"),
+    ]
+
+
+def make_attempt_rows(events: list[Event]) -> list[tuple[str, float, float, str, str]]:
+    """Return spans for `figures.timeline`, in seconds: what worker 0 trained in each attempt.
+
+    A span is kept, lost (trained again by the next attempt), or the wait for a restart.
+    """
+    told, rows = tell_attempts(events), []
+    steps = [e for e in events if (e["event"], e["task"]) == ("step", "worker 0")]
+    begun = ended = steps[0]["time"]
+    for number in sorted({event["attempt"] for event in steps}):
+        mine = [event for event in steps if event["attempt"] == number]
+        after = told[number].restored if number < len(told) else None
+        kept_to = mine[-1]["step"] if after is None else after
+        lane, start = f"attempt {number}", mine[0]["time"]
+        if start > ended:
+            rows.append((lane, ended - begun, start - begun, "restart", "nobody trains"))
+        for kind, part in (
+            ("kept", [event for event in mine if event["step"] <= kept_to]),
+            ("trained, and lost", [event for event in mine if event["step"] > kept_to]),
+        ):
+            if part:
+                ended = part[-1]["time"]
+                label = f"{part[0]['step']} to {part[-1]['step']}"
+                rows.append((lane, start - begun, ended - begun, label, kind))
+                start = ended
+    return rows
+
+
 def _examine_end(
     job: Job, settings: RecoverySettings, wanted: RecoveryReport
 ) -> tuple[str | None, float]:
@@ -258,7 +333,9 @@ def _examine_end(
     return (None if error <= TOLERANCE else "the weights are another run's"), error
 
 
-def _examine_steps(strike: Strike, settings: RecoverySettings, told: list[Attempt]) -> str | None:
+def _examine_steps(
+    strikes: Sequence[Strike], settings: RecoverySettings, told: list[Attempt]
+) -> str | None:
     """Return what is wrong with where the attempts began, or None."""
     saved, every = 0, settings.save_every or settings.steps_per_epoch
     for attempt in told:
@@ -267,8 +344,9 @@ def _examine_steps(strike: Strike, settings: RecoverySettings, told: list[Attemp
         if attempt.lost > every:
             return f"lost {attempt.lost} steps, and saved every {every}"
         saved = max(saved, attempt.saved)
-    if strike.method == "preemption" and strike.strike == "SIGTERM" and any(a.lost for a in told):
-        return "lost steps although there was notice"
+    for strike, attempt in zip(chain(strikes, repeat(strikes[-1])), told[1:]):
+        if (strike.method, strike.strike) == ("preemption", "SIGTERM") and attempt.lost:
+            return "lost steps although there was notice"
     return None
 
 

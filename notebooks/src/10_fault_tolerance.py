@@ -17,16 +17,13 @@
 from utils.environment import quiet_tensorflow, set_seeds
 
 with quiet_tensorflow():
-    import keras
     import tensorflow as tf
 from utils.devices import use_logical_devices
 
 set_seeds(0)
-use_logical_devices(2)
-print("ready")
+print(use_logical_devices(2))
 
 # %%
-import os
 import signal
 import sys
 import tempfile
@@ -34,11 +31,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import keras
 import numpy as np
 
 from distlab import figures
 from utils.cluster import ClusterError, LocalCluster
-from distlab.lessons.chaos import Strike, strike_once, tell_attempts
+from distlab.lessons.chaos import (
+    Strike,
+    make_attempt_rows,
+    make_kill_rows,
+    strike_in_turn,
+    tell_attempts,
+)
 from utils.events import report
 from distlab.exercises.predict import show_guess
 from utils.measure import format_bytes, time_calls
@@ -51,7 +55,7 @@ from utils.simulate.failures import (
     simulate_run_seconds,
     young_interval_seconds,
 )
-from utils.training.checkpoints import find_damage, find_newest_whole
+from utils.training.checkpoints import find_newest_whole
 from utils.training.recovery import METHODS, RecoverySettings, train_resumably
 from utils.training.recovery.trainer import Trainer
 from distlab.widgets import cockpit
@@ -60,28 +64,24 @@ from distlab.widgets.checkpoint_interval import interval_explorer, say_seconds
 # %% [markdown]
 # ## What a failure takes
 #
-# A synchronous group needs every worker: when one dies, the others cannot finish the step. So the group is started again and goes on from what was saved. Each start is an *attempt*. Here is a run of 25 steps, saved after every fourth and killed after step 11. (The axis counts steps. On the clock, the second attempt begins after the first has ended.)
+# A synchronous group needs every worker: when one dies, the others cannot finish the step. So the group is started again and goes on from what was saved. Each start is an *attempt*. Here is a run of 25 steps of one second each, saved after every fourth step, killed after step 11, and ready again six seconds later.
 
 # %%
-SAVED, STRUCK, TOTAL = 8, 11, 25
-rows = [
-    ("first attempt", 0, SAVED, "kept: steps 1 to 8", "kept"),
-    ("first attempt", SAVED, STRUCK, "lost", "trained, and lost"),
-    ("second attempt", SAVED, TOTAL, "steps 9 to 25, from the checkpoint of step 8", "kept"),
-]
-title = "Saved every 4 steps, struck after step 11"
-figures.show(figures.timeline(rows, title=title, unit="steps"))
+rows = make_kill_rows(step_seconds=1.0, restart_seconds=6.0, saved=8, killed=11, total=25)
+ends = {lane: end for lane, _, end, _, _ in rows}  # of the last span in each lane
+late = ends["killed"] - ends["undisturbed"]
+figures.show(figures.timeline(rows, title=f"One kill: {late:.0f} seconds late", unit="s"))
+assert late == (11 - 8) * 1.0 + 6.0
 
 # %% [markdown]
 # ## A run, and something that kills it
 #
 # Two workers train a small network on 130 pictures of Fashion-MNIST: five epochs of five steps, float64, SGD with momentum. `Trainer` holds what [lesson 09](09-multi-worker-mirrored.ipynb) wrote by hand: strategy, model, optimizer, compiled step and batches. The last batch of an epoch is smaller, and is weighted correctly.
+#
+# One setting is for this cluster of ours only. A handler that comes later first asks whether it runs in Google's cloud, for up to 5 s. `GCE_METADATA_IP` sends that question to a closed port, where the answer "no" comes at once. It stands in the cluster's environment and never in your program: on Google Cloud it would switch the notice off.
+
 
 # %%
-folder = tempfile.TemporaryDirectory()  # removed at the end of the lesson
-settings = RecoverySettings(folder.name, pause_seconds=0.02)  # slow enough to be struck
-
-
 def train_unprotected(settings):
     """One worker's program, which saves nothing."""
     trainer = Trainer(settings)
@@ -90,7 +90,10 @@ def train_unprotected(settings):
     return trainer.finish()  # step, losses, weights
 
 
-cluster = LocalCluster(workers=2)
+# %%
+folder = tempfile.TemporaryDirectory()  # removed at the end of the lesson
+settings = RecoverySettings(folder.name, pause_seconds=0.02)  # slow enough to be killed in time
+cluster = LocalCluster(workers=2, environment={"GCE_METADATA_IP": "127.0.0.1:9"})
 whole = cluster.run(train_unprotected, settings, timeout=60, echo=False)[0]
 print(whole.step, "steps,", len(whole.weights), "arrays of weights")
 
@@ -128,10 +131,20 @@ assert died["task"] == "worker 1" and "SIGKILL" in died["cause"] and begins == 0
 #
 # ## CheckpointManager: save, and know where you are
 #
-# Three additions. Every worker makes a manager and saves, but only the chief saves into the shared folder, as in lesson 09. At the start every worker restores the newest checkpoint. And the run goes on **at its place in the data**. That place follows from the number of steps, because the order of an epoch depends on the seed and the epoch alone.
+# Three additions. Every worker makes a manager and saves, but only the chief saves into the shared folder, as in lesson 09. At the start every worker restores the newest checkpoint. And the run goes on **at its place in the data**: `batches_after` finds it from the number of steps, because the order of an epoch depends on the seed and the epoch alone. (`Trainer.batches_from` is the same function.)
 
 
 # %%
+def batches_after(trainer, done):
+    """Yield (epoch, batch) for every step after the first `done`."""
+    per_epoch = trainer.plan.steps_per_epoch
+    for epoch in range(done // per_epoch, trainer.settings.epochs):
+        skipped = max(0, done - epoch * per_epoch)  # of this epoch's batches: trained already
+        batches = trainer.make_epoch(epoch, skipped)  # in the order of this seed and epoch
+        for batch in trainer.strategy.experimental_distribute_dataset(batches):
+            yield epoch, batch
+
+
 def open_manager(trainer):
     """Return a manager that keeps three checkpoints; the chief's are in the shared folder."""
     place = trainer.settings.folder if trainer.group.is_chief else tempfile.mkdtemp()
@@ -147,7 +160,7 @@ def train_saving(settings):
         trainer.checkpoint.restore(newest).assert_existing_objects_matched()
     trainer.restored_step = int(trainer.step.numpy())
     report("restore", step=trainer.restored_step)
-    for epoch, batch in trainer.batches_from(trainer.restored_step):
+    for epoch, batch in batches_after(trainer, trainer.restored_step):
         step = trainer.take(epoch, batch)
         if step % settings.save_every == 0:
             manager.save(checkpoint_number=step)
@@ -173,6 +186,8 @@ def largest_difference(mine, theirs):
 
 show_guess(my_guess, round(largest_difference(resumed, whole), 9))
 first, second = tell_attempts(list(job.events()))
+rows = make_attempt_rows(list(job.events()))
+figures.show(figures.timeline(rows, title="The same picture, by this machine's clock", unit="s"))
 print(f"first attempt: {first.done} steps, saved after {first.saved}")
 print(f"second attempt: begins after {second.restored}, {second.lost} steps are trained twice")
 assert second.restored >= first.saved >= 8 and second.lost <= settings.save_every
@@ -183,36 +198,37 @@ np.testing.assert_allclose(resumed.losses, whole.losses[second.restored :], atol
 #
 # ## What must be in a checkpoint
 #
-# The weights are not enough. Below, three runs go on after step 8, one of them from a complete checkpoint. Two leave something out: the optimizer's momentum, or the place in the data, so that they start their epoch again.
+# The weights are not enough. Below, a run goes on after step 8 three times. Twice something is left out: the optimizer's momentum (which stays at zero, as in a new program), or the place in the data, so that the epoch starts again. The third time nothing is.
 
 
 # %%
-def resume_without(settings, missing):
-    """Go on from step 8, with one thing of the checkpoint left out."""
-    trainer = Trainer(settings)
-    held = {"model": trainer.model, "optimizer": trainer.optimizer, "step": trainer.step}
-    held.pop(missing, None)
-    saved = f"{settings.folder}/ckpt-8"
-    tf.train.Checkpoint(**held).restore(saved).expect_partial()
-    start = 5 if missing == "place" else 8  # epoch 2 begins after step 5
-    for epoch, batch in trainer.batches_from(start):
-        trainer.take(epoch, batch)
-    return trainer.finish()
+def resume_without(settings, choices):
+    """Go on from step 8 once for each choice, with that part of the checkpoint left out."""
+    trainer, reports = Trainer(settings), []
+    for missing in choices:
+        held = {"model": trainer.model, "optimizer": trainer.optimizer, "step": trainer.step}
+        held.pop(missing, None)
+        tf.train.Checkpoint(**held).restore(f"{settings.folder}/ckpt-8").expect_partial()
+        trainer.losses = []
+        start = 5 if missing == "place" else 8  # epoch 2 begins after step 5
+        for epoch, batch in batches_after(trainer, start):
+            trainer.take(epoch, batch)
+        reports.append(trainer.finish())
+    return dict(zip(choices, reports))
 
 
 kept = replace(settings, folder=f"{folder.name}/kept", epochs=2, pause_seconds=0.0)
 cluster.run(train_saving, kept, timeout=60, echo=False)
-on = replace(kept, epochs=settings.epochs)
+on, choices = replace(kept, epochs=settings.epochs), ("optimizer", "place", "nothing")
 off = {}
-for missing in ("nothing", "optimizer", "place"):
-    report_of_run = cluster.run(resume_without, on, missing, timeout=60, echo=False)[0]
-    off[missing] = largest_difference(report_of_run, whole)
-    ends = f"the last loss is {report_of_run.losses[-1]:.3f}"
+for missing, ended in cluster.run(resume_without, on, choices, timeout=60, echo=False)[0].items():
+    off[missing] = largest_difference(ended, whole)
+    ends = f"the last loss is {ended.losses[-1]:.3f}"
     print(f"{missing:<10} left out: {ends}, the weights are {off[missing]:.3f} off")
 assert off["nothing"] < 1e-9 and off["optimizer"] > 0.01 and off["place"] > 0.01
 
 # %% [markdown]
-# No run raised an error. Without the first line to compare with, the losses of the other two would pass for ordinary training. Random number generators (dropout, shuffling) belong in a checkpoint for the same reason. Here every epoch's order is drawn from the seed and the epoch's number, so there is nothing to save; otherwise, a `tf.data` iterator can go into the `tf.train.Checkpoint` too.
+# No run raised an error. Without the last line to compare with, the losses of the other two would pass for ordinary training. Random number generators (dropout, shuffling) belong in a checkpoint for the same reason. Here every epoch's order is drawn from the seed and the epoch's number, so there is nothing to save; otherwise, a `tf.data` iterator can go into the `tf.train.Checkpoint` too.
 #
 # ## A checkpoint cut off in mid-write
 #
@@ -263,20 +279,33 @@ assert np.all(values == newest.step), "whole: every value is of one step"
 # %% [markdown]
 # What the killed save left behind is not named in the file `checkpoint`, so nothing reads it.
 #
-# That order cannot help against damage that comes later: a full disk, a copy cut short, a file system that lost its last writes. Cut the newest data file of the complete run in half, and ask TensorFlow for its newest checkpoint.
+# That order cannot help against damage that comes later: a full disk, a copy cut short, a file system that lost its last writes. Cut the newest data file of the complete run in half, and ask TensorFlow for its newest checkpoint. `newest_whole` starts at the newest, reads every value to its last byte (each is stored with a checksum), and takes the first checkpoint that is sound.
+
 
 # %%
+def newest_whole(folder):
+    """Return the path of the newest checkpoint of which every value can be read, or None."""
+    paths = [path.with_suffix("") for path in Path(folder).glob("ckpt-*.index")]
+    for path in sorted(paths, key=lambda path: -int(path.name.split("-")[1])):
+        try:
+            reader = tf.train.load_checkpoint(str(path))
+            for name in reader.get_variable_to_shape_map():
+                reader.get_tensor(name)
+            return str(path)
+        except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
+            print(path.name, "is damaged:", error)
+
+
 data = kept_folder / "ckpt-8.data-00000-of-00001"
 data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
 newest = tf.train.latest_checkpoint(kept_folder)
-print("`checkpoint` says:", Path(newest).name, "· it is:", find_damage(newest).split(":")[0])
-whole_one = find_newest_whole(kept_folder, "ckpt")
-damaged = whole_one.passed_over[0].split(":")[0]
-print("newest whole checkpoint:", whole_one.step, "· passed over:", damaged)
-assert whole_one.step == 4 and find_damage(whole_one.path) is None
+print("`checkpoint` says:", Path(newest).name)
+found = newest_whole(kept_folder)
+print("newest whole checkpoint:", Path(found).name)
+assert found == find_newest_whole(kept_folder, "ckpt").path and found.endswith("ckpt-4")
 
 # %% [markdown]
-# A program that restores `latest_checkpoint` would now fail at every restart, until a person looks. `find_newest_whole` starts at the newest checkpoint, reads every value to its last byte (each is stored with a checksum), and takes the first checkpoint that is sound. This is why you keep more than one.
+# A program that restores `latest_checkpoint` would now fail at every restart, until a person looks. This is why you keep more than one. (`find_newest_whole` of utils also says what it passed over and why.)
 #
 # ## PreemptionCheckpointHandler: save on notice
 #
@@ -288,7 +317,29 @@ assert whole_one.step == 4 and find_damage(whole_one.path) is None
 # | Google Cloud, GPU machines | metadata server | nothing: it polls that server, and does *not* listen for SIGTERM |
 # | AWS, Azure | a metadata address of their own | your `termination_watcher_fn` in `TerminationConfig`, which asks it |
 #
-# The line with `GCE_METADATA_IP` below saves a search of up to 5 s. On Google Cloud leave it out: there it would turn the notice off. (Google's CPU machines are not supported.)
+# (On Google's CPU machines and TPUs the handler of TensorFlow 2.21 does nothing at all.) A watcher for the last row is a function that returns True once there is a notice; the handler asks it every second. These two follow the providers' documentation and were not run here:
+#
+# ```python
+# from urllib.request import Request, urlopen
+# METADATA = "http://169.254.169.254"
+#
+# def azure_notice():  # at least 30 s before the end
+#     address = f"{METADATA}/metadata/scheduledevents?api-version=2020-07-01"
+#     return b"Preempt" in urlopen(Request(address, headers={"Metadata": "true"}), timeout=5).read()
+#
+# def aws_notice():  # two minutes before the end; "not found" until then
+#     headers = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+#     ask = Request(f"{METADATA}/latest/api/token", headers=headers, method="PUT")
+#     headers = {"X-aws-ec2-metadata-token": urlopen(ask, timeout=5).read().decode()}
+#     try:
+#         ask = Request(f"{METADATA}/latest/meta-data/spot/instance-action", headers=headers)
+#         return urlopen(ask, timeout=5).status == 200
+#     except OSError:
+#         return False
+#
+# config = tf.distribute.experimental.TerminationConfig(
+#     termination_watcher_fn=aws_notice, exit_fn=lambda: sys.exit(42), grace_period=100)
+# ```
 #
 # **Predict.** The worker below saves nothing by itself. It gets SIGTERM after step 11. How many steps does the run lose?
 
@@ -299,7 +350,6 @@ my_guess = None  # steps trained twice
 # %%
 def train_listening(settings):
     """As `train_saving`; and a SIGTERM to any worker makes all save and leave."""
-    os.environ["GCE_METADATA_IP"] = "127.0.0.1:9"  # do not look for Google's cloud, for 5 s
     trainer = Trainer(settings)
     newest = tf.train.latest_checkpoint(settings.folder)
     if newest:
@@ -330,42 +380,68 @@ print("the group", left["cause"], "and started again")
 assert second.restored == first.done and largest_difference(job.wait()[0], whole) < 1e-9
 
 # %% [markdown]
-# None. (We wrote more than we had to: the handler restores by itself when it is made, and given a `tf.train.Checkpoint` and a `checkpoint_dir` it makes everyone's folders too.) But it is no insurance on its own: a SIGKILL or a power cut gives no notice. So save at intervals as well; the method "preemption" below does both.
-#
-# ## What is lost with each
-#
-# `train_resumably` is this lesson's loop with the checks built in, for three methods; "backup" is Keras's `fit` with the callback `BackupAndRestore`, made exact (the mistake below shows why). `strike_once` kills one run after step 11 and measures. Without notice means SIGKILL. With notice means SIGTERM, then SIGKILL for any process still running when the grace period ends: 0.3 s here, 20 s for the handler; clouds give 30 s to 2 minutes.
+# None. But the handler does one thing unasked: when it is made, it restores the *latest* checkpoint of its manager, whatever you restored before. Below, worker 0 alone goes back to the oldest checkpoint of the second run, and then makes a handler.
 
 
-# %% tags=["nbval-ignore-output"]
-def measure(blow):
-    """Strike one run of each method after step 11; return the steps that each had to repeat."""
-    lost = {}
-    for method, name in METHODS.items():
-        own = replace(settings, folder=f"{folder.name}/{method}-{blow}", method=method)
-        strike = Strike(
-            seed=0, method=method, workers=2, victim=1,
-            strike=blow, moment="step", place=11, delay_seconds=0.0,
-        )  # fmt: skip
-        end = strike_once(cluster, own, strike, whole)
-        assert end.problem is None and end.error < 1e-9, end.problem
-        print(f"{name:<28}{blow}: stopped after {end.done_step}, {end.lost_steps} steps lost")
-        lost[name] = end.lost_steps
-    return lost
+# %%
+def restore_then_handle(folder):
+    """Restore the oldest checkpoint, then make the handler; return the step after each."""
+    if tf.distribute.cluster_resolver.TFConfigClusterResolver().task_id > 0:
+        return None
+    step = tf.Variable(0, dtype=tf.int64)
+    manager = tf.train.CheckpointManager(tf.train.Checkpoint(step=step), folder, max_to_keep=3)
+    manager.checkpoint.restore(manager.checkpoints[0]).expect_partial()
+    by_hand = int(step.numpy())
+    tf.distribute.experimental.PreemptionCheckpointHandler(None, manager)
+    return by_hand, int(step.numpy())
 
 
-blows = {"without notice": measure("SIGKILL")}
-assert max(blows["without notice"].values()) <= settings.save_every
-
-# %% tags=["nbval-ignore-output"]
-blows["with notice"] = measure("SIGTERM")
-assert blows["with notice"]["PreemptionCheckpointHandler"] == 0
-both = {name: {words: lost[name] for words, lost in blows.items()} for name in METHODS.values()}
-title = "Steps trained twice, with a checkpoint every 4 steps"
-figures.show(figures.grouped_bars(both, unit="steps", title=title))
+by_hand, handled = cluster.run(restore_then_handle, saving.folder, timeout=60, echo=False)[0]
+print("restored by hand: step", by_hand, "· with the handler: step", handled)
+assert (by_hand, handled) == (16, 24)
 
 # %% [markdown]
-# Every run ended with the same weights. What differs is how much was trained twice: at most the interval, and nothing where the notice met the handler. Read the other two bars "with notice" with care: without a handler the workers trained past step 11 until they were killed, and lost what they had not saved by then. A zero there is luck.
+# That has two consequences. A latest checkpoint that is damaged comes back through the handler, unless it is taken off the manager's list first (utils does). And the other workers' managers have empty folders, so they get nothing from it: that is why `train_listening` restores the chief's checkpoint by hand. (Given a `tf.train.Checkpoint` and a `checkpoint_dir` in place of a manager, the handler makes everyone's folders and reads the chief's on all workers.)
+#
+# And it is no insurance on its own: a SIGKILL or a power cut gives no notice. So save at intervals as well; the method "preemption" below does both.
+#
+# ## The same through utils: what is lost with each
+#
+# `train_resumably` is this lesson's loop with the checks built in, for three methods; "backup" is Keras's `fit` with the callback `BackupAndRestore`, made exact (the mistake below shows why). One run of each is killed twice without notice, after steps 6 and 11: SIGKILL. After step 15 it gets a notice: SIGTERM, and SIGKILL for any process still running when the grace period ends. That is 0.15 s here, 20 s for the handler; clouds give 30 s to 2 minutes.
+
+
+# %% tags=["nbval-ignore-output"]
+BLOWS = {6: "SIGKILL", 11: "SIGKILL", 15: "SIGTERM"}
+
+
+def measure(method):
+    """Kill one run three times; return how many steps it trained again after each."""
+    own = replace(settings, folder=f"{folder.name}/{method}", method=method)
+    strikes = [
+        Strike(
+            seed=0, method=method, workers=2, victim=1,
+            strike=blow, moment="step", place=place, delay_seconds=0.0,
+        )
+        for place, blow in BLOWS.items()
+    ]  # fmt: skip
+    end = strike_in_turn(cluster, own, strikes, whole)
+    assert end.problem is None and end.error < 1e-9, end.problem
+    return end.lost_each
+
+
+words = [
+    f"{'killed' if blow == 'SIGKILL' else 'notice'} after step {n}" for n, blow in BLOWS.items()
+]
+lost = {name: dict(zip(words, measure(method))) for method, name in METHODS.items()}
+title = "Steps trained twice after each, with a checkpoint every 4 steps"
+figures.show(figures.grouped_bars(lost, unit="steps", title=title))
+for name, each in lost.items():
+    print(f"{name:<28}at most {max(each.values())} steps; with notice {each[words[-1]]}")
+assert max(max(each.values()) for each in lost.values()) <= settings.save_every
+assert lost["PreemptionCheckpointHandler"][words[-1]] == 0
+
+# %% [markdown]
+# Every run was started three times more, and ended with the weights of our first, undisturbed loop, to 1e-9. What differs is how much was trained twice: at most the interval, and nothing where the notice met the handler. Without a handler the workers ignored the notice, trained on until they were killed, and lost what they had not saved by then. So for the other two the bar of the notice may stand anywhere from 0 to 4.
 #
 # A quieter failure: a process that is there and does nothing. If it is frozen, its heartbeats stop, and after about ten seconds the others' step fails. If it is merely stuck, say in its input pipeline, the heartbeats go on and the others wait, as in lesson 09's mistake. Something outside has to look. Our cluster does for the first kind: it starts the group again when a task has been frozen (SIGSTOP) for a given time.
 
@@ -376,6 +452,7 @@ disturb(job, 11, lambda job: job.pause("worker", 1))
 [found] = [event for event in job.events() if event["event"] == "restart"]
 print(found["task"], found["cause"])
 assert largest_difference(job.wait()[0], whole) < 1e-9
+cluster.close()  # nobody is left behind
 
 # %% [markdown]
 # ## The mistake: a backup in the middle of an epoch
@@ -422,19 +499,6 @@ assert ends[3][0] == 15 and ends["epoch"] == undisturbed and ends[3] != undistur
 #
 # One argument more: by default the callback overwrites its only backup, and a kill in that moment leaves half a file. `double_checkpoint=True` keeps the one before. `utils.training.recovery.fit.WholeBackup` does both for you, and lets only the chief write.
 #
-# ## The same through utils
-#
-# `train_resumably` without any trouble is our loop.
-
-# %%
-for method in METHODS:
-    own = replace(settings, folder=f"{folder.name}/same-{method}", method=method, pause_seconds=0.0)
-    same = cluster.run(train_resumably, own, timeout=60, echo=False)[0]
-    assert largest_difference(same, whole) < 1e-9
-    print(f"{METHODS[method]:<28} the weights of our loop, to 1e-9")
-cluster.close()  # nobody is left behind
-
-# %% [markdown]
 # ## What it costs: how often to save
 #
 # Saving often costs time, saving rarely costs work. First your own cost: a checkpoint of the CNN of lesson 04, with Adam's moments. (To train on while the files are written, pass `tf.train.CheckpointOptions(enable_async=True)` when saving.)
@@ -495,26 +559,26 @@ interval_explorer(timing.median_seconds, workers=1000)
 # ## What you saw
 #
 # - A run killed after step 11 resumed to the uninterrupted run's weights, to 1e-9.
-# - Without notice each method lost at most the interval; the handler, with notice, nothing.
+# - Killed at two places, each method lost at most the interval; the handler, with notice, nothing.
 # - Half a data file, still named as the newest, was passed over.
 # - Without momentum, or without the place in the data, a run resumed quietly to other weights.
 # - Your own *s* and an MTBF gave an interval, and 4,000 simulated runs agreed.
 #
 # ## Take-away card
 #
-# With `is_chief` and `shared` of [lesson 09](09-multi-worker-mirrored.ipynb):
+# You bring `model`, `optimizer`, `strategy`, the int64 variable `step`, `save_every`, and `is_chief` and `shared` of [lesson 09](09-multi-worker-mirrored.ipynb):
 #
 # ```python
-# from utils.training.checkpoints import find_newest_whole  # a few lines: lab 09 has you write them
 # checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)  # all three
+# if newest := newest_whole(shared):  # this lesson's function; None at the first start
+#     checkpoint.restore(newest).assert_existing_objects_matched()
 # folder = shared if is_chief else tempfile.mkdtemp()  # every worker saves, the chief's counts
 # manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=3)
-# if newest := find_newest_whole(shared, "ckpt").path:  # None at the first start
-#     checkpoint.restore(newest).assert_existing_objects_matched()
 # resolver = strategy.cluster_resolver
 # handler = tf.distribute.experimental.PreemptionCheckpointHandler(resolver, manager)
-# manager.save(checkpoint_number=int(step))  # every sqrt(2 * save_seconds * mtbf_seconds)
-# handler.save_checkpoint_if_preempted(checkpoint_number=int(step))  # after every step
+# if int(step) % save_every == 0:  # from here on: after every step
+#     manager.save(checkpoint_number=int(step))  # every sqrt(2 * save_seconds * mtbf_seconds)
+# handler.save_checkpoint_if_preempted(checkpoint_number=int(step))
 # ```
 #
 # A whole program that survives both signals, on one machine or two: [checkpoint_and_resume.py](../examples/checkpoint_and_resume.py).

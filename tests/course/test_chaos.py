@@ -5,6 +5,7 @@ Three named runs here, which together hit every method, every way to die and eve
 """
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -51,6 +52,15 @@ def test_a_seed_draws_the_same_strike_and_many_seeds_draw_everything():
     assert {s.place for s in strikes if s.moment == "step"} == set(range(1, 25))
 
 
+def test_of_several_strikes_each_is_examined_with_its_own_restart():
+    settings = RecoverySettings("", save_every=4)
+    kill = replace(draw_strike(0, settings), method="preemption", strike="SIGKILL")
+    notice = replace(kill, strike="SIGTERM")
+    told = [Attempt(0, 6, 4), Attempt(4, 11, 8, 2), Attempt(8, 25, 25, 3)]
+    assert chaos._examine_steps([kill, kill], settings, told) is None
+    assert "there was notice" in chaos._examine_steps([kill, notice], settings, told)
+
+
 def tell(*lines):
     names = ("attempt", "task", "event", "step")
     return [dict(zip(names, line)) for line in lines]
@@ -65,6 +75,26 @@ def test_lost_steps_are_counted_from_what_the_tasks_told():
     assert told == [Attempt(0, 7, 4, 0), Attempt(), Attempt(4, 9, 0, 3)]
 
 
+def test_the_spans_of_an_attempt_are_kept_lost_and_waited_for():
+    lines = [(1, "worker 0", "restore", 0), *((1, "worker 0", "step", n) for n in range(1, 7))]
+    lines += [(2, "worker 0", "restore", 4), *((2, "worker 0", "step", n) for n in range(5, 9))]
+    events = [{**event, "time": 100.0 + n} for n, event in enumerate(tell(*lines))]
+    assert chaos.make_attempt_rows(events) == [
+        ("attempt 1", 0.0, 3.0, "1 to 4", "kept"),
+        ("attempt 1", 3.0, 5.0, "5 to 6", "trained, and lost"),
+        ("attempt 2", 5.0, 7.0, "restart", "nobody trains"),
+        ("attempt 2", 7.0, 10.0, "5 to 8", "kept"),
+    ]
+
+
+def test_a_kill_costs_the_lost_steps_and_the_restart():
+    times = {"step_seconds": 2.0, "restart_seconds": 5.0}
+    rows = chaos.make_kill_rows(**times, saved=8, killed=11, total=25)
+    assert max(end for lane, _, end, _, _ in rows if lane == "undisturbed") == 50.0
+    assert rows[-1][2] == 50.0 + 3 * 2.0 + 5.0
+    assert all(before[2] == after[1] for before, after in pairwise(rows[1:]))
+
+
 @pytest.mark.parametrize("told, method, strike, says", [
     ([Attempt(0, 7, 4), Attempt(0, 25, 25, 7)], "manager", "SIGKILL", "and 4 was saved"),
     ([Attempt(0, 9, 4), Attempt(4, 25, 25, 5)], "manager", "SIGKILL", "lost 5 steps"),
@@ -75,5 +105,5 @@ def test_lost_steps_are_counted_from_what_the_tasks_told():
 def test_a_run_that_lost_too_much_is_found_out(told, method, strike, says):
     settings = RecoverySettings("", save_every=4)
     drawn = replace(draw_strike(0, settings), method=method, strike=strike)
-    problem = chaos._examine_steps(drawn, settings, told)
+    problem = chaos._examine_steps([drawn], settings, told)
     assert problem is None if says is None else says in problem
