@@ -31,7 +31,8 @@ from utils.cluster import ClusterError, LocalCluster
 from utils.data import load
 from utils.errors import DistributedError
 from distlab.exercises.predict import show_guess
-from distlab.figures import Arrow, Box, split_evenly
+from distlab.figures import split_evenly
+from distlab.lessons.server_pictures import draw_data_service
 from utils.input_pipeline import write_shards
 from utils.input_pipeline.parsing import parse
 from utils.input_pipeline.service import DataService, consume
@@ -293,27 +294,11 @@ assert places == ["CPU:0"] * 4
 # ## The tf.data service
 #
 # Sometimes the processor next to the accelerator is too small for the pipeline. Then other machines can run it: a *dispatcher* assigns the work, *data workers* run the dataset, and *consumers*, your training programs, fetch finished batches from them.
+#
+# All of them can live in one program, which is the quickest way to try it. In the cell below the picture, what stands *before* `apply` runs on the data workers.
 
 # %%
-boxes = {
-    "dispatcher": Box("dispatcher: who runs what", 200, 34, 320, 44, "data"),
-    "pool": Box("data workers", 20, 136, 680, 84),
-    "worker 0": Box("data worker 0: reads, parses, batches", 34, 166, 320, 42, "server"),
-    "worker 1": Box("data worker 1: reads, parses, batches", 366, 166, 320, 42, "server"),
-    "consumer 0": Box("consumer 0: trains", 34, 282, 320, 44, "compute"),
-    "consumer 1": Box("consumer 1: trains", 366, 282, 320, 44, "compute"),
-}
-arrows = [Arrow("dispatcher", "pool", "to each its part of the source", dashed=True)]
-arrows += [Arrow("pool", f"consumer {i}", "batches from both") for i in (0, 1)]
-alt = (
-    "Above, the dispatcher assigns parts of the source to data worker 0 and data worker 1. Below, "
-    "consumer 0 and consumer 1 train; each fetches batches from both data workers."
-)
-title = "The tf.data service: batches never pass through the dispatcher"
-figures.show(figures.diagram(boxes, arrows, title=title, alt=alt, height_px=334))
-
-# %% [markdown]
-# All of them can live in one program, which is the quickest way to try it. What stands *before* `apply` runs on the data workers.
+figures.show(draw_data_service())
 
 # %%
 data_service = tf.data.experimental.service
@@ -345,13 +330,11 @@ del served, data_workers, dispatcher  # a server ends with its last name
 #
 # The servers have no password, so use a network that you trust. Next we kill some, so they must be processes: `DataService` makes the same calls, each in a process of its own on this computer. The two consumers are processes too; [`consume`](../utils/input_pipeline/service.py) reads numbers in batches of 4 and reports each.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 single = LocalCluster(workers=1)
 service = DataService(single, workers=2, seconds=240)
-print("dispatcher and", len(service.workers), "data workers are up")
 
 
-# %% tags=["nbval-ignore-output"]
 def run_two(policy, examples):
     """Two consumers that share the job `policy`; return who received what."""
     jobs = [single.start(consume, service.address, policy, policy, examples, 0.02) for _ in "ab"]
@@ -393,7 +376,7 @@ assert cover.doubled == () and 0 < len(cover.lost) < 200
 #
 # ### A data worker is killed
 #
-# The pieces of the source that it had taken may be lost with it. And a consumer keeps asking for it, without an error and without an end. So never wait without a limit. Ours is `wait(timeout=6)`; without trouble this reader needs about three seconds.
+# The pieces of the source that it had taken may be lost with it. And a consumer keeps asking for it, without an error and without an end. So never wait without a limit: ours is `wait(timeout=6)`, about twice what this reader needs without trouble. A second reader loses a data worker too, but gets a new one *at the same address*.
 
 # %% tags=["nbval-ignore-output"]
 reader = single.start(consume, service.address, "DYNAMIC", "left alone", 400, 0.02)
@@ -403,26 +386,25 @@ try:
     reader.wait(timeout=6)
 except ClusterError as error:
     print(f"{error.task} {error.cause}")
-views = {"reader": [event["ids"] for event in reader.events()]}
-print(check_cover(views, range(400)))
-assert check_cover(views, range(400)).doubled == ()
+views = {"left alone": [event["ids"] for event in reader.events()]}
 
-# %% [markdown]
-# In your own loop, `faulthandler.dump_traceback_later(600, exit=True)` before each batch is such a limit: if the next batch does not come within ten minutes, Python prints where it hangs and ends the process. What helps against the hang itself is a new data worker at the *same address*:
-
-# %% tags=["nbval-ignore-output"]
 reader = single.start(consume, service.address, "DYNAMIC", "replaced", 400, 0.02)
 next(iter(reader.events()))
 service.kill_worker(1)
 for port in service.ports[:2]:
     service.add_worker(port)
-received = {"reader": reader.wait(60)[0]}
-print(check_cover(received, range(400)))
-assert check_cover(received, range(400)).doubled == ()
+views["replaced"] = reader.wait(60)[0]
+for name, view in views.items():
+    print(f"{name}: {check_cover({name: view}, range(400))}")
+    assert check_cover({name: view}, range(400)).doubled == ()
 service.close()
 print("all processes ended:", all(job.finished for job in service.jobs))
 
 # %% [markdown]
+# The first reader was still waiting when its time was up; the second came to its end. Either may have lost what the killed worker had taken.
+#
+# In your own loop, `faulthandler.dump_traceback_later(600, exit=True)` before each batch is such a limit: if the next batch takes more than ten minutes, Python prints where it hangs and ends the process.
+#
 # ## The same through `utils`
 #
 # `auto_shard` predicted in one process what two workers received. `split_evenly` splits a full batch as the strategy does with policy OFF:
