@@ -35,12 +35,11 @@ from utils.cluster import ClusterError, LocalCluster, make_launcher
 from utils.data import load
 from utils.events import report
 from distlab.exercises.predict import show_guess
-from distlab.figures import Arrow, Box
 from utils.measure import Stopwatch, array_bytes, format_bytes
 from utils.models import build_embedding_model, build_mlp
-from utils.simulate.collective import Link, simulate_all_reduce
 from utils.simulate.parameter_server import Cluster, simulate_parameter_server
-from distlab.lessons.loopback_traffic import measure_traffic
+from distlab.lessons.loopback_traffic import count_synchronous, measure_traffic
+from distlab.lessons.server_pictures import draw_parameter_servers
 from distlab.lessons.slow_workers import sleep_in_graph
 from distlab.lessons.stale_updates import StalenessLoop
 from distlab.lessons.synchronous_rounds import SynchronousRounds
@@ -65,30 +64,49 @@ from utils.training.parameter_server.variables import (
 # %% [markdown]
 # ## Four kinds of process
 #
-# *Parameter servers* (the job `ps`) hold the variables, each a part. *Workers* read them, compute a gradient and write it back, each at its own pace. The *coordinator* (the job `chief`) is where your program runs: it hands out the work. An *evaluator* is optional; it comes last. Here `LocalCluster` starts workers and servers; on your machines each is a `tf.distribute.Server` (see the take-away card).
+# *Parameter servers* (the job `ps`) hold the variables, each a part. *Workers* read them, compute a gradient and write it back, each at its own pace. The *coordinator* (the job `chief`) is where your program runs: it hands out the work. An *evaluator* is optional; it comes last.
+#
+# By hand it takes two short functions. Every worker and every server runs a `tf.distribute.Server`, which listens, does what it is asked, and never returns. The coordinator gets the same list of addresses. We start four processes, each on a free port of this computer.
 
 # %%
-boxes = {
-    "coordinator": Box("coordinator: your program", 0, 34, 720, 40, "data"),
-    "servers": Box("parameter servers", 0, 246, 720, 84),
-}
-arrows = []
-for i in (0, 1):
-    worker = f"worker {i}"
-    boxes[worker] = Box(f"{worker}\nat its own pace", 370 * i + 75, 124, 200, 52, "compute")
-    boxes[f"ps {i}"] = Box(f"ps {i}: its part of the variables", 370 * i + 14, 276, 322, 42, "server")  # fmt: skip  # noqa: E501
-    arrows += [Arrow("coordinator", worker, "closures")]
-    arrows += [Arrow("servers", worker, "values", offset=-55)]
-    arrows += [Arrow(worker, "servers", "gradients", offset=55)]
-alt = (
-    "Above: the coordinator, which runs your program and gives closures to worker 0 and worker 1. "
-    "Each worker reads values from the parameter servers below and sends gradients to them, at its "
-    "own pace. The servers are ps 0 and ps 1; each holds its part of the variables."
-)
-title = "Who asks whom"
-figures.show(figures.diagram(boxes, arrows, title=title, alt=alt, height_px=336))
+figures.show(draw_parameter_servers())
+
+
+# %%
+def serve(addresses, job, index):
+    """What each worker and each parameter server runs, until it is killed."""
+    spec = tf.train.ClusterSpec(addresses)
+    tf.distribute.Server(spec, job_name=job, task_index=index, protocol="grpc").join()
+
+
+def coordinate(addresses):
+    """What the coordinator runs: your program."""
+    spec, here = tf.train.ClusterSpec(addresses), {"task_type": "chief", "task_id": 0}
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc", **here)
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        variable = tf.Variable(20)
+    promise = coordinator.schedule(tf.function(lambda: variable.assign_add(22)))
+    return promise.fetch(), variable.device
+
+
+launcher = make_launcher()  # a process that has imported TensorFlow: all clusters here fork from it
+roles = [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0)]
+addresses = {}
+for (job, _), address in zip(roles, launcher.find_addresses(len(roles))):
+    addresses.setdefault(job, []).append(address)
+one = LocalCluster(workers=1, launcher=launcher)  # starts one process at a time
+servers = [one.start(serve, addresses, *role) for role in roles[1:]]
+[(fetched, device)] = one.run(coordinate, addresses, timeout=60, echo=False)
+print("fetched", fetched, "from", device)
+for server in servers:
+    server.stop()  # they would wait for ever
+assert fetched == 42 and "/job:ps" in device
 
 # %% [markdown]
+# `LocalCluster(workers=2, ps=2)` does this for you: it finds ports, sets `TF_CONFIG` in each process, starts the servers and ends them. On your own machines one program serves in every role, as on the take-away card. The servers listen on all interfaces, without a password: use a network that you trust.
+#
 # ## Schedule, join, fetch
 #
 # A *closure* is a compiled function and its arguments. `schedule` puts it in a queue and returns at once, with a promise of its result; any free worker takes the next one. `join` waits until the queue is empty, `fetch` gets the results.
@@ -101,7 +119,6 @@ figures.show(figures.diagram(boxes, arrows, title=title, alt=alt, height_px=336)
 my_guess = None  # the count
 
 
-# %%
 def count_together(closures):
     """Return both counts, the device of a variable, and how many closures each worker ran."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -129,7 +146,6 @@ def count_together(closures):
 
 
 # %% tags=["nbval-ignore-output"]
-launcher = make_launcher()  # a process that has imported TensorFlow: all clusters here fork from it
 cluster = LocalCluster(workers=2, ps=2, launcher=launcher)
 in_one_go, read_add_write, device, by_worker = cluster.run(count_together, 150)
 print(f"the variable lives on {device}; closures run by worker 0 and 1: {by_worker}")
@@ -144,7 +160,7 @@ assert in_one_go == by_worker.sum() == 150 >= read_add_write and "/job:ps" in de
 #
 # Parameter servers suit models that are mostly embedding tables: a row for each user, product or word. We make ours from pixels. An image is cut into 49 patches. A patch's place and the grey levels of its four quarters (8 each, so 8⁴ = 4,096 patterns) make a *token*, like a word, and the model adds up the tokens' rows of a table. A row is 16 float32 numbers.
 #
-# A *partitioner* cuts variables that are large enough along their first axis, a piece for each server. `connect` makes strategy and coordinator as above, with a `MinSizePartitioner` of `tf.distribute.experimental.partitioners` as the strategy's `variable_partitioner`.
+# A *partitioner* cuts variables that are large enough along their first axis, a piece for each server at most. `MinSizePartitioner` makes no piece smaller than you say.
 #
 # **Predict.** The table has 49 places x 4,096 patterns = 200,704 rows. How many of them are on ps 1?
 
@@ -152,30 +168,41 @@ assert in_one_go == by_worker.sum() == 150 >= read_add_write and "/job:ps" in de
 my_guess = None  # rows
 
 
-# %%
 def show_placement():
-    with connect(min_shard_bytes=256 << 10).strategy.scope():  # no piece below 256 KiB
+    """Return where each piece of the model's variables lies."""
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    partitioner = tf.distribute.experimental.partitioners.MinSizePartitioner(
+        min_shard_bytes=256 << 10, max_shards=2
+    )
+    strategy = tf.distribute.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
+    with strategy.scope():
+        return describe_pieces(build_embedding_model().trainable_variables)
+
+
+def show_with_connect():
+    with connect(min_shard_bytes=256 << 10).strategy.scope():
         return describe_pieces(build_embedding_model().trainable_variables)
 
 
 pieces = cluster.run(show_placement)
 print(format_pieces(pieces))
 show_guess(my_guess, next(p.rows for p in pieces if p.server == 1), unit=" rows")
+assert pieces == cluster.run(show_with_connect)
 
 # %% [markdown]
-# The table is in two halves; the small variables stay whole and go to the servers in turn.
+# The table is in two halves; the small variables stay whole and go to the servers in turn. From here on `connect` of utils makes resolver, partitioner, strategy and coordinator: the last line found the same pieces.
 #
 # ## A step moves the rows it touches
 #
 # A batch of 32 images has 32 x 49 tokens. Looked up where the table lives, only those rows travel, and the gradient comes back as *IndexedSlices*: row numbers and rows. Under this strategy, `keras.layers.Embedding` reads the whole variable first. For both we count the bytes on the *loopback* device, the network of a machine with itself; what other programs send there counts too.
+#
+# Would synchronous training move less? [`count_synchronous`](../distlab/lessons/loopback_traffic.py) measures it on two workers that each hold the whole table: once as TensorFlow does it, and once with the gradient made dense first, which is what a plain ring all-reduce ([lesson 06](06-all-reduce.ipynb)) would carry.
 #
 # **Predict.** The whole table takes 12,544 KiB. How many KiB does a step move that reads and writes only its rows?
 
 # %%
 my_guess = None  # KiB
 
-
-# %%
 train = load("fashion_mnist").train
 images, labels = train.images[:1000, ..., None] / np.float32(255), train.labels[:1000]
 table_bytes = sum(p.payload_bytes for p in pieces)
@@ -215,22 +242,66 @@ def count_bytes(images, labels):
 
 # %% tags=["nbval-ignore-output"]
 sent = cluster.run(count_bytes, images, labels)
-ring = simulate_all_reduce("ring", 2, table_bytes, Link(0.0, 1e9)).bytes_per_rank * 2  # 2 ranks
-moved = {"rows only": sent["own"], "keras.layers.Embedding": sent["keras"], "all-reduce": ring}
-mebibytes = {name: count / 2**20 for name, count in moved.items()}
-title = "Bytes of one step: two measured, the all-reduce from its formula"
-figures.show(figures.bars(mebibytes, unit="MiB", title=title, highlight="rows only"))
+pair = LocalCluster(workers=2, launcher=launcher)
+parts = (build_keras_embedding, cross_entropy, images[:32], labels[:32])
+reduced = pair.run(count_synchronous, *parts, timeout=60, echo=False)[0]
+
+# %% tags=["nbval-ignore-output"]
+mebibytes = {
+    "servers, rows only": sent["own"] / 2**20, "servers, keras Embedding": sent["keras"] / 2**20,
+    "both, IndexedSlices": reduced["slices"] / 2**20, "both, dense": reduced["dense"] / 2**20,
+}  # fmt: skip
 show_guess(my_guess, sent["own"] / 1024, unit=" KiB")
+figures.show(figures.bars(mebibytes, unit="MiB", title="Bytes of one step (log scale)", log=True))
 assert 32 * 49 * 16 * 4 < sent["own"] < table_bytes / 4 and sent["keras"] > 5 * sent["own"]
+assert 0.9 < reduced["dense"] / (2 * table_bytes) < 1.3 and reduced["slices"] < table_bytes / 10
 
 # %% [markdown]
-# The first two bars are why the lookup belongs where the table is. The last bar needs care: it is two workers that each hold the whole table, and a ring all-reduce of its *dense* gradient ([lesson 06](06-all-reduce.ipynb)). TensorFlow is smarter. An Embedding's gradient is `IndexedSlices`, and MultiWorkerMirroredStrategy gathers only those: 0.219 MiB a step for as many rows, in a measurement outside this lesson. So bytes alone are no reason for parameter servers. The reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. A dense model saves nothing: a step reads all its variables and writes all its gradients.
+# The first two bars are why the lookup belongs where the table is. The other two are one synchronous step of *both* workers, so two gradients. The dense one is what the formula of the ring says for two workers, twice the table. But TensorFlow is smarter: an Embedding's gradient is `IndexedSlices`, and MultiWorkerMirroredStrategy gathers only those. So bytes alone are no reason for parameter servers. The reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. A dense model saves nothing: a step reads all its variables and writes all its gradients.
 #
 # ## Staleness
 #
 # While a worker computes, others write. Its gradient belongs to parameters that are no longer there: how many updates came in between is its *staleness*.
 #
-# To measure it, a closure looks at a counter of tickets before it reads the parameters, and draws the next ticket when its gradient is ready; every number is drawn once. Staleness is the ticket less the number seen before. The cell is long, but it is five things in a row: look, compute, sleep, draw a ticket, write. (The sleep stands for a longer computation, so that the machine's own pace matters less. `tf.control_dependencies` keeps the order: what is inside waits for what is named.)
+# To measure it, a closure looks at a counter of tickets before it reads the parameters, and draws the next ticket when its gradient is ready; every number is drawn once. Between look and ticket its *window* is open. Staleness is the ticket less the number seen before.
+#
+# First the window alone, with nothing computed in it. (The sleep stands for a computation. `tf.control_dependencies` keeps the order: what is inside waits for what is named.)
+
+
+# %% tags=["nbval-ignore-output"]
+def with_ticket(tickets, delays, compute):
+    """In a closure: look at the counter, compute, sleep, draw a ticket."""
+    worker, began, version = find_worker(), tf.timestamp(), tickets.read_value()
+    with tf.control_dependencies([began, version]):  # look first
+        result = compute()
+    with tf.control_dependencies(tf.nest.flatten(result)):
+        waited = sleep_in_graph(tf.gather(tf.constant(delays), worker))
+    with tf.control_dependencies([waited]):  # take a number and add 1, in one go
+        ticket = tf.raw_ops.ResourceCountUpTo(
+            resource=tickets.handle, limit=tf.int64.max, T=tf.int64
+        )
+    return worker, version, ticket, began, result
+
+
+def open_windows(closures, delays):
+    """Return (worker, number seen, ticket drawn) of each closure, in the order of the tickets."""
+    coordination = connect()
+    with coordination.strategy.scope():
+        tickets = tf.Variable(0, dtype=tf.int64)
+    closure = tf.function(lambda: with_ticket(tickets, delays, lambda: tf.constant(0))[:3])
+    promises = [coordination.coordinator.schedule(closure) for _ in range(closures)]
+    coordination.coordinator.join()
+    rows = coordination.coordinator.fetch(promises)
+    return sorted((tuple(map(int, row)) for row in rows), key=lambda row: row[2])
+
+
+windows = cluster.run(open_windows, 8, (0.05, 0.05))
+for worker, seen, ticket in windows:
+    print(f"worker {worker} saw {seen}, drew {ticket}: staleness {ticket - seen}")
+assert [ticket for _, _, ticket in windows] == list(range(8))  # each number once
+
+# %% [markdown]
+# Now least squares in that window: read the weights, compute the gradient, and when the window has closed, write.
 #
 # **Predict.** Two workers; worker 1 takes five times as long as worker 0. What is the mean staleness over all updates of both, about?
 
@@ -238,7 +309,6 @@ assert 32 * 49 * 16 * 4 < sent["own"] < table_bytes / 4 and sent["keras"] > 5 * 
 my_guess = None  # updates
 
 
-# %%
 def descend(features, targets, runs):
     """Least squares on the workers: for each run (rate, steps, delays, in_flight) its updates
     and weights. `features` is [example, pixel], `targets` [example, 10]."""
@@ -248,24 +318,18 @@ def descend(features, targets, runs):
             weights = tf.Variable(tf.zeros([features.shape[1], 10]))
             tickets = tf.Variable(0, dtype=tf.int64)
 
+        def find_gradient():
+            residual = features @ weights - targets  # [example, 10]
+            gradient = tf.matmul(features, residual, transpose_a=True) / len(features)
+            return gradient, tf.reduce_sum(residual**2) / len(features) / 2
+
         @tf.function
         def closure():
-            worker, began, version = find_worker(), tf.timestamp(), tickets.read_value()
-            with tf.control_dependencies([began, version]):  # look first, then read
-                residual = features @ weights - targets  # [example, 10]
-            gradient = tf.matmul(features, residual, transpose_a=True) / len(features)
-            with tf.control_dependencies([gradient]):
-                waited = sleep_in_graph(tf.gather(tf.constant(delays), worker))
-            with tf.control_dependencies([waited]):  # take a number and add 1, in one go
-                ticket = tf.raw_ops.ResourceCountUpTo(
-                    resource=tickets.handle, limit=tf.int64.max, T=tf.int64
-                )
+            worker, version, ticket, began, result = with_ticket(tickets, delays, find_gradient)
             with tf.control_dependencies([ticket]):
-                written = weights.assign_sub(rate * gradient, read_value=False)
+                written = weights.assign_sub(rate * result[0], read_value=False)
             with tf.control_dependencies([written]):
-                ended = tf.timestamp()
-            loss = tf.reduce_sum(residual**2) / len(features) / 2
-            return worker, version, ticket, True, loss, began, ended
+                return worker, version, ticket, True, result[1], began, tf.timestamp()
 
         rows = []
         for _ in range(0, steps, in_flight):
@@ -285,6 +349,8 @@ runs = [(gentle, 40, (0.05, 0.05), 40), (gentle, 40, (0.03, 0.15), 40)]
 (even, _), (slow, _) = cluster.run(descend, x, y, runs)
 title = "The first 24 updates, each with its staleness"
 figures.show(figures.timeline(make_spans(slow[:24]), title=title))
+
+# %% tags=["nbval-ignore-output"]
 for name, updates in {"two even workers": even, "worker 1 is slow": slow}.items():
     means = mean_staleness_by_worker(updates)
     print(f"{name}: mean staleness {mean_staleness(updates):.2f};", end=" ")
@@ -409,13 +475,14 @@ assert len(updates) <= written and len({u.ticket for u in updates}) == len(updat
 # %% tags=["nbval-ignore-output"]
 folder = tempfile.TemporaryDirectory()
 job = cluster.start(run_and_report, images, labels, 100_000, folder.name)
-for event in islice(job.events(), 2):
-    print("checkpoint at step", event["step"])
+print("checkpoints at steps", [event["step"] for event in islice(job.events(), 2)])
 job.kill("ps", 1)
 try:
     job.wait(timeout=60)
 except ClusterError as error:
     print(f"{error.task}: {error.cause}")
+
+# %% tags=["nbval-ignore-output"]
 updates, begun, written = cluster.run(run_and_report, images, labels, 100, folder.name)
 folder.cleanup()
 print(f"went on at step {begun}: {len(updates)} more updates, {written} in all")
@@ -432,7 +499,6 @@ assert begun >= 40 and begun + len(updates) == written == 100
 my_guess = None  # %
 
 
-# %%
 def race(images, labels, seconds):
     """Return gradients per second of each way, for each time that a step of worker 2 takes."""
     coordination = connect()
@@ -482,9 +548,6 @@ figures.show(figures.grouped_bars(bars, unit="%", title=title))
 show_guess(my_guess, kept["asynchronous"], unit="%")
 assert kept["synchronous"] < min(kept["asynchronous"], kept["backup"])
 
-# %% [markdown]
-# Synchronous training runs at the pace of the slowest. Asynchronous training loses what worker 2 no longer does. Rounds with a backup worker do not wait for it, so in the simulator they lose nothing. The measured bars also hold what the simulator leaves out: messages, scheduling, and five processes on your cores. Neither way is free: asynchronous updates are stale, and a backup worker's gradients are computed for nothing. The simulator can also be asked about 64 workers, of which one is five times slower; all vary by 20 % from step to step.
-
 # %%
 many, modes = Cluster([1.0] * 63 + [5.0], jitter=0.2), {"synchronous": {}, "asynchronous": {}}
 for mode, extra in {**modes, "backup": {"backup": 2}, "bounded": {"bound": 4}}.items():
@@ -493,7 +556,9 @@ for mode, extra in {**modes, "backup": {"backup": 2}, "bounded": {"bound": 4}}.i
     print(f"{mode:<13} {pace}, staleness {run.mean_staleness:4.1f}, at most {max(run.staleness)}")
 
 # %% [markdown]
-# *Bounded* is stale-synchronous training: no worker may be more than 4 steps ahead of the slowest. It smooths out jitter. Against a worker that is always slow it does not help: in the long run all go at its pace.
+# Synchronous training runs at the pace of the slowest. Asynchronous training loses what worker 2 no longer does. Rounds with a backup worker do not wait for it, so in the simulator they lose nothing. The measured bars also hold what the simulator leaves out: messages, scheduling, and five processes on your cores. Neither way is free: asynchronous updates are stale, and a backup worker's gradients are computed for nothing.
+#
+# The last lines are the simulator's answer for 64 workers, of which one is five times slower; all vary by 20 % from step to step. *Bounded* is stale-synchronous training: no worker may be more than 4 steps ahead of the slowest. It smooths out jitter. Against a worker that is always slow it does not help: in the long run all go at its pace.
 #
 # ## Evaluation, inline and sidecar
 #
@@ -599,7 +664,7 @@ dense, held = array_bytes(build_mlp().trainable_variables), bytes_by_server(piec
 print("held by the servers:", {f"ps {server}": format_bytes(n) for server, n in held.items()})
 print(f"one step: the MLP, any batch: {format_bytes(2 * dense)};", end=" ")
 print(f"32 images on a table of {format_bytes(table_bytes)}: {format_bytes(sent['own'])}")
-for each in (cluster, three, evaluator):
+for each in (one, pair, cluster, three, evaluator):
     each.close()
 assert sum(held.values()) == table_bytes
 
@@ -609,7 +674,7 @@ assert sum(held.values()) == table_bytes
 # ## What you saw
 #
 # - 150 closures scheduled, joined, fetched; `assign_add` kept all of them, read-add-write need not.
-# - A table in two halves, and a step that moved only the rows it touched.
+# - A table in two halves, and a step that moved only the rows it touched; so did synchronous training with IndexedSlices.
 # - A staleness of about one made a stable rate explode; a third of that rate did not.
 # - Keras's step counter can lose steps; the exact one reached 150.
 # - One slow worker hurt synchronous training most; the ways around it cost staleness or wasted gradients.
@@ -631,7 +696,7 @@ assert sum(held.values()) == table_bytes
 # coordinator.join()  # raises when a parameter server has died; then fetch(promises), then save
 # ```
 #
-# Count steps with `variable.assign_add(1)`, since `optimizer.iterations` loses some. A server's `join` never returns: stop those processes yourself. A whole program in every role, with the lines to type on two machines: [parameter_server.py](../examples/parameter_server.py).
+# Count steps with `variable.assign_add(1)`, since `optimizer.iterations` loses some. A server's `join` never returns: stop those processes yourself. TensorFlow's tutorial sets `GRPC_FAIL_FAST=use_caller` in their environment, so that a lost task is reported instead of waited for. A whole program in every role, with the lines to type on two machines: [parameter_server.py](../examples/parameter_server.py).
 #
 # ## Where it is described
 #
