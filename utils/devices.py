@@ -58,6 +58,30 @@ def split_cpu(count: int) -> None:
     cpu = tf.config.list_physical_devices("CPU")[0]
     pieces = [tf.config.LogicalDeviceConfiguration()] * count
     tf.config.set_logical_device_configuration(cpu, pieces)
+    leave_device_buffers_untuned()
+
+
+def leave_device_buffers_untuned() -> None:
+    """Let iterators over several devices end at once; a second call changes nothing.
+
+    `Strategy.experimental_distribute_dataset` keeps one batch ahead on each device. TensorFlow
+    2.21 gives each of these buffers a tuning thread, whatever the data set's own options say.
+    It has nothing to tune, and who drops the iterator may wait until it wakes: as long as
+    the iterator lived, up to a minute.
+    """
+    from tensorflow.python.data.ops import multi_device_iterator_ops as module
+
+    theirs = getattr(module, "_create_device_dataset", None)
+    if theirs is None or hasattr(theirs, "__wrapped__"):
+        return
+    options = tf.data.Options()
+    options.autotune.enabled = False
+
+    @functools.wraps(theirs)
+    def create_device_dataset(*args: Any, **keywords: Any) -> tf.data.Dataset:
+        return theirs(*args, **keywords).with_options(options)
+
+    module._create_device_dataset = create_device_dataset
 
 
 def configured_cpu_devices() -> int:

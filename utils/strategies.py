@@ -227,6 +227,9 @@ def _start_multi_worker(kind: str, count: int, communication: str) -> tf.distrib
     import tensorflow as tf
     from tensorflow.python.distribute import collective_all_reduce_strategy as source
 
+    from .devices import leave_device_buffers_untuned
+
+    leave_device_buffers_untuned()
     kinds = tf.distribute.experimental.CommunicationImplementation
     options = tf.distribute.experimental.CommunicationOptions(implementation=kinds[communication])
     if (kind, count) in {("CPU", 1), ("GPU", len(tf.config.list_physical_devices("GPU")))}:

@@ -136,3 +136,14 @@ def test_devices_can_be_asked_for_twice_and_not_too_late(tf):
         use_logical_devices(5)
     with pytest.raises(DistributedError, match="1 to 64"):
         use_logical_devices(0)
+
+
+def test_the_buffer_of_a_device_has_no_tuning_thread(tf):
+    """Who drops an iterator would wait until the thread wakes (TensorFlow 2.21)."""
+    from utils.devices import use_logical_devices
+
+    strategy = tf.distribute.MirroredStrategy(use_logical_devices(2))
+    batches = strategy.experimental_distribute_dataset(tf.data.Dataset.range(8).batch(4))
+    worker = iter(batches)._iterators[0]._iterator
+    buffers = [iterator._dataset for iterator in worker._device_iterators]
+    assert [buffer.options().autotune.enabled for buffer in buffers] == [False, False]
