@@ -128,7 +128,7 @@ def observe(answer: Answer, asked: Mapping[str, Any]) -> Any:
     return encode(exercise.observe(found[0] if len(found) == 1 else found, cases))
 
 
-def be_answer(end: int) -> None:
+def be_answer(end: int, tripwire: Tripwire) -> None:
     """Be the process of an answer: `end` is the descriptor of its channel."""
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = open(number, "w", buffering=1, encoding="utf-8", errors="backslashreplace",
@@ -146,5 +146,4 @@ def be_answer(end: int) -> None:
     tempfile.tempdir = None  # looked up again in TMPDIR
     random.seed(0)
     np.random.seed(0)
-    tripwire = Tripwire()
     serve(Channel(socket.socket(fileno=end)), tripwire)

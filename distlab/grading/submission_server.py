@@ -19,12 +19,15 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from distlab.grading import process_tree, sealing
 from utils.processes.fork_server import Child, ForkLoop, serve
 from utils.processes.lifetime import die_with_parent
 from utils.processes.preload import import_modules, import_tensorflow
+
+if TYPE_CHECKING:
+    from distlab.grading.tripwire import Tripwire
 
 WATCH_SECONDS, NICER = 0.1, 5
 PATIENCE = 30  # rounds of watching until process 1 is killed where it does not end an answer
@@ -58,7 +61,10 @@ class SubmissionLoop(ForkLoop):
     def prepare(self) -> Mapping[str, Any]:
         os.environ["TF_ENABLE_ONEDNN_OPTS"] = self.onednn
         import_everything(self.lab, self.data)
+        from distlab.grading.tripwire import Tripwire
         from utils.environment import versions
+
+        self.tripwire = Tripwire()
 
         return {"versions": versions()}
 
@@ -86,7 +92,7 @@ class SubmissionLoop(ForkLoop):
         status = 1
         try:
             die_with_parent()
-            status = First(self.sealed, control, request).serve()
+            status = First(self.sealed, control, request, self.tripwire).serve()
         except Exception as error:
             os.write(2, f"{error}\n".encode())
         finally:
@@ -133,8 +139,11 @@ class SubmissionLoop(ForkLoop):
 class First:
     """Process 1 of a submission: it forks the process of each answer, reaps, ends, clears up."""
 
-    def __init__(self, sealed: bool, control: socket.socket, request: Any) -> None:
+    def __init__(
+        self, sealed: bool, control: socket.socket, request: Any, tripwire: "Tripwire"
+    ) -> None:
         self.sealed, self.control, self.request = sealed, control, request
+        self.tripwire = tripwire
         self.answer, self.why = 0, ""
         os.setsid()
         os.nice(NICER)
@@ -183,7 +192,7 @@ class First:
             try:
                 from distlab.grading.answer_process import be_answer
 
-                be_answer(3)
+                be_answer(3, self.tripwire)
             finally:
                 os._exit(0)
         os.close(channel)
@@ -260,7 +269,8 @@ def import_everything(lab: str, data: Sequence[str]) -> None:
     """Import what submissions of `lab` need, also what is imported late; read the sets `data`."""
     import_tensorflow()
     import_modules()
-    importlib.import_module("matplotlib.pyplot")  # as cells do; MPLBACKEND is Agg
+    for name in ("matplotlib.pyplot", "numpy.random"):  # late, in cells; MPLBACKEND is Agg
+        importlib.import_module(name)
     from distlab.grading import answer_process, harness  # noqa: F401
     from utils.data import load
 

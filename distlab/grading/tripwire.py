@@ -1,12 +1,12 @@
 """Compares what an exercise is run with, before and after an answer: a tripwire, no proof.
 
 The functions and classes of the course, of NumPy, TensorFlow and Python's own modules that
-the harness uses are remembered when the process of an answer begins.
+the harness uses are remembered before the process of an answer is forked.
 """
 
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy
@@ -20,20 +20,20 @@ _KINDS = (types.FunctionType, types.BuiltinFunctionType, type, types.MethodType,
 _CLASSES = ("numpy.random.Generator", "tensorflow.Variable", "tensorflow.GradientTape",
             "tensorflow.data.Dataset", "tensorflow.distribute.Strategy",
             "tensorflow.distribute.MirroredStrategy", "tensorflow.train.Checkpoint")  # fmt: skip
+_Thing = tuple[str, Mapping[str, Any], str, Any]  # full name, where it is, its name there, it
 
 
 class Tripwire:
     """What was there at the beginning; `find_changed` names what is another now."""
 
     def __init__(self) -> None:
-        self._before = {name: (thing, _get_code(thing)) for name, thing in _list_watched()}
+        self._before = [(*thing, _get_code(thing[-1])) for thing in _list_things()]
 
     def find_changed(self) -> list[str]:
-        now = dict(_list_watched())
         return [
             name
-            for name, (thing, code) in self._before.items()
-            if now.get(name) is not thing or _get_code(thing) is not code
+            for name, place, key, thing, code in self._before
+            if place.get(key) is not thing or (code is not None and _get_code(thing) is not code)
         ][:5]
 
 
@@ -41,22 +41,42 @@ def _get_code(thing: Any) -> Any:
     return getattr(thing, "__code__", None)
 
 
-def _list_watched() -> Iterator[tuple[str, Any]]:
-    for name, module in list(sys.modules.items()):
-        if module is not None and (name in _WATCHED or name.startswith(_OURS)):
-            yield from _list_functions(name, module)
+def _list_things() -> Iterator[_Thing]:
+    """Yield every watched module, and every function and class in one."""
+    for name, module in _list_modules():
+        yield name, sys.modules, name, module
     for path in _CLASSES:
-        owner: Any = sys.modules.get(path.split(".")[0])
-        for part in path.split(".")[1:]:
-            owner = vars(owner).get(part) if owner is not None else None
-        if isinstance(owner, type):
-            yield from _list_functions(path, owner)
+        parent, _, key = path.rpartition(".")
+        if (owner := _find(parent)) is not None:
+            yield path, vars(owner), key, vars(owner).get(key)
+    for name, owner in {id(owner): (name, owner) for name, owner in _list_owners()}.values():
+        place = vars(owner)
+        for key, value in list(place.items()):
+            if isinstance(value, _KINDS):
+                yield f"{name}.{key}", place, key, value
 
 
-def _list_functions(name: str, owner: Any) -> Iterator[tuple[str, Any]]:
-    for key, value in list(vars(owner).items()):
-        if isinstance(value, _KINDS):
-            yield f"{name}.{key}", value
+def _list_modules() -> list[tuple[str, Any]]:
+    return [(name, module) for name, module in list(sys.modules.items())
+            if module is not None and (name in _WATCHED or name.startswith(_OURS))]  # fmt: skip
+
+
+def _list_owners() -> Iterator[tuple[str, Any]]:
+    """Yield what holds functions: the watched modules, the course's classes, _CLASSES."""
+    for name, module in _list_modules():
+        yield name, module
+        for key, value in list(vars(module).items()):
             if isinstance(value, type) and getattr(value, "__module__", "").startswith(_OURS):
-                yield from ((f"{name}.{key}.{n}", v) for n, v in list(vars(value).items())
-                            if isinstance(v, _KINDS))  # fmt: skip
+                yield f"{name}.{key}", value
+    for path in _CLASSES:
+        if isinstance(found := _find(path), type):
+            yield path, found
+
+
+def _find(path: str) -> Any:
+    """Return what a full name stands for, None where it is not imported."""
+    top, *parts = path.split(".")
+    found = sys.modules.get(top)
+    for part in parts:
+        found = vars(found).get(part) if found is not None else None
+    return found
