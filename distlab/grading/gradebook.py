@@ -5,10 +5,9 @@ or with `distlab grade --set`: nbgrader keeps the two in columns of their own.
 https://nbgrader.readthedocs.io/en/stable/api/gradebook.html
 """
 
-import os
-import sys
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -228,17 +227,22 @@ def _create(path: Path) -> None:
     """Make an empty gradebook beside `path` and move it there: all of its tables, or none."""
     partial = path.with_name(path.name + ".part")
     partial.unlink(missing_ok=True)
-    before = os.environ.get("PATH", "")
-    os.environ["PATH"] = (
-        f"{Path(sys.executable).parent}{os.pathsep}{before}"  # nbgrader runs alembic
-    )
-    try:
-        gradebook = _connect(partial)
-        gradebook.close()
-        gradebook.engine.dispose()
-        partial.replace(path)
-    finally:
-        os.environ["PATH"] = before
+    with closing(sqlite3.connect(partial)) as tables, tables:
+        # else nbgrader starts a program to ask for the version, which takes seconds
+        tables.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        tables.execute("INSERT INTO alembic_version VALUES (?)", [_find_version()])
+    gradebook = _connect(partial)
+    gradebook.close()
+    gradebook.engine.dispose()
+    partial.replace(path)
+
+
+def _find_version() -> str:
+    """Return the version of nbgrader's tables: the last of its migrations."""
+    import nbgrader
+    from alembic.script import ScriptDirectory
+
+    return ScriptDirectory(str(Path(nbgrader.__file__).parent / "alembic")).get_current_head()
 
 
 def _lock_path(path: Path) -> Path:

@@ -19,6 +19,7 @@ class Rows:
 
     def __init__(self, db: Any, lab: LabSpec, weights: Mapping[str, float]) -> None:
         self._db, self.lab, self.weights = db, lab, weights
+        self._submissions: dict[str, Any] | None = None
 
     def weigh(self, points: float, exercise: ExerciseSpec) -> float:
         """Return what `points` of `exercise` count in this course."""
@@ -97,43 +98,46 @@ class Rows:
                 self._db.add(row)
 
     def ensure_submission(self, student: str, notebook: Any) -> Any:
+        """Return the submitted notebook of a student, with all of its rows."""
         t = _tables()
-        if self._db.get(t.Student, student) is None:
-            self._db.add(t.Student(id=student))
-        assignment = notebook.assignment
-        where = {"assignment_id": assignment.id, "student_id": student}
-        submission = self._db.query(t.SubmittedAssignment).filter_by(**where).first()
+        submission = self._find_submissions(notebook).get(student)
         if submission is None:
-            submission = t.SubmittedAssignment(assignment=assignment, student_id=student)
+            if self._db.get(t.Student, student) is None:
+                self._db.add(t.Student(id=student))
+            submission = t.SubmittedAssignment(assignment=notebook.assignment, student_id=student)
             self._db.add(submission)
-            self._db.flush()
-        where = {"assignment_id": submission.id, "notebook_id": notebook.id}
-        submitted = self._db.query(t.SubmittedNotebook).filter_by(**where).first()
+            self._submissions[student] = submission
+        submitted = next((s for s in submission.notebooks if s.notebook is notebook), None)
         if submitted is None:
             submitted = t.SubmittedNotebook(notebook=notebook, assignment=submission)
             self._db.add(submitted)
-            self._db.flush()
         for exercise in self.lab.exercises:
             self.ensure_comment(submitted, exercise.id)
             for cell in exercise.cells:
                 self.ensure_grade(submitted, cell.id)
         return submitted
 
+    def _find_submissions(self, notebook: Any) -> dict[str, Any]:
+        """Return the submissions of the lab by student: read once."""
+        if self._submissions is None:
+            self._submissions = {s.student_id: s for s in notebook.assignment.submissions}
+        return self._submissions
+
     def ensure_grade(self, submitted: Any, name: str) -> Any:
-        return self._ensure(_tables().Grade, submitted.notebook.grade_cells, submitted, name)
+        cells = submitted.notebook.grade_cells
+        return self._ensure(_tables().Grade, cells, submitted, submitted.grades, name)
 
     def ensure_comment(self, submitted: Any, name: str) -> Any:
-        return self._ensure(_tables().Comment, submitted.notebook.solution_cells, submitted, name)
+        cells = submitted.notebook.solution_cells
+        return self._ensure(_tables().Comment, cells, submitted, submitted.comments, name)
 
-    def _ensure(self, table: Any, cells: Any, submitted: Any, name: str) -> Any:
+    def _ensure(self, table: Any, cells: Any, submitted: Any, rows: Any, name: str) -> Any:
         """Return the row of `table` for a submitted notebook's cell, made where there is none."""
         (cell,) = (c for c in cells if c.name == name)
-        where = {"cell_id": cell.id, "notebook_id": submitted.id}
-        row = self._db.query(table).filter_by(**where).first()
+        row = next((row for row in rows if row.cell is cell), None)
         if row is None:
-            row = table(cell_id=cell.id, notebook=submitted)
+            row = table(cell=cell, notebook=submitted)
             self._db.add(row)
-            self._db.flush()
         return row
 
 

@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -48,7 +50,7 @@ def lab():
 
 @pytest.fixture(scope="module")
 def empty(lab, tmp_path_factory):
-    """An empty gradebook, made once: nbgrader starts a process of alembic for each."""
+    """An empty gradebook, made once."""
     path = tmp_path_factory.mktemp("empty") / "gradebook.db"
     with Book(path, lab):
         pass
@@ -130,6 +132,16 @@ def book_marks(lab, root):
         found = ClassResult(lab, tuple(results), policy, course=book.read_course())
     assert is_course(root)
     write_autograded(found, {"bela": {"epoch": answer}}, root)
+
+
+def test_an_empty_gradebook_is_as_nbgrader_makes_it(course, path):
+    def read_tables(path):
+        with closing(sqlite3.connect(path)) as tables:
+            made = "SELECT type, name, replace(sql, ';', '') FROM sqlite_master"
+            return {*tables.execute(made), *tables.execute("SELECT * FROM alembic_version")}
+
+    root, _ = course
+    assert read_tables(path) == read_tables(root / "gradebook.db")
 
 
 def test_nbgraders_export_reads_the_marks(lab, course, tmp_path):
