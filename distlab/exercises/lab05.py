@@ -80,7 +80,7 @@ def measure_updates(loss: Callable[..., Any], steps: Sequence[Step], kind: str) 
 
     def cut_shares(context: Any) -> list[tuple[Any, ...]]:
         replica = context.replica_id_in_sync_group
-        return [_cut_share(step, batch, replica) for step, batch in zip(steps, batches)]
+        return [_cut_share(step, batch, replica, kind) for step, batch in zip(steps, batches)]
 
     def take_steps(shares: Sequence[tuple[Any, ...]]) -> None:
         found = [_differentiate(loss, *each, kind) for each in zip(shares, models, steps)]
@@ -101,10 +101,11 @@ def _get_strategy() -> Any:
     return make_strategy("mirrored", REPLICAS)
 
 
-def _cut_share(step: Step, batch: Batch, replica: int) -> tuple[Any, ...]:
+def _cut_share(step: Step, batch: Batch, replica: int, kind: str) -> tuple[Any, ...]:
+    """Return a replica's images, labels and, where the loss gets them, sample weights."""
     import tensorflow as tf
 
-    columns = (*batch, np.asarray(step["weights"]))
+    columns = (*batch, np.asarray(step["weights"])) if kind == "weighted" else batch
     return tuple(tf.constant(np.array_split(column, REPLICAS)[replica]) for column in columns)
 
 
@@ -131,18 +132,15 @@ def _subtract(strategy: Any, models: Sequence[Any], found: Sequence[Any]) -> Non
 def _call_loss(loss: Any, share: tuple[Any, ...], weights: Any, step: Step, kind: str) -> Any:
     import tensorflow as tf
 
-    images, labels, sample_weights = share
+    images, labels, *sample_weights = share
     outputs = tf.matmul(images, weights)
-    batch = step["global_batch_size"]
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, outputs)  # [share]
-    penalty = step["strength"] * tf.reduce_sum(tf.square(weights))
-    arguments = {
-        "plain": (losses, batch),
-        "weighted": (losses, sample_weights, batch),
-        "penalised": (losses, penalty, batch, REPLICAS),
-        "uneven": (losses, len(step["picks"]), batch),
-    }[kind]
-    value = loss(*arguments)
+    more = [*sample_weights, step["global_batch_size"]]
+    if kind == "penalised":
+        more = [step["strength"] * tf.reduce_sum(tf.square(weights)), *more, REPLICAS]
+    elif kind == "uneven":
+        more = [len(step["picks"]), *more]
+    value = loss(losses, *more)
     if isinstance(value, int | float) and value == 0 and not len(images):
         value = tf.zeros([], losses.dtype)
     if not tf.is_tensor(value) or value.shape.rank != 0:

@@ -5,6 +5,8 @@ The learner's code is not here, and neither is anything that it could have chang
 
 import json
 from dataclasses import dataclass
+from functools import cache
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -65,9 +67,19 @@ def read_got(text: str, names: tuple[str, ...]) -> dict[str, Any]:
 
 def run_hidden(graded: GradedCell, got: dict[str, Any], seed: int) -> None:
     space: dict[str, Any] = {"np": np, "SEED": seed, "__name__": "judge"}
-    exec(compile(graded.inputs, f"<inputs of {graded.id}>", "exec"), space)  # noqa: S102 - ours
+    inputs, hidden = compile_hidden(graded.id, graded.inputs, graded.hidden)
+    exec(inputs, space)  # noqa: S102 - ours
     space.update(got)
-    exec(compile(graded.hidden, f"<judge of {graded.id}>", "exec"), space)  # noqa: S102 - ours
+    exec(hidden, space)  # noqa: S102 - ours
+
+
+@cache
+def compile_hidden(name: str, inputs: str, hidden: str) -> tuple[CodeType, CodeType]:
+    """Return the code of a graded cell's inputs and of its hidden tests: before a fork, once."""
+    return (
+        compile(inputs, f"<inputs of {name}>", "exec"),
+        compile(hidden, f"<judge of {name}>", "exec"),
+    )
 
 
 def judge_unanswered(cell: CellObservation) -> CellVerdict:

@@ -5,7 +5,9 @@
 has read the lab already.
 """
 
+import contextlib
 import gc
+import importlib
 import json
 import os
 import pickle
@@ -16,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from distlab.grading import alignment, cell_text, cell_verdict, notebook_file
+from distlab.grading import alignment, answer_code, cell_text, cell_verdict, notebook_file
 from distlab.grading.labs import LabSpec
 from distlab.grading.observation import CellObservation
 from utils.data import load
@@ -84,9 +86,15 @@ def judge(lab: LabSpec, request: dict[str, Any]) -> dict[str, Any]:
 
 def warm_up(lab: LabSpec, data: Sequence[str]) -> None:
     """Import and work out what every request needs, before the forks."""
+    for name in ("numpy.random", f"distlab.grading.judges.{lab.name}"):
+        importlib.import_module(name)
     for graded in lab.graded.values():
         graded.asking  # noqa: B018 - a cached property
+        cell_verdict.compile_hidden(graded.id, graded.inputs, graded.hidden)
+    lab.given_statements  # noqa: B018
     for cell in lab.given:
+        with contextlib.suppress(*cell_text.BAD):
+            answer_code.read_statements(answer_code.to_python(cell.text))
         cell_text.compiles(cell.text)
         cell_text.find_defined(cell.text)
     for name in data:

@@ -12,6 +12,7 @@ import os
 import resource
 import socket
 import struct
+from functools import cache
 
 NEW_NAMESPACES = 0x10000000 | 0x20000 | 0x20000000 | 0x40000000 | 0x08000000 | 0x04000000
 # user, mount, pid, network, ipc, host name
@@ -163,10 +164,11 @@ class _Condition(ctypes.Structure):
                 ("value", ctypes.c_uint64), ("other", ctypes.c_uint64))  # fmt: skip
 
 
-def forbid_calls() -> None:
-    """Refuse, with EPERM, what no lab needs: a filter that libseccomp makes for this processor.
+@cache
+def make_filter() -> tuple[ctypes.CDLL, int]:
+    """Return libseccomp and its filter, for this processor, of what no lab needs: EPERM.
 
-    OSError where libseccomp is not there or refuses.
+    Called before a fork, it is made once for all. OSError where libseccomp is not there or refuses.
     """
     library = ctypes.CDLL("libseccomp.so.2", use_errno=True)
     library.seccomp_init.restype = ctypes.c_void_p
@@ -190,5 +192,11 @@ def forbid_calls() -> None:
         failed = library.seccomp_rule_add_array(made, SCMP_REFUSE, number, len(when), conditions)
         if failed:
             raise OSError(-failed, f"libseccomp: no rule for {name}: {os.strerror(-failed)}")
+    return library, made
+
+
+def forbid_calls() -> None:
+    """Refuse what no lab needs, here and in what this process starts."""
+    library, made = make_filter()
     if failed := library.seccomp_load(made):
         raise OSError(-failed, f"libseccomp: {os.strerror(-failed)}")

@@ -65,7 +65,8 @@ class SubmissionLoop(ForkLoop):
         from utils.environment import versions
 
         self.tripwire = Tripwire()
-
+        if self.sealed:
+            sealing.make_filter()
         return {"versions": versions()}
 
     def run(self, request: Any, body: bytes, descriptors: Sequence[int]) -> int:
