@@ -12,7 +12,7 @@ OFFLINE := $(if $(WHEELS),--no-index --find-links '$(WHEELS)')
 help:
 	@echo 'make lab     open the course in JupyterLab (make lab ARGS=--no-browser)'
 	@echo 'make test    run every test, lessons and labs included'
-	@echo 'make test-all  the same, then chaos'
+	@echo 'make test-all  the same, every lab graded both ways, then chaos'
 	@echo 'make bench   measure, side by side'
 	@echo 'make chaos   kill and freeze training runs at random: all must survive'
 	@echo 'make grade-demo  grade a small class and say where its pages are'
@@ -44,6 +44,7 @@ lab: $(VENV)/.ready
 test: $(VENV)/.ready
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --nbval --nbval-current-env $(ARGS)
 
+test-all: export DISTLAB_BOTH_WAYS := $(notdir $(basename $(wildcard tests/answers/lab*.py)))
 test-all: test chaos
 
 bench: $(VENV)/.ready

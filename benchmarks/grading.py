@@ -3,20 +3,28 @@
 Both grade the same 40 hand-ins of lab 05, into the same gradebook: three of four are
 the solution, one is the stub. Both are timed as a teacher starts them, their start
 included, and again by what one more hand-in costs. nbgrader takes minutes for all of
-them, so a few are timed and its start is added. GRADING_LAB, GRADING_SAMPLE and
-GRADING_CLASS name another lab, another number of hand-ins for nbgrader (39: all but
-the first), another size of the large class.
+them, so a few are timed and its start is added. Processor time is shown beside the
+clock's: other programs disturb it less.
+
+GRADING_LAB, GRADING_SAMPLE and GRADING_CLASS name another lab, another number of
+hand-ins for nbgrader (39: all but the first; 0: nbgrader is left out), another size of
+the large class. GRADING_BEFORE is a folder with another commit checked out (`git worktree
+add FOLDER 60da422`): its benchmark runs first, on its own lab.
 """
 
+import contextlib
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from distlab.authoring import sources
 from distlab.grading.executor import check_can_seal
+from distlab.grading.sealing import PR_SET_CHILD_SUBREAPER, call
 from utils.errors import DistributedError
 from utils.measure import Stopwatch
 
@@ -25,29 +33,61 @@ CLASS = 40
 
 
 def run(rounds: int) -> None:
-    """Print hand-ins a minute of both, their ratio, and the seconds of a class of 300."""
+    """Print seconds a hand-in of both, their ratio, and the seconds of a class of 300."""
     lab = os.environ.get("GRADING_LAB", "lab05")
     sample = min(CLASS - 1, int(os.environ.get("GRADING_SAMPLE", max(2, rounds // 3))))
     large = int(os.environ.get("GRADING_CLASS", 300))
-    print(f"\nGrading {CLASS} hand-ins of {lab}, a minute")
     try:
         check_can_seal()
     except DistributedError as error:
         print(f"not measured: {error}")
         return
+    if before := os.environ.get("GRADING_BEFORE"):
+        run_before(before)
     with TemporaryDirectory() as name:
         course = Path(name)
         make_course(course, lab, large)
+        compare(course, lab, sample, large)
+
+
+def compare(course: Path, lab: str, sample: int, large: int) -> None:
+    """Time both, and print the table."""
+    print(f"\nGrading {CLASS} hand-ins of {lab}: seconds each, processor seconds each")
+    few, many = (time_distlab(course, lab, students) for students in (CLASS, large))
+    each = few.divide(CLASS)
+    print(f"distlab grade, sealed  {each.seconds:>8.2f} {each.used:>8.2f}")
+    if large > CLASS:
+        one = many.subtract(few).divide(large - CLASS)
+        print(f"without its start      {one.seconds:>8.2f} {one.used:>8.2f}")
+    print(f"{large} hand-ins, sealed: {many.seconds:.1f} s, {many.used:.1f} processor seconds",
+          flush=True)  # fmt: skip
+    if sample > 0:
         first, more = time_nbgrader(course, lab, sample)
-        few, many = (time_distlab(course, lab, students) for students in (CLASS, large))
-        theirs = first + (CLASS - 1) * more
-        print(f"nbgrader autograde     {60 * CLASS / theirs:>8.1f}   ({1 + sample} of them timed)")
-        print(f"distlab grade, sealed  {60 * CLASS / few:>8.1f}   {theirs / few:.1f} times as many")
-        print(f"without the starts     {60 / more:>8.1f}   nbgrader autograde")
-        if large > CLASS:
-            ours = (many - few) / (large - CLASS)
-            print(f"{60 / ours:>31.1f}   distlab grade, {more / ours:.1f} times as many")
-        print(f"{large} hand-ins, sealed: {many:.1f} s", flush=True)
+        theirs = (first + (CLASS - 1) * more) / CLASS
+        print(f"nbgrader autograde     {theirs:>8.2f}   {theirs / each.seconds:.1f} times as long "
+              f"({1 + sample} of them timed)")  # fmt: skip
+        print(f"without its start      {more:>8.2f}")
+
+
+class Times(NamedTuple):
+    """Seconds by the clock, and processor seconds of all processes."""
+
+    seconds: float
+    used: float
+
+    def subtract(self, other: "Times") -> "Times":
+        return Times(self.seconds - other.seconds, self.used - other.used)
+
+    def divide(self, count: int) -> "Times":
+        return Times(self.seconds / count, self.used / count)
+
+
+def run_before(folder: str) -> None:
+    """Run the benchmark of another commit, checked out in `folder`."""
+    print(f"\n{folder}:", flush=True)
+    command = [sys.executable, "-m", "benchmarks", "grading", "--rounds", "3"]
+    others = {k: v for k, v in os.environ.items() if k != "GRADING_BEFORE"}
+    subprocess.run(command, cwd=folder, env={**others, "PYTHONPATH": folder}, check=True)
 
 
 def make_course(course: Path, lab: str, students: int) -> None:
@@ -116,19 +156,26 @@ def hide(course: Path, kept: list[str]) -> None:
             path.rename(hidden / path.name)
 
 
-def time_distlab(course: Path, lab: str, students: int) -> float:
+def time_distlab(course: Path, lab: str, students: int) -> Times:
     """Return the seconds of `distlab grade` on the first CLASS hand-ins, or on all."""
     folder = "few" if students == CLASS else "submitted"
     command = [sys.executable, "-m", "distlab", "grade", lab, str(course / folder), "--json"]
+    call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what the sandbox leaves is counted here
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with Stopwatch() as watch:
         done = subprocess.run(
             [*command, "--out", str(course / f"report-{folder}"),
              "--gradebook", str(course / "gradebook.db")],
             cwd=ROOT, capture_output=True, text=True,
         )  # fmt: skip
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode not in (0, 1):
         raise RuntimeError(done.stderr[-2000:])
     for k, found in enumerate(json.loads(done.stdout)["submissions"]):
         wanted = 0 if k % 4 == 3 else found["max"]
         assert found["mark"] == wanted, f"the wrong mark: {found}"
-    return watch.seconds
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Times(watch.seconds, used)

@@ -24,6 +24,10 @@ import pytest
 from lab_runner import LABS, get_lab
 
 from distlab.authoring import sources
+from distlab.grading.executor import observe
+from distlab.grading.judge_process import JudgeProcess
+from distlab.grading.labs import read_lab
+from distlab.grading.observation import Submission
 from distlab.grading.release import make_release
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,6 +95,21 @@ def test_generate_assignment_gives_the_lab_that_we_hand_out(graded: dict) -> Non
     theirs = nbformat.read(path, as_version=4).cells
     assert [c.source for c in theirs] == [c.source for c in ours]
     assert [c.get("id") for c in theirs] == [c.get("id") for c in ours]
+
+
+@pytest.mark.parametrize("name", os.environ.get("DISTLAB_BOTH_WAYS", "lab07").split())
+def test_distlab_grade_gives_the_marks_of_stock_nbgrader(name: str, running: dict) -> None:
+    """The same file: what nbgrader has graded as it stands, through the sandbox and the judges."""
+    lab = read_lab(name, ROOT)
+    theirs = running[lab.slug].result()
+    folder = theirs["folder"] / "submitted" / "solution" / lab.slug
+    scores = theirs["labs"][lab.slug]["scores"]["solution"]
+    handed = [Submission("solution", folder / f"{lab.slug}.ipynb")]
+    with JudgeProcess(lab) as judges:
+        (verdict,) = [judges.judge(seen) for seen in observe(lab, handed, lambda _: 2027, 1)]
+    for exercise, mark in zip(lab.exercises, verdict.exercises, strict=True):
+        assert mark.status == "right", mark
+        assert mark.points == sum(scores[cell.id][0] for cell in exercise.cells), mark
 
 
 def test_the_course_holds_what_nbgrader_wants_and_its_command_lists_it(course: Path) -> None:
