@@ -25,6 +25,7 @@ LONG_FILES = (
     "test_cli_grade.py", "test_readme.py", "test_multi_worker_cli.py",
     "test_cluster_leftovers.py", "test_grading_attacks.py", "test_chaos.py", "test_launchers.py",
     "test_cli_train.py", "test_strategies.py", "test_release.py", "test_exercises.py",
+    "test_rendezvous.py", "test_rendezvous_networks.py",
 )  # fmt: skip
 
 

@@ -14,12 +14,15 @@ first error is named with its likely cause. Nothing is left behind, however this
 | `keeper` | a small process that ends the tasks if this one is killed |
 | `local` | `run_program`: attempts on this machine, until one succeeds or none is left |
 | `signals` | SIGINT and SIGTERM while a run goes on |
+| `rendezvous` | `run_at_rendezvous`: the same on several machines that meet at an address |
 | `accelerators` | dividing this machine's GPUs among its workers |
 
 Importing this package does not import TensorFlow.
 """
 
 from .local import run_program as run_program
+from .rendezvous import RendezvousSettings as RendezvousSettings
+from .rendezvous import run_at_rendezvous as run_at_rendezvous
 from .settings import RunReport as RunReport
 from .settings import RunSettings as RunSettings
 from .settings import TaskReport as TaskReport

@@ -31,4 +31,5 @@ from .rules import is_right as is_right
 from .spec import ClusterSpec as ClusterSpec
 from .spec import TaskConfig as TaskConfig
 from .spec import describe_role as describe_role
+from .spec import is_loopback as is_loopback
 from .spec import split_address as split_address

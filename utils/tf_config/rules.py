@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..errors import shorten
-from .spec import JOBS, LOOPBACK_HOSTS, MAX_PORT, TRAINING_JOBS, split_address
+from .spec import JOBS, LOOPBACK_HOSTS, MAX_PORT, TRAINING_JOBS, is_loopback, split_address
 
 SEVERITIES = ("error", "warning", "note")
 ACCEPTED_KEYS = ("cluster", "task", "environment", "rpc_layer", "session_master", "job")
@@ -347,7 +347,7 @@ def _find_duplicates(places: list[tuple[str, int, str]]) -> Iterator[LintFinding
 def _find_mixed_loopback(
     places: list[tuple[str, int, str]], own: Place | None
 ) -> Iterator[LintFinding]:
-    local = [p for p in places if split_address(p[2])[0].lower() in LOOPBACK_HOSTS]
+    local = [p for p in places if is_loopback(split_address(p[2])[0])]
     if not local or len(local) == len(places):
         return
     remote = next(p for p in places if p not in local)

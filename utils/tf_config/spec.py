@@ -105,6 +105,11 @@ def split_address(address: str) -> tuple[str, str | None]:
     return (host, port) if colon else (address, None)
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether the address leads back to the machine that uses it."""
+    return host.lower() in LOOPBACK_HOSTS or host.startswith("127.")
+
+
 def describe_role(config: TaskConfig) -> str:
     """Return in one sentence what this task does in its cluster."""
     cluster = config.cluster

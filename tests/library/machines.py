@@ -1,0 +1,126 @@
+"""Machines of a rendezvous, as tests have them: launchers with an address each.
+
+On loopback they are 127.0.0.1, 127.0.0.2, …; with root, four network namespaces joined by a
+bridge, each with an address and a link of its own (`Namespaces`).
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+CODE = "test-code-2345"
+
+
+class Launcher:
+    """One `distlab run` that goes on while its lines are read."""
+
+    def __init__(self, *words, inside=(), code=CODE, **settings):
+        environment = {**os.environ, "DISTLAB_CODE": code}
+        if code is None:
+            del environment["DISTLAB_CODE"]
+        command = [*inside, sys.executable, "-m", "distlab", "run", "--json", *map(str, words)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env={**environment, **settings.pop("variables", {})}, **settings,
+        )  # fmt: skip
+        self.lines, self._told = [], threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stderr:
+            with self._told:
+                self.lines.append(line.rstrip("\n"))
+                self._told.notify_all()
+
+    def wait_for(self, text, seconds=90.0):
+        """Return the first line that holds `text`, once it is there."""
+
+        def find():
+            return next((line for line in list(self.lines) if text in line), None)
+
+        with self._told:
+            self._told.wait_for(lambda: find() or not self._reader.is_alive(), seconds)
+        assert find(), "\n".join(self.lines)
+        return find()
+
+    def end(self, seconds=120.0):
+        """Return (status, report or None, what it said)."""
+        output = self.process.stdout.read()
+        status = self.process.wait(seconds)
+        self._reader.join(10)
+        return status, json.loads(output) if output.strip() else None, "\n".join(self.lines)
+
+    def kill(self):
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+
+    def freeze(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def close(self):
+        self.kill()
+        self.process.wait()
+        self._reader.join(10)
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+
+class Namespaces:
+    """Network namespaces 10.77.0.1, … behind one bridge; `slow` is a rate as `tc tbf` has it."""
+
+    def __init__(self, count, slow=None):
+        self.prefix, self._count = f"dl{os.getpid() % 100000}", count
+        self._bridge = f"{self.prefix}b"
+        self.close()
+        self._run("ip", "link", "add", self._bridge, "type", "bridge")
+        self._run("ip", "link", "set", self._bridge, "up")
+        for index in range(count):
+            self._add(index, slow)
+
+    def _add(self, index, slow):
+        name, outer, inner = self.name(index), f"{self.prefix}o{index}", f"{self.prefix}i{index}"
+        self._run("ip", "netns", "add", name)
+        self._run("ip", "link", "add", outer, "type", "veth", "peer", "name", inner)
+        self._run("ip", "link", "set", inner, "netns", name)
+        self._run("ip", "link", "set", outer, "master", self._bridge, "up")
+        for words in (["addr", "add", f"{self.address(index)}/24", "dev", inner],
+                      ["link", "set", inner, "up"], ["link", "set", "lo", "up"]):  # fmt: skip
+            self._run("ip", "-n", name, *words)
+        if slow:
+            shape = ["root", "tbf", "rate", slow, "burst", "32kbit", "latency", "400ms"]
+            self._run("tc", "-n", name, "qdisc", "add", "dev", inner, *shape)
+
+    def name(self, index):
+        return f"{self.prefix}n{index}"
+
+    def address(self, index):
+        return f"10.77.0.{index + 1}"
+
+    def inside(self, index):
+        """Return what to put in front of a command that runs on machine `index`."""
+        return ["ip", "netns", "exec", self.name(index)]
+
+    def block(self, index, other):
+        """Machine `index` sends nothing to machine `other` any more."""
+        self._run(
+            "ip", "-n", self.name(index), "route", "add", "blackhole", f"{self.address(other)}/32"
+        )
+
+    def unplug(self, index):
+        """Pull the cable of machine `index`: no word comes through, and no connection is closed."""
+        self._run("ip", "link", "set", f"{self.prefix}o{index}", "down")
+
+    def close(self):
+        for index in range(self._count):
+            subprocess.run(["ip", "netns", "del", self.name(index)], capture_output=True)
+            subprocess.run(["ip", "link", "del", f"{self.prefix}o{index}"], capture_output=True)
+        subprocess.run(["ip", "link", "del", self._bridge], capture_output=True)
+
+    @staticmethod
+    def _run(*words):
+        subprocess.run(words, check=True, capture_output=True, text=True)

@@ -1,0 +1,650 @@
+"""`distlab run --rendezvous` with real launchers on loopback, each with an address of its own."""
+
+import functools
+import hashlib
+import hmac
+import json
+import os
+import signal
+import socket
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from machines import CODE, Launcher
+from process_watch import wait_for
+
+from utils.engines import RunSettings
+from utils.engines.rendezvous.channel import Channel, ChannelLost, Frame, admit, introduce
+from utils.engines.rendezvous.code import stretch_code
+from utils.engines.rendezvous.compare import describe_machine, hash_file
+from utils.engines.rendezvous.copies import CheckpointCopy, read_copy
+from utils.errors import RunError
+from utils.tf_config import pick_free_ports
+
+FIRST_LINES = """
+import json, os, signal, subprocess, sys, time
+config = json.loads(os.environ["TF_CONFIG"])
+index, workers = config["task"]["index"], config["cluster"]["worker"]
+restart, kind = int(os.environ["DISTLAB_RESTART"]), config["task"]["type"]
+"""
+
+
+@pytest.fixture
+def meeting(tmp_path, monkeypatch):
+    """Start launchers at one address, which is this test's own; nothing of them is left."""
+    monkeypatch.chdir(tmp_path)
+    address, started = f"127.0.0.1:{pick_free_ports(1)[0]}", []
+
+    class Meeting:
+        def __init__(self):
+            self.address, self.port = address, int(address.rpartition(":")[2])
+
+        def write(self, text, name="program.py"):
+            Path(name).write_text(FIRST_LINES + textwrap.dedent(text))
+            return name
+
+        def start(self, number, *words, **settings):
+            own = ["--rendezvous", address, "--address", f"127.0.0.{number}"]
+            launcher = Launcher(*own, "--logs", f"logs-{number}", *words, **settings)
+            started.append(launcher)
+            if number == 1:
+                launcher.wait_for("hosting at")
+            return launcher
+
+        def start_all(self, count, *words, **settings):
+            return [self.start(number, *words, **settings) for number in range(1, count + 1)]
+
+    yield Meeting()
+    for launcher in started:
+        launcher.close()
+
+
+def lives(process):
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_for_processes(count):
+    """Return the numbers that as many tasks have written into files, once all have."""
+    names = [f"pid-{index}" for index in range(count)]
+    wait_for(lambda: all(os.path.exists(name) and os.path.getsize(name) for name in names))
+    return [int(Path(name).read_text()) for name in names]
+
+
+def read_log(number, index):
+    return Path(f"logs-{number}", f"worker-{index}.log").read_text()
+
+
+def test_ranks_follow_the_order_of_joining_and_every_machine_has_the_report(meeting):
+    name = meeting.write("print('here', index, *[w.split(':')[0] for w in workers], sys.argv[1:], "
+                         "os.environ.get('DISTLAB_CODE'))")  # fmt: skip
+    words = ["--workers", 3, name, "--epochs", "3"]
+    launchers = [meeting.start(1, *words)]
+    for number in (2, 3):
+        launchers.append(meeting.start(number, *words))
+        launchers[0].wait_for(f"(127.0.0.{number}) has joined")
+    ends = [launcher.end() for launcher in launchers]
+    assert [status for status, _, _ in ends] == [0, 0, 0]
+    assert ends[0][1] == ends[1][1] == ends[2][1]
+    tasks = ends[0][1]["tasks"]
+    assert [task["task"] for task in tasks] == ["worker 0", "worker 1", "worker 2"]
+    for index in range(3):
+        line = f"here {index} 127.0.0.1 127.0.0.2 127.0.0.3 ['--epochs', '3'] None"
+        assert read_log(index + 1, index) == line + "\n" == Path(tasks[index]["log"]).read_text()
+        assert f"[worker {index}] {line}" in ends[0][2]
+
+
+def test_machines_bring_several_workers_and_the_host_has_coordinator_and_servers(meeting):
+    name = meeting.write("""
+        print(kind, index, sorted(config["cluster"]), len(workers))
+        time.sleep(300 if kind != "chief" else 0.5)
+    """)
+    words = ["--workers", 3, "--ps", 1, name]
+    host = meeting.start(1, *words)
+    member = meeting.start(2, "--workers-here", 2, *words)
+    status, report, _ = host.end()
+    assert member.end()[0] == status == 0
+    names = ["chief 0", "worker 0", "worker 1", "worker 2", "ps 0"]
+    assert [task["task"] for task in report["tasks"]] == names
+    assert [task["status"] for task in report["tasks"]] == [0] * 5
+    assert read_log(2, 2) == "worker 2 ['chief', 'ps', 'worker'] 3\n"
+
+
+def test_the_first_error_of_another_machine_is_shown_with_its_traceback(meeting):
+    name = meeting.write("""
+        if index:
+            raise ValueError("no such column: price")
+        time.sleep(60)
+    """)
+    host, member = meeting.start_all(2, name)
+    for status, report, said in (host.end(), member.end()):
+        assert status == 1 and "Traceback (most recent call last)" in said
+        assert "worker 1 on " in report["cause"] and "no such column: price" in report["cause"]
+        assert [task["status"] for task in report["tasks"]] == [143, 1]
+
+
+def test_all_start_again_on_every_machine_after_a_kill(meeting):
+    name = meeting.write("""
+        print("attempt", restart, workers[index], flush=True)
+        if index == 1 and restart == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(30 if restart == 0 else 0)
+    """)
+    host, member = meeting.start_all(2, "--restarts", 2, name)
+    status, report, said = host.end()
+    assert (status, report["restarts"], report["cause"]) == (0, 1, None) and member.end()[0] == 0
+    assert "worker 1 was ended by SIGKILL; all tasks start again, restart 1 of 2" in said
+    for number in (1, 2):
+        lines = read_log(number, number - 1).splitlines()
+        assert [line.split()[1] for line in lines] == ["0", "1"]
+        assert lines[0].split()[2] != lines[1].split()[2]
+
+
+def test_a_member_that_is_lost_makes_room_for_one_that_waits(meeting):
+    """The fourth machine is one too many, until the launcher of another one is killed."""
+    name = meeting.write("""
+        print("on", workers[index].split(":")[0], restart, flush=True)
+        if restart == 0:
+            open(f"pid-{index}", "w").write(str(os.getpid()))
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(300)
+    """)
+    words = ["--workers", 3, "--restarts", 1, name]
+    launchers = [meeting.start(1, *words)]
+    for number in (2, 3, 4):
+        launchers.append(meeting.start(number, *words))
+        launchers[0].wait_for(f"(127.0.0.{number}) has joined")
+    wait_for(
+        lambda: all(os.path.exists(f"pid-{i}") and os.path.getsize(f"pid-{i}") for i in range(3))
+    )
+    processes = [int(Path(f"pid-{i}").read_text()) for i in range(3)]
+    launchers[1].kill()
+    status, report, said = launchers[0].end()
+    assert status == 0 and report["restarts"] == 1 and len(report["tasks"]) == 3
+    assert "is lost with its machine" in said
+    assert read_log(3, 1) == "on 127.0.0.3 1\n" and read_log(4, 2) == "on 127.0.0.4 1\n"
+    assert launchers[2].end()[0] == launchers[3].end()[0] == 0
+    wait_for(lambda: not any(map(lives, processes)))
+
+
+def test_an_elastic_run_goes_on_with_those_who_are_there(meeting):
+    name = meeting.write("""
+        print(len(workers), "workers", flush=True)
+        if restart == 0:
+            open(f"here-{index}", "w").close()
+            time.sleep(300)
+    """)
+    words = ["--workers", "1:2", "--restarts", 1, name]
+    host, member = meeting.start_all(2, *words)
+    wait_for(lambda: os.path.exists("here-0") and os.path.exists("here-1"))
+    member.kill()
+    status, report, _ = host.end()
+    assert (status, report["workers"], report["restarts"]) == (0, 1, 1)
+    assert read_log(1, 0) == "2 workers\n1 workers\n"
+
+
+def test_a_lost_host_ends_everything_and_says_how_to_go_on(meeting):
+    name = meeting.write("""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        open(f"pid-{index}", "w").write(str(os.getpid()))
+        time.sleep(300)
+    """)
+    host, member = meeting.start_all(2, "--checkpoint-dir", "kept", name)
+    wait_for(
+        lambda: all(os.path.exists(f"pid-{i}") and os.path.getsize(f"pid-{i}") for i in range(2))
+    )
+    processes = [int(Path(f"pid-{i}").read_text()) for i in range(2)]
+    begun = time.monotonic()
+    host.kill()
+    status, report, said = member.end()
+    assert status == 2 and report is None and time.monotonic() - begun < 60
+    assert "is lost" in said and "same line again" in said and "newest copy of kept" in said
+    wait_for(lambda: not any(map(lives, processes)))
+
+
+def test_a_frozen_member_is_lost_after_ten_seconds(meeting):
+    name = meeting.write("""
+        open(f"here-{index}", "w").close()
+        time.sleep(300)
+    """)
+    host, member = meeting.start_all(2, name)
+    wait_for(lambda: os.path.exists("here-0") and os.path.exists("here-1"))
+    begun = time.monotonic()
+    member.freeze()
+    status, report, _ = host.end()
+    assert status == 255 and 5 < time.monotonic() - begun < 60
+    assert "worker 1 on" in report["cause"] and "said nothing for 10 s" in report["cause"]
+    member.process.send_signal(signal.SIGCONT)
+    assert member.end()[0] == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_reach_the_tasks_of_every_machine(meeting, number):
+    name = meeting.write("""
+        def leave(number, frame):
+            print("saved before", number)
+            sys.exit(0)
+        signal.signal(signal.SIGINT, leave)
+        signal.signal(signal.SIGTERM, leave)
+        open(f"ready-{index}", "w").close()
+        time.sleep(60)
+    """)
+    host, member = meeting.start_all(2, name)
+    wait_for(lambda: os.path.exists("ready-0") and os.path.exists("ready-1"))
+    host.process.send_signal(number)
+    status, report, _ = host.end()
+    assert status == member.end()[0] == 128 + number
+    assert [task["status"] for task in report["tasks"]] == [0, 0]
+    assert read_log(2, 1) == f"saved before {number}\n"
+
+
+def test_a_member_may_leave(meeting):
+    name = meeting.write("""
+        open(f"ready-{index}", "w").close()
+        time.sleep(60)
+    """)
+    host, member = meeting.start_all(2, name)
+    wait_for(lambda: os.path.exists("ready-0") and os.path.exists("ready-1"))
+    member.process.send_signal(signal.SIGINT)
+    status, report, _ = host.end()
+    assert status == 255 and "stopped there by SIGINT" in report["cause"]
+    assert member.end()[0] == 130
+
+
+def test_a_flood_of_lines_is_bounded_and_whole_in_the_log(meeting):
+    name = meeting.write("""
+        if index:
+            for number in range(40000):
+                print(number, "x" * 100)
+            print("the last")
+            sys.exit(3)
+        time.sleep(60)
+    """)
+    host, member = meeting.start_all(2, name)
+    status, _, said = host.end()
+    assert status == 3 and member.end()[0] == 3
+    assert len(read_log(2, 1).splitlines()) == 40001
+    shown = [line for line in said.splitlines() if line.startswith("[worker 1] ")]
+    left_out = [line for line in shown if "lines left out here" in line]
+    counted = sum(int(line.split()[3]) for line in left_out)
+    assert counted + len(shown) - len(left_out) == 40001
+
+
+# What differs, and who may not come in
+
+
+def test_the_machine_that_differs_is_named_with_what_differs(meeting, tmp_path):
+    name = meeting.write("print('ran')")
+    host = meeting.start(1, name)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / name).write_text("print('another program')")
+    old = tmp_path / "old"
+    (old / "tensorflow-2.20.0.dist-info").mkdir(parents=True)
+    (old / "tensorflow-2.20.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: tensorflow\nVersion: 2.20.0\n"
+    )
+    before = str(old) + os.pathsep + os.environ.get("PYTHONPATH", "")
+    wrong = [
+        (meeting.start(2, name, cwd=other), "program "),
+        (meeting.start(3, name, variables={"PYTHONPATH": before}), "TensorFlow 2.20.0 here, "),
+        (meeting.start(4, name, "--epochs", "3"), "options --epochs 3 here, none on the host"),
+        (meeting.start(5, "--workers", 3, name), "--workers 3 here, 2 on the host"),
+    ]
+    for member, says in wrong:
+        status, _, said = member.end()
+        assert status == 2 and "the host does not take this machine" in said and says in said
+        assert len(said.splitlines()) == 1
+        host.wait_for(f"is not taken: {says}")
+    member = meeting.start(6, name)
+    assert member.end()[0] == host.end()[0] == 0
+
+
+def test_a_wrong_code_is_refused_and_five_a_minute_are_the_most(meeting):
+    name = meeting.write("print('ran')")
+    host = meeting.start(1, name)
+    status, _, said = meeting.start(2, name, code="wrong-code-2345").end()
+    assert status == 2 and "says that the code is wrong" in said
+    stranger = Stranger(meeting.port, "127.0.0.2")  # the address of that launcher
+    for _ in range(4):
+        assert stranger.guess("another-wrong-one") == {"refused": "code"}
+    assert stranger.guess(CODE) == {"refused": "wait"}
+    status, _, said = meeting.start(2, name).end()
+    assert status == 2 and "wait a minute" in said
+    host.process.send_signal(signal.SIGTERM)
+    assert host.end()[0] == 143
+
+
+def test_no_code_is_asked_for_without_a_terminal_and_the_host_makes_one(meeting):
+    name = meeting.write("print('ran')")
+    host = meeting.start(1, name, code=None)
+    code = host.wait_for("the code is ").rpartition(" ")[2]
+    assert len(code.replace("-", "")) == 12
+    status, _, said = meeting.start(2, name, code=None).end()
+    assert status == 2 and "set DISTLAB_CODE" in said
+    assert meeting.start(2, name, code=code.upper()).end()[0] == host.end()[0] == 0
+    status, _, said = meeting.start(3, name, code="short").end()
+    assert status == 2 and "DISTLAB_CODE" in said
+
+
+class Stranger:
+    """Somebody who talks to the door without being a launcher."""
+
+    def __init__(self, port, address="127.0.0.1"):
+        self.port, self.address = port, address
+
+    def connect(self):
+        return socket.create_connection(("127.0.0.1", self.port), 30, (self.address, 0))
+
+    def guess(self, code):
+        """Return what the host answers to a handshake with `code`."""
+        with self.connect() as end:
+            hello = read_message(end)
+            if "refused" in hello:
+                return hello
+            send_message(end, **self.prove(hello, code))
+            return read_message(end)
+
+    @staticmethod
+    def prove(hello, code):
+        """Return a member's answer to `hello`, by the description in `channel`."""
+        salt, nonce = bytes.fromhex(hello["salt"]), bytes(32)
+        told = b"member" + salt + bytes.fromhex(hello["nonce"]) + nonce
+        key = hashlib.scrypt(
+            code.replace("-", "").encode(), salt=salt, n=2**15, r=8, p=1, maxmem=2**26, dklen=32
+        )
+        return {"nonce": nonce.hex(), "proof": hmac.digest(key, told, "sha256").hex()}
+
+
+def is_cut_off(end):
+    try:
+        return not end.recv(1000)
+    except ConnectionResetError:
+        return True
+
+
+def read_message(end):
+    size = int.from_bytes(end.recv(4), "big")
+    return json.loads(end.recv(size)) if size else None
+
+
+def send_message(end, **data):
+    told = json.dumps(data).encode()
+    end.sendall(len(told).to_bytes(4, "big") + told)
+
+
+def test_replayed_garbled_and_half_handshakes_lead_nowhere(meeting):
+    """A recorded proof is worth nothing with the next nonce; noise counts as a wrong code."""
+    name = meeting.write("print('ran')")
+    host = meeting.start(1, name)
+    stranger = Stranger(meeting.port)
+    with stranger.connect() as end:
+        hello = read_message(end)
+        right = stranger.prove(hello, CODE)
+        send_message(end, **right)
+        assert set(read_message(end)) == {"proof"}  # it was right, once
+    with stranger.connect() as end:
+        assert read_message(end)["salt"] == hello["salt"]
+        send_message(end, **right)
+        assert read_message(end) == {"refused": "code"}
+    for noise in (b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x05hello", b"\xff" * 64):
+        with stranger.connect() as end:
+            read_message(end)
+            end.sendall(noise)
+            assert is_cut_off(end)
+    with stranger.connect() as end:  # who hangs up half-way has tried nothing
+        read_message(end)
+        end.sendall(b"\x00\x00")
+    assert meeting.start(2, name).end()[0] == host.end()[0] == 0
+
+
+def test_silence_a_port_scan_and_thirty_at_once_disturb_nobody(meeting):
+    name = meeting.write("print(len(workers))")
+    words = ["--workers", 3, "--workers-here", 1, name]
+    host = meeting.start(1, *words)
+    stranger = Stranger(meeting.port)
+    silent = [stranger.connect() for _ in range(30)]
+    for _ in range(100):
+        stranger.connect().close()
+    members = [meeting.start(number, *words) for number in (2, 3)]
+    assert [launcher.end()[0] for launcher in (host, *members)] == [0, 0, 0]
+    for end in silent:
+        end.close()
+
+
+def test_who_stays_silent_is_sent_away_and_too_many_callers_are_told(meeting):
+    host = meeting.start(1, meeting.write("print('ran')"))
+    stranger = Stranger(meeting.port)
+    callers = [stranger.connect() for _ in range(60)]
+    told = [read_message(end) for end in callers]
+    assert sum(hello == {"refused": "busy"} for hello in told) == 60 - 48
+    begun = time.monotonic()
+    assert all(map(is_cut_off, callers)) and time.monotonic() - begun < 60
+    for end in callers:
+        end.close()
+    assert "proof" in stranger.guess(CODE)
+    assert host.process.poll() is None
+
+
+def test_thirty_join_at_once(meeting):
+    """As many as thirty laptops whose owners press Enter together: all are served."""
+    host = meeting.start(1, "--workers", 31, meeting.write(""))
+    gate, joined, lock = threading.Barrier(30), [], threading.Lock()
+    stretch = functools.cache(lambda salt: stretch_code(CODE, salt))
+
+    def stretch_once(salt):  # here all thirty share two cores
+        with lock:
+            return stretch(salt)
+
+    def join():
+        gate.wait(60)
+        channel = introduce(Stranger(meeting.port).connect(), "host", stretch_once)
+        channel.send("join", host="x", address="127.0.0.1", logs="", seats=1, same={})
+        joined.append((channel, channel.receive()))
+
+    threads = [threading.Thread(target=join) for _ in range(30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert len(joined) == 30
+    assert all(frame.kind == "refuse" and "none here" in frame.data["why"] for _, frame in joined)
+    for channel, _ in joined:
+        channel.close()
+    assert host.process.poll() is None
+
+
+def test_what_a_known_member_sends_is_doubted_too(meeting):
+    """Frames that make no sense, or are too long, lose the one who sends them, not the run."""
+    name = meeting.write("print(len(workers))")
+    host = meeting.start(1, name)
+    channel = introduce(Stranger(meeting.port).connect(), "host", lambda s: stretch_code(CODE, s))
+    same = describe_machine([sys.executable, name], RunSettings(workers=2))["same"]
+    channel.send("join", host="odd", address="127.0.0.9", logs="", seats=1, same=same)
+    assert channel.receive().kind == "say" and channel.receive().kind == "prepare"
+    channel.send("ready", ports="all", token=3, copy=None)
+    host.wait_for("another round")
+    with pytest.raises(ChannelLost):
+        while True:
+            channel.receive()
+    assert meeting.start(2, name).end()[0] == host.end()[0] == 0
+
+
+# The frames after the handshake
+
+
+@pytest.fixture
+def channels():
+    """Two ends that know each other; `wire` is what goes from one to the other."""
+    ends = socket.socketpair()
+    key, salt = b"k" * 32, b"s" * 16
+    made = {}
+    helper = threading.Thread(target=lambda: made.update(host=admit(ends[0], "m", key, salt, bool)))
+    helper.start()
+    made["member"] = introduce(ends[1], "h", lambda given: key)
+    helper.join(10)
+    yield made["host"], made["member"], ends
+    made["host"].close()
+    made["member"].close()
+
+
+def test_frames_arrive_in_order_with_what_belongs_to_them(channels):
+    host, member, _ = channels
+    member.send("first", b"\n{}" * 5, number=1)
+    member.send("second", text="é")
+    assert (frame := host.receive()).kind == "first" and frame.body == b"\n{}" * 5
+    assert frame.get("number", int) == 1 and host.receive().data == {"text": "é"}
+    with pytest.raises(ChannelLost, match="number 'x'"):
+        Frame("odd", {"number": "x"}).get("number", int)
+
+
+@pytest.mark.parametrize("change", ["flip", "repeat", "reflect", "announce"])
+def test_a_frame_that_was_tampered_with_ends_the_connection(change):
+    """Between two who know each other stands one who changes, repeats or returns a frame."""
+    left, right = socket.socketpair(), socket.socketpair()
+    make = [(b"a" * 32, b"b" * 32), (b"b" * 32, b"a" * 32)]
+    sender, receiver = Channel(left[0], "r", *make[0]), Channel(right[0], "s", *make[1])
+    sender.send("start", task="worker 0")
+    told = left[1].recv(1000)
+    if change == "flip":
+        right[1].sendall(told[:-2] + bytes([told[-2] ^ 1]) + told[-1:])
+    elif change == "repeat":
+        right[1].sendall(told + told)
+        assert receiver.receive().kind == "start"
+    elif change == "announce":
+        right[1].sendall((2**31).to_bytes(4, "big") + told)
+    else:
+        left[1].sendall(told)
+        receiver.close()
+        receiver = sender
+    with pytest.raises(ChannelLost, match="seal is wrong|announced a frame"):
+        receiver.receive()
+    for end in (sender, receiver):
+        end.close()
+    for end in (*left, *right):
+        end.close()
+
+
+# Copies of the checkpoint
+
+
+def test_every_machine_has_a_copy_and_a_run_resumes_from_any(meeting, tmp_path):
+    name = meeting.write("""
+        from pathlib import Path
+        folder = Path(os.environ["DISTLAB_CHECKPOINT_DIR"])
+        saved = sorted(folder.glob("step-*"))
+        step = int(saved[-1].name[5:]) if saved else 0
+        print("goes on at", step, flush=True)
+        if index == 0:
+            (folder / "deep").mkdir(exist_ok=True)
+            (folder / "deep" / "weights").write_bytes(bytes(range(256)) * 4000 + bytes([step]))
+            (folder / f"step-{step + 1}").write_text(str(step + 1))
+            (folder / "half_temp").mkdir(exist_ok=True)
+            (folder / "half_temp" / "part").write_text("not whole")
+        time.sleep(300)
+    """)
+
+    def start(numbers):
+        launchers = []
+        for number in numbers:
+            home = tmp_path / f"machine-{number}"
+            home.mkdir(exist_ok=True)
+            (home / name).write_text((tmp_path / name).read_text())
+            words = ["--checkpoint-dir", "kept", "--logs", "logs", name]
+            address = f"127.0.0.{number}"
+            own = ["--rendezvous", meeting.address, "--address", address, *words]
+            launchers.append(Launcher(*own, cwd=home))
+            if len(launchers) == 1:
+                launchers[0].wait_for("hosting at")
+        return launchers
+
+    def find(number, file):
+        return tmp_path / f"machine-{number}" / "kept" / file
+
+    def is_whole(number, step):
+        note = find(number, ".distlab-copy.json")
+        try:
+            noted = json.loads(note.read_text())
+        except (OSError, ValueError):
+            return False
+        return noted["whole"] and any(f[0] == f"step-{step}" for f in noted["files"])
+
+    launchers = start([1, 2])
+    try:
+        wait_for(lambda: is_whole(2, 1))
+        weights = [find(number, "deep/weights") for number in (1, 2)]
+        assert weights[0].read_bytes() == weights[1].read_bytes()
+        assert not find(2, "half_temp").exists() and not find(2, ".distlab-copy.part").exists()
+        launchers[0].kill()  # the host, and with it worker 0's machine
+        assert launchers[1].end()[0] == 2
+        launchers += start([3, 2])  # machine 3 has nothing, and hosts
+        said = launchers[2].wait_for("the newest checkpoint is the copy on")
+        assert "empty the folder on every machine" in said
+        launchers[2].wait_for("[worker 0] goes on at 1")
+        launchers[2].wait_for("[worker 1] goes on at 1")
+        wait_for(lambda: is_whole(2, 2) and is_whole(3, 2))
+        assert hash_file(find(2, "deep/weights")) == hash_file(find(3, "deep/weights"))
+        launchers[2].process.send_signal(signal.SIGTERM)
+        assert launchers[2].end()[0] == launchers[3].end()[0] == 143
+    finally:
+        for launcher in launchers:
+            launcher.close()
+
+
+def test_a_copy_that_is_cut_short_or_leads_elsewhere_is_refused(tmp_path):
+    origin, other = tmp_path / "origin", tmp_path / "other"
+    (origin).mkdir()
+    (origin / "weights").write_bytes(b"w" * 1000)
+    (origin / "train-1.data-00000-of-00001").write_bytes(b"no index yet")
+    source, target = CheckpointCopy(origin, True), CheckpointCopy(other, False)
+    copy = source.find_state()
+    assert [file.path for file in copy.files] == ["weights"] and copy.number == 1
+    assert not target.fetch(copy, lambda path, offset: source.read_piece(path, offset)[:-1] + b"x")
+    assert not target.fetch(copy, lambda path, offset: None)
+    assert list(other.iterdir()) == [] and target.find_state().number == 0
+    assert target.fetch(read_copy(copy.to_data()), source.read_piece)
+    assert (other / "weights").read_bytes() == b"w" * 1000 and target.find_state().number == 1
+    (other / "weights").write_bytes(b"somebody trained here")
+    assert target.find_state().number == 2
+    for path in ("../weights", "/etc/passwd", ".hidden", "a/../../b", "", "a\\b"):
+        odd = {"number": 9, "files": [[path, 1, 0, "0"]]}
+        with pytest.raises(RunError, match="refused"):
+            read_copy(odd)
+        assert source.read_piece("weights", 990) == b"w" * 10
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--rendezvous", "nowhere"], "'nowhere' is no address: write host:port"),
+        (["--rendezvous", "0.0.0.0:2950"], "name this machine's own address"),
+        (["--rendezvous", "127.0.0.1:0"], "name a port above 0"),
+        (["--rendezvous", "10.0.0.1:2950"], "add --trust-network"),
+        (["--rendezvous", "127.0.0.1:2950", "--workers-here", "0"], "workers-here 0"),
+        (["--address", "127.0.0.2"], "--address: only with --rendezvous"),
+        (["--workers", "2:4"], "fewer and more need a rendezvous"),
+        (["--workers", "4:2"], "min-workers 4"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_starts(meeting, words, says):
+    launcher = Launcher(*words, meeting.write("print('ran')"))
+    status, _, said = launcher.end()
+    assert status == 2 and says in said.splitlines()[-1]
+    launcher.close()
+
+
+def test_nobody_who_hosts_is_said_after_the_time_given(meeting):
+    """The address is of a machine that is there, and where nobody listens."""
+    Path("program.py").write_text("")
+    words = ["--trust-network", "--join-seconds", 1, "program.py"]
+    launcher = Launcher("--rendezvous", "203.0.113.1:2950", *words)
+    status, _, said = launcher.end()
+    assert status == 2 and "waiting up to 1 s" in said and "no host after 1 s" in said
+    launcher.close()

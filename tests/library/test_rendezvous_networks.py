@@ -1,0 +1,186 @@
+"""A rendezvous of four machines with addresses and links of their own: network namespaces.
+
+Needs root and `ip`; skipped without, except in CI.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+from machines import Launcher, Namespaces
+from process_watch import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+PORT = 2950
+PROGRAM = """
+import json, os, signal, socket, sys, time
+config = json.loads(os.environ["TF_CONFIG"])
+index, workers = config["task"]["index"], config["cluster"]["worker"]
+restart, folder = int(os.environ["DISTLAB_RESTART"]), os.environ["DISTLAB_CHECKPOINT_DIR"]
+kept = [name for name in os.listdir(folder) if name.startswith("step-")]
+print("attempt", restart, "of", len(workers), "from", *sorted(kept), flush=True)
+if index == 0:
+    open(os.path.join(folder, f"step-{len(kept)}"), "wb").write(os.urandom(200_000))
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open(f"running-{index}-{restart}", "w").write(str(os.getpid()))
+if restart == 0 or "--stay" in sys.argv:
+    time.sleep(300)
+"""
+
+
+def is_possible():
+    """Whether this user can make a network namespace and a bridge here."""
+    if os.getuid() or shutil.which("ip") is None:
+        return False
+    try:
+        Namespaces(1).close()
+        return True
+    except subprocess.CalledProcessError:
+        return False
+
+
+if not is_possible():
+    miss = "network namespaces need root and ip (iproute2)"
+    if os.environ.get("CI") == "true":
+        pytest.fail(miss, pytrace=False)
+    pytest.skip(miss, allow_module_level=True)
+
+
+@pytest.fixture
+def machines(tmp_path):
+    """Start launchers on four machines, each with a folder of its own; nothing of them is left."""
+    networks, started = Namespaces(4, slow="20mbit"), []
+
+    class Machines:
+        network = networks
+
+        def folder(self, number):
+            return tmp_path / f"machine-{number}"
+
+        def start(self, number, *words, host=0, **settings):
+            home = self.folder(number)
+            home.mkdir(exist_ok=True)
+            (home / "program.py").write_text(PROGRAM)
+            meet = ["--rendezvous", f"{networks.address(host)}:{PORT}", "--trust-network"]
+            inside = networks.inside(number)
+            launcher = Launcher(
+                *meet, "--logs", "logs", *words, inside=inside, cwd=home, **settings
+            )
+            started.append(launcher)
+            if number == host:
+                launcher.wait_for("hosting at")
+            return launcher
+
+        def start_all(self, *words, order=(0, 1, 2, 3)):
+            launchers = {number: self.start(number, *words, host=order[0]) for number in order[:1]}
+            for number in order[1:]:
+                launchers[number] = self.start(number, *words, host=order[0])
+                launchers[order[0]].wait_for(f"({networks.address(number)}) has joined")
+            return launchers
+
+        def find_processes(self, restart, numbers=(0, 1, 2, 3)):
+            """Return the process of the task on each machine, once all are there."""
+
+            def look():
+                found = {}
+                for number in numbers:
+                    for path in self.folder(number).glob(f"running-*-{restart}"):
+                        found[number] = int(path.read_text() or 0)
+                return len(found) == len(numbers) and all(found.values()) and found
+
+            return wait_for(look)
+
+    yield Machines()
+    for launcher in started:
+        launcher.close()
+    networks.close()
+
+
+def is_gone(process):
+    try:
+        return psutil.Process(process).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def read_copies(machines, name, numbers=(0, 1, 2, 3)):
+    paths = [machines.folder(number) / "kept" / name for number in numbers]
+    return {path.read_bytes() if path.is_file() else None for path in paths}
+
+
+def test_kills_of_a_worker_a_launcher_and_the_host(machines):
+    """One run of four machines survives the first two, and ends everywhere at the third."""
+    words = ["--workers", "3:4", "--restarts", 3, "--checkpoint-dir", "kept", "program.py"]
+    words += ["--stay"]
+    launchers = machines.start_all(*words)
+    processes = machines.find_processes(0)
+    assert "without a password" in launchers[0].lines[0]
+    wait_for(lambda: None not in read_copies(machines, "step-0"))
+    assert len(read_copies(machines, "step-0")) == 1
+    os.kill(processes[2], 9)  # a worker: all start again
+    launchers[0].wait_for("worker 2 was ended by SIGKILL; all tasks start again, restart 1 of 3")
+    again = machines.find_processes(1)
+    assert all(is_gone(process) for process in processes.values())
+    wait_for(lambda: None not in read_copies(machines, "step-1"))
+    launchers[3].kill()  # a launcher: its machine is lost, and the others go on
+    launchers[0].wait_for("is lost with its machine")
+    third = machines.find_processes(2, (0, 1, 2))
+    wait_for(lambda: all(is_gone(process) for process in again.values()))
+    log = (machines.folder(1) / "logs" / "worker-1.log").read_text().splitlines()
+    assert log == [
+        "attempt 0 of 4 from", "attempt 1 of 4 from step-0", "attempt 2 of 3 from step-0 step-1",
+    ]  # fmt: skip
+    wait_for(lambda: None not in read_copies(machines, "step-2", (0, 1, 2)))
+    launchers[0].kill()  # the host: all end, and say how to go on
+    for number in (1, 2):
+        status, _, said = launchers[number].end()
+        assert status == 2 and "same line again on every machine" in said
+    wait_for(lambda: all(is_gone(process) for process in third.values()))
+    shutil.rmtree(machines.folder(0))  # and its disk with it: the next host goes on from a copy
+    for path in machines.folder(1).glob("running-*"):
+        path.unlink()
+    launcher = machines.start_all(*words, order=(1, 2, 0))[1]
+    launcher.wait_for("attempt 0 of 3 from step-0 step-1 step-2")
+    launcher.process.send_signal(15)
+    launcher.process.send_signal(15)
+    assert launcher.end()[0] == 143
+
+
+def test_a_pulled_cable_and_a_pair_that_is_kept_apart(machines):
+    """A blocked pair is named before anything starts; a machine without a word is lost in time."""
+    networks = machines.network
+    networks.block(2, 1)
+    words = ["--workers", 4, "--checkpoint-dir", "kept", "program.py"]
+    launchers = machines.start_all(*words)
+    for launcher in launchers.values():
+        status, _, said = launcher.end()
+        assert status == 2 and f"({networks.address(2)})" in said
+        assert f"({networks.address(1)})" in said and "likely" in said
+    subprocess.run(
+        ["ip", "-n", networks.name(2), "route", "del", "blackhole", networks.address(1)], check=True
+    )
+    launchers = machines.start_all(*words)
+    processes = machines.find_processes(0)
+    networks.unplug(3)
+    status, report, _ = launchers[0].end()
+    assert status == 255 and "worker 3 on" in report["cause"]
+    assert "said nothing for 10 s" in report["cause"]
+    assert launchers[3].end()[0] == 2
+    assert [launchers[number].end()[0] for number in (1, 2)] == [255, 255]
+    wait_for(lambda: all(is_gone(process) for process in processes.values()))
+
+
+def test_a_real_training_program_over_four_machines(machines):
+    """TensorFlow's own all-reduce over the slow links; every machine ends with the same loss."""
+    example = ROOT / "examples" / "multi_worker_custom_loop.py"
+    words = ["--workers", 2, example, "--epochs", 1, "--limit", 256]
+    launchers = machines.start_all(*words, order=(0, 1))
+    ends = {number: launcher.end(300) for number, launcher in launchers.items()}
+    assert [ends[number][0] for number in (0, 1)] == [0, 0], ends[0][2]
+    logs = [machines.folder(n) / "logs" / f"worker-{n}.log" for n in (0, 1)]
+    results = [log.read_text().splitlines()[-1] for log in logs]
+    assert results[0] == results[1] and '"loss"' in results[0]
+    assert ends[0][1]["tasks"][1]["status"] == 0

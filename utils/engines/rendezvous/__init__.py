@@ -1,0 +1,81 @@
+"""Several machines meet for one run: whoever owns the address hosts, the others join.
+
+    report = run_at_rendezvous(["python", "train.py"], RunSettings(workers=4),
+                               RendezvousSettings("192.168.1.10:2950", trust_network=True))
+
+The same call, or the same line of `distlab run`, on each machine. Configuration is all that
+travels (and copies of the checkpoint): every machine runs the program that it has.
+
+| module | what it holds |
+|---|---|
+| `settings` | where to meet; the warning beyond loopback |
+| `code`, `channel`, `door` | the code, the handshake and the sealed frames, who is let in |
+| `compare`, `reach` | what must be the same; who reaches whom, and why not |
+| `member`, `lines`, `fetching` | a machine that has joined |
+| `host`, `lobby`, `guest` | the machine that hosts, and members as it sees them |
+| `copies` | copies of the checkpoint folder |
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from ...errors import InputError
+from ..keeper import keep_marked
+from ..settings import RunReport, RunSettings, check_command, make_logs_folder
+from ..signals import Signals
+from ..task_process import Print
+from .code import ask_for_code, make_code, read_code
+from .door import open_address
+from .host import HostedRun
+from .member import Member, connect_to_host
+from .settings import RendezvousSettings as RendezvousSettings
+from .settings import confirm_trust
+
+
+def run_at_rendezvous(
+    command: Sequence[str],
+    settings: RunSettings,
+    rendezvous: RendezvousSettings,
+    show: Print = lambda task, line: print(f"[{task}] {line}", flush=True),
+    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
+) -> RunReport:
+    """Run `command` as tasks of a cluster whose machines meet at an address; report its end.
+
+    The machine that owns the address hosts: it shows a code, which the others are asked
+    for (or read from the variable DISTLAB_CODE), and runs worker 0. All return the
+    same report. Otherwise as `run_program`. Raises InputError for what cannot be, RunError
+    where machines differ or do not reach each other, or the host is lost.
+    """
+    command = check_command(command)
+    if settings.ps and settings.min_workers not in (None, settings.workers):
+        raise InputError("ps: a run that goes on with fewer workers has none; give one number")
+    listener = open_address(rendezvous.address)
+    try:
+        confirm_trust(rendezvous.address, rendezvous.trust_network, say)
+        if listener is None:
+            return _join(command, settings, rendezvous, show, say)
+        given = read_code()
+        code = given or make_code()
+        run = HostedRun(command, settings, rendezvous, listener, code, show, say)
+    except BaseException:
+        if listener is not None:
+            listener.close()
+        raise
+    say(f"hosting at {rendezvous.address}; type the same line on every other machine")
+    if given is None:
+        say(f"the code is {code}")
+    return run.run()
+
+
+def _join(
+    command: list[str], settings: RunSettings, rendezvous: RendezvousSettings, show: Print,
+    say: Callable[[str], None],
+) -> RunReport:  # fmt: skip
+    code = ask_for_code()
+    logs = make_logs_folder(settings.logs, f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+    with keep_marked() as mark, Signals() as signals:
+        channel = connect_to_host(rendezvous, code, say, signals)
+        member = Member(channel, command, settings, rendezvous, logs, mark, show, say)
+        return member.run(signals)

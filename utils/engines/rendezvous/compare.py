@@ -1,0 +1,86 @@
+"""What has to be the same on every machine of a run, and saying which of it differs."""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import platform
+import shutil
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..settings import RunSettings
+
+DISTRIBUTIONS = {
+    "TensorFlow": ("tensorflow", "tensorflow-cpu", "tensorflow-macos"),
+    "Keras": ("keras",),
+}
+CURES = {
+    "Python": "use the same Python on every machine",
+    "TensorFlow": "install the same version on every machine",
+    "Keras": "install the same version on every machine",
+    "program": "copy the same file to every machine",
+}
+CURE = "type the same line on every machine"
+MAX_SHOWN = 80
+
+
+def describe_machine(command: Sequence[str], settings: RunSettings) -> dict[str, Any]:
+    """Return what this machine brings: plain data that a host compares with its own."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    same = {"Python": python} | {name: find_version(name) for name in DISTRIBUTIONS}
+    program = find_program(command)
+    same["program"] = hash_file(program) if program else " ".join(command[:1])
+    same["options"] = " ".join(command[2:] if command[0] == sys.executable else command[1:])
+    same["--workers"] = settings.workers_text
+    same["--ps"] = str(settings.ps)
+    same["--checkpoint-dir"] = "given" if settings.checkpoint_dir else "not given"
+    is_wsl = "microsoft" in platform.release().lower()
+    return {"same": same, "host": socket.gethostname(), "wsl": is_wsl}
+
+
+def find_version(name: str) -> str:
+    """Return the version that is installed, "none" where none is; nothing is imported."""
+    for distribution in DISTRIBUTIONS[name]:
+        try:
+            return importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "none"
+
+
+def find_program(command: Sequence[str]) -> Path | None:
+    """Return the file that the command runs: a Python file, a module's, or another program."""
+    if command[0] != sys.executable:
+        found = shutil.which(command[0])
+    elif command[1:2] == ["-m"]:
+        try:
+            found = importlib.util.find_spec(command[2]).origin
+        except (ImportError, AttributeError, ValueError):
+            found = None
+    else:
+        found = command[1]
+    return Path(found) if found and Path(found).is_file() else None
+
+
+def hash_file(path: Path) -> str:
+    """Return the file's SHA-256, as much of it as tells two versions apart."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+
+
+def find_difference(host: Mapping[str, Any], member: Mapping[str, Any]) -> str | None:
+    """Return the first thing that differs, with both values and a cure; None if nothing does."""
+    for name, wanted in host.items():
+        got = member.get(name)
+        if got != wanted:
+            cure = CURES.get(name, CURE)
+            return f"{name} {_cut(got)} here, {_cut(wanted)} on the host: {cure}"
+    return None
+
+
+def _cut(value: Any) -> str:
+    text = "none" if value in (None, "") else str(value)
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"

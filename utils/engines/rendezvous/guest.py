@@ -1,0 +1,221 @@
+"""A member as the host sees it, and a task that runs there."""
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...cluster.failures import describe_status
+from ...errors import RunError
+from ..task_process import TAIL_LINES, Print, RunningTask, TaskPlan, to_shell_status
+from .channel import Channel, ChannelLost, Frame
+from .copies import Copy, read_copy
+from .fetching import PieceAsker
+
+LOST_STATUS = 255  # of a task whose machine is lost, as ssh has it
+ANSWER_SECONDS = 30.0
+MAX_SEATS, MAX_TEXT = 64, 4096
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a member has opened for the next attempt, and the checkpoint that is there."""
+
+    ports: list[int]
+    token: str
+    copy: Copy
+
+
+class Guest:
+    """One member: what it brings, its tasks, and questions to it.
+
+    `lost` says why it takes part no more, None while it does. `on_change` is called, from
+    another thread, when that changes.
+    """
+
+    def __init__(self, channel: Channel, join: Frame, on_change: Callable[[], None]) -> None:
+        """`join` is what it said first; raises ChannelLost where that makes no sense."""
+        self.channel, self._on_change = channel, on_change
+        self.host = join.get("host", str)[:100]
+        self.address, self.logs = join.get("address", str)[:100], join.get("logs", str)[:MAX_TEXT]
+        self.seats, self.same = join.get("seats", int), join.get("same", dict)
+        self.is_wsl = join.get("wsl", bool, False)
+        if not 1 <= self.seats <= MAX_SEATS:
+            raise ChannelLost(f"offers {self.seats} workers")
+        self.lost: str | None = None
+        self.copied, self.copy_error = 0, ""
+        self.tasks: dict[str, RemoteTask] = {}
+        self.read_piece: Callable[[str, int], bytes | None] = lambda path, offset: None
+        self.pieces = PieceAsker(self.send, "give")
+        self._answers = queue.Queue[Frame]()
+        self._lock = threading.Lock()
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"host": self.host, "address": self.address, "wsl": self.is_wsl}
+
+    def listen(self) -> None:
+        """Read what it says from now on, in a thread."""
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def send(self, kind: str, body: bytes = b"", **data: Any) -> None:
+        """Send a frame; raises ChannelLost if it is lost."""
+        try:
+            self.channel.send(kind, body, **data)
+        except ChannelLost as lost:
+            self.lose(str(lost))
+            raise
+
+    def wait_prepared(self, seats: int) -> Prepared:
+        """Return its answer to "prepare". Raises RunError if it cannot, ChannelLost if lost."""
+        frame = self._wait_for("ready")
+        if "error" in frame.data:
+            raise RunError(f"{self.host}: {str(frame.data['error'])[:MAX_TEXT]}")
+        ports, token = frame.data.get("ports"), frame.data.get("token")
+        right = isinstance(ports, list) and len(ports) == seats and isinstance(token, str)
+        if not right or not all(type(port) is int and 0 < port < 2**16 for port in ports):
+            raise self._lose_odd(frame)
+        copy = frame.data.get("copy")
+        return Prepared(ports, token, Copy() if copy is None else read_copy(copy))
+
+    def wait_reached(self, count: int) -> list[str | None]:
+        """Return why each of `count` addresses cannot be reached from there, None if it can."""
+        frame = self._wait_for("reached")
+        answers = frame.data.get("answers")
+        if not isinstance(answers, list) or len(answers) != count:
+            raise self._lose_odd(frame)
+        return [None if why is None else str(why)[:MAX_TEXT] for why in answers]
+
+    def _lose_odd(self, frame: Frame) -> ChannelLost:
+        self.lose(f"has answered {frame.kind!r} in a way that makes no sense")
+        return ChannelLost(self.lost)
+
+    def _wait_for(self, kind: str) -> Frame:
+        """Return its answer of `kind`; raises ChannelLost if none comes."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while self.lost is None and time.monotonic() < deadline:
+            try:
+                frame = self._answers.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            if frame.kind == kind:
+                return frame
+        self.lose(f"gave no answer within {ANSWER_SECONDS:.0f} s")
+        raise ChannelLost(self.lost)
+
+    def lose(self, why: str) -> None:
+        """Note that it takes part no more; its tasks are lost with it. Safe to call twice."""
+        with self._lock:
+            if self.lost is not None:
+                return
+            self.lost = why
+        self.channel.close()
+        self.pieces.take(Frame("piece", {"gone": True}))
+        for task in list(self.tasks.values()):
+            task.finish(LOST_STATUS, [], why)
+        self._on_change()
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self._handle(self.channel.receive())
+        except ChannelLost as lost:
+            self.lose(str(lost))
+        except (TypeError, ValueError, AttributeError, KeyError):
+            self.lose("has sent what makes no sense")
+
+    def _handle(self, frame: Frame) -> None:
+        if frame.kind == "lines":
+            for name, line in frame.get("lines", list):
+                if name in self.tasks:
+                    self.tasks[name].take_line(str(line))
+        elif frame.kind == "ended":
+            self._end_task(frame)
+        elif frame.kind == "listens":
+            if task := self.tasks.get(frame.get("task", str)):
+                task.listens = True
+        elif frame.kind == "want":
+            self._give(frame)
+        elif frame.kind == "piece":
+            self.pieces.take(frame)
+        elif frame.kind == "copied":
+            self._note_copy(frame)
+        elif frame.kind == "leaving":
+            self.lose(f"was stopped there by {frame.get('why', str)[:20]}")
+        else:
+            self._answers.put(frame)
+
+    def _end_task(self, frame: Frame) -> None:
+        if task := self.tasks.get(frame.get("task", str)):
+            task.finish(frame.get("status", int), [str(line) for line in frame.get("tail", list)])
+
+    def _give(self, frame: Frame) -> None:
+        piece = self.read_piece(frame.get("path", str), frame.get("offset", int))
+        self.send("piece", piece or b"", gone=piece is None)
+
+    def _note_copy(self, frame: Frame) -> None:
+        self.copy_error = frame.get("error", str, "")[:MAX_TEXT]
+        self.copied = frame.get("number", int)
+        self._on_change()
+
+
+class RemoteTask:
+    """A task on a member's machine; what `TaskProcess` is for one on this machine."""
+
+    def __init__(
+        self, plan: TaskPlan, guest: Guest, show: Print, on_end: Callable[[RunningTask], None]
+    ) -> None:
+        self.plan, self.guest, self._show, self._on_end = plan, guest, show, on_end
+        self.status: int | None = None
+        self.ended_at, self.listens, self._why = 0.0, False, ""
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._has_ended, self._lock = threading.Event(), threading.Lock()
+
+    @property
+    def host(self) -> str:
+        return self.guest.host
+
+    @property
+    def lives(self) -> bool:
+        return self.status is None
+
+    @property
+    def shell_status(self) -> int | None:
+        return to_shell_status(self.status)
+
+    def describe_end(self) -> str:
+        """Return how it ended, in words."""
+        if self._why:
+            return f"is lost with its machine, which {self._why}"
+        return describe_status(self.status)
+
+    def take_line(self, line: str) -> None:
+        self.tail.append(line)
+        self._show(self.plan.name, line)
+
+    def finish(self, status: int, tail: list[str], why: str = "") -> None:
+        """Note its end, once; `tail` is what it wrote last, `why` it is lost with its machine."""
+        with self._lock:
+            if self.status is not None:
+                return
+            if tail:
+                self.tail.clear()
+                self.tail.extend(tail)
+            self._why, self.ended_at, self.status = why, time.monotonic(), status
+        self._has_ended.set()
+        self._on_end(self)
+
+    def send(self, number: int) -> None:
+        """Signal its whole group, unless it has ended."""
+        if self.status is None:
+            try:
+                self.guest.send("signal", task=self.plan.name, number=number)
+            except ChannelLost:
+                pass  # its task has ended with that
+
+    def join(self, seconds: float) -> None:
+        if not self._has_ended.wait(seconds):
+            self.guest.lose("did not end its task")

@@ -1,0 +1,110 @@
+"""Who has joined a run: machines are compared at the door, and wait for a place in their order."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...errors import RunError
+from .channel import Channel, ChannelLost
+from .compare import find_difference
+from .guest import Guest
+
+ELASTIC_SECONDS = 10.0  # for more members, once there are enough
+WORD_SECONDS = 10.0  # between two words on who is missing
+MAX_GUESTS = 256
+
+
+class Lobby:
+    """The members of a run, in the order in which they joined.
+
+    `same` is what must be the same on every machine. `gather` is called by the host.
+    """
+
+    def __init__(self, same: Mapping[str, Any], say: Callable[[str], None]) -> None:
+        self._same, self._say = same, say
+        self._guests: list[Guest] = []
+        self._changed = threading.Condition()
+        self.is_running = False
+        self.read_piece: Callable[[str, int], bytes | None] = lambda path, offset: None
+
+    @property
+    def guests(self) -> list[Guest]:
+        """Those who take part or wait for a place."""
+        with self._changed:
+            return [guest for guest in self._guests if guest.lost is None]
+
+    def welcome(self, channel: Channel) -> None:
+        """Take a caller who knows the code into the run, or tell why not."""
+        try:
+            frame = channel.receive()
+            if frame.kind != "join":
+                raise ChannelLost("did not join")
+            guest = Guest(channel, frame, self._note_change)
+            why = find_difference(self._same, guest.same)
+            if why is None and len(self.guests) >= MAX_GUESTS:
+                why = f"{MAX_GUESTS} machines are here already"
+            if why is not None:
+                self._say(f"{guest.host} ({guest.address}) is not taken: {why}")
+                channel.send("refuse", why=why)
+                time.sleep(0.5)  # for it to read that, before we hang up
+                return channel.close()
+            self._enter(guest)
+        except ChannelLost:
+            channel.close()
+
+    def _enter(self, guest: Guest) -> None:
+        guest.read_piece = self.read_piece
+        workers = f"{guest.seats} worker{'s' * (guest.seats != 1)}"
+        self._say(f"{guest.host} ({guest.address}) has joined with {workers}")
+        said = "you take part when the run starts again, if there is a place"
+        guest.send("say", text=f"joined; {said if self.is_running else 'waiting for the others'}")
+        guest.listen()
+        with self._changed:
+            self._guests.append(guest)
+            self._changed.notify_all()
+
+    def _note_change(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def gather(
+        self, own_seats: int, least: int, most: int, seconds: float, stop: Callable[[], int]
+    ) -> list[tuple[Guest, int]]:
+        """Return who takes part, each with its number of workers; `own_seats` are the host's.
+
+        Waits for `most` workers; with `least` of them, for `ELASTIC_SECONDS` more. Returns
+        early when `stop()` is not 0. Raises RunError if too few come within `seconds`.
+        """
+        begun = now = time.monotonic()
+        enough_since, next_word = None, begun + WORD_SECONDS
+        while not stop():
+            present = own_seats + sum(guest.seats for guest in self.guests)
+            enough_since = (enough_since or now) if present >= least else None
+            if present >= most or (enough_since and now - enough_since > ELASTIC_SECONDS):
+                break
+            if now - begun > seconds and not enough_since:
+                raise RunError(
+                    f"{present} of {least} workers after {seconds:.0f} s; type the same line on "
+                    "more machines, or ask for fewer workers"
+                )
+            if now > next_word:
+                next_word = now + WORD_SECONDS
+                self._say(f"{present} of {most} workers are here; waiting for more machines")
+            with self._changed:
+                self._changed.wait(0.2)
+            now = time.monotonic()
+        return self._seat(most - own_seats)
+
+    def _seat(self, seats: int) -> list[tuple[Guest, int]]:
+        seated = []
+        for guest in self.guests:
+            if taken := min(guest.seats, seats):
+                seated.append((guest, taken))
+                seats -= taken
+        return seated
+
+    def wait_until(self, is_done: Callable[[], bool], seconds: float) -> bool:
+        """Wait until `is_done()`, looked at whenever a guest changes; return whether it is."""
+        with self._changed:
+            return self._changed.wait_for(is_done, seconds)

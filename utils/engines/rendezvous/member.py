@@ -1,0 +1,274 @@
+"""One machine that takes part in a run: starts what the host plans, tells it what becomes of it."""
+
+import functools
+import queue
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...cluster.registry import Mark
+from ...cluster.streams import Streams
+from ...errors import DistributedError, InputError, RunError, first_line
+from ...processes.connection import split_address
+from ...tf_config import parse_tf_config
+from ..settings import RunReport, RunSettings, TaskReport
+from ..signals import Signals, kill_all
+from ..task_process import Print, TaskPlan, TaskProcess
+from .channel import Channel, ChannelLost, Frame, Garbled, WrongCode, introduce
+from .code import stretch_code
+from .compare import describe_machine
+from .copies import CheckpointCopy
+from .fetching import Fetcher
+from .lines import LineBuffer
+from .reach import OpenPorts, try_all
+from .settings import RendezvousSettings
+
+RETRY_SECONDS, CONNECT_SECONDS, LOOK_SECONDS = 0.5, 5.0, 2.0
+LOST_GRACE_SECONDS = 2.0  # for tasks, once the host is lost
+END_SECONDS, TAIL_LINES, NOT_STARTED = 10.0, 200, 127
+
+
+def connect_to_host(
+    rendezvous: RendezvousSettings, code: str, say: Callable[[str], None], stop: Signals
+) -> Channel:
+    """Return the channel to the host, who may appear later. Raises RunError or InputError."""
+    deadline = time.monotonic() + rendezvous.join_seconds
+    stretch = functools.cache(lambda salt: stretch_code(code, salt))
+    has_said = False
+    while not stop.number:
+        try:
+            return _try_host(rendezvous, stretch)
+        except (WrongCode, Garbled) as error:
+            raise InputError(f"rendezvous {rendezvous.address}: {error}") from None
+        except (OSError, ChannelLost) as error:
+            if not has_said:
+                say(f"waiting up to {rendezvous.join_seconds:.0f} s for {rendezvous.address}")
+            if time.monotonic() > deadline:
+                words = f"no host after {rendezvous.join_seconds:.0f} s ({error})"
+                raise RunError(f"rendezvous {rendezvous.address}: {words}") from None
+            has_said = True
+            time.sleep(RETRY_SECONDS)
+    raise RunError("stopped while waiting for the host")
+
+
+def _try_host(rendezvous: RendezvousSettings, stretch: Callable[[bytes], bytes]) -> Channel:
+    source = (rendezvous.own_address, 0) if rendezvous.own_address else None
+    end = socket.create_connection(split_address(rendezvous.address), CONNECT_SECONDS, source)
+    try:
+        return introduce(end, rendezvous.address, stretch)
+    except BaseException:
+        end.close()
+        raise
+
+
+class Member:
+    """This machine in a run that another one hosts. `run` returns the run's report."""
+
+    def __init__(
+        self, channel: Channel, command: Sequence[str], settings: RunSettings,
+        rendezvous: RendezvousSettings, logs: Path, mark: Mark, show: Print,
+        say: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._channel, self._command, self._settings = channel, list(command), settings
+        self._rendezvous, self._logs, self._mark = rendezvous, logs, mark
+        self._show, self._say = show, say
+        self.address = rendezvous.own_address or channel.own_address
+        self._inbox = queue.Queue[Frame | TaskProcess]()
+        self._streams, self._lines = Streams(), LineBuffer(socket.gethostname())
+        self._tasks: dict[str, TaskProcess] = {}
+        self._silent: set[str] = set()  # tasks that have not opened their port yet
+        self._ports: OpenPorts | None = None
+        self._gpus: list[list[str] | None] = []
+        folder = settings.checkpoint_dir
+        self._copy = CheckpointCopy(folder, is_origin=False) if folder else None
+        self._fetcher = Fetcher(self._copy, channel.send) if self._copy else None
+        self._next_look = 0.0
+
+    def run(self, signals: Signals) -> RunReport:
+        """Take part to the end. Raises RunError if refused, or if the host is lost."""
+        about = describe_machine(self._command, self._settings)
+        self._send("join", **about, address=self.address, logs=str(self._logs.absolute()),
+                   seats=self._rendezvous.workers_here)  # fmt: skip
+        threading.Thread(target=self._read, daemon=True).start()
+        try:
+            while True:
+                if signals.number:
+                    return self._leave(signals)
+                report = self._take_next()
+                if report is not None:
+                    return report
+        except ChannelLost as lost:
+            raise RunError(self._explain_lost_host(str(lost))) from None
+        finally:
+            self._close()
+
+    def _read(self) -> None:
+        """In a thread: everything that the host says, pieces of a copy to the fetcher."""
+        try:
+            while True:
+                frame = self._channel.receive()
+                if frame.kind == "piece" and self._fetcher:
+                    self._fetcher.take(frame)
+                else:
+                    self._inbox.put(frame)
+        except ChannelLost as lost:
+            self._inbox.put(Frame("lost", {"why": str(lost)}))
+
+    def _take_next(self) -> RunReport | None:
+        """Handle what comes next, if anything does within a moment."""
+        try:
+            got = self._inbox.get(timeout=0.1)
+        except queue.Empty:
+            got = None
+        self._flush_lines()
+        self._look_for_ports()
+        if isinstance(got, TaskProcess):
+            tail = list(got.tail)[-TAIL_LINES:]
+            self._send("ended", task=got.plan.name, status=got.status, tail=tail)
+        elif got is not None:
+            return self._handle(got)
+        return None
+
+    def _handle(self, frame: Frame) -> RunReport | None:
+        if frame.kind == "finish":
+            return _read_report(frame)
+        if frame.kind == "lost":
+            raise ChannelLost(frame.get("why", str))
+        handlers = {
+            "refuse": self._on_refuse, "say": self._on_say, "prepare": self._on_prepare,
+            "probe": self._on_probe, "start": self._on_start, "signal": self._on_signal,
+            "offer": self._on_offer, "give": self._on_give,
+        }  # fmt: skip
+        if frame.kind not in handlers:
+            raise ChannelLost(f"has sent {frame.kind[:20]!r}, which means nothing here")
+        handlers[frame.kind](frame)
+        return None
+
+    def _on_refuse(self, frame: Frame) -> None:
+        raise RunError(f"the host does not take this machine: {frame.get('why', str)}")
+
+    def _on_say(self, frame: Frame) -> None:
+        self._say(frame.get("text", str))
+
+    def _on_prepare(self, frame: Frame) -> None:
+        """Open the ports of the next attempt; tell them, and which checkpoint is here."""
+        self._release_ports()
+        try:
+            self._gpus = self._settings.divide_gpus(frame.get("seats", int))
+            self._ports = OpenPorts(self.address, frame.get("seats", int))
+            copy = self._copy.find_state().to_data() if self._copy else None
+        except (DistributedError, OSError) as error:
+            return self._send("ready", error=first_line(error))
+        self._send("ready", ports=self._ports.ports, token=self._ports.token, copy=copy)
+
+    def _on_probe(self, frame: Frame) -> None:
+        targets = [(str(h), int(p), str(t)) for h, p, t in frame.get("targets", list)]
+        self._send("reached", answers=try_all(targets))
+
+    def _on_start(self, frame: Frame) -> None:
+        self._release_ports()
+        config = parse_tf_config(frame.get("tf_config", str))
+        name = f"{config.job} {config.index}"
+        seat = frame.get("seat", int)
+        if config.job != "worker" or not 0 <= seat < len(self._gpus):
+            raise ChannelLost(f"wants to start {name} here")
+        environment = self._settings.make_environment(
+            config, self._mark.value, frame.get("restart", int), self._gpus[seat]
+        )
+        log = self._logs / f"{config.job}-{config.index}.log"
+        plan = TaskPlan(config, self._command, environment, log)
+        try:
+            self._tasks[name] = TaskProcess(plan, self._streams, self._take_line, self._inbox.put)
+            self._silent.add(name)
+        except OSError as error:
+            words = f"{name} was not started: {self._command[0]}: {error.strerror or error}"
+            self._send("ended", task=name, status=NOT_STARTED, tail=[words])
+
+    def _on_signal(self, frame: Frame) -> None:
+        task = self._tasks.get(frame.get("task", str))
+        if task is not None:
+            task.send(frame.get("number", int))
+
+    def _on_offer(self, frame: Frame) -> None:
+        if self._fetcher:
+            self._fetcher.offer(frame.data)
+
+    def _on_give(self, frame: Frame) -> None:
+        path, offset = frame.get("path", str), frame.get("offset", int)
+        piece = self._copy.read_piece(path, offset) if self._copy else None
+        self._send("piece", piece or b"", gone=piece is None)
+
+    def _take_line(self, task: str, line: str) -> None:
+        self._show(task, line)
+        self._lines.add(task, line)
+
+    def _flush_lines(self) -> None:
+        if told := self._lines.take():
+            self._send("lines", lines=told)
+
+    def _look_for_ports(self) -> None:
+        if not self._silent or time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + LOOK_SECONDS
+        for name in [n for n in self._silent if self._tasks[n].listens]:
+            self._silent.discard(name)
+            self._send("listens", task=name)
+
+    def _send(self, kind: str, body: bytes = b"", **data: Any) -> None:
+        self._channel.send(kind, body, **data)
+
+    def _release_ports(self) -> None:
+        if self._ports is not None:
+            self._ports.release()
+
+    def _leave(self, signals: Signals) -> RunReport:
+        """After a signal: tell the host, pass it on, and give the tasks their time."""
+        grace, name = self._settings.grace_seconds, signal.Signals(signals.number).name
+        self._say(f"{name}: this machine leaves; its tasks have {grace:g} s to end")
+        self._send("leaving", why=name)
+        with signals.insist(lambda: kill_all(self._tasks.values())):
+            self._end_tasks(grace, signals.number)
+        return RunReport(self._settings.workers, 0, 0.0, [], None, 128 + signals.number)
+
+    def _end_tasks(self, grace_seconds: float, number: int = signal.SIGTERM) -> None:
+        left = [task for task in self._tasks.values() if task.status is None]
+        for task in left:
+            task.send(number)
+        deadline = time.monotonic() + grace_seconds
+        while time.monotonic() < deadline and any(task.lives for task in left):
+            time.sleep(0.02)
+        kill_all(left)
+        for task in left:
+            task.join(END_SECONDS)
+
+    def _close(self) -> None:
+        self._channel.close()
+        self._release_ports()
+        if self._fetcher:
+            self._fetcher.close()
+        self._end_tasks(LOST_GRACE_SECONDS)
+        self._streams.close()
+
+    def _explain_lost_host(self, why: str) -> str:
+        words = f"the rendezvous host {self._rendezvous.address} is lost ({why}): this machine's "
+        words += "tasks are ended; type the same line again on every machine"
+        words += ", with another machine's address after --rendezvous if that one is gone"
+        if self._copy is None:
+            return words
+        return words + f"; the run goes on from the newest copy of {self._settings.checkpoint_dir}"
+
+
+def _read_report(frame: Frame) -> RunReport:
+    """Return the report that the host sends at the end; raises RunError where it has none."""
+    if "error" in frame.data:
+        raise RunError(f"the host ended the run: {frame.get('error', str)}")
+    told = frame.get("report", dict)
+    try:
+        tasks = [TaskReport(**task) for task in told.pop("tasks")]
+        return RunReport(**told, tasks=tasks)
+    except (KeyError, TypeError):
+        raise ChannelLost("has sent what is no report") from None

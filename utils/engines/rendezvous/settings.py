@@ -1,0 +1,53 @@
+"""Where machines meet, and what a user must have agreed to before they do."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...checks import check_count, check_number
+from ...errors import InputError
+from ...processes.connection import split_address
+from ...tf_config import is_loopback
+from ..settings import MAX_TASKS
+
+JOIN_SECONDS = 300.0
+WARNING = (
+    "while the run lasts, TensorFlow's own servers listen on every interface of this machine, "
+    "without a password: whoever reaches their ports can read and write files here"
+)
+
+
+@dataclass(frozen=True)
+class RendezvousSettings:
+    """Where the machines of a run meet: `address` is "host:port", one machine's own.
+
+    `workers_here` is how many workers this machine offers, `own_address` where the others
+    reach it (None: the address from which it reaches the host). Host and members wait
+    `join_seconds` for each other. `trust_network` agrees to WARNING beforehand.
+    """
+
+    address: str
+    workers_here: int = 1
+    own_address: str | None = None
+    join_seconds: float = JOIN_SECONDS
+    trust_network: bool = False
+
+    def __post_init__(self) -> None:
+        split_address(self.address)
+        check_count("workers-here", self.workers_here, 1, MAX_TASKS)
+        check_number("join-seconds", self.join_seconds, above=0.0)
+
+
+def confirm_trust(address: str, agreed: bool, say: Callable[[str], None]) -> None:
+    """Beyond loopback: say what TensorFlow opens, and go on only with a yes.
+
+    Raises InputError without one.
+    """
+    if is_loopback(split_address(address)[0]):
+        return
+    say(WARNING)
+    if not agreed and sys.stdin.isatty():
+        print("Go on in this network? [y/N] ", end="", file=sys.stderr, flush=True)
+        agreed = sys.stdin.readline().strip().lower() in ("y", "yes")
+    if not agreed:
+        raise InputError("not started: add --trust-network if you trust this network")
