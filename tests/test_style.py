@@ -193,6 +193,7 @@ def test_each_breach_is_named() -> None:
         add("y = 1\nassert y", stream("0.1 s"), tags=("nbval-ignore-output",)),
         add("x", stream("/job:worker/replica:0/task:1 and https://a.org/home/x, 3/4 done")),
         add("x", stream("[CPU:0, CPU:1]\n7 it, 2 s")),
+        add("%%writefile a.py\nimport os", stream("Writing a.py"), tags=("nbval-ignore-output",)),
     ],
 )
 def test_what_is_allowed_passes(change: Callable[[Notebook], None]) -> None:

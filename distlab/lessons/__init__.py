@@ -6,6 +6,8 @@
 | 04 | `training_step` |
 | 05 | `update_table` |
 | 06 | `all_reduce_race` |
+| 08 | `typed_cluster`, `watched_training`, `failing_starts` |
+| 08, 09 | `cluster_pictures` |
 | 10 | `chaos` (also `make chaos`) |
 | 11 | `stale_updates`, `synchronous_rounds`, `update_records`, `slow_workers`, `loopback_traffic` |
 | 14 | `tpu_mesh` |

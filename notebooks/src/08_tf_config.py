@@ -28,24 +28,24 @@ import inspect
 import json
 import os
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
+from pathlib import Path
 
-import numpy as np
 import psutil
 
 from distlab import figures
-from utils.cluster import ClusterError, LocalCluster
-from utils.data import load
-from utils.events import report
-from utils.tf_config import build_cluster, build_tf_configs, describe_role, diagnose_cluster, lint
-from utils.tf_config import lint_together, parse_tf_config, view_as_simple, view_as_slurm
 from distlab.exercises.predict import show_guess
-from distlab.figures import Arrow, Box
-from utils.measure import Stopwatch, format_bytes
+from distlab.lessons.cluster_pictures import draw_jobs
+from distlab.lessons.failing_starts import diagnose_job
+from distlab.lessons.typed_cluster import run_tasks
+from distlab.lessons.watched_training import train_slowly
 from distlab.widgets import cockpit
+from utils.cluster import LocalCluster
+from utils.cluster.registry import find_clusters
+from utils.measure import Stopwatch, format_bytes
+from utils.tf_config import build_cluster, build_tf_configs, describe_role, lint, lint_together
+from utils.tf_config import parse_tf_config, pick_free_ports, view_as_simple, view_as_slurm
 
 # %% [markdown]
 # ## Two kinds of cluster
@@ -53,65 +53,74 @@ from distlab.widgets import cockpit
 # A *cluster* is a set of processes that know each other's addresses. Each process is a *task*, and what it's there for is its *job*. TensorFlow knows four jobs, which make two kinds of cluster.
 
 # %%
-boxes = {
-    "left": Box("synchronous: every worker trains", 0, 34, 320, 212),
-    "w0": Box("worker 0\nalso saves", 20, 78, 130, 54, "compute"),
-    "w1": Box("worker 1", 170, 78, 130, 54, "compute"),
-    "sum": Box("all-reduce of gradients", 20, 184, 280, 44, "reduce"),
-    "right": Box("parameter servers", 340, 34, 268, 212),
-    "chief": Box("chief\ndirects, saves", 356, 70, 112, 50, "data"),
-    "worker": Box("worker 0, 1, …", 356, 184, 112, 44, "compute"),
-    "ps": Box("ps 0, 1, …\nhold variables", 488, 184, 108, 44, "server"),
-    "eval": Box("evaluator\nstands outside", 612, 184, 108, 44, "text"),
-}
-arrows = [Arrow("w0", "sum", both=True), Arrow("w1", "sum", both=True)]
-arrows += [Arrow("chief", "worker", "steps"), Arrow("worker", "ps", both=True)]
-alt = (
-    "Left: a synchronous cluster, where worker 0 and worker 1 both train and add up their gradients "
-    "in an all-reduce; worker 0 also saves. Right: a cluster with parameter servers, where the chief "
-    "directs and saves, workers take steps from it, and ps tasks hold the variables that workers "
-    "read and update; an evaluator stands outside."
-)
-figures.show(figures.diagram(boxes, arrows, title="Jobs and tasks", alt=alt, height_px=252))
+figures.show(draw_jobs())
+Path("runs/lesson08").mkdir(parents=True, exist_ok=True)  # for the next cell's file
 
 # %% [markdown]
-# ## A real one
+# ## One program, two machines
 #
-# `LocalCluster` starts real processes on this machine and calls a function in each of them. We'll want to read TensorFlow's log later, so these tasks print all of it.
+# Here is a whole program for a synchronous cluster, in plain TensorFlow. It fits a line, y = 3 x + 2, to 64 points, and each worker takes its half of every batch. Nothing in it says how many workers there are. The first line of the cell writes it to a file in `runs/`, next to this notebook.
+
+# %% tags=["nbval-ignore-output"]
+# %%writefile runs/lesson08/train.py
+import tensorflow as tf
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()  # TF_CONFIG is set; before any operation
+with strategy.scope():
+    slope, offset = line = [tf.Variable(0.0), tf.Variable(0.0)]
+
+
+def replica_step(x):  # this worker's half of a batch of 8
+    with tf.GradientTape() as tape:
+        losses = (slope * x + offset - (3 * x + 2)) ** 2
+        loss = tf.nn.compute_average_loss(losses, global_batch_size=8)
+    gradients = tape.gradient(loss, line)
+    totals = tf.distribute.get_replica_context().all_reduce("SUM", gradients)
+    for variable, total in zip(line, totals):
+        variable.assign_sub(0.1 * total)
+
+
+step = tf.function(lambda x: strategy.run(replica_step, args=(x,)))
+points = tf.data.Dataset.from_tensor_slices(tf.linspace(-1.0, 1.0, 64)).shuffle(64, seed=0)
+for x in strategy.experimental_distribute_dataset(points.batch(8).repeat(20)):
+    step(x)
+me = strategy.cluster_resolver
+print(
+    f"{me.task_type} {me.task_id}: {strategy.num_replicas_in_sync} replicas in sync, "
+    f"y = {slope.numpy():.2f} x + {offset.numpy():.2f}"
+)
+
+# %% [markdown]
+# What tells a process about the others is one environment variable, `TF_CONFIG`. It's JSON with two parts: a `cluster`, the addresses of all tasks by job, the same in every task; and a `task`, this task's own job and its place in that list. Places count from 0. On two machines you would type:
 #
-# **Predict.** Each of two workers has one device. What is `num_replicas_in_sync` in a worker?
+#     node-a$ TF_CONFIG='{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},
+#               "task": {"type": "worker", "index": 0}}' python train.py
+#     node-b$ TF_CONFIG='{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},
+#               "task": {"type": "worker", "index": 1}}' python train.py
+#
+# Below, the same on this machine. `run_tasks` starts the program twice, each time under one of the two texts, and brings back what they print.
+#
+# **Predict.** Each of the two workers has one device. What is `num_replicas_in_sync` in a worker?
 
 # %%
 my_guess = None  # a number
 
 # %%
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"  # for the tasks; this process is quiet already
-with Stopwatch() as warm_watch:
-    cluster = LocalCluster(workers=2)
-    print("tasks are", cluster.launcher.description)
-
-
-def introduce():
-    """Run in every task: who am I, and how many replicas train together?"""
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    config = json.loads(os.environ["TF_CONFIG"])
-    return config["task"], config["cluster"], strategy.num_replicas_in_sync, os.getpid()
-
-
-with Stopwatch() as start_watch:
-    introduced = cluster.run(introduce, echo=False, timeout=60)
-for task, _, replicas, _ in introduced:
-    print(task, "replicas in sync:", replicas)
-show_guess(my_guess, introduced[0][2])
-assert len({process for *_, process in introduced}) == 2  # two processes
-assert introduced[0][1] == introduced[1][1]  # one cluster
+a, b = pick_free_ports(2)  # on machines of your own: any free port, such as 12345
+both = {"worker": [f"localhost:{a}", f"localhost:{b}"]}  # the cluster: the same text for both
+of_worker_0 = json.dumps({"cluster": both, "task": {"type": "worker", "index": 0}})
+of_worker_1 = json.dumps({"cluster": both, "task": {"type": "worker", "index": 1}})
+printed = run_tasks("runs/lesson08/train.py", [of_worker_0, of_worker_1])
+show_guess(my_guess, int(printed[0][-1].split()[2]))
+print(*(lines[-1] for lines in printed), sep="\n")
+assert [lines[-1][8:] for lines in printed] == 2 * [": 2 replicas in sync, y = 3.00 x + 2.00"]
 
 # %% [markdown]
-# Two processes that have never met count two replicas, because an environment variable told each of them about the other. That variable is `TF_CONFIG`. It holds a `cluster`, the same in every task, and a `task`, different in each.
+# Two processes that have never met count two replicas and fit one line, because a variable told each of them about the other.
 #
-# ## Write it yourself
+# ## The same through utils
 #
-# It's JSON: the addresses of all tasks, by job, and this task's own place among them. Places count from 0, so index 1 means the second address. The builder in `utils` writes the same text, refuses what can't work, and does the larger kind as well.
+# Typing these texts is where mistakes come from. The builder writes them, refuses what can't work, and does the larger kind of cluster as well.
 
 # %%
 hosts = ["node-a", "node-b"]
@@ -120,11 +129,10 @@ by_hand = [
     json.dumps({"cluster": addresses, "task": {"type": "worker", "index": index}})
     for index in range(2)
 ]
-print(by_hand[1])
 built = build_tf_configs(build_cluster(workers=2, hosts=hosts))
 assert list(built.values()) == by_hand
 large = build_tf_configs(build_cluster(workers=2, ps=1, chief=True, hosts=hosts), evaluator=True)
-print(large["ps:0"])
+print(built["worker:1"], large["ps:0"], sep="\n")
 
 # %% [markdown]
 # **Predict.** In the small cluster nobody is called chief. Which task saves checkpoints and writes summaries?
@@ -204,74 +212,39 @@ for kind in (resolvers.KubernetesClusterResolver, resolvers.TPUClusterResolver):
 #
 # ## Watch a worker die
 #
-# Here is a job that takes a while: logistic regression on pictures of clothes, half of each batch on each worker. Worker 0 saves the weights at every tenth step, and a restart continues from there. Lessons [09](09-multi-worker-mirrored.ipynb) and [10](10-fault-tolerance.ipynb) do this with more care. This one is slowed down so that you have time to kill it.
-
-
-# %%
-def train(folder, steps, batch=64):
-    """Train on both workers from the last saved step; return the step it went on from."""
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    index = strategy.cluster_resolver.task_id
-    place = os.path.join(folder, "saved.npz")
-    saved = dict(np.load(place)) if os.path.exists(place) else {"step": 0, "weights": 0}
-    data = load("fashion_mnist").train
-    images = data.images[: 20 * 2 * batch].reshape(20, 2, batch, 784)[:, index] / np.float32(255)
-    labels = data.labels[: 20 * 2 * batch].reshape(20, 2, batch)[:, index]
-    with strategy.scope():
-        weights = tf.Variable(tf.zeros([784, 10]) + tf.cast(saved["weights"], tf.float32))
-
-    def replica_step(x, y):
-        with tf.GradientTape() as tape:
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y, x @ weights)
-            loss = tf.nn.compute_average_loss(losses, global_batch_size=2 * batch)
-        gradient = tape.gradient(loss, weights)
-        total = tf.distribute.get_replica_context().all_reduce("SUM", [gradient, loss])
-        weights.assign_sub(0.05 * total[0])
-        return total[1]
-
-    step = tf.function(lambda x, y: strategy.run(replica_step, args=(x, y)))
-    for number in range(int(saved["step"]) + 1, steps + 1):
-        loss = float(step(images[number % 20], labels[number % 20]))
-        report("step", step=number, loss=loss)
-        if number % 10 == 0:
-            print(f"step {number}: loss {loss:.3f}")
-            if index == 0:
-                np.savez(place + ".part.npz", step=number, weights=weights.numpy())
-                os.replace(place + ".part.npz", place)
-        threading.Event().wait(0.06)  # to be watched
-    return int(saved["step"])
-
-
-# %% [markdown]
-# `cockpit(job)` shows every task while it runs, and its buttons work. With `restarts=1`, what you kill comes back once, and the whole group with it. The job has only 100 steps, so decide what to kill before you run the cell. If you run the lesson in one go, the next cell kills worker 1 for you. (Lines like `E0000 …` in the lanes are TensorFlow's log, which we asked for above.)
+# From here on `LocalCluster` does the typing. It starts real processes on this machine, each with its TF_CONFIG, and calls a function in each of them. (It lets these tasks print all of TensorFlow's log, which we'll want to read later.)
+#
+# The function is a job that takes a while: logistic regression on pictures of clothes, half of each batch on each worker. Worker 0 saves the weights at every tenth step, and a restart goes on from there. Lessons [09](09-multi-worker-mirrored.ipynb) and [10](10-fault-tolerance.ipynb) do this in the open. This one is slowed down so that you have time to kill it.
+#
+# `cockpit(job)` shows every task while it runs, and its buttons work. With `restarts=1`, what you kill comes back once, and the whole group with it. The job has 100 steps, about ten seconds, and then it ends by itself. So decide what to kill before you run the cell. The second cell below starts the job once more and kills worker 1 itself, at step 35. (Lines like `E0000 …` in the lanes are TensorFlow's log.)
 
 # %% tags=["nbval-ignore-output"]
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"  # for the tasks; this process is quiet already
+with Stopwatch() as warm_watch:
+    cluster = LocalCluster(workers=2)
+    print("tasks are", cluster.launcher.description)
 folder = tempfile.TemporaryDirectory()
-job = cluster.start(train, folder.name, 100, restarts=1)
-first = next(iter(job.events()))
-view = cockpit(job)
-assert first["event"] == "step" and len(view.view["lanes"]) == 2
-view
+played = cluster.start(train_slowly, folder.name, 100, restarts=1)
+assert next(iter(played.events()))["event"] == "step"
+cockpit(played)
 
 # %% tags=["nbval-ignore-output"]
+job = cluster.start(train_slowly, tempfile.mkdtemp(dir=folder.name), 100, restarts=1)
+view = cockpit(job)
 next(event for event in job.events() if event.get("step", 0) >= 35)
-if job.attempt == 1:
-    job.kill("worker", 1)
+job.kill("worker", 1)
 resumed = job.wait(60)
 print("attempts:", job.attempt, "· went on after step", resumed[0])
-assert job.attempt == 2 and resumed[0] == resumed[1] and resumed[0] % 10 == 0
 figures.show(view.picture())
-assert "killed by you" in view.picture().alt and "back at step" in view.picture().alt
+assert job.attempt == 2 and resumed[0] == resumed[1] and resumed[0] % 10 == 0
 
 # %% [markdown]
 # The curve has a hole: between ✕ and ↻ nobody trained. Worker 0 was fine, and its curve has the same hole. A synchronous group waits for its slowest member and stops with its first dead one. Everything after the last checkpoint had to be trained again.
 #
-# A notebook whose kernel crashes takes its cluster with it. If anything does survive, `distlab cluster list` finds it, and `distlab cluster stop` ends what has lost its owner. Right now the list shows what this lesson keeps running: a process that waits to start the next tasks.
+# A notebook whose kernel crashes takes its cluster with it. If anything does survive, `distlab cluster list` in a shell finds it, and `distlab cluster stop` ends what has lost its owner. Right now the list shows what this lesson keeps running: a process that waits to start the next tasks, and your own job if it still runs.
 
 # %% tags=["nbval-ignore-output"]
-distlab = [sys.executable, "-m", "distlab"]  # the command `distlab`
-shown = subprocess.run([*distlab, "cluster", "list", "--json"], capture_output=True, text=True)
-mine = [c for c in json.loads(shown.stdout)["clusters"] if c["owner"] == os.getpid()]
+mine = [found.to_record() for found in find_clusters() if found.mark.owner == os.getpid()]
 for process in mine[0]["processes"]:
     print(process["process"], process["name"], process["ports"])
 assert len(mine) == 1 and mine[0]["owner_lives"]
@@ -279,7 +252,7 @@ assert len(mine) == 1 and mine[0]["owner_lives"]
 # %% [markdown]
 # ## The mistake, eight times
 #
-# All eight starts use the same two workers and take one step. What differs is TF_CONFIG, or when it's read. `change` gets a task's correct configuration and returns what someone might have set by mistake. `examine` waits for the job, collects what each task printed and raised, and asks `diagnose_cluster` for the first cause.
+# All eight starts use the same two workers and take one step. What differs is TF_CONFIG, or when it's read. `change` gets a task's correct configuration and returns what someone might have set by mistake. `examine` waits for the job, and `diagnose_job` looks for the first cause in what each task printed and raised.
 
 
 # %%
@@ -307,17 +280,7 @@ diagnosed = {}
 
 def examine(mistake, job, change=json.dumps, seconds=30):
     """Print the line that shows it and the diagnosis; keep the diagnosis."""
-    try:
-        job.wait(seconds)
-    except ClusterError:
-        pass
-    logs, configs = {}, {}
-    for task in job.tasks:
-        raised = task.result[2] if task.result and task.result[0] == "error" else ""
-        name = task.name.replace(" ", ":")
-        logs[name] = "\n".join([*task.lines, raised]).strip()
-        configs[name] = change(json.loads(task.order.environment["TF_CONFIG"]))
-    found = diagnosed[mistake] = diagnose_cluster(logs, configs)
+    found = diagnosed[mistake] = diagnose_job(job, change, seconds)
     print(f"{mistake} ({found.task})\n  log:   {found.evidence[:88]}")
     print(f"  cause: {found.cause}\n  cure:  {found.cure}\n")
 
@@ -328,9 +291,9 @@ def examine(mistake, job, change=json.dumps, seconds=30):
 
 # %%
 def come_late():
-    """Worker 1 first waits for a call that nobody makes."""
+    """Worker 1 first waits for something that never comes."""
     if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
-        socket.create_server(("127.0.0.1", 0)).accept()
+        threading.Event().wait()
     return take_step()
 
 
@@ -435,17 +398,17 @@ print("sum over all replicas, in each worker: 2.0")
 # %% tags=["nbval-ignore-output"]
 def weigh():
     """Return this task's memory in bytes: resident, and not shared with other processes."""
-    tf.distribute.MultiWorkerMirroredStrategy()
+    tf.distribute.MultiWorkerMirroredStrategy()  # connects
     memory = psutil.Process().memory_full_info()
     return memory.rss, memory.uss
 
 
-rows = cluster.run(weigh, echo=False, timeout=60)
+with Stopwatch() as start_watch:
+    rows = cluster.run(weigh, echo=False, timeout=60)
 print(f"warm process, once:     {warm_watch.seconds:5.1f} s")
 print(f"two workers, connected: {start_watch.seconds:5.1f} s")
 for rank, (resident, own) in enumerate(rows):
     print(f"worker {rank}: {format_bytes(resident)}, of which its own {format_bytes(own)}")
-print("TF_CONFIG:", len(by_hand[0]), "bytes")
 cluster.close()
 folder.cleanup()
 assert psutil.Process().children(recursive=True) == []  # nothing is left

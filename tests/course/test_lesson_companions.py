@@ -1,12 +1,17 @@
 """Small companions of lessons: what they count, judge and draw."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
+from distlab.errors import CourseError
+from distlab.lessons.cluster_pictures import draw_two_workers
+from distlab.lessons.typed_cluster import run_tasks
 from distlab.widgets import last_batch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -139,3 +144,53 @@ def read_card(lesson):
     (path,) = (ROOT / "notebooks" / "src").glob(f"{lesson}_*.py")
     card = path.read_text().split("# ## Take-away card")[1].split("# ```")[1]
     return "\n".join(line[2:] for line in card.splitlines()[1:])
+
+
+def write_program(folder, text):
+    (folder / "train.py").write_text("import json, os, time\n" + text)
+    return folder / "train.py"
+
+
+TASKS = [json.dumps({"task": {"type": "worker", "index": index}}) for index in range(2)]
+
+
+def test_tasks_run_at_once_each_under_its_own_tf_config(tmp_path):
+    """Each waits until the other has left its file, so both must be there together."""
+    program = write_program(
+        tmp_path,
+        "index = json.loads(os.environ['TF_CONFIG'])['task']['index']\n"
+        f"folder = {str(tmp_path)!r}\n"
+        "open(f'{folder}/{index}', 'w').close()\n"
+        "while not os.path.exists(f'{folder}/{1 - index}'): time.sleep(0.01)\n"
+        "print('I am', index)\nprint('done')\n",
+    )
+    assert run_tasks(program, TASKS) == [["I am 0", "done"], ["I am 1", "done"]]
+
+
+@pytest.mark.parametrize(
+    ("second", "says"),
+    [("raise ValueError('no data')", "task 0 has not ended"), ("time.sleep(600)", "has not ended")],
+)
+def test_a_task_that_waits_in_vain_is_ended(tmp_path, second, says):
+    """Task 0 ignores SIGTERM, as a TensorFlow worker does that waits for its peers."""
+    program = write_program(
+        tmp_path,
+        "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        f"open({str(tmp_path)!r} + f'/{{os.getpid()}}.id', 'w').close()\n"
+        "if '\"index\": 0' in os.environ['TF_CONFIG']: time.sleep(600)\n" + second,
+    )
+    with pytest.raises(CourseError, match=says):
+        run_tasks(program, TASKS, seconds=5)
+    assert not [path for path in tmp_path.glob("*.id") if psutil.pid_exists(int(path.stem))]
+
+
+def test_a_task_that_fails_is_quoted(tmp_path):
+    program = write_program(tmp_path, "raise ValueError('no data')")
+    with pytest.raises(CourseError, match=r"(?s)task 0 ended with status 1:.*no data"):
+        run_tasks(program, TASKS)
+
+
+def test_arrows_join_workers_with_their_all_reduce_and_their_folders():
+    alt = draw_two_workers().alt
+    assert "the sum comes back to both" in alt and "worker 1 into a temporary one" in alt
+    assert draw_two_workers().svg.count("gradients out, sum in") == 2
