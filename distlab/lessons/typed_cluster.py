@@ -26,8 +26,9 @@ def run_tasks(
 ) -> list[list[str]]:
     """Start `python program` under each of `tf_configs` at once; return the lines each printed.
 
-    Raises CourseError when one fails, and when one has not ended after `seconds`. Whatever
-    happens, none is left: a worker that waits for its peers ignores SIGTERM, so SIGKILL it is.
+    Each runs in the program's folder. Raises CourseError when one fails, and when one has not
+    ended after `seconds`. Whatever happens, none is left: a worker that waits for its peers
+    ignores SIGTERM, so it is ended with SIGKILL.
     """
     end, tasks = time.monotonic() + seconds, []
     with tempfile.TemporaryFile("w+") as errors:
@@ -44,8 +45,9 @@ def run_tasks(
 
 
 def _start(program: str | Path, tf_config: str, errors) -> "subprocess.Popen[str]":
+    place = Path(program).resolve()
     return subprocess.Popen(
-        [sys.executable, str(program)], env={**os.environ, "TF_CONFIG": tf_config},
+        [sys.executable, place.name], cwd=place.parent, env={**os.environ, "TF_CONFIG": tf_config},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True,
         start_new_session=True, preexec_fn=die_with_parent,
     )  # fmt: skip

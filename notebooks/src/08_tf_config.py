@@ -425,16 +425,15 @@ assert psutil.Process().children(recursive=True) == []  # nothing is left
 # ## Take-away card
 #
 # ```python
-# import json, os
-# os.environ["TF_CONFIG"] = json.dumps({
-#     "cluster": {"worker": ["node-a:12345", "node-b:12345"]},  # the same in every task
-#     "task": {"type": "worker", "index": 0},  # 1 on node-b
-# })
+# import json, os, sys  # start it twice: python card.py 0, and in another shell python card.py 1
+# os.environ["TF_CONFIG"] = json.dumps({  # on two machines node-a:12345 and node-b:12345
+#     "cluster": {"worker": ["localhost:12345", "localhost:12346"]},  # the same in every task
+#     "task": {"type": "worker", "index": int(sys.argv[1])}})
 # import tensorflow as tf  # after TF_CONFIG
 # strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before any other operation
 # assert strategy.num_replicas_in_sync == 2  # 1: it trains alone
-# me, has_chief = strategy.cluster_resolver, "chief" in strategy.cluster_resolver.cluster_spec().jobs
-# is_chief = me.task_id == 0 and me.task_type == ("chief" if has_chief else "worker")  # it saves
+# me, jobs = strategy.cluster_resolver, strategy.cluster_resolver.cluster_spec().jobs
+# is_chief = not me.task_id and ("chief" not in jobs or me.task_type == "chief")  # it saves
 # ```
 #
 # A whole program that reads TF_CONFIG, with the lines to type on two machines: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py). Run it on a network you trust: TensorFlow listens on all interfaces, unencrypted and without a password.

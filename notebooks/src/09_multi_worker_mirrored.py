@@ -17,7 +17,6 @@
 from utils.environment import quiet_tensorflow, set_seeds
 
 with quiet_tensorflow():
-    import keras
     import tensorflow as tf
 from utils.devices import use_logical_devices
 
@@ -31,45 +30,33 @@ import re
 import tempfile
 from pathlib import Path
 
+import keras
 import numpy as np
 
 from distlab import figures
+from distlab.exercises.predict import show_guess
+from distlab.lessons.cluster_pictures import draw_two_workers
+from distlab.lessons.typed_cluster import run_tasks
 from utils.cluster import ClusterError, LocalCluster
 from utils.data import load
 from utils.data.batches import epoch_order
 from utils.events import report
-from distlab.exercises.predict import show_guess
-from distlab.figures import Arrow, Box
 from utils.keras_multi_worker import patch_keras_fit
 from utils.measure import Stopwatch, array_bytes, format_bytes
 from utils.models import build_mlp
 from utils.strategies import make_strategy
+from utils.tf_config import build_cluster, build_tf_configs, parse_tf_config, pick_free_ports
 from utils.training import train
-from utils.training.input_feed import ReadLog, set_auto_shard
+from utils.training.input_feed import ReadLog
 
 # %% [markdown]
 # ## The same program, started twice
 #
-# There is no master process. Every worker runs the whole program, and the copies meet in collective operations: an all-reduce returns to no worker until all have called it. Worker 0 is the *chief*: it trains like the others, and also does what must happen only once. (The arrows of the picture miss one thing: the sum goes back to both workers, and they save.)
+# There is no master process. Every worker runs the whole program, and the copies meet in collective operations: an all-reduce returns to no worker until all have called it. Worker 0 is the *chief*: it trains like the others, and also does what must happen only once.
 
 # %%
-boxes = {}
-for i, x in enumerate((0, 376)):
-    role = "worker 0, the chief" if i == 0 else "worker 1"
-    boxes[f"worker {i}"] = Box(f"{role}: its own process and TF_CONFIG", x, 34, 344, 150)
-    boxes[f"step {i}"] = Box("its half of the global batch,\nloss and gradients", x + 14, 92, 316, 36, "compute")  # fmt: skip  # noqa: E501
-    boxes[f"weights {i}"] = Box("a copy of every variable", x + 14, 138, 316, 36, "variables")
-boxes["sum"] = Box("all-reduce over the network: the sum of both gradients, to both", 0, 232, 720, 36, "reduce")  # fmt: skip  # noqa: E501
-boxes["kept"] = Box("shared folder: the checkpoint that is kept", 0, 316, 344, 36, "data")
-boxes["aside"] = Box("a temporary folder: saved and thrown away", 376, 316, 344, 36, "data")
-arrows = [Arrow(f"worker {i}", "sum", "gradients") for i in range(2)]
-arrows += [Arrow("sum", "kept", "chief saves"), Arrow("sum", "aside", "worker 1 saves too")]
-alt = (
-    "Two workers side by side, the first of them the chief. Each computes loss and gradients of "
-    "its half of the global batch and holds a copy of every variable. One all-reduce adds the "
-    "gradients of both. Below: the chief saves into the shared folder, worker 1 into a temporary one."  # noqa: E501
-)
-figures.show(figures.diagram(boxes, arrows, title="Two workers", alt=alt, height_px=360))
+figures.show(draw_two_workers())
+Path("runs/lesson09").mkdir(parents=True, exist_ok=True)  # for a program that comes later
 
 # %% [markdown]
 # ## A cluster from a cell
@@ -81,10 +68,8 @@ figures.show(figures.diagram(boxes, arrows, title="Two workers", alt=alt, height
 # %%
 my_guess = None  # a number
 
+
 # %%
-cluster = LocalCluster(workers=2, replicas_per_worker=2)
-
-
 def add_up():
     strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before any other operation
     index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
@@ -95,11 +80,10 @@ def add_up():
 
 
 # %% tags=["nbval-ignore-output"]
+cluster = LocalCluster(workers=2, replicas_per_worker=2)
 results = cluster.run(add_up, timeout=60)  # in the order of the workers
-assert len({process for process, _ in results} | {os.getpid()}) == 3
-
-# %%
 show_guess(my_guess, results[1][1])
+assert len({process for process, _ in results} | {os.getpid()}) == 3
 assert [total for _, total in results] == [300.0, 300.0]
 
 # %% [markdown]
@@ -111,12 +95,18 @@ assert [total for _, total in results] == [300.0, 300.0]
 
 
 # %%
-def make_batches(examples, batch, policy="data"):
+def shard_by(dataset, policy):
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy[policy]
+    return dataset.with_options(options)
+
+
+def make_batches(examples, batch):
     """Return the first `examples` of Fashion-MNIST in a fixed order, in global batches."""
     split, order = load("fashion_mnist").train, epoch_order(examples, seed=0, epoch=0)
     images = split.images[order][..., None] / 255.0  # float64 [examples, 28, 28, 1]
     dataset = tf.data.Dataset.from_tensor_slices((images, split.labels[order]))
-    return set_auto_shard(dataset.batch(batch), policy)
+    return shard_by(dataset.batch(batch), "DATA")
 
 
 # %%
@@ -147,7 +137,6 @@ def train_by_hand(strategy, examples=512, batch=64):
     return model.get_weights()
 
 
-# %%
 def work_by_hand():
     print("training")
     return train_by_hand(tf.distribute.MultiWorkerMirroredStrategy())
@@ -155,6 +144,7 @@ def work_by_hand():
 
 # %% [markdown]
 # `cluster.run` waits for the results. `cluster.start` returns at once, and lets you watch: `job.events()` yields the records that the workers report, `job.logs` the lines that one of them printed. `job.kill`, `job.pause` and `job.restart` make trouble ([lesson 10](10-fault-tolerance.ipynb)).
+
 
 # %% tags=["nbval-ignore-output"]
 job = cluster.start(work_by_hand)
@@ -166,18 +156,75 @@ assert len(list(job.events())) == 2 * 8 and job.logs("worker", 1) == ["training"
 # %% [markdown]
 # Both report the same loss in each step, since it was reduced over both. Now the claim: these are the weights of one process that got the whole global batches.
 
+
 # %%
-one_process = train_by_hand(tf.distribute.get_strategy())
-
-
-def assert_same(weights, others, atol=1e-9):
+def assert_same(weights, others):
     for mine, theirs in zip(weights, others, strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=0, atol=atol)
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-9)
 
 
-for weights in by_hand:
-    assert_same(weights, one_process)
+one_process = train_by_hand(tf.distribute.get_strategy())
+assert_same(by_hand[0] + by_hand[1], 2 * one_process)
 print(len(by_hand), "workers have the weights of one process, to 1e-9")
+
+# %% [markdown]
+# ## A train.py to keep
+#
+# Functions sent from a notebook are for lessons. On machines of your own the program is a file, and here is one: the strategy, the policy, the loop, and a save by everyone of which only the chief's is kept. Take it and put your own data and model in.
+
+# %% tags=["nbval-ignore-output"]
+# %%writefile runs/lesson09/train.py
+import tempfile
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()  # TF_CONFIG is set; before any operation
+me, jobs = strategy.cluster_resolver, strategy.cluster_resolver.cluster_spec().jobs
+is_chief = not me.task_id and ("chief" not in jobs or me.task_type == "chief")
+pixels, labels = np.random.default_rng(0).random((512, 784), "float32"), np.arange(512) % 10
+batches = tf.data.Dataset.from_tensor_slices((pixels, labels)).batch(64)  # your data, global batch
+options = tf.data.Options()
+options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+batches = strategy.experimental_distribute_dataset(batches.with_options(options))
+keras.utils.set_random_seed(0)
+with strategy.scope():
+    model = keras.Sequential([keras.Input((784,)), keras.layers.Dense(10)])  # your model
+    optimizer = keras.optimizers.SGD(0.05)
+    optimizer.build(model.trainable_variables)
+
+
+@tf.function
+def train_step(pixels, labels):
+    def replica_step(pixels, labels):
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model(pixels))
+            loss = tf.nn.compute_average_loss(losses, global_batch_size=64)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        return loss
+
+    return strategy.reduce("SUM", strategy.run(replica_step, args=(pixels, labels)), axis=None)
+
+
+for pixels, labels in batches:
+    loss = float(train_step(pixels, labels))
+model.save("model.keras" if is_chief else f"{tempfile.mkdtemp()}/model.keras")  # everyone saves
+strategy.reduce("SUM", strategy.run(lambda: tf.constant(1.0)), axis=None)  # wait for the others
+print(f"{strategy.num_replicas_in_sync} replicas, chief: {is_chief}, last loss {loss:.4f}")
+
+# %% [markdown]
+# On two machines you type `TF_CONFIG='…' python train.py` on each, with the texts of [lesson 08](08-tf-config.ipynb), the same file, data and shared folder, and open ports between them. Here two processes start at once. Then a third trains alone, without a cluster, for comparison.
+
+# %%
+both = {"worker": [f"localhost:{port}" for port in pick_free_ports(2)]}
+configs = [json.dumps({"cluster": both, "task": {"type": "worker", "index": i}}) for i in (0, 1)]
+printed = run_tasks("runs/lesson09/train.py", configs)
+printed += run_tasks("runs/lesson09/train.py", ["{}"])
+for lines in printed:
+    print(lines[-1].split(", last")[0])
+assert len({lines[-1].split("last loss")[1] for lines in printed}) == 1  # one loss for all
 
 # %% [markdown]
 # ## Keras 3's fit, on two workers
@@ -186,8 +233,8 @@ print(len(by_hand), "workers have the weights of one process, to 1e-9")
 
 
 # %%
-def fit(patched):
-    said = patch_keras_fit() if patched else ()
+def fit(patch):
+    said = patch() if patch else ()
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     with strategy.scope():
         model, sgd = build_mlp(seed=0, dtype="float64"), keras.optimizers.SGD(0.05)
@@ -197,28 +244,49 @@ def fit(patched):
     return model.get_weights(), said
 
 
-# %%
 try:
-    cluster.run(fit, patched=False, timeout=60, echo=False)
+    cluster.run(fit, None, timeout=60, echo=False)
 except ClusterError as error:
     refused = re.sub(r"worker \d", "a worker", str(error))
 print(refused)
 assert "PerReplica" in refused
 
 # %% [markdown]
-# Two places in Keras's trainer assume that one process sees all replicas. `patch_keras_fit` replaces both and returns what it did. Call it in every worker. It leaves any other version of Keras alone.
-#
-# The supported way needs no patch: the `fit` of `tf_keras`, the older Keras, works across workers (set `TF_USE_LEGACY_KERAS=1` before TensorFlow is imported).
+# Two places in Keras's trainer assume that one process sees all replicas. To learn the shapes, it averages the first batch over the replicas, and the workers' parts can't be averaged. And it reduces a metric along axis 0, which a scalar doesn't have. Here are both, replaced:
+
 
 # %%
-fitted = cluster.run(fit, patched=True, timeout=60)
-for line in fitted[0][1]:
-    print("-", line)
-for weights, _ in fitted:
-    assert_same(weights, one_process)
-print("fit on two workers: the weights of one process, to 1e-9")
+def patch_by_hand():
+    """Run in each worker, before fit; for Keras 3.15.1."""
+    from keras.src.backend.tensorflow import trainer
+
+    def build(self, iterator=None, data_batch=None):  # shapes: of the first local replica's part
+        strategy = self._distribute_strategy
+        _, _, batches = next(iter(iterator))
+        part = lambda value: strategy.experimental_local_results(value)[0]  # noqa: E731
+        with strategy.scope():
+            self._symbolic_build(data_batch=trainer.tree.map_structure(part, next(batches)))
+
+    def reduce_per_replica(values, strategy, reduction):  # scalars: over replicas alone
+        reduce = lambda value: strategy.reduce("MEAN", value, axis=None)  # noqa: E731
+        return trainer.tree.map_structure(reduce, values)
+
+    trainer.TensorFlowTrainer._maybe_symbolic_build = build
+    trainer.reduce_per_replica = reduce_per_replica
+
+
+for patch in (patch_by_hand, patch_keras_fit):
+    fitted = cluster.run(fit, patch, timeout=60)
+    for weights, _ in fitted:
+        assert_same(weights, one_process)
+    print(f"{patch.__name__}: fit on two workers has the weights of one process, to 1e-9")
+print(*fitted[0][1], sep="\n")
 
 # %% [markdown]
+# `patch_keras_fit` of `utils` does the same with more care: it leaves other versions of Keras and other strategies alone, and returns what it did. Call it in every worker.
+#
+# The supported way needs no patch: the `fit` of `tf_keras`, the older Keras, works across workers (set `TF_USE_LEGACY_KERAS=1` before TensorFlow is imported).
+#
 # ## Who reads what: DATA, FILE, OFF
 #
 # Both workers run the same input pipeline. What keeps them from training on the same examples is the *auto-shard policy*, an option of the dataset. To see it, we number 24 examples, write them into four files of unequal length and take global batches of 8, which is 4 for each worker.
@@ -241,7 +309,7 @@ def number_batches(folder, policy):
     paths = tf.data.Dataset.from_tensor_slices([f"{folder}/part-{i}" for i in range(4)])
     records = paths.flat_map(tf.data.TFRecordDataset)
     numbers = records.map(lambda record: tf.strings.to_number(record, tf.int64))
-    return set_auto_shard(numbers.batch(8), policy)
+    return shard_by(numbers.batch(8), policy)
 
 
 # %%
@@ -249,22 +317,23 @@ def read_all(folder):
     """Return, for each policy, the numbers that this worker got in each step."""
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     seen = {}
-    for policy in ("data", "file", "off"):
+    for policy in ("DATA", "FILE", "OFF"):
         batches = strategy.experimental_distribute_dataset(number_batches(folder, policy))
         seen[policy] = [strategy.experimental_local_results(b)[0].numpy() for b in batches]
     return seen
 
 
+# %%
 reads = cluster.run(read_all, folder.name, timeout=60)
-show_guess(my_guess, len(reads[0]["off"]), unit=" steps")
+show_guess(my_guess, len(reads[0]["OFF"]), unit=" steps")
 
 # %%
-for policy in ("data", "file", "off"):
+for policy in ("DATA", "FILE", "OFF"):
     views = {f"worker {i}": seen[policy] for i, seen in enumerate(reads)}
     steps = len(views["worker 0"])
-    title = f"{policy.upper()}: {steps} steps; shades alternate from step to step"
+    title = f"{policy}: {steps} steps; shades alternate from step to step"
     figures.show(figures.shares(views, 24, title=title))
-sizes = [[len(step) for step in seen["file"]] for seen in reads]
+sizes = [[len(step) for step in seen["FILE"]] for seen in reads]
 print("FILE, examples in each step:", *sizes)
 assert sizes == [[4, 4, 4, 2], [4, 4, 2, 0]]
 
@@ -281,22 +350,38 @@ assert sizes == [[4, 4, 4, 2], [4, 4, 2, 0]]
 
 
 # %%
-def is_chief(strategy):
-    task = strategy.cluster_resolver
-    return task.task_type == "chief" or (task.task_type == "worker" and task.task_id == 0)
+def is_chief(resolver):
+    """The task called chief, if there is one; otherwise worker 0, or the only process."""
+    jobs = resolver.cluster_spec().jobs
+    first = "chief" if "chief" in jobs else "worker"
+    return not jobs or (resolver.task_type == first and resolver.task_id == 0)
+
+
+resolvers = tf.distribute.cluster_resolver
+for spec in (build_cluster(workers=2), build_cluster(workers=2, chief=True)):
+    for name, os.environ["TF_CONFIG"] in build_tf_configs(spec).items():
+        chief = is_chief(resolvers.TFConfigClusterResolver())
+        assert chief == parse_tf_config(os.environ.pop("TF_CONFIG")).is_chief
+        print(f"{name:<9} of {len(spec):<2} {'is the chief' if chief else ''}".rstrip())
+assert is_chief(resolvers.TFConfigClusterResolver())  # no cluster
+
+
+# %%
+def make_counter():  # each replica counts by itself; added up when it is read
+    on_read, add = tf.VariableSynchronization.ON_READ, tf.VariableAggregation.SUM
+    return tf.Variable(0.0, synchronization=on_read, aggregation=add)
 
 
 def train_and_save(shared):
     """Train three steps; all save, the chief keeps; the chief writes the summary."""
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    chief = is_chief(strategy.cluster_resolver)
     with strategy.scope():
-        model = build_mlp(seed=0)
-        seen = tf.Variable(0.0, synchronization=tf.VariableSynchronization.ON_READ,
-                           aggregation=tf.VariableAggregation.SUM)  # fmt: skip
-    mine = shared if is_chief(strategy) else tempfile.mkdtemp()
+        model, seen = build_mlp(seed=0), make_counter()
+    mine = shared if chief else tempfile.mkdtemp()
     checkpoint = tf.train.Checkpoint(model=model, seen=seen)
     manager = tf.train.CheckpointManager(checkpoint, f"{mine}/checkpoints", max_to_keep=2)
-    summaries = tf.summary.create_file_writer(f"{shared}/logs") if is_chief(strategy) else None
+    summaries = tf.summary.create_file_writer(f"{shared}/logs") if chief else None
     for step in range(1, 4):
         strategy.run(lambda: seen.assign_add(32.0))
         total = float(seen.read_value())  # collective: everybody reads
@@ -344,10 +429,9 @@ my_guess = None  # a number
 def save_alone(shared):
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     with strategy.scope():
-        seen = tf.Variable(0.0, synchronization=tf.VariableSynchronization.ON_READ,
-                           aggregation=tf.VariableAggregation.SUM)  # fmt: skip
+        seen = make_counter()
     strategy.run(lambda: seen.assign_add(32.0))
-    if is_chief(strategy):
+    if is_chief(strategy.cluster_resolver):
         tf.train.Checkpoint(seen=seen).write(f"{shared}/alone")  # the mistake
         report("saved")
     for _ in range(3):  # steps
@@ -355,14 +439,14 @@ def save_alone(shared):
         report("loss", total=float(loss))
 
 
-# %%
 job = cluster.start(save_alone, folder.name)
 events = [event for _, event in zip(range(4), job.events())]
 try:
     job.wait(timeout=3)
 except ClusterError as error:
     print(f"{error.task} {error.cause.split(';')[0]}")
-saved = tf.train.load_checkpoint(f"{folder.name}/alone").get_tensor("seen/.ATTRIBUTES/VARIABLE_VALUE")  # fmt: skip  # noqa: E501
+alone = tf.train.load_checkpoint(f"{folder.name}/alone")
+saved = alone.get_tensor("seen/.ATTRIBUTES/VARIABLE_VALUE")
 totals = [event["total"] for event in events if event["task"] == "worker 1"]
 print(f"worker 1 has the sums {totals}; the checkpoint says {saved} examples")
 show_guess(my_guess, totals[0])
@@ -413,29 +497,29 @@ for name in jobs:
 # ## What it costs
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
 def time_steps(steps):
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     with strategy.scope():
         weights = [tf.Variable(w) for w in build_mlp().get_weights()]
-    sum_all = tf.function(lambda: strategy.run(
-        lambda: tf.distribute.get_replica_context().all_reduce("SUM", [w + 0 for w in weights])))  # fmt: skip  # noqa: E501
-    sum_all()
+
+    def reduce_replica():
+        return tf.distribute.get_replica_context().all_reduce("SUM", [w + 0 for w in weights])
+
+    sum_all = tf.function(lambda: strategy.run(reduce_replica))
+    sum_all()  # traces
     with Stopwatch() as watch:
         for _ in range(steps):
             sum_all()
     return watch.seconds / steps
 
 
-# %% tags=["nbval-ignore-output"]
 seconds = cluster.run(time_steps, 50, timeout=60)[0]
 gradient_bytes = array_bytes(build_mlp().trainable_variables)
-print(f"{format_bytes(gradient_bytes)} of gradients a step, all-reduced over loopback in {1000 * seconds:.1f} ms")  # fmt: skip  # noqa: E501
+print(f"{format_bytes(gradient_bytes)} of gradients, reduced in {1000 * seconds:.1f} ms a step")
 assert gradient_bytes == 4 * 101_770 and seconds > 0
-
-# %%
 cluster.close()
-folder.cleanup()  # nothing of this lesson stays
+folder.cleanup()  # the checkpoints and summaries of this lesson
 
 # %% [markdown]
 # With two workers, each sends about as many bytes a step as the model has, whatever the batch ([lesson 06](06-all-reduce.ipynb) counts them, for more workers too). Here the workers share two cores, so expect no speed-up. On two machines each computes half the batch and pays with an all-reduce over a real network: measure it there, since loopback has no wire.
@@ -450,22 +534,20 @@ folder.cleanup()  # nothing of this lesson stays
 #
 # ## Take-away card
 #
-# With your own `make_batches` (global batches), `build_model` and `shared` folder:
-#
 # ```python
+# import keras, tempfile, tensorflow as tf
 # strategy = tf.distribute.MultiWorkerMirroredStrategy()  # TF_CONFIG is set; before any other op
 # me, jobs = strategy.cluster_resolver, strategy.cluster_resolver.cluster_spec().jobs
-# is_chief = me.task_type in (None, "chief") or me.task_id == 0 and "chief" not in jobs
-# options = tf.data.Options()
+# is_chief = not me.task_id and ("chief" not in jobs or me.task_type == "chief")
+# options = tf.data.Options()  # DATA: each worker trains on its part of every global batch
 # options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-# batches = strategy.experimental_distribute_dataset(make_batches().with_options(options))
-# with strategy.scope():
-#     checkpoint = tf.train.Checkpoint(model=build_model())
-# folder = shared if is_chief else tempfile.mkdtemp()  # summaries and export: the chief alone
-# tf.train.CheckpointManager(checkpoint, folder, max_to_keep=2).save()  # on every worker
+# batches = tf.data.Dataset.range(64).batch(8).with_options(options)  # your data, global batches
+# batches = strategy.experimental_distribute_dataset(batches)
+# with strategy.scope(): model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+# model.save("model.keras" if is_chief else f"{tempfile.mkdtemp()}/model.keras")  # every worker
 # ```
 #
-# One file that you start on node-a and on node-b, with both TF_CONFIGs at its top: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py). With `fit`, through tf_keras: [multi_worker_fit.py](../examples/multi_worker_fit.py).
+# Your own `train.py` lies in `runs/lesson09`. A longer one, with metrics and evaluation, and both TF_CONFIGs at its top: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py). With `fit`, through tf_keras: [multi_worker_fit.py](../examples/multi_worker_fit.py).
 #
 # ## Where it is described
 #
