@@ -39,9 +39,9 @@ def draw_two_workers() -> Picture:
         boxes[f"step {i}"] = Box(text, y=198, kind="compute", **step)
         arrows.append(Arrow(f"worker {i}", "sum", "gradients out, sum in", both=True))
     boxes["sum"] = Box("all-reduce over the network", 0, 318, 720, 36, "reduce")
-    boxes["kept"] = Box("shared folder: kept", 14, 34, 316, 32, "data")
-    boxes["aside"] = Box("temporary folder: thrown away", 390, 34, 316, 32, "data")
-    arrows += [Arrow("worker 0", "kept", "saves"), Arrow("worker 1", "aside", "saves too")]
+    boxes["kept"] = Box("saved into the shared folder: kept", 14, 34, 316, 32, "data")
+    boxes["aside"] = Box("saved into a temporary folder: thrown away", 390, 34, 316, 32, "data")
+    arrows += [Arrow("worker 0", "kept"), Arrow("worker 1", "aside")]
     alt = (
         "Two workers side by side, the first of them the chief. Each is a process, holds a copy of "
         "every variable and computes gradients of its half of the global batch. Gradients go from "
