@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import own_frames, read_array, read_number, refuse, require_value
+from distlab.exercises.refusing import (
+    own_frames,
+    read_array,
+    read_number,
+    refuse,
+    require_kind,
+    require_value,
+)
 
 Parts = Sequence[Sequence[float]]
 
@@ -46,10 +53,7 @@ def try_variable(make_variable: Callable[..., Any], start: float, numbers: Seque
 
     strategy = make_mirrored(len(numbers))
     variable = make_variable(strategy, start)
-    require_value(variable, "make_variable", "a tf.Variable")
-    if not hasattr(variable, "assign_add"):
-        kind = type(variable).__name__
-        raise refuse(f"make_variable returned a {kind}: a tf.Variable is wanted")
+    require_kind(variable, "make_variable", "tf.Variable")
     kind, shape = tf.as_dtype(variable.dtype).name, list(variable.shape)
     if kind != "float64" or shape:
         made = f"{kind}, shape {shape}"

@@ -11,7 +11,7 @@ from distlab.exercises import softmax
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.lab02 import make_mirrored
-from distlab.exercises.refusing import own_frames, refuse, require_value
+from distlab.exercises.refusing import own_frames, refuse, require_kind, require_value
 
 TRAINING, VALIDATION, BATCH = 64, 32, 16  # of exercise 5
 STEPS_DONE = 12  # by the model that exercise 4 saves
@@ -32,7 +32,7 @@ def draw_digits(seed: int, examples: int) -> tuple[np.ndarray, np.ndarray]:
 def try_input(make_input: Callable[..., Any], seed: int, examples: int, batch: int) -> Any:
     """Return what the data set of `make_input` holds, in a few numbers."""
     images, labels = draw_digits(seed, examples)
-    dataset = require_value(make_input(images, labels, batch), "make_input", "a tf.data.Dataset")
+    dataset = require_kind(make_input(images, labels, batch), "make_input", "tf.data.Dataset")
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for pair in dataset:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
@@ -96,7 +96,7 @@ def try_model(make_model: Callable[..., Any], replicas: int, seed: int) -> dict[
     import tensorflow as tf
 
     strategy = make_mirrored(replicas)
-    model = require_value(make_model(strategy), "make_model", "a compiled Keras model")
+    model = require_kind(make_model(strategy), "make_model", "keras.Model")
     if not model.weights:
         raise refuse("the model has no weights yet: begin it with keras.Input((28, 28, 1))")
     if not model.compiled:
@@ -229,7 +229,7 @@ def try_reload(save_and_reload: Callable[..., Any], replicas: int, seed: int) ->
         path = Path(folder) / "model.keras"
         with own_frames():
             loaded = save_and_reload(model, path, strategy)
-        require_value(loaded, "save_and_reload", "the loaded model")
+        require_kind(loaded, "save_and_reload", "keras.Model")
         there = path.exists()
     copies = max(len(set(_devices(v))) for v in loaded.weights)
     optimizer = getattr(loaded, "optimizer", None)
@@ -294,7 +294,7 @@ def try_program(train_digits: Callable[..., Any], seed: int) -> dict[str, Any]:
     strategy = make_mirrored(2)
     with tempfile.TemporaryDirectory() as folder, own_frames():
         model = train_digits(strategy, **draw_run(seed), batch_size=BATCH, folder=folder)
-    require_value(model, "train_digits", "the trained model")
+    require_kind(model, "train_digits", "keras.Model")
     shapes = [list(weights.shape) for weights in model.weights]
     if shapes != [[784, 10], [10]]:
         raise refuse(f"train_digits: weights of shapes {shapes}, not [784, 10] and [10]")

@@ -10,7 +10,7 @@ from distlab.exercises import softmax
 from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Exercise, contrast, each
 from distlab.exercises.lab02 import make_mirrored
-from distlab.exercises.refusing import own_frames, read_number, refuse
+from distlab.exercises.refusing import own_frames, read_number, refuse, require_kind
 
 REPLICAS = 4  # of exercise 1
 RATE = 0.5  # learning rate of every trial
@@ -346,6 +346,7 @@ def try_program(train: Callable[..., Any], seed: int) -> dict[str, Any]:
     if any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in found):
         raise refuse("train returns two things: the model, and a list with each epoch's mean loss")
     (_, first), (model, second) = found
+    require_kind(model, "train", "keras.Model")
     copies = strategy.experimental_local_results(model.weights[0].value)
     return {
         "losses of one epoch": [float(x) for x in first],

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import own_frames, refuse, require_value
+from distlab.exercises.refusing import own_frames, refuse, require_kind, require_value
 from distlab.exercises.watching import watch_calls
 from utils.input_pipeline import parsing
 from utils.input_pipeline.parsing import MAX_SHIFT, fingerprint
@@ -126,8 +126,7 @@ def _read_dataset(made: Any) -> Any:
     """Return the data set that `made` is, without what Python's side of it could add."""
     import tensorflow as tf
 
-    if not isinstance(made, tf.data.Dataset):
-        raise refuse(f"make_fast returned a {type(made).__name__}: a tf.data.Dataset is wanted")
+    require_kind(made, "make_fast", "tf.data.Dataset")
     variant = tf.data.experimental.to_variant(made)
     return tf.data.experimental.from_variant(variant, made.element_spec)
 

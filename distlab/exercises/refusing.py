@@ -4,6 +4,7 @@ import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import TracebackType
 from typing import Any
 
@@ -108,6 +109,20 @@ def require_value(value: Any, function: str, wanted: str) -> Any:
         raise refuse(
             f"{function} returned None: {wanted} is wanted. Does every way through it return?"
         )
+    return value
+
+
+def require_kind(value: Any, function: str, wanted: str) -> Any:
+    """Return what `function` returned; AssertionError if it is not a `wanted`.
+
+    `wanted` is a class by its full name, "tf.data.Dataset" or "keras.Model".
+    """
+    require_value(value, function, f"a {wanted}")
+    kind: Any = import_module("tensorflow" if wanted.startswith("tf.") else "keras")
+    for part in wanted.split(".")[1:]:
+        kind = getattr(kind, part)
+    if not isinstance(value, kind):
+        raise refuse(f"{function} returned a {type(value).__name__}: a {wanted} is wanted")
     return value
 
 

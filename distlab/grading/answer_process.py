@@ -142,7 +142,7 @@ def be_answer(end: int, tripwire: Tripwire) -> None:
         os.makedirs(f"{folder}/{name}", exist_ok=True)
     os.environ.update(HOME=f"{folder}/home", MPLCONFIGDIR=f"{folder}/home/mpl")
     os.chdir(f"{folder}/work")
-    sys.path.insert(0, "")
+    sys.path.append("")  # last: a file of theirs stands for no package
     tempfile.tempdir = None  # looked up again in TMPDIR
     random.seed(0)
     np.random.seed(0)

@@ -7,28 +7,34 @@ cannot prove an answer honest; it makes what reaches beyond the answer visible, 
 import ast
 import builtins
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 
 from distlab.grading.answer_code import Statement, find_root
 from distlab.grading.labs import LabSpec
 
-MODULES = frozenset(
+KNOWN = frozenset(
     "abc array ast base64 bisect cmath collections contextlib copy csv dataclasses "
     "datetime decimal enum fractions functools glob h5py hashlib heapq io itertools json "
     "keras logging math matplotlib numbers numpy operator os pathlib posixpath pprint "
     "queue random re scipy shutil statistics string struct sys tempfile tensorflow "
     "tensorflow_datasets textwrap tf_keras time tqdm types typing typing_extensions uuid "
-    "warnings"
-    "zipfile zlib __future__".split()
+    "warnings zipfile zlib __future__".split()
 )
+MODULES = frozenset(name for name in KNOWN if find_spec(name))  # not one that an answer writes
+# Modules that others hold, as `shutil.sys` and `logging.threading`: none is an answer's way.
+_COMMON = set("code platform profile select signal stat test token trace".split())
+TUNNELS = (sys.stdlib_module_names - KNOWN - _COMMON) | {"os", "sys", "src", "modules"}
+ORDINARY = {("tf", "threading"), ("tensorflow", "threading")}  # of tf.config
 PARTS = {  # of a module that reaches further, what an answer may use
     "ast": {"literal_eval"},
     "io": {"BytesIO", "StringIO"},
     "os": set(
         "path listdir scandir makedirs mkdir remove unlink rmdir removedirs rename "
         "replace walk sep stat fspath getcwd environ getenv cpu_count PathLike access "
-        "curdir pardir linesep name"
+        "curdir pardir linesep name "
         "getpid R_OK W_OK F_OK O_RDONLY truncate DirEntry urandom".split()
     ),
     "sys": set(
@@ -36,29 +42,51 @@ PARTS = {  # of a module that reaches further, what an answer may use
         "float_repr_style getrecursionlimit setrecursionlimit exit".split()
     ),
     "types": {"SimpleNamespace", "MappingProxyType"},
+    "string": set(
+        "ascii_letters ascii_lowercase ascii_uppercase digits hexdigits octdigits punctuation "
+        "printable whitespace capwords Template".split()
+    ),
 }
+EQUAL = ("__eq__", "__ne__")
+ENVIRON = frozenset("get items keys values copy".split())  # what only reads os.environ
 BUILTINS = frozenset(
     "exec eval compile __import__ globals locals vars setattr delattr breakpoint input memoryview "
     "__builtins__ __loader__ __spec__ __build_class__ get_ipython".split()
 )
 METHODS = frozenset(  # the double-underscore names that an ordinary class defines or calls
     "__init__ __call__ __len__ __iter__ __next__ __enter__ __exit__ __repr__ __str__ __name__ "
-    "__post_init__ __getitem__ __setitem__ __contains__ __lt__ __add__ __mul__ __doc__ __version__ "
-    "__annotations__ __slots__ __main__ __all__ __name__".split()
+    "__post_init__ __getitem__ __setitem__ __delitem__ __contains__ __reversed__ __doc__ "
+    "__version__ __annotations__ __slots__ __main__ __all__ __hash__ __bool__ __int__ __float__ "
+    "__index__ __abs__ __neg__ __pos__ __lt__ __le__ __gt__ __ge__ __add__ __sub__ __mul__ "
+    "__truediv__ __floordiv__ __mod__ __divmod__ __pow__ __matmul__ __radd__ __rsub__ __rmul__ "
+    "__rtruediv__ __iadd__ __isub__ __imul__ __and__ __or__ __xor__ __invert__ __format__".split()
 )
 PRIVATE = frozenset("_replace _asdict _fields _make".split())  # of named tuples
 ATTRIBUTES = frozenset(
     "as_strided ctypes ctypeslib f_back f_globals f_locals f_code f_builtins tb_frame "
     "gi_frame gi_code cr_frame ag_frame ast_transformers user_ns load_op_library load_library "
     "run_cell_magic getoutput system set_trace core f2py testing raw_ops attrgetter "
-    "methodcaller singledispatch singledispatchmethod get_type_hints ForwardRef".split()
+    "methodcaller singledispatch singledispatchmethod get_type_hints ForwardRef "
+    "enable_unsafe_deserialization deserialize_keras_object dispatch_for_api "
+    "dispatch_for_unary_elementwise_apis dispatch_for_binary_elementwise_apis".split()
 )
+# What belongs to the objects that exercises hand out, and is never an answer's to replace.
+HANDED = frozenset(
+    "run reduce scope gather extended num_replicas_in_sync cluster_resolver take_step schedule "
+    "exchange experimental_local_results experimental_distribute_dataset get_weights set_weights "
+    "experimental_distribute_values_from_function distribute_datasets_from_function".split()
+)
+OPTIONS = {"allow_pickle": False, "safe_mode": True}  # what else a file that is read may run
+WRAPPERS = {"wraps": 1, "update_wrapper": 2}  # with more arguments they set any attribute
 WORDS = frozenset("core system testing".split())  # of ATTRIBUTES: ordinary ones elsewhere
 PRIVATE_PACKAGES = ("tensorflow.python", "tensorflow.core", "keras.src", "numpy.core",
                     "numpy._core", "numpy.testing", "numpy.ctypeslib", "numpy.lib",
                     "logging.config")  # fmt: skip
 SUBMODULES = frozenset("keras data nn random linalg path layers optimizers losses".split())
-_PLACES = re.compile(r"^/?(?:proc|sys|dev)/|/proc/|memfd|__\w+__|distlab")
+_PLACES = re.compile(
+    r"^/?(?:proc|sys|dev)(?:/|$)|/proc/|memfd|__\w+__|distlab|"
+    r"\b(?:f_(?:back|globals|locals|builtins|code)|(?:tb|gi|cr|ag)_frame)\b"
+)
 
 
 @dataclass
@@ -70,6 +98,7 @@ class AnswerReader:
     imported: set[str] = field(default_factory=set)
     modules: set[str] = field(default_factory=set)
     own: set[str] = field(default_factory=set)
+    classes: set[str] = field(default_factory=set)
     remarks: list[tuple[int, str]] = field(default_factory=list)
 
     def read(self) -> list[tuple[int, str]]:
@@ -97,6 +126,9 @@ class AnswerReader:
                 self.modules |= names if whole else names & SUBMODULES
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 self.own.add(node.name)
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                if isinstance(node.value.func, ast.Name) and node.value.func.id == "type":
+                    self.classes |= {t.id for t in node.targets if isinstance(t, ast.Name)}
         for _ in range(3):  # an alias of an alias
             for node in nodes:
                 if isinstance(node, ast.Assign) and isinstance(
@@ -112,13 +144,17 @@ class AnswerReader:
             yield from self._judge_import(node)
         elif isinstance(node, ast.Attribute):
             yield from self._judge_attribute(node)
+        elif isinstance(node, ast.Call):
+            yield from self._judge_call(node)
+        elif isinstance(node, ast.MatchClass):
+            yield from (why for name in node.kwd_attrs for why in self._judge_part(name, ""))
         elif isinstance(node, ast.Name):
             yield from self._judge_name(node, parent)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if not isinstance(parent, ast.Expr) and _PLACES.search(node.value):
+        elif isinstance(node, ast.Constant | ast.BinOp) and (text := read_text(node)):
+            if not isinstance(parent, ast.Expr) and _PLACES.search(text):
                 yield "names a place or a thing that no answer needs"
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if is_special(node.name):
+            if is_special(node.name) and not (node.name in EQUAL and compares(node)):
                 yield f"defines {node.name}, which no answer needs"
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
             if find_root(node) in self.imported:
@@ -136,7 +172,7 @@ class AnswerReader:
                 yield f"imports {top}, which no answer needs"
             elif path.startswith(PRIVATE_PACKAGES):
                 yield "reaches into the inside of a library"
-            elif base is not None and name in ATTRIBUTES:
+            elif base is not None and (name in ATTRIBUTES or name in TUNNELS):
                 yield f"takes {path}, which no answer needs"
             elif base in PARTS and name not in PARTS[base] and name != "*":
                 yield f"takes {path}, which no answer needs"
@@ -145,20 +181,48 @@ class AnswerReader:
         root, name = find_root(node), node.attr
         stored = isinstance(node.ctx, ast.Store | ast.Del)
         owner = node.value.id if isinstance(node.value, ast.Name) else ""
-        if is_special(name) or name in ATTRIBUTES and (name not in WORDS or root in self.imported):
-            yield f"reaches for {name}, which no answer needs"
+        if why := next(self._judge_part(name, root), ""):
+            yield why
         elif name.startswith("_") and name not in METHODS | PRIVATE and not is_own(node, self.own):
             yield f"reaches for {name}, which is private"
         elif owner in PARTS and owner in self.modules and name not in PARTS[owner]:
             yield f"uses {owner}.{name}, which no answer needs"
         elif owner == self.lab.name and f"distlab.exercises.{owner}.{name}" not in self.lab.offered:
             yield "takes the course's own code: the lab wants yours"
+        elif owner == "environ" or ast.unparse(node.value) == "os.environ":
+            if name not in ENVIRON:
+                yield f"uses environ.{name}, which no answer needs"
+        elif stored and name in HANDED and not is_own(node, self.own):
+            yield f"replaces {name}, which is not the answer's own"
         elif stored and (
             set(list_names(node.value)) & self.modules
             or root in self.imported
+            or root in self.classes
             or (hasattr(builtins, root) and root not in self.own)
         ):
             yield f"assigns to a part of {root}, which is not the answer's own"
+
+    def _judge_part(self, name: str, root: str) -> Iterator[str]:
+        """Judge a part that is reached for by its name, however that is written."""
+        inside = root in self.imported
+        if is_special(name) or name in ATTRIBUTES and (name not in WORDS or inside):
+            yield f"reaches for {name}, which no answer needs"
+        elif inside and name in TUNNELS and name != root and (root, name) not in ORDINARY:
+            yield f"reaches for {name} through {root}, which no answer needs"
+
+    def _judge_call(self, node: ast.Call) -> Iterator[str]:
+        named = {k.arg: k.value for k in node.keywords if k.arg}
+        for option, usual in OPTIONS.items():
+            given = named.get(option)
+            if given and not (isinstance(given, ast.Constant) and given.value is usual):
+                yield f"sets {option}, which no answer needs"
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if name in WRAPPERS and (len(node.args) > WRAPPERS[name] or named):
+            yield f"sets attributes by {name}, which no answer needs"
+        if name == "open" and node.args and isinstance(getattr(node.args[0], "value", ""), int):
+            yield "opens a descriptor, which no answer needs"
+        if name == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+            yield from self._judge_part(str(node.args[1].value), find_root(node.args[0]))
 
     def _judge_name(self, node: ast.Name, parent: ast.AST | None) -> Iterator[str]:
         if node.id in BUILTINS:
@@ -185,6 +249,15 @@ def walk_pairs(top: ast.AST) -> Iterator[tuple[ast.AST, ast.AST | None]]:
         waiting += [(child, node) for child in ast.iter_child_nodes(node)]
 
 
+def read_text(node: ast.AST) -> str:
+    """Return the text that a constant is, or several that are added up, "" for anything else."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = read_text(node.left), read_text(node.right)
+        return left + right if left and right else ""
+    value = getattr(node, "value", None)
+    return value if isinstance(value, str) else ""
+
+
 def is_chain(node: ast.AST) -> bool:
     while isinstance(node, ast.Attribute):
         node = node.value
@@ -194,6 +267,12 @@ def is_chain(node: ast.AST) -> bool:
 def is_special(name: str) -> bool:
     """Return whether `name` is a double-underscore name that ordinary code leaves alone."""
     return name.startswith("__") and name.endswith("__") and name not in METHODS
+
+
+def compares(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a function's result depends on what it gets."""
+    returned = [n.value for n in ast.walk(function) if isinstance(n, ast.Return)]
+    return any(isinstance(n, ast.Attribute) for value in returned if value for n in ast.walk(value))
 
 
 def is_own(node: ast.Attribute, own: set[str]) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MAX_BYTES, MAX_CELLS, MAX_CODE = 64 * 2**20, 1000, 2**20
+MAX_BYTES, MAX_CELLS, MAX_CODE = 64 * 2**20, 1000, 2**19
 HUMAN = "a human should look at it"
 
 

@@ -190,6 +190,18 @@ REFUSED = {
     },
     "deal": {"returned a list": TF + "def deal_out(strategy, n):\n    return list(range(n))\n"},
     "variable": {
-        "a float64 scalar is wanted": variable(aggregate("MEAN")).replace("float64", "float32")
+        "a float64 scalar is wanted": variable(aggregate("MEAN")).replace("float64", "float32"),
+        "a tf.Variable is wanted": TF
+        + """
+class Copies(tf.distribute.DistributedValues):
+    dtype, shape = tf.float64, ()
+    def __init__(self, start, count):
+        self.start, self.total, self._values = start, 0.0, (start,) * count
+    def assign_add(self, number):
+        self.total += float(number) / len(self._values)
+        self._values = (self.start + self.total,) * len(self._values)
+def make_variable(strategy, start):
+    return Copies(start, strategy.num_replicas_in_sync)
+""",
     },
 }

@@ -454,7 +454,24 @@ REFUSED = {
             "model.add(keras.Input((28, 28, 1)))", "pass"
         ),
         "was not compiled": make_model().replace("model.compile(", "dict("),
+        "a keras.Model is wanted": "class Fake:\n    compiled = True\n    weights = [1]\n"
+        "def make_model(strategy):\n    return Fake()\n",
     },
-    "input": {"should be a pair": make_input("data.map(lambda i, l: i).batch(batch_size)")},
+    "input": {
+        "should be a pair": make_input("data.map(lambda i, l: i).batch(batch_size)"),
+        "a tf.data.Dataset is wanted": make_input("[(x, labels)]"),
+    },
+    "reload": {
+        "a keras.Model is wanted": """
+class Fake:
+    def __init__(self, model):
+        self.weights, self.optimizer, self.kernel = model.weights, model.optimizer, model
+    def __call__(self, inputs):
+        return self.kernel(inputs)
+def save_and_reload(model, path, strategy):
+    path.touch()
+    return Fake(model)
+""",
+    },
     "program": {"train_digits returned None": program().replace("return model", "return None")},
 }

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from grading_notebooks import ROOT
-from grading_reaching import REACHING
+from grading_reaching import ORDINARY, REACHING
 from lab_runner import LABS, load_answers
 
 from distlab.grading.alignment import Aligner, PlannedCell
@@ -61,6 +61,14 @@ def test_what_reaches_beyond_an_answer_is_shown_with_its_line(name, lab, exercis
     assert cell.remarks and "line" in cell.remarks[0], cell
     alone = plan(spec, {exercise: right}, f"def f():\n{indented}")
     assert not alone[exercise].remarks, "a cell that no answer needs is nobody's business"
+
+
+@pytest.mark.parametrize("body", ORDINARY.values(), ids=ORDINARY)
+def test_an_ordinary_line_is_nobodys_business(body):
+    indented = "\n".join(f"    {line}" for line in body.split("\n"))
+    text = f"def helper():\n{indented}\ndef plan_epoch(n, b):\n    return helper()\n"
+    cell = plan(SPECS["lab01"], {"epoch": text})["epoch"]
+    assert cell.parts and not cell.remarks and not cell.failed, cell
 
 
 def needs(text: str, name: str = "f", place: int = 99) -> list[str]:
