@@ -50,7 +50,7 @@ from utils.training.tpu_ready import examine_model
 #
 # We take one training step three ways: Python calls each op; a graph of ops; one program. The program is made at the first call, and that is the fourth number.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 data = load("fashion_mnist").train.take(8192)
 images = (data.images[..., np.newaxis] / 255).astype("float32")  # [8192, 28, 28, 1]
 labels = data.labels.astype("int32")
@@ -71,7 +71,6 @@ def step(images, labels):
     return loss
 
 
-# %% tags=["nbval-ignore-output"]
 ways = {
     "op by op": step,
     "graph": tf.function(step),
