@@ -73,7 +73,7 @@ wheels: $(VENV)/.ready
 # Resolve again in an empty environment and pin what came out.
 constraints:
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && python3 -m venv $$fresh/venv && \
-	$$fresh/venv/bin/python -m pip install --quiet '.[lab,test]' && \
+	$$fresh/venv/bin/python -m pip install --quiet '.[lab,test,ray,spark,manifests]' && \
 	{ head -n 2 constraints.txt; $$fresh/venv/bin/python -m pip freeze | grep -v -e '^distributed-training-lab' -e '^nvidia' -e ' @ '; } > $$fresh/pins && \
 	cp $$fresh/pins constraints.txt
 

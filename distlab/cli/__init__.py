@@ -20,8 +20,8 @@ from utils.environment import skip_uri_grammar, versions
 from utils.errors import DistributedError
 
 MODULES = (
-    "lab", "doctor", "data", "train", "run", "diagnose", "tf_config", "cluster", "simulate",
-    "plan", "user_function", "lab_work", "grade", "release", "build", "help",
+    "lab", "doctor", "data", "train", "run", "manifest", "diagnose", "tf_config", "cluster",
+    "simulate", "plan", "user_function", "lab_work", "grade", "release", "build", "help",
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from utils.measure import count
 if TYPE_CHECKING:
     from utils.engines import RunReport, RunSettings
 
+ENGINES = ("ray", "spark", "slurm")  # named here: the command starts without importing them
 EPILOG = (
     "Every task gets its own TF_CONFIG, so tf.distribute finds the others. What the program saves "
     "and where it goes on is its own affair: --checkpoint-dir passes a folder on, in the "
@@ -56,6 +57,12 @@ def add_parser(subparsers: Commands) -> None:
         help="how long host and members wait for each other (300)")  # fmt: skip
     add("--trust-network", action="store_true",
         help="agree that TensorFlow's ports are open to everybody in this network")  # fmt: skip
+    add("--engine", choices=ENGINES, metavar="NAME",
+        help=f"let it start the tasks: {', '.join(ENGINES)}; on a cluster of two nodes on this "
+        "machine, which is taken down again")  # fmt: skip
+    add("--engine-address", metavar="WHERE",
+        help="join the cluster there: Ray's host:port, Spark's master, Slurm's partition"
+        )  # fmt: skip
     add("-m", "--module", action="store_true", help="PROGRAM is a module, as with python -m")
     parser.add_json()
     add("program", metavar="PROGRAM", help="a Python file, or any other program")
@@ -96,19 +103,31 @@ def start(
     arguments: argparse.Namespace, command: list[str], settings: "RunSettings",
     show: Callable[[str, str], None],
 ) -> "RunReport":  # fmt: skip
-    """Run the command on this machine, or on those that meet at the rendezvous."""
-    from utils.engines import RendezvousSettings, run_at_rendezvous, run_program
+    """Run the command on this machine, those that meet at the rendezvous, or an engine's."""
+    from utils.engines import RendezvousSettings, run_at_rendezvous, run_on_engine, run_program
 
+    check_places(arguments)
+    if arguments.engine:
+        where = arguments.engine, arguments.engine_address
+        return run_on_engine(command, settings, *where, show, say)
     if arguments.rendezvous is None:
-        for name in ("address", "trust_network"):
-            if getattr(arguments, name):
-                raise CourseError(f"--{name.replace('_', '-')}: only with --rendezvous")
         return run_program(command, settings, show, say)
     rendezvous = RendezvousSettings(
         arguments.rendezvous, arguments.workers_here, arguments.address, arguments.join_seconds,
         arguments.trust_network,
     )  # fmt: skip
     return run_at_rendezvous(command, settings, rendezvous, show, say)
+
+
+def check_places(arguments: argparse.Namespace) -> None:
+    """Raise CourseError for options of a place that is not the run's."""
+    if arguments.engine and arguments.rendezvous:
+        raise CourseError(f"--engine {arguments.engine} with --rendezvous: name one of them")
+    needs = (("address", "rendezvous"), ("trust_network", "rendezvous"),
+             ("engine_address", "engine"))  # fmt: skip
+    for name, place in needs:
+        if getattr(arguments, name) and not getattr(arguments, place):
+            raise CourseError(f"--{name.replace('_', '-')}: only with --{place}")
 
 
 def say(text: str) -> None:

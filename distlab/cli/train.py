@@ -3,6 +3,7 @@ starts on this machine, or as a task of one that stands.
 """
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from distlab.cli.long_command import Progress
@@ -31,7 +33,8 @@ from utils.training.config import (
 )
 from utils.training.report import TrainingStopped, TrainReport, describe_resumption
 
-MAX_TASKS = 32
+MAX_TASKS, MAX_RESTARTS = 32, 1000
+ENGINES = ("ray", "spark", "slurm")
 COORDINATED = tuple(name for name, record in STRATEGIES.items() if record.is_coordinated)
 USUAL = "(%(default)s)"
 SETTINGS = (
@@ -56,6 +59,12 @@ def add_parser(subparsers: Commands) -> None:
     add("--workers", type=int, metavar="N",
         help="worker processes of multi-worker and parameter-server (2)")  # fmt: skip
     add("--ps", type=int, metavar="N", help="servers of parameter-server (1)")
+    add("--engine", choices=ENGINES, metavar="NAME",
+        help=f"let it start these tasks: {', '.join(ENGINES)}")  # fmt: skip
+    add("--engine-address", metavar="WHERE",
+        help="on the cluster there (one of two nodes on this machine)")  # fmt: skip
+    add("--restarts", type=int, metavar="N",
+        help="start these tasks again as often after one has died (0)")  # fmt: skip
     add("--dataset", default=usual.dataset, metavar="NAME", help=f"{', '.join(DATASETS)} {USUAL}")
     add("--loop", default=usual.loop, **_one_of(LOOPS))
     add("--auto-shard", default=usual.auto_shard,
@@ -89,9 +98,28 @@ def _one_of(names: Iterable[str], text: str = "") -> dict[str, Any]:
     return {"choices": tuple(names), "metavar": "NAME", "help": f"{text}{', '.join(names)} {USUAL}"}
 
 
+@dataclass(frozen=True)
+class Starting:
+    """Who starts a cluster's tasks, where, and how often again."""
+
+    engine: str | None = None
+    address: str | None = None
+    restarts: int = 0
+
+    def make_launcher(self) -> Any:
+        """Return the engine's launcher, None for tasks of this machine."""
+        if self.engine is None:
+            return None
+        from utils.engines import make_launcher
+
+        return make_launcher(self.engine, self.address, lambda text: print(
+            f"distlab train: {text}", file=sys.stderr))  # fmt: skip
+
+
 def run(arguments: argparse.Namespace) -> int:
     config = TrainConfig(**{name: getattr(arguments, name) for name in SETTINGS})
     cluster = check_cluster(config, arguments.workers, arguments.ps)
+    starting = check_starting(arguments, cluster != (0, 0))
     stop = threading.Event()
     received: list[int] = []
 
@@ -104,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
     before = {n: signal.signal(n, ask_to_stop) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
         with _Listeners(arguments.events, arguments.json) as listener:
-            report = _train(config, cluster, listener, stop)
+            report = _train(config, cluster, starting, listener, stop)
     except TrainingStopped as stopped:
         print(f"distlab train: {stopped}", file=sys.stderr)
         return 128 + received[0]
@@ -142,6 +170,22 @@ def check_cluster(config: TrainConfig, workers: int | None, ps: int | None) -> t
     return _count_tasks(config, 2 if workers is None else workers, ps)
 
 
+def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
+    """Return who starts the tasks; raise CourseError for options that do not fit."""
+    given = {"engine": arguments.engine, "engine-address": arguments.engine_address,
+             "restarts": arguments.restarts}  # fmt: skip
+    for name, value in given.items():
+        if value is not None and not has_tasks:
+            raise CourseError(
+                f"{name} {value}: no tasks are started here; choose strategy multi-worker or "
+                "parameter-server, with TF_CONFIG not set"
+            )
+    if arguments.engine_address and not arguments.engine:
+        raise CourseError(f"engine-address {arguments.engine_address}: name its --engine, too")
+    restarts = check_count("restarts", arguments.restarts or 0, 0, MAX_RESTARTS)
+    return Starting(arguments.engine, arguments.engine_address, restarts)
+
+
 def _count_tasks(config: TrainConfig, workers: int, ps: int | None) -> tuple[int, int]:
     uses_servers = find_strategy(config.strategy).is_coordinated
     if ps is not None and not uses_servers:
@@ -155,13 +199,14 @@ def _count_tasks(config: TrainConfig, workers: int, ps: int | None) -> tuple[int
 def _train(
     config: TrainConfig,
     cluster: tuple[int, int],
+    starting: Starting,
     listener: Callable[[Event], None],
     stop: threading.Event,
 ) -> TrainReport | None:
     if config.strategy in CLUSTER:
         if cluster == (0, 0):
             return train_as_task(config, listener, stop)
-        return train_on_cluster(config, *cluster, listener, stop)
+        return train_on_cluster(config, *cluster, listener, stop, starting)
     from utils.training import train
 
     return train(config, on_event=listener, should_stop=stop.is_set)
@@ -215,9 +260,10 @@ GRACE_SECONDS = 1.0
 
 
 def train_on_cluster(
-    config: TrainConfig, workers: int, ps: int, listener: Listener, stop: threading.Event
-) -> TrainReport:
-    """Train on a cluster of processes on this machine, and return the chief's report.
+    config: TrainConfig, workers: int, ps: int, listener: Listener, stop: threading.Event,
+    starting: Starting = Starting(),
+) -> TrainReport:  # fmt: skip
+    """Train on a cluster of processes, on this machine or an engine's; return the chief's report.
 
     Events of the chief go to `listener`. Once `stop` is set, every task that trains
     gets SIGINT, upon which all save and stop together: TrainingStopped is raised.
@@ -227,8 +273,13 @@ def train_on_cluster(
     from utils.data import load
 
     load(config.dataset, full=config.full_data, folder=config.data_folder)  # wrong? say so at once
-    with LocalCluster(workers, ps, config.replicas or 1) as cluster:
-        job = cluster.start(run_task, config)
+    launcher = starting.make_launcher()
+    with contextlib.ExitStack() as stack:
+        if launcher is not None:
+            stack.callback(launcher.close)
+        cluster = LocalCluster(workers, ps, config.replicas or 1, launcher=launcher)
+        stack.enter_context(cluster)
+        job = cluster.start(run_task, config, restarts=starting.restarts)
         try:
             _follow(job, listener, stop)
             results = job.wait(60)

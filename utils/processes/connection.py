@@ -72,6 +72,11 @@ class Connection:
     def fileno(self) -> int:
         return self._socket.fileno()
 
+    @property
+    def local_host(self) -> str:
+        """The address of this machine by which the other side reaches it."""
+        return self._socket.getsockname()[0]
+
     def send(
         self, content: Any, body: Any = b"", descriptors: Sequence[int] = (),
         limit_seconds: float | None = None,

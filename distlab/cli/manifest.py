@@ -1,0 +1,71 @@
+"""`distlab manifest`: files with which Kubernetes or a cloud runs a program on several workers."""
+
+import argparse
+import sys
+
+from distlab.cli.parser import Commands, add_command
+
+TARGETS = ("kubernetes", "vertex", "sagemaker", "azureml")
+EPILOG = (
+    "Manifests are checked against the targets' published schemas where one ships in a package. "
+    "They have not been run: no cluster and no account stand behind this course. Names like "
+    "your-bucket and the image are yours to fill in."
+)
+
+
+def add_parser(subparsers: Commands) -> None:
+    """Declare `distlab manifest`."""
+    parser = add_command(
+        subparsers, "manifest", run, "write manifests for Kubernetes and clouds",
+        "Write what Kubernetes, Vertex AI, SageMaker or Azure ML needs to run a program that reads "
+        "TF_CONFIG on several workers, with a Dockerfile.", EPILOG,
+    )  # fmt: skip
+    parser.usage = "distlab manifest [options] TARGET PROGRAM [its options]"
+    add = parser.add_argument
+    add("target", choices=TARGETS, metavar="TARGET", help=", ".join(TARGETS))
+    add("--workers", type=int, default=2, metavar="N", help="worker tasks (2)")
+    add("--name", default="train", metavar="NAME", help="of the job (train)")
+    add("--image", default="registry.example/train:1", metavar="IMAGE",
+        help="the container image that you build and push (registry.example/train:1)")  # fmt: skip
+    add("--gpus", type=int, default=0, metavar="N", help="GPUs of each worker (0)")
+    add("--restarts", type=int, default=3, metavar="N", help="restarts after a failure (3)")
+    add("--machine", metavar="TYPE", help="machine type; on Azure ML the compute cluster's name")
+    add("--kind", choices=("job", "tfjob"), default="job", metavar="job|tfjob",
+        help="of kubernetes: an Indexed Job, or Kubeflow's TFJob (job)")  # fmt: skip
+    add("--output", metavar="DIR", help="write the files there (the manifest is printed)")
+    add("program", metavar="PROGRAM", help="a Python file in the image, such as train.py")
+    add("arguments", nargs=argparse.REMAINDER, metavar="its options", help="passed on as they are")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the manifest, or write it with its Dockerfile to a folder; return 0."""
+    from distlab.errors import CourseError
+    from utils.engines.manifests import (
+        ManifestSettings,
+        describe_check,
+        find_target,
+        make_manifest,
+        write_files,
+    )
+
+    target = arguments.target
+    if arguments.kind == "tfjob":
+        if target != "kubernetes":
+            raise CourseError(f"--kind tfjob: only kubernetes has it, {target} does not")
+        target = "tfjob"
+    settings = ManifestSettings(
+        (arguments.program, *arguments.arguments), arguments.workers, arguments.name,
+        arguments.image, arguments.gpus, arguments.restarts, arguments.machine,
+    )  # fmt: skip
+    files = make_manifest(target, settings)
+    if arguments.output:
+        for path in write_files(files, arguments.output):
+            print(path)
+    else:
+        print(next(iter(files.values())), end="")
+    say(f"{describe_check(target)}; submit it with: {find_target(target).submit}")
+    return 0
+
+
+def say(text: str) -> None:
+    print(f"distlab manifest: {text}", file=sys.stderr)

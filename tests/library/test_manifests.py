@@ -1,0 +1,241 @@
+"""Manifests: each checked strictly against the schema that its target publishes."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from utils.engines.manifests import (
+    TARGETS,
+    ManifestSettings,
+    describe_check,
+    make_manifest,
+    write_files,
+)
+from utils.errors import InputError
+from utils.tf_config import parse_tf_config
+
+VENDORED = Path(__file__).parents[1] / "vendored" / "tfjob"
+ALL = [
+    ManifestSettings(("train.py", "--epochs", "3"), workers=4, name="digits", gpus=1),
+    ManifestSettings(("train.py",), workers=1, restarts=0),
+]
+
+
+def need(module):
+    """Return the module; without it, skip on laptops and fail in CI."""
+    if os.environ.get("CI"):
+        __import__(module)
+    return pytest.importorskip(module)
+
+
+def load(target, settings):
+    """Return the documents of a target's manifest, read back from its text."""
+    yaml = need("yaml")
+    return list(yaml.safe_load_all(next(iter(make_manifest(target, settings).values()))))
+
+
+@pytest.mark.parametrize("settings", ALL)
+def test_kubernetes_takes_the_job_and_its_service(settings):
+    checker = need("kubernetes_validate")
+    service, job = load("kubernetes", settings)
+    for document in (service, job):
+        checker.validate(document, "1.37", strict=True)
+    broken = {**job, "spec": {**job["spec"], "completionsMode": "Indexed"}}
+    with pytest.raises(checker.ValidationError):
+        checker.validate(broken, "1.37", strict=True)
+
+
+def test_pods_find_each_other_by_what_the_service_publishes():
+    service, job = load("kubernetes", ALL[0])
+    pod = job["spec"]["template"]["spec"]
+    assert service["spec"]["clusterIP"] == "None" and service["spec"]["publishNotReadyAddresses"]
+    assert pod["subdomain"] == service["metadata"]["name"] == "digits"
+    assert service["spec"]["selector"] == {"job-name": job["metadata"]["name"]}
+    assert job["spec"]["completionMode"] == "Indexed"
+    assert job["spec"]["completions"] == job["spec"]["parallelism"] == 4
+    hosts = pod["containers"][0]["env"][0]["value"].split(",")
+    assert hosts == [f"digits-{index}.digits:2222" for index in range(4)]
+
+
+def run_start(tmp_path, files, environment):
+    """Run `start.py` as a container would, with a program that prints its TF_CONFIG."""
+    (tmp_path / "start.py").write_text(files["start.py"])
+    (tmp_path / "show.py").write_text(
+        "import os, sys\nprint(os.environ['TF_CONFIG'], sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "start.py", "show.py", "--epochs", "3"], cwd=tmp_path, text=True,
+        capture_output=True, timeout=60, env={**os.environ, **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    text, _, arguments = done.stdout.strip().rpartition(" ['")
+    assert arguments == "--epochs', '3']"
+    return parse_tf_config(text)
+
+
+def test_tf_config_comes_from_the_completion_index(tmp_path):
+    _, job = load("kubernetes", ALL[0])
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["python", "start.py", "train.py", "--epochs", "3"]
+    told = {pair["name"]: pair["value"] for pair in container["env"]}
+    files = make_manifest("kubernetes", ALL[0])
+    config = run_start(tmp_path, files, {**told, "JOB_COMPLETION_INDEX": "2"})
+    assert (config.job, config.index) == ("worker", 2)
+    assert config.address == "digits-2.digits:2222" and len(config.cluster.worker) == 4
+
+
+def test_tf_config_comes_from_sagemakers_list_of_hosts(tmp_path):
+    hosts = [f"algo-{number}" for number in (1, 10, 2)]
+    (tmp_path / "told.json").write_text(json.dumps({"current_host": "algo-10", "hosts": hosts}))
+    files = make_manifest("sagemaker", ALL[0])
+    config = run_start(tmp_path, files, {"RESOURCE_CONFIG": str(tmp_path / "told.json")})
+    assert config.cluster.worker == ("algo-1:2222", "algo-2:2222", "algo-10:2222")
+    assert config.index == 2
+
+
+@pytest.mark.parametrize("settings", ALL)
+def test_the_training_operator_takes_the_tfjob(settings):
+    schema = need("jsonschema")
+    definition = need("yaml").safe_load(
+        gzip.open(VENDORED / "kubeflow.org_tfjobs.yaml.gz", "rt").read()
+    )
+    [version] = [v for v in definition["spec"]["versions"] if v["name"] == "v1"]
+    rules = forbid_unknown(version["schema"]["openAPIV3Schema"])
+    [job] = load("tfjob", settings)
+    schema.validate(job, rules)
+    job["spec"]["tfReplicaSpec"] = {}
+    with pytest.raises(schema.ValidationError):
+        schema.validate(job, rules)
+    assert (VENDORED / "LICENSE").read_text().strip().startswith("Apache License")
+
+
+def forbid_unknown(rules):
+    """Return an OpenAPI schema that takes no field it does not name."""
+    if not isinstance(rules, dict):
+        return rules
+    known = {name: _forbid_in(name, value) for name, value in rules.items()}
+    names = known.get("properties")
+    if names and "additionalProperties" not in known and "metadata" not in rules:
+        known["additionalProperties"] = False
+    if known.get("x-kubernetes-int-or-string"):
+        known.pop("type", None)
+    return known
+
+
+def _forbid_in(name, value):
+    if name == "properties":
+        return {key: forbid_unknown(rules) for key, rules in value.items()}
+    return forbid_unknown(value) if name in ("items", "additionalProperties") else value
+
+
+@pytest.mark.parametrize("settings", ALL)
+def test_sagemaker_takes_the_request(settings):
+    need("botocore")
+    from botocore.session import Session
+    from botocore.validate import ParamValidator
+
+    model = Session().get_service_model("sagemaker").operation_model("CreateTrainingJob")
+    [request] = load("sagemaker", settings)
+    report = ParamValidator().validate(request, model.input_shape)
+    assert not report.has_errors(), report.generate_report()
+    request["ResourceConfig"]["InstanceCounts"] = 3
+    assert ParamValidator().validate(request, model.input_shape).has_errors()
+    assert_within(request, model.input_shape)
+
+
+def assert_within(value, shape):
+    """Assert what botocore leaves to the service: lengths, ranges, patterns and choices."""
+    import re
+
+    limits = shape.metadata
+    if shape.type_name == "structure":
+        for name, item in value.items():
+            if name in shape.members:
+                assert_within(item, shape.members[name])
+    elif shape.type_name == "list":
+        assert limits.get("min", 0) <= len(value) <= limits.get("max", 10**9)
+        for item in value:
+            assert_within(item, shape.member)
+    elif shape.type_name == "string":
+        assert limits.get("min", 0) <= len(value) <= limits.get("max", 10**9), value
+        assert not shape.enum or value in shape.enum, value
+        assert "pattern" not in limits or re.fullmatch(limits["pattern"], value), value
+    elif shape.type_name == "integer":
+        assert limits.get("min", 0) <= value <= limits.get("max", 10**12), value
+
+
+@pytest.mark.parametrize("settings", ALL)
+def test_vertex_takes_the_custom_job(settings):
+    need("google.cloud.aiplatform_v1")
+    from google.cloud.aiplatform_v1.types import CustomJob
+    from google.protobuf import json_format
+
+    [job] = load("vertex", settings)
+    kind = CustomJob.pb(CustomJob())
+    parsed = json_format.ParseDict(job, kind)
+    counts = [int(pool.replica_count) for pool in parsed.job_spec.worker_pool_specs]
+    assert sum(counts) == settings.workers and counts[0] == 1
+    job["jobSpec"]["workerPools"] = []
+    with pytest.raises(json_format.ParseError):
+        json_format.ParseDict(job, CustomJob.pb(CustomJob()))
+
+
+def test_what_has_no_schema_is_named_as_unchecked():
+    unchecked = [name for name in TARGETS if describe_check(name).startswith("unchecked")]
+    assert unchecked == ["azureml"]
+    assert all("not run" in describe_check(n) for n in TARGETS if n not in unchecked)
+    [job] = load("azureml", ALL[0])
+    assert job["distribution"] == {"type": "tensorflow", "worker_count": 4}
+    assert job["resources"]["instance_count"] == 4
+
+
+def distlab(*words, status=0):
+    done = subprocess.run(
+        [sys.executable, "-m", "distlab", "manifest", *words], capture_output=True, text=True,
+        timeout=60,
+    )  # fmt: skip
+    assert done.returncode == status, done.stdout + done.stderr
+    return done
+
+
+def test_the_command_prints_or_writes_the_files(tmp_path):
+    done = distlab("kubernetes", "--workers", "4", "train.py", "--epochs", "3")
+    assert done.stdout == make_manifest(
+        "kubernetes", ManifestSettings(("train.py", "--epochs", "3"), 4)
+    )["job.yaml"]  # fmt: skip
+    assert (
+        "checked against the schemas of Kubernetes in kubernetes-validate, not run" in done.stderr
+    )
+    folder = tmp_path / "files"
+    done = distlab("kubernetes", "--kind", "tfjob", "--output", str(folder), "train.py")
+    assert sorted(os.listdir(folder)) == ["Dockerfile", "tfjob.yaml"]
+    done = distlab("sagemaker", "--output", str(folder), "train.py", status=2)
+    assert len(done.stderr.splitlines()) == 1 and "Dockerfile: there already" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["kubernetes", "--name", "Digits", "x.py"], "name 'Digits': give at most 40 small"),
+        (["kubernetes", "--workers", "0", "x.py"], "workers 0: must be a whole number"),
+        (["vertex", "--kind", "tfjob", "x.py"], "only kubernetes has it, vertex does not"),
+        (["gke", "x.py"], "invalid choice: 'gke'"),
+    ],
+)
+def test_bad_input_is_one_line(words, says):
+    done = distlab(*words, status=2)
+    assert says in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_nothing_is_written_over(tmp_path):
+    files = make_manifest("vertex", ALL[1])
+    assert [path.name for path in write_files(files, tmp_path / "new")] == list(files)
+    with pytest.raises(InputError, match="there already"):
+        write_files(files, tmp_path / "new")
+    with pytest.raises(InputError, match="choose from kubernetes, tfjob, vertex"):
+        make_manifest("nomad", ALL[1])

@@ -1,0 +1,114 @@
+"""The engines that are known: which module asks each, what it needs, where a cluster of it is."""
+
+import importlib.util
+import os
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..errors import InputError
+
+SLURM_COMMANDS = ("sbatch", "srun", "scontrol", "squeue", "scancel", "sinfo")
+SLURM_DAEMONS = ("munged", "slurmctld", "slurmd")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine: `find_missing(is_local)` names what it lacks here, and how to get it.
+
+    `find_host(address)` returns the machine that a cluster at `address` is led by.
+    """
+
+    name: str
+    title: str
+    module: str
+    address_is: str
+    find_missing: Callable[[bool], str | None]
+    find_host: Callable[[str], str]
+
+
+def _find_missing_ray(is_local: bool) -> str | None:
+    if importlib.util.find_spec("ray") is None:
+        return "the package ray is missing: pip install '.[ray]'"
+    return None
+
+
+def _find_missing_spark(is_local: bool) -> str | None:
+    if importlib.util.find_spec("pyspark") is None:
+        return "the package pyspark is missing: pip install '.[spark]'"
+    java = os.path.join(os.environ.get("JAVA_HOME", ""), "bin", "java")
+    if shutil.which("java") is None and not os.access(java, os.X_OK):
+        return "Java is missing: apt install default-jre-headless, or any Java from 17 on"
+    return None
+
+
+def _find_missing_slurm(is_local: bool) -> str | None:
+    places = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin"))
+    needed = (*SLURM_COMMANDS, *(SLURM_DAEMONS if is_local else ()))
+    missing = [name for name in needed if shutil.which(name, path=places) is None]
+    if missing:
+        return f"{', '.join(missing)} missing: apt install slurm-wlm munge"
+    return None
+
+
+def _find_host_of_address(address: str) -> str:
+    found = re.fullmatch(r"(?:[a-z]+://)?\[?([^\]/,]+?)\]?:\d+.*", address)
+    return found[1] if found else "127.0.0.1"
+
+
+def _find_slurm_controller(partition: str) -> str:
+    asked = subprocess.run(
+        ["scontrol", "show", "config"], capture_output=True, text=True, timeout=30
+    )
+    found = re.search(r"SlurmctldHost\[0\]\s*=\s*([^\s(]+)(?:\(([^)]+)\))?", asked.stdout)
+    if not found:
+        said = (asked.stderr.strip().splitlines() or ["no controller is named"])[-1]
+        raise InputError(
+            f"engine slurm: {said}; run it where sbatch works, or leave the address out"
+        )
+    return found[2] or found[1]
+
+
+_DIR = __package__
+ENGINES = {
+    engine.name: engine for engine in (
+        Engine("ray", "Ray", f"{_DIR}.ray_driver", "host:port", _find_missing_ray,
+               _find_host_of_address),
+        Engine("spark", "Spark", f"{_DIR}.spark_driver", "spark://host:port", _find_missing_spark,
+               _find_host_of_address),
+        Engine("slurm", "Slurm", f"{_DIR}.slurm_driver", "a partition", _find_missing_slurm,
+               _find_slurm_controller),
+    )
+}  # fmt: skip
+
+
+def find_engine(name: str, address: str | None = None) -> Engine:
+    """Return the engine; raise InputError for an unknown one, or one that lacks something here."""
+    if name not in ENGINES:
+        raise InputError(f"engine {name!r}: choose from {', '.join(ENGINES)}")
+    missing = ENGINES[name].find_missing(address is None)
+    if missing:
+        raise InputError(f"engine {name}: {missing}")
+    return ENGINES[name]
+
+
+def find_own_host(engine: Engine, address: str | None) -> str:
+    """Return the address of this machine at which the cluster's machines reach it.
+
+    Loopback for a local cluster. Raises InputError where there is no way to the cluster.
+    """
+    if address is None:
+        return "127.0.0.1"
+    host = engine.find_host(address)
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as one:
+            one.connect(place)  # sends nothing: it only chooses the way
+            return one.getsockname()[0]
+    except OSError as error:
+        raise InputError(
+            f"engine {engine.name}: no way to {host} ({error}); give {engine.address_is}"
+        ) from None

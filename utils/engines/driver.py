@@ -1,0 +1,119 @@
+"""The process that asks an engine for agents, and keeps them there until it is told to stop.
+
+It runs apart from the launcher, so that Ray's, Spark's and Slurm's clients, with their threads
+and JVM, stay out of it. Its standard input is a pipe: where that ends, it takes down what it has
+started. Everything on this machine carries the mark of a cluster, so that a keeper
+ends it where the launcher is killed.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from ..cluster.registry import MARK_VARIABLE, end_cluster, make_mark, remove_folder
+from ..errors import RunError
+from ..processes.module_command import make_module_command
+from .handshake import AGENT_VARIABLE, Call
+from .keeper import Keeper
+
+STOP_SECONDS = 20.0
+LAST_WORDS = "distlab: "  # begins the line with which a driver says why it gives up
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a driver is asked for: `count` agents on the cluster at `address`, or on a local one.
+
+    `folder` is for temporary files; `command` starts an agent, with `environment` set.
+    """
+
+    count: int
+    folder: str
+    address: str | None = None
+    command: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class Driver:
+    """The launcher's end of a driver: `module` is the one that asks the engine."""
+
+    def __init__(self, module: str, count: int, address: str | None, call: Call) -> None:
+        self.count, self._mark = count, make_mark()
+        self._keeper = Keeper(self._mark.identity)
+        self._log = Path(self._mark.folder, "driver.log")
+        agent = make_module_command(f"{__package__}.agent")
+        environment = {AGENT_VARIABLE: call.to_text()}
+        wanted = Wanted(count, self._mark.folder, address, agent, environment)
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                make_module_command(module), stdin=subprocess.PIPE, stdout=log, stderr=log,
+                start_new_session=True,
+                env={**os.environ, MARK_VARIABLE: self._mark.value, "TMPDIR": self._mark.folder},
+            )  # fmt: skip
+        self._process.stdin.write(json.dumps(asdict(wanted)).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def check(self) -> None:
+        """Raise RunError, with its last words, if the driver has ended."""
+        if self._process.poll() is None:
+            return
+        lines = self._log.read_text(errors="replace").splitlines()
+        said = [line.removeprefix(LAST_WORDS) for line in lines if line.startswith(LAST_WORDS)]
+        last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
+        raise RunError(said[-1] if said else f"its driver has ended: {last.strip()}")
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def folder(self) -> str:
+        return self._mark.folder
+
+    def close(self) -> None:
+        """Have everything taken down, and kill what is left; safe to call twice."""
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_SECONDS)
+        end_cluster(self._mark.identity)
+        self._process.wait()
+        remove_folder(self._mark.folder)
+        self._keeper.close()
+
+
+# ---- in the driver's own process
+
+
+class GivesUp(Exception):
+    """Why a driver cannot go on, in words for the user."""
+
+
+@contextlib.contextmanager
+def drive() -> Iterator[tuple[Wanted, threading.Event]]:
+    """Give a driver's main its order and an event that is set when it shall stop.
+
+    GivesUp becomes the driver's last words.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the pipe says when to stop
+    wanted = Wanted(**json.loads(sys.stdin.readline()))
+    stop = threading.Event()
+
+    def watch() -> None:
+        sys.stdin.read()
+        stop.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield wanted, stop
+    except GivesUp as error:
+        print(f"{LAST_WORDS}{error}", flush=True)
+        sys.exit(1)

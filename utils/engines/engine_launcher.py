@@ -1,0 +1,205 @@
+"""A launcher that has its tasks started by Ray, Spark or Slurm.
+
+The engine starts an agent for each task and, when one dies, starts it again in its own way: Ray
+the actor, Spark the whole stage, Slurm the whole job. Ranks, ports, TF_CONFIG, lines, results
+and ends are the same with each, as with tasks of this machine.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from ..cluster.launcher import TaskListener, TaskOrder
+from ..cluster.local_launcher import NUMBERS
+from ..errors import RunError
+from ..events import Event
+from .catalogue import find_engine, find_own_host
+from .driver import Driver
+from .hub import AgentLine, Hub
+
+START_SECONDS = 600.0  # a queue may be long; who waits is told every few seconds
+ADDRESS_SECONDS, LEAVE_SECONDS, END_SECONDS = 30.0, 0.5, 15.0
+LOOPBACK = ("127.", "::1")
+
+
+def make_launcher(
+    engine: str, address: str | None = None, say: Callable[[str], None] | None = None,
+    start_seconds: float = START_SECONDS,
+) -> "EngineLauncher":  # fmt: skip
+    """Return a launcher that has `engine` ("ray", "spark" or "slurm") start its tasks.
+
+    It joins the cluster at `address` (Ray's host:port, Spark's master, Slurm's partition);
+    without one it starts a cluster of two nodes on this machine, and takes it down when it
+    is closed or this process ends, in whatever way. Raises InputError, in one line,
+    if something is missing here.
+    """
+    return EngineLauncher(engine, address, say or _say, start_seconds)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class EngineLauncher:
+    """See `make_launcher`. The engine is asked when the first addresses are wanted."""
+
+    actions = frozenset(NUMBERS) | {number.name for number in signal.Signals}
+
+    def __init__(
+        self, engine: str, address: str | None, say: Callable[[str], None], start_seconds: float
+    ) -> None:
+        self.engine, self.address, self._say = find_engine(engine, address), address, say
+        self.description = f"started by {self.engine.title}"
+        self._start_seconds = start_seconds
+        self.hub = Hub(find_own_host(self.engine, address))
+        self._driver: Driver | None = None
+        self.lines: list[AgentLine] = []  # of the tasks whose addresses were found last
+        self._closed = False
+        if not self.hub.call.address.startswith(("127.", "[::1]")):
+            say(
+                "beyond this machine, TensorFlow's own ports are open to everyone in the network, "
+                "without a password, while the run lasts; use a network that you trust"
+            )
+
+    @property
+    def alive(self) -> bool:
+        return not self._closed and (self._driver is None or self._driver.alive)
+
+    def find_addresses(self, count: int, check: Callable[[], None] = lambda: None) -> list[str]:
+        """Return "host:port" of so many tasks; waits until the engine has started them all.
+
+        `check` is called meanwhile, and may raise.
+        """
+        while True:
+            self.lines = self.gather(count, check)
+            found = [line.find_address(ADDRESS_SECONDS) for line in self.lines]
+            if all(found):
+                return found
+            silent = [line for line, one in zip(self.lines, found) if not one]
+            self.hub.dismiss(silent)  # those that died a moment ago, or do not answer
+
+    def gather(self, count: int, check: Callable[[], None] = lambda: None) -> list[AgentLine]:
+        """Return the agents of so many tasks, in the order of their ranks."""
+        if self._closed:
+            raise RunError(f"{self.description}: this launcher is closed; make a new one")
+        if self._driver is not None and self._driver.count < count:
+            self._driver.close()
+            self._driver = None
+        if self._driver is None:
+            self._driver = Driver(self.engine.module, count, self.address, self.hub.call)
+        return self.hub.gather(
+            count, self._start_seconds, self._say, lambda: (check(), self._check_driver())
+        )
+
+    def _check_driver(self) -> None:
+        try:
+            self._driver.check()
+        except RunError as error:
+            raise RunError(f"engine {self.engine.name}: {error}") from None
+
+    def start(
+        self, orders: Sequence[TaskOrder], function: bytes, listener: TaskListener
+    ) -> "EngineTasks":
+        if len(self.lines) != len(orders):
+            self.lines = self.gather(len(orders))
+        return EngineTasks(self, self.lines, orders, function, listener)
+
+    def close(self) -> None:
+        """End every task, and the cluster if it was started here; safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self.hub.close()
+        if self._driver is not None:
+            self._driver.close()
+
+
+class _Running:
+    """One task while it runs: passes on what its agent tells."""
+
+    def __init__(self, name: str, listener: TaskListener) -> None:
+        self.name, self._listener = name, listener
+        self.arrived, self.ended, self.status = False, threading.Event(), None
+
+    def take_line(self, line: str) -> None:
+        self._listener.take_line(self.name, line)
+
+    def take_event(self, event: Event) -> None:
+        self._listener.take_event(self.name, event)
+
+    def take_result(self, body: bytes) -> None:
+        self.arrived = True
+        self._listener.take_result(self.name, body)
+
+    def take_end(self, status: int) -> None:
+        self.status = status
+        self._listener.take_end(self.name, status)
+        self.ended.set()
+
+
+class EngineTasks:
+    """The tasks of one start. Once one has failed, `end` has the engine start its agents anew."""
+
+    def __init__(
+        self, launcher: EngineLauncher, lines: list[AgentLine], orders: Sequence[TaskOrder],
+        function: bytes, listener: TaskListener,
+    ) -> None:  # fmt: skip
+        self._launcher, self._function, self._listener = launcher, function, listener
+        self._orders = {order.name: order for order in orders}
+        self._lines = dict(zip(self._orders, lines))
+        self._running: dict[str, _Running] = {}
+        self._failed, self._ended = False, False
+        for name in self._orders:
+            self._start(name)
+
+    def _start(self, name: str) -> None:
+        running = self._running[name] = _Running(name, self._listener)
+        self._lines[name].start(self._orders[name], os.getcwd(), running, self._function)
+
+    def start_again(self, task: str) -> None:
+        if not self._running[task].ended.wait(5):
+            raise RunError(f"{task} has not ended: it cannot start again")
+        line = self._lines[task]
+        if line.gone:
+            self._lines[task] = self._launcher.gather(line.rank + 1)[line.rank]
+        self._start(task)
+
+    def act(self, task: str, action: str) -> None:
+        if not self._running[task].ended.is_set():
+            self._lines[task].send("act", action=action)
+
+    def find_process(self, task: str) -> int | None:
+        return None
+
+    def release(self) -> None:
+        for name in self._orders:
+            self._lines[name].send("release")
+
+    def end(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        failed = any(running.status for running in self._running.values())
+        self.release()
+        self._wait(LEAVE_SECONDS, while_=lambda: all(self._running[n].arrived for n in self.left))
+        for name in self.left:
+            self._lines[name].send("end")
+        self._wait(END_SECONDS)
+        silent = [self._lines[name] for name in self.left]
+        if failed or silent:
+            self._launcher.hub.dismiss(list(self._lines.values()))
+        for name in list(self.left):
+            self._running[name].ended.wait(5)
+
+    def _wait(self, seconds: float, while_: Callable[[], bool] = lambda: True) -> None:
+        deadline = time.monotonic() + seconds
+        while self.left and while_() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    @property
+    def left(self) -> list[str]:
+        """The tasks that have not ended."""
+        return [name for name, running in self._running.items() if not running.ended.is_set()]

@@ -1,0 +1,211 @@
+"""Where the agents of an engine call: who is there, in the order of their ranks."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..cluster.launcher import TaskOrder
+from ..cluster.streams import Streams
+from ..errors import RunError
+from ..processes.connection import Connection, PeerGone, listen, split_address
+from .handshake import Call, greet_agent, make_key
+
+SEND_SECONDS = 20.0
+WAITING_SECONDS = 10.0  # between two words on who has not called yet
+KILLED = -9
+
+
+class AgentListener(Protocol):
+    """Who is told what the task of one agent says. Called in the hub's thread."""
+
+    def take_line(self, line: str) -> None: ...
+
+    def take_event(self, event: dict[str, Any]) -> None: ...
+
+    def take_result(self, body: bytes) -> None: ...
+
+    def take_end(self, status: int) -> None: ...
+
+
+class AgentLine:
+    """The launcher's end of the connection to one agent, as a source for `Streams`."""
+
+    def __init__(
+        self, connection: Connection, rank: int, host: str, on_gone: Callable[["AgentLine"], None]
+    ) -> None:
+        self.rank, self.host, self.gone = rank, host, False
+        self._connection, self._on_gone = connection, on_gone
+        self._sending, self._told = threading.Lock(), threading.Condition()
+        self._listener: AgentListener | None = None
+        self._address: str | None = None
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def read(self) -> bool | None:
+        try:
+            message = self._connection.pull()
+        except PeerGone:
+            return None
+        if message is None:
+            return False
+        self._take(message.content, bytes(message.body))
+        return True
+
+    def close(self) -> None:
+        """In the hub's thread: hang up. A task that runs there is lost."""
+        self.gone = True
+        self._connection.close()
+        self._end(KILLED)
+        with self._told:
+            self._told.notify_all()
+        self._on_gone(self)
+
+    def _take(self, content: dict[str, Any], body: bytes) -> None:
+        said, listener = content["said"], self._listener
+        if said == "address":
+            with self._told:
+                self._address = content["address"]
+                self._told.notify_all()
+        elif said == "end":
+            self._end(content["status"])
+        elif listener is not None and said == "line":
+            listener.take_line(content["line"])
+        elif listener is not None and said == "event":
+            listener.take_event(content["event"])
+        elif listener is not None and said == "result":
+            listener.take_result(body)
+
+    def _end(self, status: int) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.take_end(status)
+
+    def send(self, what: str, body: bytes = b"", **fields: Any) -> None:
+        """Order something of the agent; nothing if it has gone."""
+        with self._sending, contextlib.suppress(RunError):
+            self._connection.send({"do": what, **fields}, body, limit_seconds=SEND_SECONDS)
+
+    def find_address(self, seconds: float) -> str | None:
+        """Return "host:port", free a moment ago on the agent's machine; None if it has gone."""
+        with self._told:
+            self._address = None
+        self.send("address")
+        with self._told:
+            self._told.wait_for(lambda: self._address or self.gone, seconds)
+            return None if self.gone else self._address
+
+    def start(
+        self, order: TaskOrder, folder: str, listener: AgentListener, body: bytes = b"",
+        command: list[str] | None = None,
+    ) -> None:  # fmt: skip
+        """Have a task started; an agent that has gone tells of its end at once."""
+        self._listener = listener
+        self.send("start", body, order=order.to_dict(), folder=folder, command=command)
+        if self.gone:
+            self._end(KILLED)
+
+
+class Hub:
+    """Listens at a free port of `host`, and keeps who has called with the right key.
+
+    A later agent of the same rank takes the place of the one before.
+    """
+
+    def __init__(self, host: str) -> None:
+        self.streams, self._key = Streams(), make_key()
+        self._listener = listen(f"[{host}]:0" if ":" in host else f"{host}:0")
+        port = self._listener.getsockname()[1]
+        self.call = Call(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", self._key)
+        self._lines: dict[int, AgentLine] = {}
+        self._changed, self._closed = threading.Condition(), False
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                caller, place = self._listener.accept()
+            except OSError:
+                return
+            if not self._closed:
+                threading.Thread(target=self._greet, args=[caller, place], daemon=True).start()
+            else:
+                caller.close()
+
+    def _greet(self, caller: socket.socket, place: tuple[Any, ...]) -> None:
+        """Take a caller in; one that is silent, garbled or has a wrong key is dropped."""
+        connection = Connection(caller, f"an agent at {place[0]}")
+        try:
+            about = greet_agent(connection, self._key)
+            line = AgentLine(connection, int(about["rank"]), str(about["host"]), self._forget)
+        except (RunError, LookupError, TypeError, ValueError, AttributeError):
+            return connection.close()
+        with self._changed:
+            before = self._lines.get(line.rank)
+            self._lines[line.rank] = line
+            self._changed.notify_all()
+        if before is not None:
+            self.streams.call(lambda: self.streams.remove(before))
+        self.streams.add(line)
+
+    def _forget(self, line: AgentLine) -> None:
+        with self._changed:
+            if self._lines.get(line.rank) is line:
+                del self._lines[line.rank]
+            self._changed.notify_all()
+
+    def gather(
+        self, count: int, seconds: float, say: Callable[[str], None], check: Callable[[], None]
+    ) -> list[AgentLine]:
+        """Return the agents of ranks 0 to `count` - 1, once all are there.
+
+        `check` is called meanwhile and raises where waiting is in vain; `say` gets a word
+        on who is missing. Raises RunError after `seconds`.
+        """
+        deadline, next_word = time.monotonic() + seconds, time.monotonic() + WAITING_SECONDS
+        while True:
+            with self._changed:
+                missing = [rank for rank in range(count) if rank not in self._lines]
+                if not missing:
+                    return [self._lines[rank] for rank in range(count)]
+                self._changed.wait(0.2)
+            check()
+            names = ", ".join(map(str, missing))
+            words = f"{count - len(missing)} of {count} tasks are started, rank {names} is missing"
+            if time.monotonic() > deadline:
+                raise RunError(f"{words} after {seconds:g} s; has the engine room for them?")
+            if time.monotonic() > next_word:
+                next_word = time.monotonic() + WAITING_SECONDS
+                say(f"{words}: waiting for the engine")
+
+    def dismiss(self, lines: list[AgentLine]) -> None:
+        """Send agents away so that their engine starts them again; they are forgotten at once."""
+        for line in lines:
+            line.send("leave", status=1)
+        self._drop(lines)
+
+    def _drop(self, lines: list[AgentLine]) -> None:
+        with self._changed:
+            for line in lines:
+                if self._lines.get(line.rank) is line:
+                    del self._lines[line.rank]
+        for line in lines:
+            self.streams.call(lambda line=line: self.streams.remove(line))
+
+    def close(self) -> None:
+        """Send everybody home, and listen no more; safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        with contextlib.suppress(OSError):  # wakes the thread that accepts
+            socket.create_connection(split_address(self.call.address), 1).close()
+        self._accepting.join(5)
+        self._listener.close()
+        for line in list(self._lines.values()):
+            line.send("leave", status=0)
+        self._drop(list(self._lines.values()))
+        self.streams.close()

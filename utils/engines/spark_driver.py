@@ -1,0 +1,101 @@
+"""Spark: a barrier stage with one task for each agent, tried again as a whole when one dies."""
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from .driver import GivesUp, Wanted, drive
+
+NODES, NODE_MEGABYTES = 2, 512
+NEVER = "1000000"
+
+
+@contextlib.contextmanager
+def make_home(folder: str) -> Iterator[None]:
+    """Let SPARK_HOME be a folder that may be written, with links to what pyspark ships."""
+    import pyspark
+
+    home = Path(folder, "spark")
+    home.mkdir()
+    for part in Path(pyspark.__file__).parent.iterdir():
+        (home / part.name).symlink_to(part)
+    os.environ.update(SPARK_HOME=str(home), SPARK_LOCAL_IP="127.0.0.1")
+    yield
+
+
+def configure(wanted: Wanted) -> dict[str, str]:
+    """Return Spark's settings: those without which a barrier stage is not tried again, too."""
+    cores = -(-wanted.count // NODES)
+    local = f"local-cluster[{NODES},{cores},{NODE_MEGABYTES}]"
+    settings = {
+        "spark.master": wanted.address or local,
+        "spark.app.name": "distlab",
+        "spark.ui.enabled": "false",
+        "spark.python.worker.reuse": "false",  # one strategy a process
+        "spark.python.use.daemon": "false",
+        "spark.stage.maxConsecutiveAttempts": NEVER,
+        "spark.task.maxFailures": NEVER,
+        "spark.deploy.maxExecutorRetries": "-1",
+        "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+        "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": NEVER,
+        "spark.executor.memory": f"{NODE_MEGABYTES}m",
+        "spark.driver.memory": f"{NODE_MEGABYTES}m",
+        "spark.local.dir": wanted.folder,
+    }
+    if not wanted.address:
+        here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        settings.update(here)
+    return settings
+
+
+def make_task(command: list[str], environment: dict[str, str]):  # noqa: ANN201
+    """Return what each task of the stage does; defined here, so that it travels by value."""
+
+    def run(numbers):
+        import os
+        import subprocess
+
+        from pyspark import BarrierTaskContext
+
+        rank = BarrierTaskContext.get().partitionId()
+        here = {**os.environ, **environment, "DISTLAB_RANK": str(rank), "DISTLAB_AGENT_PIPE": "1"}
+        process = subprocess.Popen(command, env=here, stdin=subprocess.PIPE)
+        status = process.wait()
+        if status:
+            raise RuntimeError(f"task {rank} ended with status {status}")
+        yield rank, status
+
+    return run
+
+
+def main() -> None:
+    with drive() as (wanted, stop), make_home(wanted.folder):
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        from pyspark import SparkConf, SparkContext
+
+        try:
+            context = SparkContext(conf=SparkConf().setAll(configure(wanted).items()))
+        except Exception as error:
+            where = wanted.address or "local-cluster"
+            raise GivesUp(f"no Spark at {where} ({str(error).splitlines()[0]})") from error
+        failures: list[str] = []
+        threading.Thread(target=_run_stage, args=[context, wanted, failures], daemon=True).start()
+        while not stop.wait(0.2):
+            if failures:
+                raise GivesUp(failures[0])
+        context.cancelAllJobs()
+        context.stop()
+        os._exit(0)  # the thread waits inside the JVM's connection
+
+
+def _run_stage(context, wanted: Wanted, failures: list[str]) -> None:  # noqa: ANN001
+    """Run the barrier stage. A failed one is tried again only when a shuffle follows it."""
+    task = make_task(wanted.command, wanted.environment)
+    ranks = context.parallelize(range(wanted.count), wanted.count)
+    try:
+        ranks.barrier().mapPartitions(task).partitionBy(1).collect()
+    except Exception as error:
+        failures.append(f"Spark has given the job up: {str(error).strip().splitlines()[0]}")
