@@ -197,6 +197,9 @@ def _end_with_starter() -> None:
 
 def main() -> None:
     call = take_call()
+    # this process carries its cluster's mark, its keeper must not: that ends the tasks if the
+    # cluster is ended from outside
+    os.environ.pop(MARK_VARIABLE, None)
     if os.environ.pop(PIPE_VARIABLE, ""):
         threading.Thread(target=_end_with_starter, daemon=True).start()
     rank = next(int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ)
