@@ -141,11 +141,23 @@ def _find_marked_processes() -> Iterator[tuple[psutil.Process, Mark]]:
         try:
             if process.pid in own or process.uids().real != os.getuid():
                 continue
-            mark = parse_mark(process.environ().get(MARK_VARIABLE, ""))
+            mark = _find_mark(process)
             if mark is not None and process.status() != psutil.STATUS_ZOMBIE:
                 yield process, mark
         except (psutil.Error, OSError):
             continue
+
+
+def _find_mark(process: psutil.Process) -> Mark | None:
+    """Return a process's mark: from its environment or, where it has wiped that, its folder.
+
+    Slurm's step daemons write their titles over it; they stay in their cluster's folder.
+    """
+    environment = process.environ()
+    if any(environment):
+        return parse_mark(environment.get(MARK_VARIABLE, ""))
+    folder = process.cwd()
+    return _read_folder(folder) if Path(folder).name.startswith(PREFIX) else None
 
 
 def _find_marked_folders() -> Iterator[Mark]:

@@ -93,7 +93,7 @@ class ProgramWork:
 
     def __init__(self, order: TaskOrder, command: list[str], teller: Teller) -> None:
         self._mark, self._streams = make_mark(), Streams()
-        self._keeper = Keeper(self._mark.identity)
+        self._keeper = _start_keeper(self._mark.identity)
         marked = {MARK_VARIABLE: self._mark.value, "PYTHONUNBUFFERED": "1"}
         environment = {**os.environ, **order.environment, **marked}
         config = parse_tf_config(order.environment["TF_CONFIG"])
@@ -123,6 +123,17 @@ class ProgramWork:
         end_cluster(self._mark.identity)
         remove_folder(self._mark.folder)
         self._keeper.close()
+
+
+def _start_keeper(identity: str) -> Keeper:
+    """Start a keeper that is deaf from its first moment: Slurm asks all of a step to end."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        return Keeper(identity)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Agent:
