@@ -52,7 +52,7 @@ SchedulerParameters=sched_interval=1,batch_sched_delay=0
 AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
 {nodes}
-PartitionName=lab Nodes={names} Default=YES MaxTime=INFINITE State=UP
+PartitionName=local Nodes={names} Default=YES MaxTime=INFINITE State=UP
 """
 
 
