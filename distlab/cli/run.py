@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlab.cli.parser import Commands, add_command
+from distlab.cli.starting import ENGINES
 from distlab.errors import CourseError
 from utils.measure import count
 
 if TYPE_CHECKING:
     from utils.engines import RunReport, RunSettings
 
-ENGINES = ("ray", "spark", "slurm")  # named here: the command starts without importing them
 EPILOG = (
     "Every task gets its own TF_CONFIG, so tf.distribute finds the others. What the program saves "
     "and where it goes on is its own affair: --checkpoint-dir passes a folder on, in the "

@@ -11,11 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from distlab.cli.long_command import Progress
 from distlab.cli.parser import Commands, add_command
+from distlab.cli.starting import ENGINES, Starting, check_starting
 from distlab.errors import CourseError
 from utils import events
 from utils.checks import check_count
@@ -33,8 +33,7 @@ from utils.training.config import (
 )
 from utils.training.report import TrainingStopped, TrainReport, describe_resumption
 
-MAX_TASKS, MAX_RESTARTS = 32, 1000
-ENGINES = ("ray", "spark", "slurm")
+MAX_TASKS = 32
 COORDINATED = tuple(name for name, record in STRATEGIES.items() if record.is_coordinated)
 USUAL = "(%(default)s)"
 SETTINGS = (
@@ -98,24 +97,6 @@ def _one_of(names: Iterable[str], text: str = "") -> dict[str, Any]:
     return {"choices": tuple(names), "metavar": "NAME", "help": f"{text}{', '.join(names)} {USUAL}"}
 
 
-@dataclass(frozen=True)
-class Starting:
-    """Who starts a cluster's tasks, where, and how often again."""
-
-    engine: str | None = None
-    address: str | None = None
-    restarts: int = 0
-
-    def make_launcher(self) -> Any:
-        """Return the engine's launcher, None for tasks of this machine."""
-        if self.engine is None:
-            return None
-        from utils.engines import make_launcher
-
-        return make_launcher(self.engine, self.address, lambda text: print(
-            f"distlab train: {text}", file=sys.stderr))  # fmt: skip
-
-
 def run(arguments: argparse.Namespace) -> int:
     config = TrainConfig(**{name: getattr(arguments, name) for name in SETTINGS})
     cluster = check_cluster(config, arguments.workers, arguments.ps)
@@ -168,22 +149,6 @@ def check_cluster(config: TrainConfig, workers: int | None, ps: int | None) -> t
             )
         return 0, 0
     return _count_tasks(config, 2 if workers is None else workers, ps)
-
-
-def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
-    """Return who starts the tasks; raise CourseError for options that do not fit."""
-    given = {"engine": arguments.engine, "engine-address": arguments.engine_address,
-             "restarts": arguments.restarts}  # fmt: skip
-    for name, value in given.items():
-        if value is not None and not has_tasks:
-            raise CourseError(
-                f"{name} {value}: no tasks are started here; choose strategy multi-worker or "
-                "parameter-server, with TF_CONFIG not set"
-            )
-    if arguments.engine_address and not arguments.engine:
-        raise CourseError(f"engine-address {arguments.engine_address}: name its --engine, too")
-    restarts = check_count("restarts", arguments.restarts or 0, 0, MAX_RESTARTS)
-    return Starting(arguments.engine, arguments.engine_address, restarts)
 
 
 def _count_tasks(config: TrainConfig, workers: int, ps: int | None) -> tuple[int, int]:
@@ -261,7 +226,7 @@ GRACE_SECONDS = 1.0
 
 def train_on_cluster(
     config: TrainConfig, workers: int, ps: int, listener: Listener, stop: threading.Event,
-    starting: Starting = Starting(),
+    starting: Starting,
 ) -> TrainReport:  # fmt: skip
     """Train on a cluster of processes, on this machine or an engine's; return the chief's report.
 
