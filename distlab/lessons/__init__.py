@@ -10,9 +10,8 @@
 | 08, 09 | `cluster_pictures` |
 | 10 | `chaos` (also `make chaos`) |
 | 11 | `stale_updates`, `synchronous_rounds`, `update_records`, `slow_workers`, `loopback_traffic` |
+| 11, 13 | `server_pictures` |
 | 14 | `tpu_mesh` |
 | 15 | `split_matrix`, `split_mlp`, `dtensor_mlp`, `dtensor_tiles` |
-| 11, 13 | `server_pictures` |
-| 15 | `split_mlp`, `dtensor_mlp` |
 | 16 | `replicated_pipeline`, `weight_stashing` |
 """
