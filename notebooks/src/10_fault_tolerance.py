@@ -443,7 +443,7 @@ assert lost["PreemptionCheckpointHandler"][words[-1]] == 0
 # %% [markdown]
 # Every run was started three times more, and ended with the weights of our first, undisturbed loop, to 1e-9. What differs is how much was trained twice: at most the interval, and nothing where the notice met the handler. Without a handler the workers ignored the notice, trained on until they were killed, and lost what they had not saved by then. So for the other two the bar of the notice may stand anywhere from 0 to 4.
 #
-# A quieter failure: a process that is there and does nothing. If it is frozen, its heartbeats stop, and after about ten seconds the others' step fails. If it is merely stuck, say in its input pipeline, the heartbeats go on and the others wait, as in lesson 09's mistake. Something outside has to look. Our cluster does for the first kind: it starts the group again when a task has been frozen (SIGSTOP) for a given time.
+# A quieter failure: a process that is there and does nothing. If it is frozen, its heartbeats stop, and after about ten seconds the others' step fails. If it is merely stuck, say in its input pipeline, the heartbeats go on and the others wait, as in lesson 09's mistake. While you look for the reason, `tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` in the strategy's constructor turns such a wait into a `DeadlineExceededError` (for debugging only: it costs a thread for each collective). In production something outside has to look. Our cluster does for the first kind: it starts the group again when a task has been frozen (SIGSTOP) for a given time.
 
 # %%
 frozen = replace(settings, folder=f"{folder.name}/frozen", method="manager")

@@ -26,7 +26,7 @@ print(use_logical_devices(1))
 # %%
 import tempfile
 import time
-from pathlib import Path
+from itertools import pairwise
 
 import keras
 import numpy as np
@@ -65,10 +65,7 @@ from distlab.widgets.input_explorer import input_explorer
 # %%
 split, folder = load("fashion_mnist").train.take(4000), tempfile.TemporaryDirectory()
 shards = write_shards(split, folder.name, shards=8)
-record = next(iter(tf.data.TFRecordDataset(shards.files[0])))
-features = tf.train.Example.FromString(record.numpy()).features.feature
-print(sorted(features), "in each record of", Path(shards.files[0]).name)
-image, label, number = parse(record)
+image, label, number = parse(next(iter(tf.data.TFRecordDataset(shards.files[0]))))
 assert np.array_equal(image[..., 0], split.images[0]) and label == split.labels[0]
 versions = [augment(image, label, number)[0][..., 0] for _ in range(7)]
 pictures, names = [split.images[0] / 255, *versions], ["as it is", *["augmented"] * 7]
@@ -78,7 +75,7 @@ figures.show(figures.images(pictures, names, title=title, columns=8))
 # %% [markdown]
 # ## Four numbers first
 #
-# The naive pipeline reads one shard after another and handles one example after another. `as_written` keeps TensorFlow from improving it behind our back; more on that below. For comparison, a training step on a batch that is ready. The better of two runs counts.
+# The naive pipeline reads one shard after another and handles one example after another. (`read_shard` is `tf.data.TFRecordDataset`, from a disk that we can make slow.) For comparison, a training step on a batch that is ready. The better of two runs counts. `as_written` keeps TensorFlow from improving the pipeline behind our back; more on that below.
 
 
 # %%
@@ -173,10 +170,28 @@ assert slowest in ("parse", "augment")
 #
 # ## One stage at a time
 #
-# Now the same pipeline again and again, with one thing changed each time. First the reading: `interleave` takes a record from each of 8 shards in turn, and with `num_parallel_calls` the 8 are read at the same time. Then the maps. You can run them on two threads. Or you can *vectorise* them: batch the records first, and call each map once for 128 of them.
-
+# Now the same pipeline again and again, with one thing changed each time. First the reading: `interleave` takes a record from each of 8 shards in turn, and with `num_parallel_calls` the 8 are read at the same time. Then the maps. You can run them on two threads. Or you can *vectorise* them: batch the records first, and call each map once for 128 of them. Here are both ways of parsing, one below the other.
 
 # %% tags=["nbval-ignore-output"]
+png, number = (tf.io.FixedLenFeature([], kind) for kind in ("string", "int64"))
+
+
+def parse_one(record):  # a call for each record
+    found = tf.io.parse_single_example(record, {"image": png, "label": number})
+    return tf.io.decode_png(found["image"]), found["label"]
+
+
+def parse_many(records):  # one call for all; PNGs are still decoded one by one
+    found = tf.io.parse_example(records, {"image": png, "label": number})
+    return tf.map_fn(tf.io.decode_png, found["image"], fn_output_signature="uint8"), found["label"]
+
+
+records = next(iter(tf.data.TFRecordDataset(shards.files[0]).batch(128)))
+images = np.array([parse_one(record)[0] for record in records])
+for batch_of_images in (parse_many(records)[0], parse_batch(records)[0]):  # ours, and utils'
+    assert np.array_equal(batch_of_images, images)
+
+
 def interleaved(shards, store=LOCAL, batch=128):
     records = list_files(shards).interleave(lambda f: read_shard(f, store), cycle_length=8)
     return records.map(parse).map(augment).batch(batch)
@@ -194,11 +209,6 @@ for name in ("parse", "augment"):
 maps = costs["parse"] + costs["augment"]
 assert maps > 1.5 * (batch_costs["parse_batch"] + batch_costs["augment_batch"])
 
-# %% [markdown]
-# The work is the same, the calls are fewer, and each image is cheaper. `read_at_once` is the parallel interleave. `parse_batch` calls `tf.io.parse_example` once for all records. `augment_batch` still draws a flip and a shift *for each image*, and moves all columns with one matrix product.
-#
-# Two lines are left: keep what is the same in every epoch (`cache`), and make the next batches while the step computes (`prefetch`). `tuned` caches single examples, so that each epoch can shuffle them again.
-
 
 # %%
 def tuned(shards, store=LOCAL, batch=128):
@@ -208,6 +218,10 @@ def tuned(shards, store=LOCAL, batch=128):
 
 
 # %% [markdown]
+# The work is the same, the calls are fewer, and each image is cheaper. `read_at_once` is the parallel interleave, and `parse_batch` is `parse_many` with the example's number. `augment_batch` still draws a flip and a shift *for each image*, and moves all columns with one matrix product.
+#
+# In the second of the two cells, `tuned` adds two lines: keep what is the same in every epoch (`cache`), and make the next batches while the step computes (`prefetch`). It caches single examples, so that each epoch can shuffle them again.
+#
 # The rungs in between are in [`utils/input_pipeline/ladder.py`](../utils/input_pipeline/ladder.py), one function of a few lines each. Read them as a diff. `LADDER` holds all eight by name. Speed is worth nothing if examples get lost, so `count_elements` counts the number, label and pixels (row by row) of everything that an epoch delivers.
 #
 # ### The waterfall on the local disk
@@ -236,13 +250,16 @@ show_guess(my_guess, local.ratio("tuned", "naive"), unit="×")
 title = "Images per second after the first epoch, local disk (log scale)"
 marks = {"log": True, "highlight": "tuned"}
 figures.show(figures.bars(local.medians(), unit="images/s", title=title, **marks))
+assert local.processor_ratio("vectorised map", "naive") > 1.2
 assert local.ratio("cache", "vectorised map") > 1.5
 assert local.ratio("tuned", "naive") > 2
 assert local.ratio("limit: ready tensors", "tuned") > 1
-print("the cache makes the greatest difference; ready tensors are faster still")
+worth = {name: local.ratio(name, before) for before, name in pairwise(LADDER)}
+print("each against the one before:", ", ".join(f"{n} ×{r:.1f}" for n, r in worth.items()))
+print("the most, in this run:", max(worth, key=worth.get))
 
 # %% [markdown]
-# Read it from the top, each bar against the one before. Why a line helps, or doesn't:
+# The line below the picture compares each bar with the one before. Why a line of code helps, or doesn't:
 #
 # - **Reading in parallel** hides waiting. A fast local disk leaves little to hide, and threads cost time too.
 # - **Parallel maps** need spare cores. On two cores, passing a small image to another thread can cost as much as it saves.
@@ -255,11 +272,14 @@ print("the cache makes the greatest difference; ready tensors are faster still")
 #
 # ### A slow store
 #
-# Data often sits behind a network. `SLOW` emulates that: each shard answers 50 ms after it is opened, then takes 20 ms for each block of 128 records. The delays are real; while one request waits, others go on. The pipelines are the same. (The first line's clock also counts building a pipeline and a Python loop over single records.)
+# Data often sits behind a network. `SLOW` emulates that: each shard answers 50 ms after it is opened, then takes 20 ms for each block of 128 records. The delays are real; while one request waits, others go on. The pipelines are the same. First, one shard alone:
 
 # %% tags=["nbval-ignore-output"]
+one_shard = as_written(read_shard(shards.files[0], SLOW))
+count_all = tf.function(lambda: one_shard.reduce(0, lambda so_far, record: so_far + 1))
+count_all()  # built once, unmeasured
 with Stopwatch() as watch:
-    count = sum(1 for _ in as_written(read_shard(shards.files[0], SLOW)))
+    count = int(count_all())
 least = SLOW.wait_seconds(count)
 print(f"{count} records: {watch.seconds * 1e3:.0f} ms, of which {least * 1e3:.0f} ms waiting")
 assert count == 500 and watch.seconds >= least
@@ -270,7 +290,9 @@ figures.show(figures.bars(slow.medians(), unit="images/s", title=title, **marks)
 at_most = len(split) / (8 * SLOW.wait_seconds(500))  # images a second, waits one after another
 assert max(slow.by_name["naive"]) < at_most and max(slow.by_name["interleave"]) < at_most
 assert slow.median("tuned") > at_most and slow.ratio("tuned", "naive") > 2
-print("one request at a time cannot be faster than its waits; the tuned pipeline is")
+print(
+    f"one request at a time gives {at_most:,.0f} images/s at most, tuned {slow.median('tuned'):,.0f}"
+)
 
 # %% [markdown]
 # Interleaving alone still waits for one request at a time. In the parallel interleave eight requests wait together: compare these two bars. (`tuned` doesn't touch the store after its first epoch, so its bar says nothing about reading.) The same line can be worth nothing on one machine and a lot on another, so measure where the job will run.
@@ -296,14 +318,24 @@ def waited(found):
 
 
 assert waited(spans["prefetch"]) < waited(spans["naive"])
-print("after the first batch, the prefetched loop waits less than the naive one")
+for name, found in spans.items():
+    print(f"{name}: the loop waited {1e3 * waited(found):.0f} ms after the first batch")
 
 # %% [markdown]
 # In the naive time line only one thing happens at a time: read, parse, augment, step. The step stands still while the others work. In the second picture, the long first wait is the start: the pipeline is built, and eight shards are opened at once. After that, whole batches are made *ahead*, while a step runs, and the loop waits less.
 #
 # ## AUTOTUNE, and when it does not help
 #
-# Write `tf.data.AUTOTUNE` in place of a number, and TensorFlow chooses it while the pipeline runs. By default TensorFlow goes further: it makes maps parallel and fuses them with the batch, even in a pipeline written naively. `as_written` switched that off, so that each line showed its own effect. In your own program these defaults are on.
+# Write `tf.data.AUTOTUNE` in place of a number, and TensorFlow chooses it while the pipeline runs. By default TensorFlow goes further: it makes maps parallel and fuses them with the batch, even in a pipeline written naively. `as_written` switched that off, so that each line showed its own effect:
+#
+# ```python
+# options = tf.data.Options()
+# options.autotune.enabled = False
+# options.experimental_optimization.apply_default_optimizations = False
+# dataset = dataset.with_options(options)
+# ```
+#
+# In your own program these defaults are on.
 
 # %% tags=["nbval-ignore-output"]
 auto = {
@@ -312,11 +344,15 @@ auto = {
     "vectorised map": as_written(vectorised(shards)),
 }  # fmt: skip
 assert all(count_elements(dataset) == wanted for dataset in auto.values())
-rates = measure_rates(auto, rounds=2).medians()
-figures.show(figures.bars(rates, unit="images/s", title="Images per second, without a cache"))
+rates = measure_rates(auto, rounds=2)
+title = "Images per second, without a cache"
+figures.show(figures.bars(rates.medians(), unit="images/s", title=title))
+gain = rates.processor_ratio("vectorised map", "naive, as written")
+print(f"an image costs the processor {gain:.1f} times less in the vectorised map than naively")
+assert gain > 1.2
 
 # %% [markdown]
-# AUTOTUNE chooses how many calls run at once and how much is buffered. It doesn't batch before the map, it doesn't place a cache, and it can't turn two cores into four. It has most to win with many cores and heavy maps. On two cores noise can swap these bars: run the cell again before you believe an order. `options.autotune.ram_budget` and `options.threading.private_threadpool_size` limit what it takes.
+# AUTOTUNE chooses how many calls run at once and how much is buffered. It doesn't batch before the map, it doesn't place a cache, and it can't turn two cores into four. It has most to win with many cores and heavy maps. On two cores noise can swap these bars: run the cell again before you believe an order. (The line below them counts processor time, which other programs do not change.) `options.autotune.ram_budget` and `options.threading.private_threadpool_size` limit what it takes.
 #
 # ## Shuffling: how well?
 #
@@ -477,7 +513,7 @@ input_explorer(InputCosts(wait, costs["parse"], costs["augment"], *in_batches), 
 # %% [markdown]
 # ## The same through `utils`
 #
-# First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Read its report from both ends. *Ready tensors* shows how far it is from the limit; the last lines are a pipeline to copy. What was tried and brought nothing is there too. If its bottleneck is not the tallest bar of your first picture, the computer was probably busy: run both again. In a shell: `distlab tune my_input:make_dataset --step-ms 5`.
+# First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Read its report from both ends. *Ready tensors* shows how far it is from the limit; the last lines are a pipeline to copy. What was tried and brought nothing is there too. The last line compares its bottleneck with your first picture; if they differ, the computer was probably busy: run both again. In a shell: `distlab tune my_input:make_dataset --step-ms 5`.
 
 # %% tags=["nbval-ignore-output"]
 for name, make in by_hand.items():
@@ -485,6 +521,7 @@ for name, make in by_hand.items():
     assert sorted(sum(ours, [])) == sorted(sum(theirs, [])) and (ours == theirs or name == "tuned")
 report = tune(lambda: naive(shards), seconds=7)
 print(report)
+print(f"the bottleneck: {report.bottleneck}; the tallest bar above: {slowest}")
 assert count_elements(rebuild(take_apart(naive(shards)), report.settings)) == wanted
 
 # %% [markdown]
