@@ -216,7 +216,7 @@ for kind in (resolvers.KubernetesClusterResolver, resolvers.TPUClusterResolver):
 #
 # The function is a job that takes a while: logistic regression on pictures of clothes, half of each batch on each worker. Worker 0 saves the weights at every tenth step, and a restart goes on from there. Lessons [09](09-multi-worker-mirrored.ipynb) and [10](10-fault-tolerance.ipynb) do this in the open. This one is slowed down so that you have time to kill it.
 #
-# `cockpit(job)` shows every task while it runs, and its buttons work. With `restarts=1`, what you kill comes back once, and the whole group with it. The job has 100 steps, about ten seconds, and then it ends by itself. So decide what to kill before you run the cell. The second cell below starts the job once more and kills worker 1 itself, at step 35. (Lines like `E0000 …` in the lanes are TensorFlow's log.)
+# `cockpit(job)` shows every task while it runs, and its buttons work. With `restarts=1`, what you kill comes back once, and the whole group with it. The job has 100 steps, about ten seconds, and then it ends by itself. So decide what to kill before you run the cell. The cell after it starts the job once more and kills worker 1 itself, at step 35. (Lines like `E0000 …` in the lanes are TensorFlow's log.)
 
 # %% tags=["nbval-ignore-output"]
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"  # for the tasks; this process is quiet already

@@ -13,6 +13,7 @@ from distlab.errors import CourseError
 from distlab.lessons.cluster_pictures import draw_two_workers
 from distlab.lessons.typed_cluster import run_tasks
 from distlab.widgets import last_batch
+from utils.tf_config import pick_free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -138,6 +139,25 @@ def test_the_cards_of_lessons_14_to_17_run_as_they_stand():
     assert "[TensorShape([784, 6]), TensorShape([784, 6])" in done.stdout
     assert "zb-h2 None 0.0 (7, 7, 7, 7)" in done.stdout
     assert "TPUs not found in the cluster" in done.stderr  # 14 needs one
+
+
+def test_the_cards_of_lessons_6_7_and_9_run_as_they_stand(tmp_path):
+    program = "\n".join(f"exec({read_card(lesson)!r}, {{}})" for lesson in ("09", "06", "07"))
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "model.keras").exists()  # the only process is the chief
+
+
+def test_the_card_of_lesson_8_is_started_twice(tmp_path):
+    card = read_card("08")
+    assert "int(sys.argv[1])" in card
+    for place, port in zip(("12345", "12346"), pick_free_ports(2)):
+        card = card.replace(f"localhost:{place}", f"localhost:{port}")
+    card = card.replace("int(sys.argv[1])", "json.loads(os.environ['TF_CONFIG'])['task']['index']")
+    program = write_program(tmp_path, card + "\nprint(is_chief)\n")
+    assert [lines[-1] for lines in run_tasks(program, TASKS)] == ["True", "False"]
 
 
 def read_card(lesson):
