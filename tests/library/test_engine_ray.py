@@ -12,6 +12,8 @@ from engine_checks import (
 )
 from test_launchers import test_lines_and_events_come_in_order_then_the_result_then_the_end  # noqa: F401
 
+pytestmark = pytest.mark.timeout(900)  # an engine's start takes minutes where others compute
+
 
 @pytest.fixture(scope="module")
 def launcher():
