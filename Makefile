@@ -52,6 +52,7 @@ bench: $(VENV)/.ready
 
 chaos: $(VENV)/.ready
 	@$(BIN)/python -m benchmarks.chaos $(ARGS)
+	@$(BIN)/python -m benchmarks.rendezvous_chaos $(ARGS)
 
 grade-demo: $(VENV)/.ready
 	@$(BIN)/python -m distlab.grading.demo $(ARGS)

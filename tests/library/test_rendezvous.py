@@ -581,7 +581,8 @@ def test_every_machine_has_a_copy_and_a_run_resumes_from_any(meeting, tmp_path):
         wait_for(lambda: is_whole(2, 1))
         weights = [find(number, "deep/weights") for number in (1, 2)]
         assert weights[0].read_bytes() == weights[1].read_bytes()
-        assert not find(2, "half_temp").exists() and not find(2, ".distlab-copy.part").exists()
+        assert not find(2, "half_temp").exists()
+        wait_for(lambda: not find(2, ".distlab-copy.part").exists())
         launchers[0].kill()  # the host, and with it worker 0's machine
         assert launchers[1].end()[0] == 2
         launchers += start([3, 2])  # machine 3 has nothing, and hosts
@@ -596,6 +597,22 @@ def test_every_machine_has_a_copy_and_a_run_resumes_from_any(meeting, tmp_path):
     finally:
         for launcher in launchers:
             launcher.close()
+
+
+def test_what_is_saved_last_is_on_every_machine_when_the_run_ends(meeting, tmp_path):
+    name = meeting.write("""
+        if index == 0:
+            with open(os.path.join(os.environ["DISTLAB_CHECKPOINT_DIR"], "last"), "wb") as file:
+                file.write(os.urandom(700_000))
+    """)
+    for folder in ("one", "two"):
+        Path(folder).mkdir()
+        Path(folder, name).write_text(Path(name).read_text())
+    words = ["--checkpoint-dir", "kept", name]
+    launchers = [meeting.start(n, *words, cwd=tmp_path / f) for n, f in ((1, "one"), (2, "two"))]
+    assert [launcher.end()[0] for launcher in launchers] == [0, 0]
+    kept = [Path(folder, "kept", "last").read_bytes() for folder in ("one", "two")]
+    assert kept[0] == kept[1] and len(kept[0]) == 700_000
 
 
 def test_a_copy_that_is_cut_short_or_leads_elsewhere_is_refused(tmp_path):

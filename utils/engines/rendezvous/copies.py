@@ -24,7 +24,7 @@ from ...files import write_atomically
 
 MANIFEST, STAGING = ".distlab-copy.json", ".distlab-copy.part"
 PIECE_BYTES = 2**18
-QUIET_SECONDS = 1.0  # for which a folder must not have changed
+QUIET_SECONDS = 0.5  # for which a folder must not have changed
 MAX_FILES, MAX_PATH = 4000, 400
 UNFINISHED = re.compile(r"(_temp|\.part|\.tmp|\.tempstate\w*|~)$|^workertemp|^\.")
 SHARD = re.compile(r"(?P<prefix>.+)\.data-\d{5}-of-(?P<count>\d{5})")

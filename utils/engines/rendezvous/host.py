@@ -28,8 +28,9 @@ from .lobby import Lobby
 from .reach import OpenPorts, explain_unreachable, try_all
 from .settings import RendezvousSettings
 
-LOOK_SECONDS = 0.5  # between two looks at the checkpoint folder
+LOOK_SECONDS = 0.25  # between two looks at the checkpoint folder
 COPY_SECONDS = 600.0  # for every machine to have the newest copy, before an attempt
+LAST_SECONDS = 60.0  # for them to have the last one, once the tasks have ended
 FINISH_SECONDS = 3.0  # for members to hear how the run has ended
 
 
@@ -61,6 +62,7 @@ class HostedRun(Run):
         try:
             copier.start()
             report = super().run()
+            self._hand_out_last()
             self._tell_end(report=asdict(report))
             return report
         except BaseException as error:
@@ -171,10 +173,7 @@ class HostedRun(Run):
             return
         self._say(f"the checkpoint ({own.bytes} bytes) goes to {len(lacking)} machines")
         self._offer(own, lacking)
-        done = self._lobby.wait_until(
-            lambda: all(g.lost or g.copy_error or g.copied >= own.number for g in lacking),
-            COPY_SECONDS,
-        )
+        done = self._lobby.wait_until(lambda: all(_has(g, own) for g in lacking), COPY_SECONDS)
         for guest in lacking:
             if guest.lost:
                 raise ChannelLost(guest.lost)
@@ -188,6 +187,14 @@ class HostedRun(Run):
             "goes on from it; to start over, empty the folder on every machine"
         )
         return self._copy.fetch(state, guest.pieces.ask)
+
+    def _hand_out_last(self) -> None:
+        """Once the tasks have ended: what they saved last goes to every machine that is there."""
+        last = self._copy.find_state() if self._copy is not None else Copy()
+        guests = self._lobby.guests if last.number else []
+        self._offer(last, guests)
+        if not self._lobby.wait_until(lambda: all(_has(g, last) for g in guests), LAST_SECONDS):
+            self._say("not every machine has a copy of the last checkpoint")
 
     def _offer(self, copy: Copy, guests: Sequence[Guest]) -> None:
         for guest in guests:
@@ -237,6 +244,11 @@ class HostedRun(Run):
     def _release_ports(self) -> None:
         if self._ports is not None:
             self._ports.release()
+
+
+def _has(guest: Guest, copy: Copy) -> bool:
+    """Whether the guest has the copy, or will not get it."""
+    return bool(guest.lost or guest.copy_error) or guest.copied >= copy.number
 
 
 def join_address(host: str, port: int) -> str:
