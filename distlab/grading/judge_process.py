@@ -71,9 +71,3 @@ class JudgeProcess:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def judge(lab: LabSpec, observation: Observation) -> Verdict:
-    """Return the verdict of one observation, in a fresh process of the judges."""
-    with JudgeProcess(lab) as judges:
-        return judges.judge(observation)
