@@ -137,10 +137,16 @@ def read_statements(
     return tuple((node, *_read_names(node), find_touched(node)) for node in body)
 
 
+@lru_cache(maxsize=4096)
+def unparse(node: ast.stmt) -> str:
+    """Return the text of a statement, which several exercises may need."""
+    return ast.unparse(node)
+
+
 def _read_names(node: ast.stmt) -> tuple[frozenset[str], frozenset[str]]:
     if is_star(node):
         return frozenset(), frozenset()
-    text = ast.unparse(node)
+    text = unparse(node)
     try:
         table = symtable.symtable(text, "cell", "exec")
     except SyntaxError:  # an await outside a function, which a notebook may have

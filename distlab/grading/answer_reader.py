@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 
-from distlab.grading.answer_code import Statement, find_root
+from distlab.grading.answer_code import Statement, find_root, unparse
 from distlab.grading.labs import LabSpec
 
 KNOWN = frozenset(
@@ -106,7 +106,7 @@ class AnswerReader:
         nodes = [n for s in self.statements for n in ast.walk(s.node)]
         self._learn_names(nodes)
         for statement in self.statements:
-            if ast.unparse(statement.node) in self.lab.given_statements:
+            if unparse(statement.node) in self.lab.given_statements:
                 continue
             for node, parent in walk_pairs(statement.node):
                 for why in self._judge(node, parent):
