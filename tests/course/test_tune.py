@@ -168,16 +168,6 @@ def test_costs_count_the_images_of_a_batch(tf):
     assert one >= 0.0039
 
 
-def test_costs_leave_out_what_starts_a_pipeline(tf):
-    def numbers(_):
-        return tf.data.Dataset.range(10**6)
-
-    slow_start = delay(tf.data.Dataset.from_tensors(0), 0.1).flat_map(numbers)
-    assert make_timer(as_written(slow_start), 0.06, "start")() < 0.01  # not 0.1 of the first
-    alone = delay(tf.data.Dataset.range(1), 0.01)
-    assert make_timer(as_written(alone), 0.06, "alone")() > 0.009
-
-
 def test_run_for_ends_in_time_or_at_the_end(tf):
     endless = tf.data.Dataset.range(4).batch(2).repeat()
     pace = run_for(endless, 0.2, step_seconds=0.01)

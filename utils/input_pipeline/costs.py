@@ -62,10 +62,10 @@ def make_timer(dataset: Any, seconds: float, name: str) -> Callable[[], float]:
     """Return a function that measures the seconds of `dataset` for each image, on one thread.
 
     Elements are made and thrown away by `Dataset.skip`, in C++: to hand each one to
-    Python, or to a function of TensorFlow, costs more than most stages. What the first
-    element takes, which starts the pipeline, is not counted. The number of elements is
-    doubled until the others fill a quarter of `seconds`, or the dataset ends. Raises
-    InputError for an empty dataset, and for one that fails.
+    Python, or to a function of TensorFlow, costs more than most stages. Their number is
+    doubled until they fill a quarter of `seconds`, and eight times what the first one takes
+    (which starts the pipeline), or the dataset ends. Raises InputError for an empty dataset,
+    and for one that fails.
     """
     import tensorflow as tf
 
@@ -73,22 +73,18 @@ def make_timer(dataset: Any, seconds: float, name: str) -> Callable[[], float]:
     wanted = 1
     with _explained(name):
         _time(walk, 1)  # traces it, unmeasured
-        (start, there), *more = [_time(walk, 1) for _ in range(3)]
-        start, passed = min(start, *(time for time, _ in more)), 0.0
-        while there and passed < seconds / 4:
+        first, there = _time(walk, 1)
+        enough, passed = max(seconds / 4, min(8 * first, seconds / 2)), first
+        while there and passed < enough:
             wanted *= 2
             passed, there = _time(walk, wanted)
-            passed -= start
-        first, images = (int(_count_images(dataset.take(n))) for n in (1, wanted))
+        images = int(_count_images(dataset.take(wanted)))
     if not images:
         raise InputError(f"{name} gives no element: there is nothing to measure")
 
     def measure() -> float:
         with _explained(name):
-            taken = _time(walk, wanted)[0]
-        if images == first:  # there is no second element
-            return taken / images
-        return max(0.0, taken - start) / (images - first)
+            return _time(walk, wanted)[0] / images
 
     return measure
 
