@@ -20,6 +20,8 @@ REACHING = {
     "the course's loss scale": ("lab13", "program",
         "from utils.training.loss_scale import SharedLossScaleOptimizer"),
     "the meter of bytes": ("lab13", "gradients", "lab13.Meter.watch = lambda s, t: t"),
+    "a meter that a block holds": ("lab13", "gradients", "b = object()\nb._meter.peak = 0"),
+    "a block's own count": ("lab13", "gradients", "b = object()\nb._most = 12"),
     "the library's plan": ("lab14", "step", "from utils.simulate import step"),
     "the library's doctor": ("lab07", "cause", "from utils.tf_config import diagnose"),
     "the library's predictor": ("lab09", "interval", "import utils.simulate as s"),

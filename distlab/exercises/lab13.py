@@ -321,7 +321,7 @@ class Block:
         import tensorflow as tf
 
         self.variables = [tf.Variable(kernel) for kernel in kernels]
-        self.meter, self.examples, self.most = meter, 0, 0
+        self._meter, self._examples, self._most = meter, 0, 0
 
     def __call__(self, x: Any) -> Any:
         """Return the block's output for x, [examples, 4] in float64."""
@@ -333,11 +333,11 @@ class Block:
                 "a block was called inside a tf.function, where the meter sees no tensors: "
                 "write this one without"
             )
-        self.examples += len(x)
-        self.most = max(self.most, len(x))
+        self._examples += len(x)
+        self._most = max(self._most, len(x))
         first, second = self.variables
-        hidden = self.meter.watch(tf.tanh(tf.matmul(x, first)))  # [examples, 64]
-        return self.meter.watch(x + tf.matmul(hidden, second))
+        hidden = self._meter.watch(tf.tanh(tf.matmul(x, first)))  # [examples, 64]
+        return self._meter.watch(x + tf.matmul(hidden, second))
 
 
 def try_gradients(
@@ -368,8 +368,8 @@ def try_gradients(
             )
     return {
         "gradients": np.concatenate([np.ravel(array) for array in arrays]),
-        "largest micro-batch": max(block.most for block in blocks),
-        "examples through each block": [block.examples for block in blocks],
+        "largest micro-batch": max(block._most for block in blocks),
+        "examples through each block": [block._examples for block in blocks],
         "KiB over the budget": max(0, -(-(meter.peak - budget) // 1024)),
     }
 
