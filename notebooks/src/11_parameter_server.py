@@ -7,11 +7,11 @@
 #
 # ## Objectives
 #
-# - Schedule closures on workers, join them and fetch their results.
+# - Schedule closures (compiled functions with their arguments) on workers, wait for them and fetch their results.
 # - Place variables on parameter servers in pieces, and count the bytes that a step moves.
-# - Measure the staleness of every update, and choose a learning rate that stays stable under it.
+# - Measure how stale every update is, and choose a learning rate that stays stable all the same.
 # - Count steps exactly where Keras 3 loses some.
-# - Compare asynchronous training, synchronous rounds and backup workers when one worker is slow.
+# - Compare asynchronous training, synchronous rounds and rounds with a backup worker when one worker is slow.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -64,9 +64,9 @@ from utils.training.parameter_server.variables import (
 # %% [markdown]
 # ## Four kinds of process
 #
-# *Parameter servers* (the job `ps`) hold the variables, each a part. *Workers* read them, compute a gradient and write it back, each at its own pace. The *coordinator* (the job `chief`) is where your program runs: it hands out the work. An *evaluator* is optional; it comes last.
+# *Parameter servers* (the job `ps`) hold the variables, each server a part of them. *Workers* read the variables, compute a gradient and send it back, each at its own pace. The *coordinator* (the job `chief`) is where your program runs: it hands out the work. An *evaluator* is optional; we meet it near the end.
 #
-# By hand it takes two short functions. Every worker and every server runs a `tf.distribute.Server`, which listens, does what it is asked, and never returns. The coordinator gets the same list of addresses. We start four processes, each on a free port of this computer.
+# It takes two short functions to set this up by hand. Every worker and every server runs a `tf.distribute.Server`, which listens, does what it is asked, and never returns. The coordinator gets the same list of addresses. We start four processes, each on a free port of this computer: the coordinator, two workers and one server. The coordinator asks a worker to add 22 to a variable that holds 20.
 
 # %%
 figures.show(draw_parameter_servers())
@@ -105,15 +105,15 @@ for server in servers:
 assert fetched == 42 and "/job:ps" in device
 
 # %% [markdown]
-# `LocalCluster(workers=2, ps=2)` does this for you: it finds ports, sets `TF_CONFIG` in each process, starts the servers and ends them. On your own machines one program serves in every role, as on the take-away card. The servers listen on all interfaces, without a password: use a network that you trust.
+# `LocalCluster(workers=2, ps=2)` does this for you: it finds ports, sets `TF_CONFIG` in each process, starts the servers and stops them. On your own machines one program can play every role, as on the take-away card. The servers listen on every network interface, without a password, so use a network that you trust.
 #
 # ## Schedule, join, fetch
 #
-# A *closure* is a compiled function and its arguments. `schedule` puts it in a queue and returns at once, with a promise of its result; any free worker takes the next one. `join` waits until the queue is empty, `fetch` gets the results.
+# A *closure* is a compiled function and its arguments. `schedule` puts it in a queue and returns at once, with a promise of its result; any free worker takes the next one. `join` waits until all closures are done, `fetch` gets the results.
 #
-# The function below is for the coordinator. 150 closures add 1 to a variable `a` in one go (`assign_add`: the server adds). 150 more add 1 to `b` as you would in Python: read it, add, write it back.
+# The coordinator runs the function below. It schedules 150 closures that add 1 to a variable `a` in one go (`assign_add`: the server adds). Then 150 more add 1 to `b` as you would in Python: read it, add, write it back.
 #
-# **Predict.** Both variables begin at 0, and two workers split the closures. What does `b` hold at the end, about?
+# **Predict.** Both variables begin at 0, and two workers split the closures. Roughly what does `b` hold at the end?
 
 # %%
 my_guess = None  # the count
@@ -154,13 +154,13 @@ show_guess(my_guess, read_add_write)
 assert in_one_go == by_worker.sum() == 150 >= read_add_write and "/job:ps" in device
 
 # %% [markdown]
-# The servers lost nothing that they were asked to add. `b` lost additions when one worker wrote between the other's read and its write: both had read the same number, and both wrote the same. How many depends on the machine, and changes from run to run. Keep `b` in mind: it comes back in Keras.
+# `a` has all 150: a server loses nothing that it was asked to add. `b` loses an addition whenever one worker writes between the other's read and its write: both have read the same number, and both write the same result. How many get lost depends on the machine, and changes from run to run. Keep `b` in mind: it comes back in Keras.
 #
 # ## Where the variables live
 #
-# Parameter servers suit models that are mostly embedding tables: a row for each user, product or word. We make ours from pixels. An image is cut into 49 patches. A patch's place and the grey levels of its four quarters (8 each, so 8⁴ = 4,096 patterns) make a *token*, like a word, and the model adds up the tokens' rows of a table. A row is 16 float32 numbers.
+# Parameter servers suit models that are mostly embedding tables: a row for each user, product or word. We make ours from pixels. Each image is cut into 49 patches. The grey of each quarter of a patch is rounded to one of 8 levels, so a patch shows one of 8⁴ = 4,096 patterns. Its place and its pattern together make a *token*, like a word. Every token has its row in a table, 16 float32 numbers, and the model adds up the rows of an image's tokens.
 #
-# A *partitioner* cuts variables that are large enough along their first axis, a piece for each server at most. `MinSizePartitioner` makes no piece smaller than you say.
+# A *partitioner* cuts large variables along their first axis, here into at most two pieces, one for each server. `MinSizePartitioner` makes no piece smaller than `min_shard_bytes`, so small variables stay whole.
 #
 # **Predict.** The table has 49 places x 4,096 patterns = 200,704 rows. How many of them are on ps 1?
 
@@ -190,15 +190,15 @@ show_guess(my_guess, next(p.rows for p in pieces if p.server == 1), unit=" rows"
 assert pieces == cluster.run(show_with_connect)
 
 # %% [markdown]
-# The table is in two halves; the small variables stay whole and go to the servers in turn. From here on `connect` of utils makes resolver, partitioner, strategy and coordinator: the last line found the same pieces.
+# The table is in two halves; the small variables stay whole and go to the servers in turn. From here on, `connect` from utils makes resolver, partitioner, strategy and coordinator in one call. The last line checked that it places the same pieces on the same servers.
 #
 # ## A step moves the rows it touches
 #
-# A batch of 32 images has 32 x 49 tokens. Looked up where the table lives, only those rows travel, and the gradient comes back as *IndexedSlices*: row numbers and rows. Under this strategy, `keras.layers.Embedding` reads the whole variable first. For both we count the bytes on the *loopback* device, the network of a machine with itself; what other programs send there counts too.
+# A batch of 32 images has 32 x 49 = 1,568 tokens. Our model looks them up on the server, where the table lives. So only those rows travel, and the gradient goes back as *IndexedSlices*: row numbers and rows. `keras.layers.Embedding` is less careful under this strategy: it reads the whole variable first. We count the bytes of both on the *loopback* device, the network between the processes of one machine. (What other programs send there counts too.)
 #
 # Would synchronous training move less? [`count_synchronous`](../distlab/lessons/loopback_traffic.py) measures it on two workers that each hold the whole table: once as TensorFlow does it, and once with the gradient made dense first, which is what a plain ring all-reduce ([lesson 06](06-all-reduce.ipynb)) would carry.
 #
-# **Predict.** The whole table takes 12,544 KiB. How many KiB does a step move that reads and writes only its rows?
+# **Predict.** The whole table takes 12,544 KiB. How many KiB does a step move if it reads and writes only its own rows?
 
 # %%
 my_guess = None  # KiB
@@ -257,15 +257,17 @@ assert 32 * 49 * 16 * 4 < sent["own"] < table_bytes / 4 and sent["keras"] > 5 * 
 assert 0.9 < reduced["dense"] / (2 * table_bytes) < 1.3 and reduced["slices"] < table_bytes / 10
 
 # %% [markdown]
-# The first two bars are why the lookup belongs where the table is. The other two are one synchronous step of *both* workers, so two gradients. The dense one is what the formula of the ring says for two workers, twice the table. But TensorFlow is smarter: an Embedding's gradient is `IndexedSlices`, and MultiWorkerMirroredStrategy gathers only those. So bytes alone are no reason for parameter servers. The reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. A dense model saves nothing: a step reads all its variables and writes all its gradients.
+# The first two bars show why the lookup belongs where the table is. The other two, "both", are one synchronous step of *both* workers, so they carry two gradients. The dense one is close to what the ring formula predicts for two workers: twice the table. But TensorFlow is smarter than that. An Embedding's gradient is `IndexedSlices`, and MultiWorkerMirroredStrategy gathers only those rows.
+#
+# So bytes alone are no reason for parameter servers. The real reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. With a dense model parameter servers save no bytes: a step reads all its variables and writes all its gradients.
 #
 # ## Staleness
 #
-# While a worker computes, others write. Its gradient belongs to parameters that are no longer there: how many updates came in between is its *staleness*.
+# While a worker computes, others write. By the time its gradient is ready, the parameters have moved on. The number of updates that came in between is the gradient's *staleness*.
 #
-# To measure it, a closure looks at a counter of tickets before it reads the parameters, and draws the next ticket when its gradient is ready; every number is drawn once. Between look and ticket its *window* is open. Staleness is the ticket less the number seen before.
+# To measure it, we borrow the ticket machine from a bakery. Before a closure reads the parameters, it looks at the number on the machine. When its gradient is ready, it draws that machine's next ticket; no number is drawn twice. The time between the look and the ticket is the closure's *window*. Staleness is the number on the ticket minus the number seen at the start: that many others drew in between.
 #
-# First the window alone, with nothing computed in it. (The sleep stands for a computation. `tf.control_dependencies` keeps the order: what is inside waits for what is named.)
+# First the window alone, with nothing computed in it. (A sleep of 50 ms stands for the computation. `tf.control_dependencies` keeps the order: the operations inside the `with` wait for those in its brackets.)
 
 
 # %% tags=["nbval-ignore-output"]
@@ -301,9 +303,9 @@ for worker, seen, ticket in windows:
 assert [ticket for _, _, ticket in windows] == list(range(8))  # each number once
 
 # %% [markdown]
-# Now least squares in that window: read the weights, compute the gradient, and when the window has closed, write.
+# Now we do real work in that window, a least-squares fit: read the weights, compute the gradient, and write once the ticket is drawn.
 #
-# **Predict.** Two workers; worker 1 takes five times as long as worker 0. What is the mean staleness over all updates of both, about?
+# **Predict.** Two workers; worker 1 takes five times as long as worker 0. Roughly what is the mean staleness over the updates of both?
 
 # %%
 my_guess = None  # updates
@@ -360,11 +362,13 @@ show_guess(my_guess, mean_staleness(slow))
 assert means[1] > means[0]
 
 # %% [markdown]
-# The number on a bar is the staleness of that update. The mean cannot exceed the number of workers less one, whatever their speeds. A worker has one window open at a time, from its look to its ticket, so a ticket makes at most one update of each *other* worker staler by 1. A slow worker does not raise the mean; it piles the staleness onto its own, rare updates.
+# The number on a bar is the staleness of that update. Surprisingly, the mean can't exceed the number of workers minus one, whatever their speeds. Here is why. Each worker has at most one window open at a time. So a ticket makes at most one update of each *other* worker staler, by 1. A slow worker doesn't push the mean past that limit; it piles the staleness onto its own, rare updates.
 #
-# ## The learning rate that tames it
+# ## A learning rate that stays stable
 #
-# Let *k* be the largest curvature of the loss: how much the gradient changes for a step of length 1 in the direction where it changes most. Plain descent is stable for rates below 2/*k*. For gradients of a constant staleness *s* the limit is 2 sin(π / (4*s* + 2)) / *k*: with *s* = 1 half as much, 1/*k*. We know *k* of our least squares exactly, so we can stand between the two limits, at 1.5/*k*: once with one closure in flight, which is never stale, and once with both workers busy.
+# Why would an old gradient hurt? It points downhill from where the weights *were*, so a large step overshoots before anyone notices. Let *k* be the largest curvature of the loss: how much the gradient changes for a step of length 1 in the direction where it changes most. Plain gradient descent is stable for rates below 2/*k*. If every gradient has the staleness *s*, the limit is 2 sin(π / (4*s* + 2)) / *k*. With *s* = 1 that is 1/*k*, half as much.
+#
+# For our least squares we can compute *k*, so we choose a rate between the two limits, 1.5/*k*. We try it with one closure in flight, whose gradient is never stale, and with both workers busy.
 #
 # **Predict.** With both workers busy at 1.5/*k*: is the loss after 40 updates smaller or larger than at the start?
 
@@ -384,13 +388,13 @@ show_guess(my_guess, "larger" if losses["1.5/k, both"][-1] > 0.5 else "smaller")
 assert [values[-1] > values[0] for values in losses.values()] == [False, True, False]
 
 # %% [markdown]
-# The same model, data and rate, stable alone, explodes with a staleness of about one. At a third of that rate training is stable again. (Where the exploding curve dips, the weights swing past the minimum and come close to it for a moment.)
+# Same model, same data, same rate: training that is stable with one closure in flight explodes with a staleness of about one. At a third of that rate it is stable again, with both workers busy. (Where the exploding curve dips, the weights swing past the minimum and come close to it for a moment.)
 #
-# Two more cures are options of `StalenessLoop`, which is `descend` for any Keras model. `damp=True` divides a gradient by 1 + its staleness; `max_staleness=4` drops what is staler than 4. Both know the staleness in time, because the ticket is drawn before anything is written.
+# There are two more remedies, both options of `StalenessLoop`, which does for any Keras model what `descend` did for ours. `damp=True` divides a gradient by 1 + its staleness. (That doesn't help Adam, which ignores the size of a gradient.) `max_staleness=4` drops gradients staler than 4. Both know the staleness in time, because the ticket is drawn before anything is written.
 #
 # ## A counter that loses steps
 #
-# Keras 3 counts an optimizer's steps with `iterations.assign(iterations + 1)`: read, add, write back, like `b` above. `count_exactly(optimizer)` replaces that one method by an addition at the server. Who cares? Adam does: it multiplies its rate by a factor that grows to 1 with the number of steps.
+# Keras 3 counts an optimizer's steps with `iterations.assign(iterations + 1)`: read, add, write back, like `b` above. `count_exactly(optimizer)` replaces that one method by an addition at the server. Who cares? Adam does. To correct the bias of its first averages, it multiplies its rate by a factor that depends on the number of steps and approaches 1 as they add up.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -428,7 +432,7 @@ assert exact == 150 >= lossy
 #
 # ## A worker dies and comes back
 #
-# A worker holds nothing that is not elsewhere. When one dies in a closure, the coordinator gives the closure to another; when it is back, it takes closures again. We kill worker 1 after 20 updates, start it again 20 later, and go on until it takes part: reconnecting can take some seconds.
+# A worker holds nothing that can't be found elsewhere. If it dies in the middle of a closure, the coordinator gives that closure to another worker. When it is back, it takes closures again. We kill worker 1 after 20 updates, start it again 20 updates later, and go on until it takes part: reconnecting can take some seconds. In the picture a bar is one update, and the gap in worker 1's lane is the time it was away.
 
 
 # %%
@@ -466,11 +470,11 @@ print(f"{len(updates)} closures scheduled and done, {written} updates written")
 assert len(updates) <= written and len({u.ticket for u in updates}) == len(updates) >= 80
 
 # %% [markdown]
-# No closure was lost: `run` returns an update for each that it scheduled. *Written* may be one more than *done*: a worker that dies after its update and before its answer makes the closure run twice. This is called "at least once"; one extra gradient among thousands rarely matters.
+# No closure was lost: `loop.run` returns one update for each closure that it scheduled. The count of updates *written* may be one higher: if a worker dies after it wrote its update but before it answered, the closure runs again elsewhere. This is called "at least once"; one extra gradient among thousands rarely matters.
 #
 # ## A parameter server dies
 #
-# With a server, its variables are gone. The run ends with an error that names it. A new run goes on from the last checkpoint, which the coordinator saves between closures.
+# When a server dies, its variables die with it, and the run ends with an error that names the server. So the coordinator saves a checkpoint now and then, between closures, and a new run goes on from the last one. We kill ps 1 after the second checkpoint, and start again.
 
 # %% tags=["nbval-ignore-output"]
 folder = tempfile.TemporaryDirectory()
@@ -491,7 +495,7 @@ assert begun >= 40 and begun + len(updates) == written == 100
 # %% [markdown]
 # ## One slow worker
 #
-# Three workers and one server now. A *synchronous* round waits for all gradients, averages them and writes once. With a *backup worker* the round ends with the first two of three gradients, and the late one is thrown away. Asynchronously, every worker writes alone. At first each worker takes 50 ms a step; then worker 2 takes 250 ms.
+# Now we have three workers and one server, and three ways to train. A *synchronous* round waits for all gradients, averages them and writes once. With a *backup worker* a round ends when the first two of three gradients are in; the late one is thrown away. In *asynchronous* training every worker writes on its own, as above. First each worker takes 50 ms a step; then worker 2 takes 250 ms.
 #
 # **Predict.** Speed is gradients used per second. What share of it does *asynchronous* training keep when one of three workers becomes five times slower?
 
@@ -556,13 +560,13 @@ for mode, extra in {**modes, "backup": {"backup": 2}, "bounded": {"bound": 4}}.i
     print(f"{mode:<13} {pace}, staleness {run.mean_staleness:4.1f}, at most {max(run.staleness)}")
 
 # %% [markdown]
-# Synchronous training runs at the pace of the slowest. Asynchronous training loses what worker 2 no longer does. Rounds with a backup worker do not wait for it, so in the simulator they lose nothing. The measured bars also hold what the simulator leaves out: messages, scheduling, and five processes on your cores. Neither way is free: asynchronous updates are stale, and a backup worker's gradients are computed for nothing.
+# Synchronous training runs at the pace of the slowest. Asynchronous training loses what worker 2 no longer does. Rounds with a backup worker don't wait for it, so in the simulator they lose nothing. The measured bars also include what the simulator leaves out: messages, scheduling, and five processes that share your cores. Neither way is free: asynchronous updates are stale, and a backup worker's gradients are computed for nothing.
 #
-# The last lines are the simulator's answer for 64 workers, of which one is five times slower; all vary by 20 % from step to step. *Bounded* is stale-synchronous training: no worker may be more than 4 steps ahead of the slowest. It smooths out jitter. Against a worker that is always slow it does not help: in the long run all go at its pace.
+# The printed lines are the simulator's answer for 64 workers. One is five times slower, and all of them vary by 20 % from step to step. *Asynchronous* uses nearly every gradient, at a mean staleness just below 63: the number of workers minus one again. *Backup*, here with two spare workers, ignores the slow one but still waits for the 62nd of 64 in every round. *Bounded* is stale-synchronous training: no worker may be more than 4 steps ahead of the slowest. That smooths out jitter. It doesn't help against a worker that is always slow, since in the long run everyone goes at its pace.
 #
 # ## Evaluation, inline and sidecar
 #
-# *Inline*: the coordinator joins, then schedules the test batches on the workers. Training waits, and the answer belongs to one step. *Sidecar*: an evaluator, a process of its own, restores each checkpoint as it appears. Here are both, on the model with the table.
+# There are two ways to evaluate. *Inline*: the coordinator waits for the queue to empty, then schedules the test batches on the workers. Training stops meanwhile, and the result belongs to exactly one step. *Sidecar*: an evaluator, a process of its own, restores each checkpoint as it appears, while training goes on. Here are both, on the model with the table.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -595,11 +599,11 @@ seen.cleanup()
 assert found[-1].step == 300 and abs(found[-1].accuracy - inline.accuracy) < 0.005
 
 # %% [markdown]
-# Both agree on the last checkpoint, though one read a table in two pieces and the other a whole one: a variable that was cut is saved whole. The evaluator takes the newest checkpoint, so if it is slower than the training it skips some.
+# Both agree on the last checkpoint, although one read a table in two pieces and the other read it whole. That works because a variable that was cut is saved whole. The evaluator always takes the newest checkpoint, so if it is slower than the training, it skips some.
 #
 # ## The mistake: a Keras model on sharded variables
 #
-# With a partitioner, Keras 3 holds a `ShardedVariable` where it expects a variable. It can be read. Differentiate it the usual way, and then by its pieces:
+# With a partitioner, Keras 3 finds a `ShardedVariable` where it expects a variable. Reading it works. Asking for its gradient is another matter: first the usual way, then by its pieces.
 
 
 # %%
@@ -623,13 +627,13 @@ for as_pieces in (False, True):
         print(error.cause)
 
 # %% [markdown]
-# The second line is the fix: give the tape and the optimizer the pieces. They are plain variables, each on its server.
+# The second line of output is the fix: pass the pieces to the tape and the optimizer. They are plain variables, each on its server.
 #
-# Saving such a model fails in the same way (`no attribute 'device'`); `train_with_checkpoints` saves the TensorFlow variables. A second classic: `optimizer.apply_gradients` outside `strategy.run` ends in `'NoneType' object has no attribute 'merge_call'`. And a third: Keras 3's `fit` does not run on parameter servers at all; that of `tf_keras` does.
+# Three more errors you may meet. `model.save` fails in the same way (`no attribute 'device'`), so `train_with_checkpoints` saves the TensorFlow variables instead. `optimizer.apply_gradients` outside `strategy.run` ends in `'NoneType' object has no attribute 'merge_call'`. And Keras 3's `fit` doesn't run on parameter servers at all; that of `tf_keras`, the Keras 2 package, does.
 #
 # ## The same through utils
 #
-# `AsynchronousLoop` is what you take home: our `descend` for any Keras model, without the tickets, which `StalenessLoop` adds. One closure in flight, same data, same rate: the same weights.
+# `AsynchronousLoop` is the one to take home: it does what `descend` did, for any Keras model, without the tickets. `StalenessLoop` adds those. With one closure in flight, the same data and the same rate, we should get the weights of our own loop:
 
 
 # %%
@@ -669,19 +673,20 @@ for each in (one, pair, cluster, three, evaluator):
 assert sum(held.values()) == table_bytes
 
 # %% [markdown]
-# With dense variables, every worker adds 2x the model to the servers' traffic, so a server's link is what runs out first. More servers divide the load. A synchronous ring has no such bottleneck.
+# With dense variables, every step of every worker moves the model twice, once each way, and all of it through the servers. So a server's network link is what runs out first. More servers divide the load. A synchronous ring has no such bottleneck.
 #
 # ## What you saw
 #
-# - 150 closures scheduled, joined, fetched; `assign_add` kept all of them, read-add-write need not.
-# - A table in two halves, and a step that moved only the rows it touched; so did synchronous training with IndexedSlices.
-# - A staleness of about one made a stable rate explode; a third of that rate did not.
+# - 150 closures scheduled, joined, fetched; `assign_add` kept all of them, read-add-write can lose some.
+# - A table lay in two halves on two servers, and a step moved only the rows it touched; so did a synchronous step with IndexedSlices.
+# - A learning rate that is stable without staleness exploded with a staleness of about one; a third of it didn't.
 # - Keras's step counter can lose steps; the exact one reached 150.
+# - A killed worker cost no closure; a killed server cost the steps since the last checkpoint.
 # - One slow worker hurt synchronous training most; the ways around it cost staleness or wasted gradients.
 #
 # ## Take-away card
 #
-# With your own `make_dataset`, `replica_step` and `steps`; the model is made under `strategy.scope()`:
+# You bring `make_dataset`, `replica_step` (one training step on one batch) and the number of `steps`; make the model under `strategy.scope()`:
 #
 # ```python
 # resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -696,7 +701,7 @@ assert sum(held.values()) == table_bytes
 # coordinator.join()  # raises when a parameter server has died; then fetch(promises), then save
 # ```
 #
-# Count steps with `variable.assign_add(1)`, since `optimizer.iterations` loses some. A server's `join` never returns: stop those processes yourself. TensorFlow's tutorial sets `GRPC_FAIL_FAST=use_caller` in their environment, so that a lost task is reported instead of waited for. A whole program in every role, with the lines to type on two machines: [parameter_server.py](../examples/parameter_server.py).
+# Count steps with `variable.assign_add(1)`, since `optimizer.iterations` can lose some. A server's `join` never returns: stop those processes yourself. TensorFlow's tutorial sets `GRPC_FAIL_FAST=use_caller` in their environment, so that a lost process raises an error instead of being waited for. A whole program in every role, with the lines to type on two machines: [parameter_server.py](../examples/parameter_server.py).
 #
 # ## Where it is described
 #

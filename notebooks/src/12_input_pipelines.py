@@ -1,7 +1,7 @@
 # %% [markdown] shows="From a naive pipeline to a tuned one, one measured stage at a time"
 # # Input pipelines
 #
-# Your training is slow, you rent a faster accelerator, and the training stays slow: the step was waiting for its input all along. Here you rebuild one pipeline a stage at a time, measure what each stage is worth, and see on a time line what happened when. In an hour you can find such a wait in your own job, and fix it in a few lines.
+# Your training is slow, you rent a faster accelerator, and the training stays slow: the step was waiting for its input all along. Here you rebuild one pipeline a stage at a time, measure what each stage is worth, and watch on a time line who waits for whom. In an hour you can find such a wait in your own job, and fix it in a few lines.
 #
 # **Time:** 60 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
@@ -10,8 +10,8 @@
 # - Write TFRecord shards, and prove that a pipeline delivers each example once.
 # - Find the bottleneck of a pipeline by timing its stages.
 # - Build a pipeline that delivers several times the images per second of the naive one, with the same elements.
-# - Place cache, shuffle, take and prefetch where they do what you mean.
-# - Tune a pipeline by measuring, and tell how far from the limit it is.
+# - Put cache, shuffle, take and prefetch where they do what you mean.
+# - Tune a pipeline by measuring, and know how far it is from the limit.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -58,9 +58,9 @@ from distlab.widgets.input_explorer import input_explorer
 # %% [markdown]
 # ## Write the data first
 #
-# An input pipeline *extracts* bytes from files, *transforms* them into tensors and *loads* those into the step. The files come first: 4,000 real images, each packed as a PNG with its label and its number into a `tf.train.Example`, in 8 TFRecord files, the *shards*. Several files can be read at once, and split between workers ([distributed input](13-distributed-input.ipynb)). PNGs have to be decoded, which costs time, as in real life.
+# An input pipeline *extracts* bytes from files, *transforms* them into tensors and *loads* those into the step. The files come first: 4,000 real images, each packed as a PNG with its label and its number into a `tf.train.Example`, in 8 TFRecord files, the *shards*. Several files can be read at once, and split between workers ([distributed input](13-distributed-input.ipynb)). PNGs have to be decoded, which takes time, as in real life.
 #
-# Augmentation flips and shifts each image at random. Columns that leave on one side come back on the other, so every row keeps its pixels. So we can check which images were delivered, whatever was drawn.
+# Augmentation flips and shifts each image at random. Columns that leave on one side come back on the other, so every row keeps its pixels, in another order. That lets us check later which images were delivered, however they were flipped and shifted.
 
 # %%
 split, folder = load("fashion_mnist").train.take(4000), tempfile.TemporaryDirectory()
@@ -75,7 +75,7 @@ figures.show(figures.images(pictures, names, title=title, columns=8))
 # %% [markdown]
 # ## Four numbers first
 #
-# The naive pipeline reads one shard after another and handles one example after another. (`read_shard` is `tf.data.TFRecordDataset`, from a disk that we can make slow.) For comparison, a training step on a batch that is ready. The better of two runs counts. `as_written` keeps TensorFlow from improving the pipeline behind our back; more on that below.
+# The naive pipeline reads one shard after another and handles one example after another. (`read_shard` is `tf.data.TFRecordDataset`, from a disk that we can make slow.) We time it alone, then with a training step behind it. For comparison, the same step runs on a batch that is ready in memory. The better of two runs counts. `as_written` keeps TensorFlow from improving the pipeline behind our back; more on that under *AUTOTUNE* below.
 
 
 # %%
@@ -124,7 +124,7 @@ print(f"{'the step computes':<24}{busy:>10.0%} of the time")
 assert four["steps on naive input"] < four["steps on ready tensors"]
 
 # %% [markdown]
-# The network is small, but so are the cores. On an accelerator the step gets faster; the processor that feeds it doesn't. While the step doesn't compute, it mostly waits for input. That is what this lesson fixes.
+# The rest of the time the step mostly waits for input. You may object that the network is tiny; but so are the cores. On an accelerator the step gets faster, and the processor that feeds it doesn't. That wait is what this lesson fixes.
 #
 # ## Where does the time go?
 #
@@ -164,13 +164,13 @@ figures.show(figures.bars({n: 1e6 * c for n, c in costs.items()}, unit="µs", ti
 assert slowest in ("parse", "augment")
 
 # %% [markdown]
-# A dataset remembers what it was made from. So `take_apart` walks back to its source, and `rebuild` makes the chain again up to any stage. Each bar is the time of the chain up to that stage, minus that of the chain before it. It is processor time: waiting and other programs don't count. A bar of 0 is a difference lost in the noise.
+# A dataset remembers what it was made from. So `take_apart` can walk back to the source, and `rebuild` can make the chain again up to any stage. Each bar is the time of the chain up to that stage, minus that of the chain before it. It is processor time: waiting and other programs don't count. A bar of 0 is a difference lost in the noise.
 #
-# One of the two maps costs most, although so small an image gives it little to do. How much of that is the price of *calling* a function, once for each image? The next cell tests it.
+# One of the two maps, parse or augment, costs most, although such a small image gives it little to do. How much of that is the price of *calling* a function, once for each image? The next cell finds out.
 #
 # ## One stage at a time
 #
-# Now the same pipeline again and again, with one thing changed each time. First the reading: `interleave` takes a record from each of 8 shards in turn, and with `num_parallel_calls` the 8 are read at the same time. Then the maps. You can run them on two threads. Or you can *vectorise* them: batch the records first, and call each map once for 128 of them. Here are both ways of parsing, one below the other.
+# Now the same pipeline again and again, with one thing changed each time. First the reading: `interleave` takes a record from each of 8 shards in turn, and with `num_parallel_calls` the 8 are read at the same time. Then the maps. You can run them on two threads. Or you can *vectorise* them: batch the records first, and call each map once for 128 of them. The next cell has both ways of parsing, one below the other.
 
 # %% tags=["nbval-ignore-output"]
 png, number = (tf.io.FixedLenFeature([], kind) for kind in ("string", "int64"))
@@ -218,17 +218,17 @@ def tuned(shards, store=LOCAL, batch=128):
 
 
 # %% [markdown]
-# The work is the same, the calls are fewer, and each image is cheaper. `read_at_once` is the parallel interleave, and `parse_batch` is `parse_many` with the example's number. `augment_batch` still draws a flip and a shift *for each image*, and moves all columns with one matrix product.
+# The work is the same, the calls are fewer, and each image is cheaper. In the code, `read_at_once` is the parallel interleave, and `parse_batch` is our `parse_many` that also returns each example's number. `augment_batch` still draws a flip and a shift *for each image*, and moves all columns with one matrix product.
 #
-# In the second of the two cells, `tuned` adds two lines: keep what is the same in every epoch (`cache`), and make the next batches while the step computes (`prefetch`). It caches single examples, so that each epoch can shuffle them again.
+# `tuned`, in the second cell, adds two more ideas: keep what is the same in every epoch (`cache`), and make the next batches while the step computes (`prefetch`). It caches single examples rather than batches, so that each epoch can shuffle them again.
 #
-# The rungs in between are in [`utils/input_pipeline/ladder.py`](../utils/input_pipeline/ladder.py), one function of a few lines each. Read them as a diff. `LADDER` holds all eight by name. Speed is worth nothing if examples get lost, so `count_elements` counts the number, label and pixels (row by row) of everything that an epoch delivers.
+# From `naive` to `tuned` is a ladder of eight rungs, each with one thing changed. The rungs in between are in [`utils/input_pipeline/ladder.py`](../utils/input_pipeline/ladder.py), one function of a few lines each. Read them as a diff. `LADDER` holds all eight by name. Speed is worth nothing if examples get lost, so before any timing `count_elements` compares the number, label and pixels (row by row) of everything that an epoch of each rung delivers.
 #
-# ### The waterfall on the local disk
+# ### The ladder on the local disk
 #
-# Images per second, measured in alternating rounds, after the first epoch. The limit is the same loop over one batch that is ready.
+# We measure images per second after the first epoch, all rungs in turn, and then once more. The limit is the same loop over one batch that is ready.
 #
-# **Predict.** How many times as fast as naive is tuned? Look at the bars above: which of them does a tuned epoch still pay?
+# **Predict.** How many times as fast as naive is tuned? A hint: which of the bars above, read, parse and augment, does a tuned epoch still have to pay for?
 
 # %%
 my_guess = None  # your number
@@ -259,20 +259,20 @@ print("each against the one before:", ", ".join(f"{n} ×{r:.1f}" for n, r in wor
 print("the most, in this run:", max(worth, key=worth.get))
 
 # %% [markdown]
-# The line below the picture compares each bar with the one before. Why a line of code helps, or doesn't:
+# The line below the picture compares each rung with the one before it, round by round, and takes the median. On a busy computer that can differ from the ratio of two bars. Why does a line of code help, or not?
 #
 # - **Reading in parallel** hides waiting. A fast local disk leaves little to hide, and threads cost time too.
 # - **Parallel maps** need spare cores. On two cores, passing a small image to another thread can cost as much as it saves.
 # - **Whole batches** replace 128 calls with one.
 # - **The cache** skips reading and decoding. Work you skip is free.
-# - **Prefetch** overlaps making a batch with whatever the loop does. This loop has no step, so the bar says little about a training; the time line below does.
-# - **`tuned`** pays for a new order of the examples in each epoch; `cache` repeats the same batches for ever.
+# - **Prefetch** overlaps making a batch with whatever the loop does. This loop has no step, so the bar says little about training; the time line below says more.
+# - **`tuned`** pays for a new order of the examples in each epoch; the rung `cache` repeats the same batches forever.
 #
-# Compare bars within one picture only: those were measured in turns. Between cells even the naive rate changes, with whatever else the computer does.
+# Only compare bars within one picture, since those were measured in turn. From cell to cell even the naive rate changes, with whatever else the computer is doing.
 #
 # ### A slow store
 #
-# Data often sits behind a network. `SLOW` emulates that: each shard answers 50 ms after it is opened, then takes 20 ms for each block of 128 records. The delays are real; while one request waits, others go on. The pipelines are the same. First, one shard alone:
+# Data often sits behind a network. `SLOW` emulates that: each shard answers 50 ms after it is opened, then takes 20 ms for each block of 128 records. The delays are real, and while one request waits, others can go on. The pipelines are the same. First we read one shard alone, then we run five of the rungs:
 
 # %% tags=["nbval-ignore-output"]
 one_shard = as_written(read_shard(shards.files[0], SLOW))
@@ -295,11 +295,11 @@ print(
 )
 
 # %% [markdown]
-# Interleaving alone still waits for one request at a time. In the parallel interleave eight requests wait together: compare these two bars. (`tuned` doesn't touch the store after its first epoch, so its bar says nothing about reading.) The same line can be worth nothing on one machine and a lot on another, so measure where the job will run.
+# Interleaving alone still waits for one request at a time. In the parallel interleave eight requests wait together: compare these two bars. (`tuned` doesn't touch the store after its first epoch, so its bar says nothing about reading.) On the local disk there was hardly anything to wait for. The same line of code can be worth nothing on one machine and a lot on another, so measure where the job will run.
 #
-# ## What happened when
+# ## Who waits for whom
 #
-# A time line of the first batches, from clocks inside the pipeline. Every map reads the clock before and after its work, and so does the reading around each request. The step is a sleep of 20 ms, as if an accelerator computed.
+# Next we draw a time line of the first eight batches. The times come from inside the pipeline: every map reads the clock before and after its work, and so does the reader around each request. The step is a sleep of 20 ms, as if an accelerator were computing.
 
 # %% tags=["nbval-ignore-output"]
 stages = ["read", "parse", "parse_batch", "augment", "augment_batch", "wait", "step"]
@@ -322,7 +322,7 @@ for name, found in spans.items():
     print(f"{name}: the loop waited {1e3 * waited(found):.0f} ms after the first batch")
 
 # %% [markdown]
-# In the naive time line only one thing happens at a time: read, parse, augment, step. The step stands still while the others work. In the second picture, the long first wait is the start: the pipeline is built, and eight shards are opened at once. After that, whole batches are made *ahead*, while a step runs, and the loop waits less.
+# In the naive time line only one thing happens at a time: read, parse, augment, step. The step stands still while the others work. In the second picture, the long first wait is the start: the pipeline is built, and eight shards are opened at once. After that, whole batches are made *ahead*, while a step runs, and the loop waits less. That start is paid once an epoch. With only eight batches it can cost more than the rest saves, so don't compare where the two pictures end; compare the printed waits after the first batch.
 #
 # ## AUTOTUNE, and when it does not help
 #
@@ -352,11 +352,11 @@ print(f"an image costs the processor {gain:.1f} times less in the vectorised map
 assert gain > 1.2
 
 # %% [markdown]
-# AUTOTUNE chooses how many calls run at once and how much is buffered. It doesn't batch before the map, it doesn't place a cache, and it can't turn two cores into four. It has most to win with many cores and heavy maps. On two cores noise can swap these bars: run the cell again before you believe an order. (The line below them counts processor time, which other programs do not change.) `options.autotune.ram_budget` and `options.threading.private_threadpool_size` limit what it takes.
+# AUTOTUNE chooses how many calls run at once and how much is buffered. It doesn't batch before the map, it doesn't place a cache, and it can't turn two cores into four. With many cores and heavy maps it has most to gain. On two cores noise can swap these bars, so run the cell again before you believe an order. (The line below them counts processor time, in which waiting for other programs doesn't count.) `options.autotune.ram_budget` and `options.threading.private_threadpool_size` limit the memory and the threads it may use.
 #
 # ## Shuffling: how well?
 #
-# `shuffle(n)` holds n examples and passes on one of them at random. An example can move back any distance, but forward by no more than n. So a small buffer leaves sorted data nearly sorted. Here the labels are sorted first, as in many data sets: all of one class, then all of the next.
+# `shuffle(n)` holds n examples and passes on one of them at random. An example can be delayed for as long as chance allows, but it can't come out more than n places early. So a small buffer leaves sorted data nearly sorted. To see it, we sort the examples by label first, as many data sets come: all of one class, then all of the next.
 
 # %%
 by_label = np.argsort(split.labels, kind="stable")  # [place] -> example
@@ -368,11 +368,11 @@ for buffer in (1, 128, 1000, 4000):
     print(f"{buffer:>6}{shuffle_quality(order):>10.2f}{classes:>20.1f}")
 
 # %% [markdown]
-# Quality is how far examples move, compared with a perfect shuffle: 0 is the old order, 1 is as good as random. On sorted data a buffer of 128 gives batches of two or three classes. If the whole set doesn't fit into the buffer, shuffle the *files* as well, and interleave: that mixes over long distances and holds almost nothing in memory.
+# Quality is how far examples move, compared with a perfect shuffle: 0 is the old order, 1 is as good as random. A batch of 128 should hold all ten classes. With a buffer of 128 it holds two or three. If the whole set doesn't fit into the buffer, shuffle the *files* as well, and interleave: that mixes over long distances and holds almost nothing in memory.
 #
 # ## Determinism
 #
-# By default a parallel stage passes on its results in order, and waits for a late one. With `deterministic = False` it passes on whatever is ready. A late shard then holds nothing up, and no two epochs need be alike.
+# By default a parallel stage passes on its results in order, and waits for a late one. With `deterministic = False` it passes on whatever is ready. A late shard then holds nothing up, but two epochs may come in different orders.
 
 # %% tags=["nbval-ignore-output"]
 loose = tf.data.Options()
@@ -387,7 +387,7 @@ assert strict[0] == strict[1] and sorted(free[0]) == sorted(strict[0])
 # %% [markdown]
 # ## Where to put the cache
 #
-# **Predict.** An image has 10 augmented versions: flipped or not, shifted by -2 to 2 columns. With the cache *after* augmentation, how many of them does the model see in five epochs? And with the cache before?
+# **Predict.** An image has 10 augmented versions: flipped or not, shifted by -2 to 2 columns. With the cache *after* augmentation, how many versions of an image does the model see in five epochs? And with the cache before?
 
 # %%
 my_guess = None  # the first of the two numbers
@@ -412,9 +412,9 @@ print("cache before augmentation:", before)
 assert after == before == 1
 
 # %% [markdown]
-# One version each time. After augmentation, that is the cache: it froze what was drawn, and nothing says so.
+# One version, both times. With the cache after augmentation, the cache is to blame: it kept the first epoch's flips and shifts, and nothing warns you.
 #
-# But *before*? There the cache is innocent. The set-up cell called `set_seeds(0)`, and with a global seed `tf.random.uniform` inside a map starts from the same seed in every epoch: the same flips again. Plenty of scripts set a seed like this. A `tf.random.Generator` keeps its state from epoch to epoch, and is just as reproducible. A shuffle before the map, as in `tuned`, helps too: the draws are the same, but other images get them.
+# But *before*? There the cache is innocent. The set-up cell called `set_seeds(0)`, and with a global seed `tf.random.uniform` inside a map starts from the same seed in every epoch: the same flips again. Plenty of scripts set a seed like this. There are two ways out. A `tf.random.Generator` keeps its state from epoch to epoch, and is just as reproducible. A shuffle before the map, as in `tuned`, helps too: the random numbers are the same, but each goes to another image.
 
 # %%
 generator = tf.random.Generator.from_seed(0)
@@ -435,11 +435,11 @@ print(f"with a shuffle, of 10 versions: {dealt:.1f}")
 assert flips > 1.8 and dealt > 3
 
 # %% [markdown]
-# Three rules. Cache after the last stage that gives the same result each time. Shuffle after the cache, or the order is frozen too. And look at the second epoch. A cache after augmentation would also take four times the memory, since pixels are float32 there and uint8 before.
+# Three rules. Put the cache after the last stage that gives the same result each time. Shuffle after the cache, or the order is frozen too. And look at the second epoch, not only the first. A cache after augmentation would also take four times the memory, since pixels are float32 there and uint8 before.
 #
 # ## The mistake: cache, then take
 #
-# To try something out, you take a few examples of a cached set. A counter in the map shows how often parsing runs in two epochs of 100 examples. Below it, another trap of `take`: a validation set cut from a shuffled dataset.
+# To try something out, you take a few examples of a cached dataset. Does the cache work? A counter in the map shows how often parsing runs in two epochs of 100 examples. The second half of the cell has another trap of `take`: a validation set cut from a shuffled dataset.
 
 # %%
 calls, parses = tf.Variable(0), {}
@@ -472,13 +472,13 @@ print("cut before the shuffle:                        ", len(clean))
 assert len(first & trained) > 50 and not clean
 
 # %% [markdown]
-# A memory cache counts only once it has seen the *end* of its input. `take` stops before that. What was kept is thrown away, and every epoch parses again; a warning in the C++ log is the only sign. The fix: `take` first, or read the set to its end once.
+# A cache in memory is used only once it has seen the *end* of its input. `take` stops before that, so what was kept is thrown away and every epoch parses again. A warning in the C++ log is the only sign. The fix: `take` first, or read the dataset to its end once.
 #
-# `shuffle` draws a new order each time it is iterated, so `take` and `skip` cut different orders, and your validation score looks better than it is. Split first, by file or by number; then shuffle the training part alone.
+# And `shuffle` draws a new order each time it is iterated, so `take` and `skip` cut two different orders. Most of the validation examples are in the training set, and the score looks better than it is. Split first, by file or by number; then shuffle the training part alone.
 #
 # ## Larger than memory
 #
-# A pipeline without a cache holds only what its buffers hold, so the data may be larger than memory. Here are the same shards listed 25 times over: 100,000 images, 299 MiB as float32 tensors. The process's memory while they stream through:
+# A pipeline without a cache holds only what its buffers hold, so the data may be larger than memory. Here are the same shards listed 25 times over: 100,000 images, 299 MiB as float32 tensors. How much does the memory of this process grow while they stream through?
 
 # %% tags=["nbval-ignore-output"]
 large = shards.repeat(25)
@@ -499,9 +499,9 @@ assert images > 99_000 and max(sizes) < whole / 2
 #
 # ## What if? Your own numbers
 #
-# From the measured costs of single stages a small model predicts what each setting would give ([`utils/simulate/input.py`](../utils/simulate/input.py): what overlaps takes the longest of its parts, what does not takes their sum). Move the controls:
+# From the stage costs that you measured, a small model predicts the rate for each setting. Its rule: parts that overlap take as long as the longest of them, parts that don't take their sum ([`utils/simulate/input.py`](../utils/simulate/input.py)). Move the controls:
 #
-# 1. Raise the shards read at once until reading is no longer the longest part. What is next?
+# 1. Raise the shards read at once until reading is no longer the longest part. Which part is next?
 # 2. Which single setting helps most with a step of 5 ms? With 100 ms?
 # 3. More calls than cores: does it help?
 
@@ -513,7 +513,7 @@ input_explorer(InputCosts(wait, costs["parse"], costs["augment"], *in_batches), 
 # %% [markdown]
 # ## The same through `utils`
 #
-# First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Read its report from both ends. *Ready tensors* shows how far it is from the limit; the last lines are a pipeline to copy. What was tried and brought nothing is there too. The last line compares its bottleneck with your first picture; if they differ, the computer was probably busy: run both again. In a shell: `distlab tune my_input:make_dataset --step-ms 5`.
+# First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Start with the ends of its report: *ready tensors* at the top shows how far it is from the limit, and the bottom is a pipeline to copy. In between are the costs of the stages and every change it tried: one that helped "stays", one that didn't "goes". The last line compares the bottleneck it found with the tallest bar of your first picture. If they differ, the computer was probably busy during one of them, so run both again. In a shell: `distlab tune my_input:make_dataset --step-ms 5`.
 
 # %% tags=["nbval-ignore-output"]
 for name, make in by_hand.items():
@@ -538,23 +538,25 @@ print(f"first epoch             {naive_seconds:.2f} s naive, {tuned_seconds:.2f}
 assert shards.bytes < 4 * pixels
 
 # %% [markdown]
-# The first epoch of the tuned pipeline still reads and parses everything: it fills the cache. With one pass over a large set a cache is pure cost; then whole batches, parallel reading and prefetch are left.
+# The first epoch of the tuned pipeline still reads and parses everything: it fills the cache. If you pass over a large set only once, a cache is pure cost. Whole batches, parallel reading and prefetch are what's left then.
 #
 # ## Take-away card
+#
+# You bring the file `names`, `parse` (one record to an example) and `augment_batch` (random changes to a whole batch):
 #
 # ```python
 # files = tf.data.Dataset.from_tensor_slices(names).shuffle(len(names))
 # records = files.interleave(tf.data.TFRecordDataset, cycle_length=8, num_parallel_calls=8)
-# examples = records.map(parse, tf.data.AUTOTUNE).cache()  # the same each time: cache it (uint8)
+# examples = records.map(parse, tf.data.AUTOTUNE).cache()  # same every epoch: cache it (uint8)
 # batches = examples.shuffle(10_000).batch(128)  # shuffle examples, after the cache
-# batches = batches.map(augment_batch, tf.data.AUTOTUNE)  # whole batches, random: after it
+# batches = batches.map(augment_batch, tf.data.AUTOTUNE)  # random: after the cache
 # dataset = batches.prefetch(2)  # always last
 # ```
 #
 # What you saw:
 #
 # - Every rung delivered each example once: counted, not assumed.
-# - Timing longer and longer chains found the most expensive stage.
+# - Timing the chain up to each stage found the most expensive one.
 # - `tuned` ran at more than twice the naive rate, from the local disk and from the slow store.
 # - A cache in the wrong place, or a global seed, froze the augmentation, and no error said so.
 # - Ready tensors are the limit; `tune` shows how far away you are.

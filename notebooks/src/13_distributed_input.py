@@ -1,16 +1,16 @@
 # %% [markdown] shows="Who gets which example: sharding, rebatching, uneven ends, the tf.data service"
 # # Distributed input
 #
-# Two workers train for a night, and a quarter of the examples were never seen, another quarter twice. Nothing crashes; the loss even goes down. Here you follow single examples through every way to split data over replicas and workers. In an hour you can tell which of them reach nobody, and which are trained on twice.
+# Two workers train all night. In the morning a quarter of the examples have never been seen, and another quarter were seen twice. Nothing crashed; the loss even went down. Here you follow single examples through every way to split data over replicas and workers. In an hour you can tell which examples reach nobody, and which are trained on twice.
 #
 # **Time:** 50 minutes · **Builds on:** [input pipelines](12-input-pipelines.ipynb) and [multi-worker training](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
 # - Tell which examples each replica and each worker receives, and prove that none is lost or doubled.
-# - Choose an auto-shard policy for the files and the workers at hand.
-# - Write a dataset function that shards and batches for itself from its `InputContext`.
-# - Run a tf.data service of real processes, and say what is lost when one of them is killed.
+# - Choose an auto-shard policy (how TensorFlow splits a dataset over workers) for the files and the workers you have.
+# - Write a dataset function that reads its worker's part, and the size of its batches, from its `InputContext`.
+# - Run a tf.data service, which prepares batches on other machines, as real processes, and find out what is lost when one is killed.
 # - Repair a pipeline that shards after it shuffles.
 
 # %%
@@ -60,11 +60,11 @@ figures.show(figures.shares(views, 32, title="Who gets what: 32 examples, global
 print(check_cover(views, range(32)))
 
 # %% [markdown]
-# `experimental_distribute_dataset` takes a dataset of *global* batches and splits each: the first replica gets the first two of eight. `views` holds the same as numbers: for each replica its *ids*, the examples' numbers, step by step. `check_cover` counts, over all of them, how many examples came exactly once. We check every claim below like this.
+# `experimental_distribute_dataset` takes a dataset of *global* batches and splits each: the first replica gets the first two of eight. `views` holds the same thing as numbers: for each replica its *ids*, the numbers of its examples, step by step. `check_cover` counts over all replicas how many examples came exactly once, more than once, or never. We check every claim below like this.
 #
 # ## Batches that do not divide
 #
-# **Predict.** 66 examples, a global batch of 32, four replicas. How many does each replica get in the third step, where 2 are left? Write down the largest share.
+# **Predict.** 66 examples, a global batch of 32, four replicas. In the third step only 2 are left. How many does each replica get? Write down the largest share.
 
 # %%
 my_guess = None  # your number
@@ -90,7 +90,7 @@ print("the mean of an empty share:", float(tf.reduce_mean(tf.zeros([0]))))
 assert check_cover(views, range(66)).once == 66
 
 # %% [markdown]
-# Nothing is lost, but the shares are uneven, and some replicas get an *empty* tensor. The mean of an empty share is nan, and a loss divided by the share's own size is wrong; [loss scaling](05-loss-scaling.ipynb) is about that. If four does not divide the batch, this happens in every step:
+# Nothing is lost, but the shares are uneven, and some replicas get an *empty* tensor. The mean of an empty share is nan, and a loss divided by the share's own size is wrong; [loss scaling](05-loss-scaling.ipynb) is about that. If the batch doesn't divide by four, this happens in every step, not just the last:
 
 # %%
 for examples, batch in ((20, 5), (12, 6)):
@@ -100,9 +100,9 @@ for examples, batch in ((20, 5), (12, 6)):
         assert check_cover(views, range(examples)).once == examples
 
 # %% [markdown]
-# TensorFlow has two ways to split, and the auto-shard policy (more below) decides which. Without files, as here, AUTO, the default, acts like DATA and rounds each share up. So 6 over four is 2, 2, 2, 0: the last replica never works, and nothing tells you. OFF and FILE split a full batch into shares that differ by one at most, but they cut a short last batch at the sizes of a full one: [lesson 03](03-mirrored-keras.ipynb) had 40 of 128 split as 32, 8, 0, 0. Choose a global batch that the replicas divide.
+# TensorFlow has two ways to split a batch, and the auto-shard policy (more on it below) decides which. AUTO is the default. Without files, as here, it acts like the policy DATA and rounds each share up. So 6 over four is 2, 2, 2, 0: the last replica never works, and nothing warns you. OFF and FILE split a full batch into shares that differ by one at most. But they give a short last batch out in the shares of a full one: in [lesson 03](03-mirrored-keras.ipynb), a last batch of 40 where 128 were usual came out as 32, 8, 0, 0. Choose a global batch size that divides by the number of replicas.
 #
-# `drop_remainder=True` makes all shares equal, as TPUs want ([lesson 14](14-tpu-and-xla.ipynb)):
+# `drop_remainder=True` leaves the short last batch out, so that all shares are equal. TPUs need that ([lesson 14](14-tpu-and-xla.ipynb)):
 
 # %%
 views = distribute(strategy, 66, 32, drop_remainder=True)
@@ -110,11 +110,11 @@ figures.show(figures.shares(views, 66, title="66 examples, drop_remainder=True")
 print(check_cover(views, range(66)))
 
 # %% [markdown]
-# The last two examples reach nobody. In training, shuffle each epoch, and others are left out each time. An evaluation that leaves any out is wrong.
+# The last two examples reach nobody. In training that does little harm if you shuffle each epoch, since others are left out each time. In an evaluation nothing may be missing.
 #
 # ## A function instead of a dataset
 #
-# `distribute_datasets_from_function` calls *your* function once for each worker. It neither splits batches nor shards: you return batches of the per-replica size. Your function's argument, the `InputContext`, says who is asking.
+# `distribute_datasets_from_function` calls *your* function once for each worker. TensorFlow then splits nothing for you: you read only the worker's own part, and return batches of the per-replica size. Your function's argument, the `InputContext`, has what you need for both.
 
 # %%
 asked = []
@@ -133,11 +133,11 @@ print("first step:", [view[0] for view in views.values()])
 assert check_cover(views, range(32)).once == 32
 
 # %% [markdown]
-# One machine has one input pipeline, and its four replicas take turns at it. On several workers the function is called once in each process, with that worker's number.
+# One machine has one input pipeline, and its four replicas take batches from it in turn. On several workers the function is called once in each process, with that worker's number.
 #
 # ## Two workers: who reads what?
 #
-# Each of several workers runs the *whole* program, so each has the whole dataset. TensorFlow then *shards* it: an auto-shard policy gives each worker its own part. This time we use real images, in 4 files of 8; their ids are their numbers. `auto_shard` does in one process what each worker would do.
+# Each of several workers runs the *whole* program, so each has the whole dataset. TensorFlow then *shards* it: an auto-shard policy gives each worker its own part. This time we use real images, in 4 files of 8; an image's id is its number. `auto_shard` shows in one process what each worker would receive.
 
 # %%
 folder = tempfile.TemporaryDirectory()
@@ -162,9 +162,9 @@ print("AUTO without files shards as DATA does:", no_files == policies["DATA"])
 assert no_files == policies["DATA"]
 
 # %% [markdown]
-# FILE assigns whole files to the workers in turn. With DATA each worker reads everything and keeps every second batch. OFF gives everything to everyone, so an epoch is twice as long as you think. AUTO tries FILE, and falls back to DATA if the source is not files.
+# FILE assigns whole files to the workers in turn. With DATA each of the two workers reads everything and keeps every second batch. OFF gives everything to everyone, so an epoch is twice as long as you think. AUTO tries FILE, and falls back to DATA if the data doesn't come from files.
 #
-# **Predict.** Three files for two workers under FILE. What share of the data does worker 0 get, in per cent? And what if there is only one file?
+# **Predict.** Three files for two workers under FILE. What percentage of the data does worker 0 get? And what if there is only one file?
 
 # %%
 my_guess = None  # your number
@@ -179,7 +179,7 @@ for policy in ("FILE", "AUTO"):
         print(error)
 
 # %% [markdown]
-# Files aren't divided. So have many more files than workers, of similar size, or equal files whose number the workers divide. Fewer files than workers is an error, in TensorFlow's own words above. AUTO raises it as well, since the source *is* files. For a single file choose DATA.
+# FILE never divides a file, so worker 0 gets two of the three. Have many more files than workers, all of similar size; or equal files, as many for each worker. Fewer files than workers is an error, in TensorFlow's own words above. AUTO raises it as well, since this data *does* come from files. For a single file choose DATA.
 #
 # ## Two workers for real
 #
@@ -213,7 +213,7 @@ print("shares of each step under FILE:", sizes_of(real["FILE"]))
 figures.show(figures.shares(real["FILE"], 32, title="FILE on two real workers, global batch 8"))
 
 # %% [markdown]
-# The same sets as in one process. We batched the dataset by 8, the *global* batch. Each worker *rebatched* it to 4, and only then took its shard: every second batch of 4 is half of every batch of 8, as lesson 09 put it. So always give `experimental_distribute_dataset` the global batch.
+# Each worker received the same examples as in one process. There we batched by 4. Here we batched by 8, the *global* batch, and each worker *rebatched* it to 4 by itself. Under DATA it then keeps every second batch of 4, which is half of every batch of 8, as [lesson 09](09-multi-worker-mirrored.ipynb) put it. So always pass `experimental_distribute_dataset` a dataset of global batches.
 #
 # ### Uneven ends
 #
@@ -230,11 +230,11 @@ show_guess(my_guess, "trained" if check_cover(views, range(24)).once == 24 else 
 assert sizes_of(views)[-1] == [4, 0]
 
 # %% [markdown]
-# Trained on. A worker that has run out gets empty batches until all have run out: in every step the workers check whether any of them still has data. So there are as many steps as the longest share needs, while the others idle. And if the loss divides by the number of examples that are there, each of worker 0's last examples counts for more.
+# They are trained on. In every step the workers check whether any of them still has data, and a worker that has run out gets empty batches until all have. So there are as many steps as the longest share needs, and meanwhile the others idle. There's a catch: if the loss divides by the number of examples present, each of worker 0's last examples counts double here, since only half a global batch is left.
 #
 # ## The mistake: shard after shuffle
 #
-# With a function, or with policy OFF, sharding is your job. Here each worker shuffles, then takes every second example:
+# With a dataset function, or with policy OFF, sharding is your job. Here each worker shuffles, then takes every second example:
 
 
 # %%
@@ -257,7 +257,7 @@ print("shard, then shuffle:", check_cover(right, range(32)))
 assert check_cover(wrong, range(32)).lost and check_cover(right, range(32)).once == 32
 
 # %% [markdown]
-# Two workers with two orders (two seeds, or no seed at all) cut two different decks. Some examples go to both, and as many to nobody. There is no error, no warning, and each worker has its 16. The fix: shard first, best on the file names, before anything is read.
+# Two workers with two orders (two seeds, or no seed at all) cut two different decks. Some examples go to both, and as many to nobody. There is no error and no warning, and each worker has its 16. The fix is to shard first, ideally on the file names, before anything is read.
 #
 # The second trap is TensorFlow's own. `tf.distribute.InputOptions` can ask for one dataset per *replica*:
 
@@ -276,11 +276,11 @@ for kind, made in (("another", strategy), ("the same", other)):
 assert check_cover(views, range(32)).doubled == tuple(range(32))
 
 # %% [markdown]
-# The function was called four times and sharded by four, as it should. But the strategy object remembers the mode. It now counts four input pipelines, so it gives a dataset that isn't sharded to *each* replica whole. One machine that never needed a policy suddenly does. We saw this on TensorFlow 2.21: make a separate strategy for this mode, as here.
+# The function was called four times and sharded by four, as it should be. But the strategy object remembers the mode. From then on it counts four input pipelines. With policy OFF nothing is sharded, so every replica gets the *whole* dataset, on a single machine that never needed a policy before. We saw this on TensorFlow 2.21. Use a separate strategy object for this mode, as we did here.
 #
 # ### Input options that are harmless
 #
-# `experimental_fetch_to_device` decides where batches wait: on each replica's device (the default), or on the host, for what the device can't hold, such as strings. The batch knows where it is:
+# `experimental_fetch_to_device` decides where batches wait: on each replica's device (the default), or on the host. The host is for what a device can't hold, such as strings. Every tensor knows where it is:
 
 # %%
 for fetch in (True, False):
@@ -295,7 +295,7 @@ assert places == ["CPU:0"] * 4
 #
 # Sometimes the processor next to the accelerator is too small for the pipeline. Then other machines can run it: a *dispatcher* assigns the work, *data workers* run the dataset, and *consumers*, your training programs, fetch finished batches from them.
 #
-# All of them can live in one program, which is the quickest way to try it. In the cell below the picture, what stands *before* `apply` runs on the data workers.
+# All of them can live in one program, which is the quickest way to try it. In the cell below the picture, everything in front of `.apply(through)` runs on the data workers.
 
 # %%
 figures.show(draw_data_service())
@@ -316,10 +316,10 @@ assert check_cover(received, range(32)).once == 32
 del served, data_workers, dispatcher  # a server ends with its last name
 
 # %% [markdown]
-# On several machines the same calls stand in three programs. The addresses are the only difference, and `join` keeps a server alive:
+# On several machines the same calls are spread over three programs. What changes is the addresses, and that `join` keeps each server alive:
 #
 # ```python
-# # on node-a: the dispatcher. With a journal in work_dir, it can be restarted in mid-epoch
+# # on node-a: the dispatcher. With a journal in work_dir, it can be restarted mid-epoch
 # data_service.DispatchServer(data_service.DispatcherConfig(
 #     port=5050, work_dir="/shared/journal", fault_tolerant_mode=True)).join()
 # # on node-b, and on every other machine that helps: a data worker
@@ -328,7 +328,7 @@ del served, data_workers, dispatcher  # a server ends with its last name
 # # in every trainer: service="grpc://node-a:5050"
 # ```
 #
-# The servers have no password, so use a network that you trust. Next we kill some, so they must be processes: `DataService` makes the same calls, each in a process of its own on this computer. The two consumers are processes too; [`consume`](../utils/input_pipeline/service.py) reads numbers in batches of 4 and reports each.
+# The servers have no password, so use a network that you trust. Next we want to kill some, so each must be a process of its own: `DataService` starts a dispatcher and two data workers that way on this computer. The two consumers are processes too. [`consume`](../utils/input_pipeline/service.py) reads numbers in batches of 4 and reports each batch.
 
 # %% tags=["nbval-ignore-output"]
 single = LocalCluster(workers=1)
@@ -349,11 +349,11 @@ assert check_cover(shared["DYNAMIC"], range(200)).once == 200
 assert check_cover(shared["OFF"], range(200)).doubled == tuple(range(200))
 
 # %% [markdown]
-# Consumers that name the same *job* (`job_name`) share one run of the dataset, first come, first served. With DYNAMIC the data workers split the source among themselves. With OFF ("parallel_epochs") every data worker runs the whole dataset: two workers, two epochs. That is fine for endless, shuffled training and wrong for evaluation.
+# Consumers that pass the same `job_name` share one run of the dataset, first come, first served. With DYNAMIC the data workers split the source among themselves. With OFF ("parallel_epochs") every data worker runs the whole dataset: two workers, two epochs. That is fine for training on endless, shuffled data, and wrong for evaluation.
 #
 # ### One consumer is killed
 #
-# **Predict.** Two consumers share 400 examples under DYNAMIC, and one is killed with SIGKILL after five batches. Is every example of the rest still delivered to the other? ("yes" or "no")
+# **Predict.** Two consumers share 400 examples under DYNAMIC, and one is killed with SIGKILL after five batches. Does the other one still receive all the rest? ("yes" or "no")
 
 # %%
 my_guess = None  # "yes" or "no"
@@ -372,11 +372,11 @@ show_guess(my_guess, "no" if cover.lost else "yes")
 assert cover.doubled == () and 0 < len(cover.lost) < 200
 
 # %% [markdown]
-# Whatever was on its way to the dead consumer is gone with it. The service delivers *at most once* here, not exactly once. The survivor reaches its end and notices nothing.
+# Whatever was on its way to the dead consumer is gone. So in this mode an example arrives *at most once*, not exactly once. The survivor comes to the end of its data and notices nothing.
 #
 # ### A data worker is killed
 #
-# The pieces of the source that it had taken may be lost with it. And a consumer keeps asking for it, without an error and without an end. So never wait without a limit: ours is `wait(timeout=6)`, about twice what this reader needs without trouble. A second reader loses a data worker too, but gets a new one *at the same address*.
+# When a data worker dies, the part of the source that it was working on may be lost with it. Worse, a consumer keeps asking the dead worker for more: no error, and no end. So never wait without a limit; here it's `wait(timeout=6)`, well over what this reader needs when nothing goes wrong. A second reader loses a data worker too, but gets a new one *at the same address*.
 
 # %% tags=["nbval-ignore-output"]
 reader = single.start(consume, service.address, "DYNAMIC", "left alone", 400, 0.02)
@@ -401,13 +401,13 @@ service.close()
 print("all processes ended:", all(job.finished for job in service.jobs))
 
 # %% [markdown]
-# The first reader was still waiting when its time was up; the second came to its end. Either may have lost what the killed worker had taken.
+# The first reader was still waiting when its time was up. (The `worker 0` in that message is the reader's own process, not the data worker that we killed.) The second came to the end of its data. Either may have lost what the killed data worker was working on.
 #
-# In your own loop, `faulthandler.dump_traceback_later(600, exit=True)` before each batch is such a limit: if the next batch takes more than ten minutes, Python prints where it hangs and ends the process.
+# In your own loop, call `faulthandler.dump_traceback_later(600, exit=True)` before you fetch each batch. If a batch takes more than ten minutes, Python prints where it hangs and ends the process.
 #
 # ## The same through `utils`
 #
-# `auto_shard` predicted in one process what two workers received. `split_evenly` splits a full batch as the strategy does with policy OFF:
+# The first line checks `split_evenly`, which splits a full batch as a strategy does with policy OFF. The rest is `auto_shard` from `utils` once more, now for AUTO: in one process it predicts what the two real workers received under FILE.
 
 # %%
 assert sizes_of(distribute(strategy, 30, 30, "OFF")) == [split_evenly(30, 4)]
@@ -418,7 +418,7 @@ print("AUTO on files is FILE:", [say_ids(all_ids(view)) for view in again.values
 # %% [markdown]
 # ## What it costs
 #
-# DATA throws away what other workers need, *after* it was read and parsed. A counter in the map shows how many examples the two workers parse for their 32. Memory follows: a cache before the shard holds everything, on every worker.
+# Under DATA a worker throws away what the others need, but only *after* it has read and parsed it. A counter in the map shows how many examples the two workers parse to get their 32. Memory is the same story: a cache in front of the split holds everything, on every worker. The last column works that out for a larger case, 60,000 images on 8 workers.
 
 # %%
 parsed = []
@@ -466,10 +466,10 @@ single.close()
 # What you saw:
 #
 # - Every example counted, in one process and on two real workers.
-# - FILE needs enough equal files, DATA parses everything everywhere, OFF repeats it.
-# - An `InputContext` tells a function which part is its own.
-# - The service loses what a killed consumer had on its way; a consumer whose data worker died waited until our limit.
-# - Shuffle before shard loses and doubles examples without a word; shard first.
+# - FILE needs enough equal files, DATA parses everything on every worker, OFF trains on everything once per worker.
+# - An `InputContext` tells a dataset function which part to read.
+# - The tf.data service lost what was on its way to a killed consumer; a consumer whose data worker died waited until our limit.
+# - Shuffling before sharding loses and doubles examples silently; shard first.
 #
 # A whole program that serves batches to trainers on other machines: [data_service.py](../examples/data_service.py).
 #

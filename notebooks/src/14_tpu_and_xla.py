@@ -1,7 +1,7 @@
 # %% [markdown] shows="What XLA demands, found by compiling on the CPU"
 # # TPU and XLA
 #
-# You rent a TPU by the hour, and the first hour goes into error messages: a shape, an op, a stray `print`. Most of them you can have at home for free: XLA, the compiler behind a TPU, compiles for the CPU as well. Here you break each of its rules, see what TensorFlow says, and fix it.
+# You rent a TPU by the hour, and the first hour goes into error messages: a shape, an op, a stray `print`. You can have most of them at home for free, because XLA, the compiler behind a TPU, compiles for the CPU as well. Here you break each of its rules, see what TensorFlow says, and fix it.
 #
 # One thing up front: this lesson has never run on a TPU. All results come from XLA on a CPU, and what we say about TPUs comes from their documentation.
 #
@@ -12,8 +12,8 @@
 # - Compile a training step with XLA, and prove that it takes the same steps.
 # - Recognise five things that don't belong in a TPU's step: a dynamic shape, an op that XLA lacks, a host callback, a shape that depends on the data, a Python side effect.
 # - Repair each of them without changing the result.
-# - Connect to a TPU with resolver, initialisation and topology, in a program that runs without one too.
-# - Measure what bfloat16 and `steps_per_execution` give, and what they cost.
+# - Write a program that connects to a TPU, and that also runs where there is none.
+# - Measure what half precision (bfloat16) and `steps_per_execution` gain, and what they cost.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -46,9 +46,9 @@ from utils.training.tpu_ready import examine_model
 # %% [markdown]
 # ## Four numbers first
 #
-# A TPU runs nothing op by op. It runs *programs*, and the compiler that makes them is XLA. XLA compiles for the CPU too, with `tf.function(step, jit_compile=True)`, so you can learn most of a TPU's rules here.
+# A TPU runs nothing op by op. It runs whole *programs*, and the compiler that makes them is XLA. With `tf.function(step, jit_compile=True)` XLA compiles for the CPU too, so you can learn most of a TPU's rules here.
 #
-# We take one training step three ways: Python calls each op; a graph of ops; one program. The program is made at the first call, and that is the fourth number.
+# We take one training step in three ways: Python calls each op ("op by op"); TensorFlow runs a graph of ops ("graph"); XLA makes one program of it all ("XLA"). XLA compiles that program at the first call, and the time of that call is the fourth number.
 
 # %% tags=["nbval-ignore-output"]
 data = load("fashion_mnist").train.take(8192)
@@ -87,11 +87,11 @@ figures.show(figures.bars(milliseconds, unit="ms", title=title, highlight="XLA",
 assert milliseconds["XLA, first call"] > milliseconds["XLA"]
 
 # %% [markdown]
-# (The scale is logarithmic: equal lengths are equal factors.) Divide the time of the first call by what each step saves: that many steps pay for compiling. XLA doesn't always win, either: when we measured the course's small CNN on two CPU cores, a compiled step handled half as many images per second. Keep the price of a first call in mind for the first rule.
+# (The scale is logarithmic: equal lengths are equal factors.) Does XLA pay here? Compare its bar with the graph's. If an XLA step is shorter, divide the first call by the difference: that many steps pay for compiling. If it isn't, compiling doesn't pay at all on this machine. That happens: when we measured the course's small CNN on two CPU cores, a compiled step handled half as many images per second. Keep the price of a first call in mind for the first rule.
 #
 # ## What XLA makes
 #
-# First the proof that it is the same training: eight steps from the same weights, three ways. (Not to the last bit: XLA adds up in another order.) Then the program of a much smaller function, one layer, as XLA receives it.
+# First we check that it is the same training: eight steps from the same weights, in all three ways. (The losses aren't equal to the last bit, since XLA adds up in another order.) Then we print parts of a program as XLA receives it, for a function of just one layer, ReLU(x W).
 
 
 # %%
@@ -114,11 +114,11 @@ for line in program.split("\n"):
 assert "f32[32,4]" in program and "f32[32,3]" in program
 
 # %% [markdown]
-# Every number has a type and a *shape*, and 32, the batch, is part of the program. Memory is laid out when the program is compiled, not when it runs. The next four rules follow from that. Shapes are known in advance, XLA must have an instruction for each op, and there is no Python and no host inside.
+# `f32[32,4]` is a float32 tensor of 32 rows and 4 columns; `dot` is the matrix product, and `maximum` is ReLU. So every tensor has a type and a *shape*, and 32, the batch size, is part of the program. Memory is laid out when the program is compiled, not when it runs. That gives us four rules: two about shapes, which must be known in advance; one about ops, since XLA needs an instruction for each; and one about the *host*, the computer with your Python, which can't step in.
 #
 # ## Rule 1: no dynamic shapes
 #
-# Photographs have different widths. Here are nine batches, cut to widths from 20 to 28, and a loss over their pixels.
+# Photographs have different widths. We cut our images to nine widths from 20 to 28, one batch of each, and compute a loss over their pixels.
 #
 # **Predict.** How many programs does XLA compile for the nine?
 
@@ -143,7 +143,7 @@ of_cut = [dynamic(x, np.ones_like(x)) for x in cut]
 show_guess(my_guess, dynamic.experimental_get_tracing_count(), unit="programs")
 
 # %% [markdown]
-# One for each width, and you have seen what one costs. The fix: pad to one size in the input pipeline, and tell the loss which pixels are real. Losses and gradients are the same. If lengths differ by much, use a few sizes (buckets). A short last batch is another shape too: `batch(32, drop_remainder=True)` leaves it out. (`TPUStrategy.run` can pad it for you; one fixed shape doesn't depend on that.)
+# One program for each width, and you have seen what compiling costs. The fix: pad to one size in the input pipeline, and tell the loss which pixels are real. Losses and gradients stay the same. If the sizes differ a lot, use a few fixed ones ("buckets"). A short last batch is another shape too: `batch(32, drop_remainder=True)` leaves it out. (`TPUStrategy.run` can pad it for you, but with one fixed shape you needn't rely on that.)
 
 # %%
 static = tf.function(pixel_loss, jit_compile=True)
@@ -157,9 +157,9 @@ assert np.allclose(of_cut, of_padded, rtol=1e-5)
 # %% [markdown]
 # ## Rule 2: only ops that XLA has
 #
-# XLA has most of TensorFlow's ops that train, and not the rest. The error names the op. `refusal` keeps the part of the message that is the same each time.
+# XLA has most of the ops that a training step needs, but not all of TensorFlow's. A histogram, for example, is missing. The error is long; our `refusal` cuts out the part that matters, which names the op.
 #
-# The fix is in the second cell, the same count in ops that XLA has: each pixel's step as one-hot, added up. (Or count in the input pipeline, which runs on the host and may use every op.)
+# The fix is in the second cell, the same histogram from ops that XLA has: turn each pixel's brightness level (0 to 3) into a one-hot vector and add those up. (Or count in the input pipeline, which runs on the host and may use every op.)
 
 
 # %%
@@ -191,7 +191,7 @@ print(counts.numpy())
 assert (counts.numpy() == histogram(batch[0]).numpy()).all()
 
 # %% [markdown]
-# With a TPU, don't rely on the error. TensorFlow has *soft device placement*, and it is on by default: an op that can't run on the device you named runs on one where it can, without a word. In a TPU's step such an op goes to the host's CPU, and every step waits for the trip there and back. You can watch it here, by asking for a TPU that isn't there. Switched off, the same line raises an error:
+# On a TPU, don't count on this error. TensorFlow has *soft device placement*, and it is on by default: an op that can't run on the device you named silently runs on one where it can. In a TPU's step such an op goes to the host's CPU, and every step waits for the trip there and back. You can watch it here by asking for a TPU that doesn't exist. With soft placement off, the same line raises an error:
 
 # %%
 for soft in (True, False):
@@ -206,9 +206,9 @@ tf.config.set_soft_device_placement(True)
 # %% [markdown]
 # ## Rule 3: no calls back to the host
 #
-# `tf.numpy_function`, `tf.py_function` and `tf.print` leave the program for the host in the middle of a step, the first two for Python itself.
+# `tf.numpy_function`, `tf.py_function` and `tf.print` interrupt the program in the middle of a step to do something on the host: the first two run Python, the third prints.
 #
-# The second cell has two fixes. What prepares the batch goes into `map`, on the host; what computes is written in TensorFlow. And to see the loss, *return* it: the host prints it between steps.
+# The second cell has two fixes. If the code prepares the batch, put it into the dataset's `map`, which runs on the host. If it is part of the model, write it in TensorFlow ops. And if you want to see the loss, *return* it, and print it between steps.
 
 
 # %%
@@ -242,7 +242,7 @@ assert np.isclose(means, blur(images[:32]).mean(), rtol=1e-5).all()
 # %% [markdown]
 # ## Rule 4: no shapes that depend on the data
 #
-# Say we train on the hard examples only: those with a loss above the mean. Only the data knows how many that will be.
+# Say we train only on the hard examples, those with a loss above the mean. How many there are depends on the data. `hard_by_mask` picks them out; `hard_by_where` keeps all six losses and sets the easy ones to 0.
 
 
 # %%
@@ -266,9 +266,9 @@ print("shapes while tracing:", *shapes, " means:", means)
 assert np.isclose(*means) and not shapes[0].is_fully_defined()
 
 # %% [markdown]
-# The mean is the same, but the first shape is unknown. XLA for the CPU does compile this: it lays out room for all six and carries a count along. Don't count on that for every op and every device; `tf.where` with *three* arguments asks for nothing special.
+# The mean is the same, but the first shape is unknown: `(None,)`. XLA for the CPU does compile this: it lays out room for all six and carries a count along. Don't rely on that for every op and every device. `tf.where` with *three* arguments keeps the shape, so it needs no such trick.
 #
-# A loop that runs until the data says stop has the same trouble.
+# A loop that runs until the data says stop has the same problem.
 #
 # **Predict.** Does XLA compile the *gradient* of a `while` loop that runs until the values are small? ("yes" or "no")
 
@@ -303,9 +303,9 @@ assert refused and same
 #
 # ## The mistake: Python inside the step
 #
-# Breaking the rules so far shows sooner or later, as an error or as lost time. Breaking the fifth doesn't. Python runs while the step is *traced*, once, and what it computed is built into the program. Here the step adds noise to its images, and counts its calls.
+# If you break one of the four rules, you notice sooner or later, by an error or by lost time. There is a fifth that you can break without noticing: no Python inside the step. Python runs only once, while the step is *traced*, and whatever it computed then is built into the program. Here the step adds noise to its input with NumPy, and counts its calls in a Python list.
 #
-# **Predict.** Five steps. How many different noises?
+# **Predict.** We run five steps. How many different noise values do we get?
 
 # %%
 my_guess = None  # your number
@@ -322,7 +322,7 @@ show_guess(my_guess, len({float(noise(0.0)) for _ in range(5)}))
 print("steps: 5, counted by Python:", len(calls))
 
 # %% [markdown]
-# No error, no warning: the training is just a little worse. Don't blame XLA; every `tf.function` does this. The fix: random numbers from TensorFlow, state in variables.
+# There is no error and no warning. The "noise" is one and the same number in every step, so it isn't noise any more. Don't blame XLA; every `tf.function` does this. The fix: take random numbers from TensorFlow, and keep counts in variables.
 
 # %%
 count, generator = tf.Variable(0), tf.random.Generator.from_seed(1)
@@ -341,7 +341,7 @@ assert int(count) == 5
 # %% [markdown]
 # ## The same through `utils`: is my model ready?
 #
-# `examine_model` takes any Keras model, traces its training step twice, reads the graph, and compiles it; in a shell that's `distlab tpu-ready my_model:make_model`. It finds the frozen noise too: a constant that differs between two traces came from Python. Five models, one violation each:
+# `examine_model` takes any Keras model, traces its training step twice, reads the graph, and compiles it; in a shell that's `distlab tpu-ready my_model:make_model`. It finds the frozen noise too: if a constant differs between the two traces, it came from Python. Here are five models, each breaking one rule. The table shows the layer, the rule and what was found:
 
 
 # %%
@@ -382,13 +382,13 @@ print("\n".join(f"{f.layer or 'input':<15}{f.kind:<22}{f.what.split(' (')[0][:45
 assert len({f.kind for f in found}) == 5 and examine_model(build_mlp(), batch_size=8).ready
 
 # %% [markdown]
-# The model of this lesson is ready, so let us go to a TPU.
+# The last line also checked the model of this lesson, and it is ready. So let's go to a TPU.
 #
 # ## TPUStrategy
 #
-# Everything up to here you have seen happen. The TPU's side of what follows we have never run: no TPU was at hand.
+# Everything up to here you have seen happen. From here on, what we say about a TPU itself is from its documentation: we had none to run it on.
 #
-# Three calls come before the strategy, once, at the start of the program. The *resolver* finds the TPU (`"local"` on a TPU machine, a name or address elsewhere). The second call connects to it. The third *initialises* it: that wipes the TPU's memory, so don't repeat it later, and it returns the *topology*, which core sits where. The first cell makes these calls; without a TPU, the third one fails. (On a TPU machine you install `tensorflow-tpu` in place of `tensorflow`.)
+# Three calls come before the strategy, once, at the start of the program. The *resolver* finds the TPU (`"local"` on a TPU machine, a name or address elsewhere). The second call connects to it. The third *initialises* it. That wipes the TPU's memory, so don't repeat it later. It returns the *topology*, which lists where each core sits. The first cell makes these calls; without a TPU, the third one fails. (On a TPU machine you install `tensorflow-tpu` in place of `tensorflow`.)
 #
 # In the second cell `make_strategy("tpu")` makes the same calls, and reports in one sentence if there is no TPU. The program then takes a TPU if there is one and the usual device otherwise, with the same training code. In a shell that's `distlab train --strategy tpu`.
 
@@ -413,7 +413,7 @@ report = train(strategy=name, model="mlp", limit=512, epochs=1)
 assert np.isfinite(report.loss).all()
 
 # %% [markdown]
-# A topology is plain data, so you can read and draw one without the hardware. This one has the shape of a TPU v3-8, a machine of 2018: one host, a mesh of 2 by 2 chips, two cores each. Each core is a replica, so a global batch of 1,024 is 128 on each. Chips pass gradients straight to their neighbours; the host (dashed) brings the images. The split suits the machine, which works on tiles of 8 by 128 numbers and pads what doesn't fill them. Newer chips differ (a v5e has one core), so ask `strategy.num_replicas_in_sync`.
+# A topology is plain data, so you can read and draw one without the hardware. This one has the shape of a TPU v3-8, a machine of 2018: one host, and a mesh of 2 by 2 chips with two cores each. Each core is a replica, so a global batch of 1,024 is 128 on each. Chips pass gradients straight to their neighbours; the host (dashed lines) brings the images. 128 is a good number for this machine: it works on tiles of 8 by 128 numbers and pads whatever doesn't fill them. Newer chips differ (a v5e chip has one core), so don't hard-code eight; ask `strategy.num_replicas_in_sync`.
 
 # %%
 places = [[[x, y, 0, core] for y in (0, 1) for x in (0, 1) for core in (0, 1)]]
@@ -426,7 +426,7 @@ assert v3_8["cores"] == 8 and v3_8["mesh"] == (2, 2, 1, 2)
 # %% [markdown]
 # ## What it costs: bfloat16
 #
-# A TPU multiplies in bfloat16: float32's exponent, but 8 bits of precision instead of 24. Its range is practically float32's, where float16 ends at 65,504; so as a rule it needs no loss scaling. (Lesson 18 takes up precision and memory.) But small steps get lost.
+# A TPU multiplies in bfloat16, a 16-bit number with float32's exponent but 8 bits of precision instead of 24. Its range is practically that of float32, while float16 ends at 65,504. So as a rule bfloat16 needs no loss scaling. ([Lesson 18](18-precision-and-memory.ipynb) is about precision and memory.) The price: small updates get lost. Here we subtract 0.001 from a weight a hundred times.
 
 # %%
 for dtype in (tf.float32, tf.bfloat16, tf.float16):
@@ -461,11 +461,11 @@ assert abs(rows["mixed_bfloat16"][2] - rows["float32"][2]) < 0.02
 assert rows["bfloat16"][2] > rows["mixed_bfloat16"][2]
 
 # %% [markdown]
-# Mixed precision halves the activations, which often take most of the memory when batches are large. It leaves the weights as they are, and its loss stays within 0.02 of float32's here. Pure bfloat16 halves the weights too, and in this run it learns worse. As for the seconds: a TPU is made for bfloat16, but a CPU without instructions for it, as yours may be, converts back and forth.
+# "Hidden" are the activations of the hidden layer. Mixed precision halves them, and with large batches activations often take most of the memory. It leaves the weights as they are, and its loss stays within 0.02 of float32's here. Pure bfloat16 halves the weights too, and in this run it learns worse. As for the seconds: a TPU is made for bfloat16, but a CPU without instructions for it, as yours may be, converts back and forth.
 #
 # ### `steps_per_execution`
 #
-# Between two steps the host works: it fetches the result, runs callbacks, starts the next step. Meanwhile a TPU waits. `compile(steps_per_execution=n)` runs `n` steps before it comes back.
+# Between two steps the host is busy: it fetches the result, runs callbacks and starts the next step. Meanwhile a TPU waits. With `compile(steps_per_execution=n)`, `fit` runs `n` steps before it comes back to Python.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -485,7 +485,7 @@ assert all(np.allclose(a, b, atol=1e-4) for a, b in zip(trained[1], trained[64])
 assert returns == {1: 256, 8: 32, 64: 4}
 
 # %% [markdown]
-# The weights are the same up to rounding, with fewer returns. The picture shows what that saves in seconds; it varies from run to run here, where host and device are the same two cores. A TPU is a machine of its own: if the host steps in after every short step, the TPU sits idle. The price: callbacks see only every `n`-th step, and Ctrl-C or a checkpoint has to wait for it. A good start is an `n` for which an execution takes about a second.
+# The weights are the same up to rounding, with fewer returns to Python. The picture shows what that saves per step. It varies from run to run here, where host and device are the same two cores. A TPU is a machine of its own: if the host steps in after every short step, the TPU sits idle. The price: callbacks see only every `n`-th step, and Ctrl-C or a checkpoint has to wait for all `n`. A good start is an `n` for which one execution takes about a second.
 #
 # ## Take-away card
 #
@@ -502,15 +502,15 @@ assert returns == {1: 256, 8: 32, 64: 4}
 #     model.compile("adam", "mse", steps_per_execution=100)
 # ```
 #
-# It needs a TPU. Feed it with `dataset.batch(global_batch_size, drop_remainder=True)`, and keep Python, `tf.print` and shapes from the data out of the step. Before you pay for the hour: `distlab tpu-ready my_model:make_model`.
+# It needs a TPU. Feed it with `dataset.batch(global_batch_size, drop_remainder=True)`, and keep Python, `tf.print` and data-dependent shapes out of the step. Before you pay for the hour: `distlab tpu-ready my_model:make_model`.
 #
 # What you saw:
 #
-# - Op by op, as a graph or compiled: the same losses to 1e-4.
-# - XLA refuses, compiles again or lays out spare room for four of the five; the fifth stays silent.
-# - Each had a fix with the same result.
-# - One program finds its TPU, or trains without one.
-# - Mixed bfloat16 halved activations; `steps_per_execution` cut 256 returns to 4.
+# - Op by op, as a graph or compiled by XLA, a step gave the same losses, to 1e-4.
+# - Four of the five things that don't belong in a step made XLA refuse, compile again or lay out spare room; the fifth, Python, stayed silent.
+# - Each of the five had a fix; the first four kept the result.
+# - One program takes a TPU if there is one, and trains without one otherwise.
+# - Mixed bfloat16 halved the activations; `steps_per_execution` cut 256 returns to 4.
 #
 # A whole program for a TPU, whose step also compiles here: [tpu.py](../examples/tpu.py). Half precision on GPUs: [mixed_precision.py](../examples/mixed_precision.py).
 #
@@ -524,4 +524,4 @@ assert returns == {1: 256, 8: 32, 64: 4}
 #
 # ## The lab
 #
-# This lesson has no lab of its own. Its rule for the input pipeline, to do on the host what the step must not do, is practised in [lab 11, tf.data](../labs/lab11-tf-data.ipynb).
+# This lesson has no lab of its own. You practise one of its rules, to do on the host what the step must not do, in [lab 11, tf.data](../labs/lab11-tf-data.ipynb).

@@ -1,17 +1,17 @@
 # %% [markdown] shows="One layer split by columns and by rows; attention by heads; encoder and decoder in two processes; DTensor meshes; ZeRO's memory"
 # # Model parallelism
 #
-# Your model doesn't fit on one device. Adding more devices the usual way doesn't help: data parallelism puts a full copy on each. In an hour you will split one model by layers, by columns, by rows and by layouts, know what each split sends and stores, and check that every one gives the loss and the gradients of the whole model.
+# Your model doesn't fit on one device. Adding more devices the usual way doesn't help: data parallelism puts a full copy on each. In an hour you will have split one network by layers, by columns, by rows and by heads. You will know what each split sends and stores, and have checked that each one gives the loss and the gradients of the whole model.
 #
-# **Time:** 60 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) and lesson 06, all-reduce · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) and [all-reduce](06-all-reduce.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
-# - Place the layers of a network on different devices, and count what each holds and what crosses.
+# - Place the layers of a network on different devices, and count what each holds and what they send each other.
 # - Split a dense layer by columns and by rows, and choose the collective that each needs.
 # - Build a network of two layers, and an attention layer, that need one all-reduce each way.
-# - Run one program on data, model and mixed meshes with DTensor.
-# - Compute the bytes on each device under ZeRO.
+# - Run one program with DTensor on a grid of devices, split by data, by model, and by both.
+# - Compute the bytes on each device under ZeRO, which shards what data parallelism copies.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -51,11 +51,11 @@ from utils.simulate.memory import find_zero_memory
 from utils.simulate.published import read_table
 
 # %% [markdown]
-# ## Four numbers first
+# ## Does it fit?
 #
-# Take a language model with 7.5 billion parameters, trained with Adam in mixed precision. Each parameter takes 16 bytes: 2 for the weight, 2 for its gradient, and 12 for a 32-bit copy and Adam's two averages.
+# Take a language model with 7.5 billion parameters, trained with Adam in mixed precision. Each parameter takes 16 bytes: 2 for the weight, 2 for its gradient, and 12 for a 32-bit copy of the weight and Adam's two averages.
 #
-# **Predict.** You have 64 accelerators of 80 GB and train data-parallel on all of them. How many GB must each one hold, not counting activations?
+# **Predict.** You have 64 accelerators of 80 GB and train data-parallel on all of them. How many GB must each of them hold, not counting activations?
 
 # %%
 my_guess = None  # GB on each of 64 accelerators
@@ -71,9 +71,9 @@ title = "A model of 7.5 billion parameters"
 figures.show(figures.bars(held, unit="GB", title=title, reference=("an accelerator: 80", 80.0)))
 
 # %% [markdown]
-# Data parallelism spreads the examples, not the model: 64 devices hold 64 copies, and the model fits on none of them. There are three ways out. Cut *between* layers: each device has some of the layers. Cut *through* layers: each device has a part of every layer. Or stay data-parallel and shard only what is *stored*, as ZeRO and FSDP do; that comes [at the end](#What-it-costs) and is often the first thing to try.
+# Data parallelism spreads the examples, not the model: 64 devices hold 64 copies, and the model fits on none of them. Split evenly, it would take 1.88 GB on each. There are three ways to get there. Cut *between* layers: each device has some of the layers. Cut *through* layers: each device has a part of every layer. Or stay data-parallel and shard only what is *stored*, as ZeRO and FSDP do. That comes [at the end](#What-it-costs), and in practice it is often the first thing to try.
 #
-# Everything below is checked against one reference: a network with ten hidden units, unsplit, in float64.
+# Every split below has to give the same loss and gradients as the whole model. Most are compared with one reference: a network with ten hidden units, unsplit, in float64.
 
 # %%
 split = load("fashion_mnist").train.take(32)
@@ -92,7 +92,7 @@ print([(v.path, tuple(v.shape)) for v in model.trainable_variables])
 # %% [markdown]
 # ## Layers on different devices
 #
-# The first layer goes to CPU:0, the second to CPU:1. Two things must cross: the hidden values on the way forward, and their gradient on the way back.
+# The first layer goes to CPU:0, the second to CPU:1. Two things must cross: the hidden values on the way forward, and their gradient on the way back. Each device has a tape of its own; the backward pass comes in the cell after the prediction.
 
 # %%
 boxes = {
@@ -147,9 +147,9 @@ print(format_bytes(array_bytes(model.trainable_variables)), "of weights did not 
 show_guess(my_guess, array_bytes([arrived, upstream]), unit=" bytes")
 
 # %% [markdown]
-# Weights stay where they are; activations travel. That is the trade of every cut between or through layers. Data parallelism is the reverse: gradients as large as all the weights travel, and activations stay.
+# Weights stay where they are; activations and their gradients travel. That is the bargain of every cut between or through layers. Data parallelism is the reverse: gradients as large as all the weights travel, and activations stay.
 #
-# `run_placed` does it for any chain of layers. Here is a convolutional network, with the convolutions on two devices and the dense layers on two more.
+# `run_placed` does this for any chain of layers. Here it runs a convolutional network, with the convolutions on two devices and the dense layers on two more. The matrix shows who sends how much to whom.
 
 # %%
 cnn = build_cnn(dtype="float64")
@@ -171,13 +171,13 @@ figures.show(figures.matrix(table, rows, columns, title="kB sent in one step", f
 assert placed.traffic.count_bytes("activations") == placed.traffic.count_bytes("gradients")
 
 # %% [markdown]
-# Convolutions hold few weights and large activations, dense layers the reverse. With 32 images, the device with the fewest weights holds the most in all. And a good cut sends little: less than a third crosses after the last pooling layer of what crosses after the first.
+# Convolutions hold few weights and large activations, dense layers the reverse. With 32 images, the device with the fewest weights holds the most bytes in all. Where you cut decides what is sent: the cut after the last pooling layer sends less than a third of what the cut after the first one does.
 #
-# This way has one flaw: while one device works, the other three wait. [Lesson 16](16-pipeline-parallelism.ipynb) fills that time.
+# Splitting by layers has one flaw: while one device works, the other three wait. [Lesson 16](16-pipeline-parallelism.ipynb) fills that time.
 #
 # ## One layer by columns
 #
-# The other cut goes through a layer. With y = x W, give each device some *columns* of W: five hidden units each. Forward, each device has five columns of y, and an all-gather puts them together. Backward, each device knows how its own five units depend on x. The gradient for x is the sum over both.
+# The other cut goes *through* a layer. A dense layer computes y = x W. Give each of two devices half of the *columns* of W, five hidden units each. Forward, each device computes five columns of y, and an all-gather puts them together. Backward, each device knows only how its own five units depend on x, so the gradient for x is the sum of both, an all-reduce.
 
 # %%
 figures.show(split_matrix("columns", [5, 5], inputs=784))
@@ -192,7 +192,7 @@ print("the gradient for x is the sum of two parts of shape", parts[0].shape)
 # %% [markdown]
 # ## One layer by rows
 #
-# Or give each device some *rows* of W, and the matching columns of x. Now every device has a part of every sum.
+# Or give each device half of the *rows* of W, and the matching columns of x. Each element of y is a sum over all 784 pixels, and now every device has a part of every sum. So this time the all-reduce comes forward.
 
 # %%
 figures.show(split_matrix("rows", [392, 392], outputs=10))
@@ -205,7 +205,7 @@ np.testing.assert_allclose(dx, dy @ kernel.T, atol=1e-12)
 print("forward: the sum of two terms of shape", terms[0].shape)
 
 # %% [markdown]
-# The two are mirror images: what columns need backward, rows need forward. `split_dense` is the same layer with the tensors on their devices and the collectives counted, as lesson 06's ring would send them.
+# The two are mirror images: what columns need backward, rows need forward. `split_dense` makes such a layer with the tensors on their devices, and records each collective that it needs ([lesson 06](06-all-reduce.ipynb) has the ring that sends it).
 
 # %%
 for way in ("columns", "rows"):
@@ -219,7 +219,7 @@ for way in ("columns", "rows"):
 # %% [markdown]
 # ## Two layers, one all-reduce
 #
-# Now both layers of the network. Split both by columns, and you need two collectives forward and two backward.
+# Now we split both layers of the network. Split both by columns, and you need two collectives forward and two backward.
 #
 # **Predict.** Split the first by columns and the second by rows. How many collectives does a step need in all?
 
@@ -234,9 +234,9 @@ print([f"{call.phase}: {call.kind} of {call.payload_bytes:,} bytes" for call in 
 show_guess(my_guess, len(both.calls), unit=" collectives")
 
 # %% [markdown]
-# The hidden values are never put together. The five that device 0 computed are exactly the five that its rows of the second kernel need, and ReLU works on each value by itself. (The backward all-reduce is for the gradient of x, which earlier layers would need. Here there are none.)
+# The hidden values are never put together, and needn't be. The five that device 0 computed are exactly the five that its rows of the second kernel need, and ReLU works on each value by itself. (The backward all-reduce is for the gradient of x, which earlier layers would need. Here there are none.)
 #
-# Ten units need not divide evenly: three devices get 4, 3 and 3.
+# The ten units don't have to divide evenly: three devices get 4, 3 and 3. In the table below, *both* is columns, then rows, and every cell was compared with the unsplit model.
 
 # %%
 ways, heads = ["columns", "rows", "both"], ["1 device", "2 devices", "3 devices", "4 devices"]
@@ -251,9 +251,9 @@ figures.show(figures.matrix(table, ways, heads, title=title, format="{:,}"))
 # %% [markdown]
 # ## Attention by heads
 #
-# Most models that don't fit today are Transformers, and Megatron-LM cuts each of their blocks with this pair, twice: once in its dense layers, once in its attention. An attention layer looks harder to cut, because every token looks at every other. But it has several *heads*, and heads don't need each other until the very end. A head is a group of columns of the query, key and value kernels. The output kernel takes a head's result in a group of rows. Columns, then rows.
+# Most models that don't fit today are Transformers. Megatron-LM cuts each of their blocks with this pair, columns and then rows, twice: once in its dense layers, once in its attention. An attention layer looks harder to cut, because every token looks at every other. But it has several *heads*, and heads don't need each other until the very end. A head is a group of columns of the query, key and value kernels, and its result meets a group of rows of the output kernel. Columns, then rows, again.
 #
-# The first cell has Keras's layer with four heads, and the same by hand with two heads on each of two devices: one all-reduce of [32, 49, 64] numbers, and no device ever sees the other's heads. `SplitAttention`, in the second cell, does so for any built Keras layer, backward pass included. There it cuts the first block of our small Transformer (`distlab train --model transformer`), whose tokens are 49 patches of an image. (Random tokens will do for the check.)
+# The first cell has Keras's layer with four heads, and the same by hand with two heads on each of two devices. The two parts of the result are added, one all-reduce of [32, 49, 64] numbers, and no device ever sees the other's heads. In the second cell, `SplitAttention` does this for any built Keras attention layer, backward pass included. There it cuts the attention in the first block of our small Transformer (`distlab train --model transformer`), whose tokens are 49 patches of an image. (Random tokens will do for the check.)
 
 # %%
 tokens = tf.constant(np.random.default_rng(1).normal(size=(32, 49, 64)))  # [batch, token, width]
@@ -293,9 +293,9 @@ print("bytes of weights on each device:", by_heads.count_parameter_bytes())
 # %% [markdown]
 # ## An encoder and a decoder in two processes
 #
-# Devices of one process share memory. Between machines a tensor must be sent, and the sender's tape can't follow it, so the backward pass needs its own message. A Transformer with an encoder and a decoder has a natural place to cut: the encoder turns an image into 49 tokens, the decoder looks at them by cross-attention (`layer(query=own, value=tokens)`), and nothing else passes between the two.
+# Devices of one process share memory. Between machines a tensor must be sent, and the sender's tape can't follow it, so the backward pass needs its own message. A Transformer with an encoder and a decoder has a natural place to cut. The encoder turns an image into 49 tokens; the decoder looks at them by cross-attention (`layer(query=own, value=tokens)`). Nothing else passes between the two.
 #
-# `run_stage` runs in each worker: it builds the model, keeps only its own layer, and sends tokens and gradients over a socket.
+# `run_stage` runs in each worker: it builds the model, keeps only its own half, and sends tokens or gradients over a socket. (`make_schedule` says in which order. Here the whole batch goes forward once and back once; lesson 16 has better orders.)
 
 
 # %%
@@ -315,11 +315,11 @@ print("bytes sent:", joined.traffic.count_links())
 assert joined.traffic.count_bytes() == 2 * 32 * 49 * 32 * 8  # tokens, then their gradients
 
 # %% [markdown]
-# Two processes, one model, the gradients of the whole: 49 tokens of 32 numbers for each image went one way, their gradients the other. [Lesson 16](16-pipeline-parallelism.ipynb) keeps both workers busy at once.
+# Two processes trained one model and got the gradients of the whole. For each image, 49 tokens of 32 numbers went one way, and their gradients the other. [Lesson 16](16-pipeline-parallelism.ipynb) keeps both workers busy at once.
 #
 # ## DTensor: describe the layout, not the messages
 #
-# So far we wrote everything by hand, collectives included. DTensor goes the other way. The devices form a *mesh* with named dimensions. Every tensor gets a *layout*, which says which of its axes is split over which dimension. The program stays that of one device, and TensorFlow finds the collectives. `relayout` cuts a tensor to a layout, `fetch_layout` tells the layout of a result, and `unpack` returns the pieces.
+# So far we wrote everything by hand, collectives included. With DTensor you don't. The devices form a *mesh*, a grid with named dimensions. Every tensor gets a *layout*: which of its axes is split over which dimension of the mesh. The program stays that of one device, and TensorFlow works out the collectives. `relayout` cuts a tensor to a layout, `fetch_layout` returns the layout of a result, and `unpack` the pieces.
 
 # %%
 mesh = dtensor.create_mesh([("batch", 2), ("model", 2)], devices=devices)
@@ -339,9 +339,9 @@ figures.show(draw_tiles(layouts, {"batch": 2, "model": 2}))
 print("y on each device:", [tuple(piece.shape) for piece in dtensor.unpack(tensors["y"])])
 
 # %% [markdown]
-# The mesh names four devices. x is split over "batch" only, so the two devices of a row hold equal copies of their half; W is split over "model" only, so the devices of a column do. y is split both ways: each device has 16 examples and 5 units, made from its own pieces alone.
+# In the picture, the mesh has devices 0 and 1 in its first row, 2 and 3 in its second. x is split over "batch" only, so the two devices of a row hold the same half of x. W is split over "model" only, so the two devices of a column hold the same half of W. y is split both ways: each device has 16 examples and 5 units, computed from its own pieces alone.
 #
-# **Predict.** Four devices as a mesh of batch 4, of model 4, and of 2 × 2. Under which does a device hold the fewest bytes of weights?
+# **Predict.** We arrange four devices in three ways: "batch 4" splits only the examples, "model 4" only the model, "2 × 2" both. With which does a device hold the fewest bytes of weights?
 
 # %%
 my_guess = None  # "batch 4", "model 4" or "2 × 2"
@@ -366,13 +366,13 @@ columns = ["weights", "images"]
 figures.show(figures.matrix(numbers, list(table), columns, title=title, format="{:,}"))
 
 # %% [markdown]
-# One function, three layouts, equal gradients. "batch 4" is data parallelism, "model 4" is the split by columns and rows, and 2 × 2 is both.
+# One function, three meshes, equal gradients. "batch 4" is data parallelism, "model 4" is the split by columns and rows, and 2 × 2 is both.
 #
-# The idea is Mesh-TensorFlow's, of 2018: name the dimensions of tensors and mesh, and map one onto the other. It trained transformers of up to 5 billion parameters on 512 TPU cores. GSPMD brought the idea to XLA, and through it to JAX. DTensor is TensorFlow's own version, and still experimental. Keras has an API for this, `keras.distribution.ModelParallel` with a `LayoutMap`, but it works with the JAX backend: with TensorFlow's, the variables stay whole, without a warning.
+# The idea is Mesh-TensorFlow's, of 2018: name the dimensions of tensors and mesh, and map one onto the other. It trained transformers of up to 5 billion parameters on 512 TPU cores. GSPMD brought the idea to XLA, and through it to JAX. DTensor is TensorFlow's own version, and still experimental. Keras has an API for this, `keras.distribution.ModelParallel` with a `LayoutMap`. But it needs the JAX backend: with TensorFlow's, the variables silently stay whole.
 #
 # ## The mistake: a nonlinearity before the all-reduce
 #
-# By rows, each device has a part of every sum. It is tempting to carry on with that part: apply ReLU now, add up later.
+# With a split by rows, each device has a part of every sum. It is tempting to carry on with that part: apply ReLU now, add up later.
 
 # %%
 early = np.maximum(terms[0], 0) + np.maximum(terms[1], 0)  # ReLU, then all-reduce
@@ -382,9 +382,9 @@ print(f"{100 * wrong:.0f} % of the hidden values are wrong, and nothing complain
 assert wrong > 0.1
 
 # %% [markdown]
-# ReLU of a sum is not the sum of ReLUs. So a layer split by rows must be summed before its nonlinearity, and a layer split by columns need not be. That is why the order is columns first, then rows.
+# ReLU of a sum is not the sum of ReLUs. So a layer split by rows needs its all-reduce before the nonlinearity. A layer split by columns has whole sums, only fewer of them, and needs nothing. That is why the order is columns first, then rows.
 #
-# The second mistake gives correct numbers in the wrong place. A tape remembers operations, not devices. Ask it for gradients outside the scope, and the whole backward pass runs on CPU:0 (GPU:0 on a machine with GPUs), with every activation copied there.
+# The second mistake gives correct numbers in the wrong place. A tape remembers operations, not devices. If you ask it for gradients outside the `tf.device` scope, the whole backward pass runs on CPU:0 (GPU:0 on a machine with GPUs), with every activation copied there. Here the gradient is taken outside the scope, then inside.
 
 # %%
 with tf.device("CPU:2"), tf.GradientTape(persistent=True) as tape:
@@ -397,11 +397,11 @@ print("forward, outside, inside:", *[t.device[-5:] for t in (output, outside, in
 assert outside.device.endswith("CPU:0") and inside.device.endswith("CPU:2")
 
 # %% [markdown]
-# The fix is the second `with`: open the device's scope again for its part of the backward pass. `run_placed` does so too, and reads `PlacedLayer.gradient_device` from the gradients themselves.
+# The fix is the second `with`: open the device's scope again for its part of the backward pass. `run_placed` does this for you, and reports for each layer where its gradients ended up (`gradient_device`).
 #
 # ## What it costs
 #
-# Memory first. ZeRO cuts no layer: it stays data-parallel, but each device stores only its share of the optimizer state (stage 1), of the gradients too (stage 2), of the weights too (stage 3), and fetches the rest when it is needed. PyTorch's FSDP does what stage 3 does. Here is the paper's row for 7.5 billion parameters on 64 devices, computed and published:
+# Memory first, and the third way out from the beginning of this lesson. ZeRO cuts no layer: training stays data-parallel. But each device stores only its share of the optimizer state (stage 1), of the gradients as well (stage 2), and of the weights as well (stage 3). It fetches the rest when it needs it. PyTorch's FSDP does what stage 3 does. Here is the ZeRO paper's row for 7.5 billion parameters on 64 devices; below the picture are its published GB next to what we compute.
 
 # %%
 (row,) = read_table("zero_memory")
@@ -420,11 +420,11 @@ print("published:", published, "computed:", [round(m.total / 1e9, 2) for m in me
 np.testing.assert_allclose([m.total / 1e9 for m in memory[1:]], published, rtol=0.01)
 
 # %% [markdown]
-# With stage 3 the model of the first cell fits, without a cut through any layer. The price: all weights are sent twice in each step, and gradients once, half as much again as an all-reduce sends. Whether a cut is cheaper depends on what is larger, weights or activations.
+# Any of the three stages makes the model of the first picture fit, without cutting a layer, and stage 3 leaves the most room. Its price: in each step all weights are sent twice and the gradients once, 1.5 times what an all-reduce sends. Whether cutting the model is cheaper depends on which is larger, weights or activations.
 #
-# TensorFlow has no ZeRO or FSDP, and for tensor parallelism only experimental DTensor. With 64 GPUs to fill, people use PyTorch (FSDP, DeepSpeed, Megatron-LM) or JAX.
+# TensorFlow has no ZeRO or FSDP, and for tensor parallelism only experimental DTensor. For a model that needs 64 GPUs, people use PyTorch (FSDP, DeepSpeed, Megatron-LM) or JAX.
 #
-# Time, second: what a split costs where it gains nothing. Logical devices share two cores, so these are costs alone, and our collectives are lesson 06's NumPy ring. Real devices each have their own arithmetic, but the collectives must be fast. So tensor parallelism usually stays within one machine with fast links.
+# Now time. Our logical devices share two cores, so a split can't gain anything here. The bars show only what it costs, with the NumPy ring of lesson 06 for the collectives. Real devices do compute at the same time, and then it is the collectives that must be fast. That is why tensor parallelism (the cut through layers) usually stays within one machine with fast links.
 
 # %% tags=["nbval-ignore-output"]
 ways = {
@@ -439,9 +439,9 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images,
 # %% [markdown]
 # ## What you saw
 #
-# - By layers, 5,120 bytes of activations crossed and the weights stayed.
-# - Columns need an all-reduce backward, rows forward.
-# - Columns, then rows: one all-reduce each way, ReLU between them for free, and attention by heads likewise.
+# - By layers, 5,120 bytes of activations and their gradients crossed, and the weights stayed.
+# - A layer split by columns needs an all-reduce backward, one split by rows forward.
+# - Columns, then rows: one all-reduce each way, with the ReLU in between for free. Attention by heads is the same.
 # - One program ran on three meshes; "model 4" held the fewest weights, "batch 4" the fewest images.
 # - ZeRO's stage 3 took 120 GB down to 1.88 GB on each of 64 devices.
 #
@@ -456,15 +456,16 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images,
 # whole = dtensor.copy_to_mesh(tf.ones([784, 12]), dtensor.Layout.replicated(mesh, rank=2))
 # kernel = dtensor.relayout(whole, dtensor.Layout([dtensor.UNSHARDED, "model"], mesh))
 # print([piece.shape for piece in dtensor.unpack(kernel)])
-# # bytes a parameter, Adam, mixed precision, N devices: 16 | 4 + 12/N | 2 + 14/N | 16/N (ZeRO 0-3)
+# # bytes per parameter (Adam, mixed precision) on each of N devices, data-parallel: 16;
+# # ZeRO stage 1: 4 + 12/N, stage 2: 2 + 14/N, stage 3: 16/N
 # ```
 #
 # - Columns: an all-gather of y forward, an all-reduce of the gradient for x backward.
-# - Rows: an all-reduce of y forward, nothing to add up backward.
+# - Rows: an all-reduce of y forward; backward an all-gather of the gradient for x.
 # - Columns, then rows (dense layers, or heads): one all-reduce each way.
-# - By layers: each device its own tape, and its own `with tf.device(…)` for `tape.gradient(…, output_gradients=received)` too.
+# - By layers: each device has its own tape, and calls `tape.gradient(…, output_gradients=received)` inside its own `with tf.device(…)`.
 #
-# The layers, the attention and the two processes, to read and reuse: [utils/parallel](../utils/parallel/__init__.py). There is no page of plain TensorFlow for this in `examples/`, since TensorFlow has no API that shards a Keras model; how two processes find each other is in [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
+# The layers, the attention and the two processes are in [utils/parallel](../utils/parallel/__init__.py), to read and reuse. There is no program for this in `examples/`, since TensorFlow has no API that shards a Keras model. How two processes find each other is in [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
 #
 # ## Where it is described
 #

@@ -1,17 +1,17 @@
 # %% [markdown] shows="Micro-batches through stages for real; schedules drawn from the run, bubbles and activations counted"
 # # Pipeline parallelism
 #
-# Cut a model over four devices and train it the obvious way, and three of the four are always waiting. You pay for four and use one. Micro-batches fix that; how well depends on the schedule, and the schedule also decides how much memory you need. In an hour you will have run four schedules, drawn them from their own traces, and know what each one wastes and keeps.
+# Cut a model over four devices and train it the obvious way, and three of the four are always waiting. You pay for four and use one. Cutting the batch into small pieces, *micro-batches*, fixes that. How well depends on the order of the work, the *schedule*, and so does the memory you need. In an hour you will have run four schedules, and you will know how much time each one wastes and how much memory it takes.
 #
 # **Time:** 60 minutes · **Builds on:** [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
 # - Cut a network into stages of balanced, measured cost.
-# - Run a pipeline under GPipe, 1F1B and interleaved 1F1B with the gradients of the unsplit model.
-# - Predict the bubble of a schedule and the activations that each stage keeps, and count them on a run.
-# - Choose between memory and time with rematerialisation.
-# - Measure the error of a gradient that comes back to changed weights, and repair it by stashing.
+# - Run a pipeline under three schedules, GPipe, 1F1B and interleaved 1F1B, and get the gradients of the unsplit model.
+# - Predict a schedule's idle time (its *bubble*) and the activations that each stage keeps, and compare with a run.
+# - Trade time for memory with rematerialisation: compute again instead of keeping.
+# - Measure the error of a gradient that comes back to changed weights, and repair it by stashing the old ones.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -50,9 +50,9 @@ from distlab.widgets.pipeline_explorer import pipeline_explorer
 # %% [markdown]
 # ## One device works, three wait
 #
-# A model is cut into four stages, each on its own device. A batch goes through them forward, and its gradients come back. On each stage the forward takes one unit of time, the backward two.
+# A model is cut into four stages, each on its own device. A batch goes through them forward, and its gradients come back. On each stage the forward pass takes one unit of time, the backward pass two.
 #
-# **Predict.** What percentage of their time are the devices idle?
+# **Predict.** What percentage of the time are the devices idle, on average?
 
 # %%
 my_guess = None  # in %
@@ -65,11 +65,11 @@ figures.show(figures.timeline(alone.rows(), title=title, unit="forwards"))
 show_guess(my_guess, 100 * alone.bubble_fraction, unit="%")
 
 # %% [markdown]
-# The idle part is called the *bubble*. The cure is to cut the batch into *micro-batches*: as soon as stage 0 has passed the first one on, it can begin with the second.
+# The idle share is called the *bubble*. (In the picture the number on a bar is the batch; here there is only batch 0.) To shrink the bubble, cut the batch into *micro-batches*: as soon as stage 0 has passed on the first one, it can begin with the second.
 #
 # ## A batch in pieces
 #
-# The result stays the same as long as every micro-batch divides its loss by the size of the whole batch: then the gradients simply add up. By hand, on a network of eight dense layers:
+# Does that change the training? Not if every micro-batch divides its loss by the size of the *whole* batch: then the gradients simply add up. Here it is by hand, on a network of eight dense layers:
 
 # %%
 split = load("fashion_mnist").train.take(64)
@@ -93,7 +93,7 @@ print("eight micro-batches of 8: the gradients of one batch of 64, to 1e-9")
 # %% [markdown]
 # ## Where to cut
 #
-# A pipeline is as fast as its slowest stage, so stages should cost the same. We measure the cost layer by layer, and `partition_layers` minimises the cost of the most expensive stage. Here it cuts the convolutional network of earlier lessons into three stages:
+# A pipeline is as fast as its slowest stage, so stages should cost the same. We measure the time of each layer, and `partition_layers` finds the cut that minimises the cost of the most expensive stage. Here it cuts the convolutional network of earlier lessons into three stages:
 
 # %% tags=["nbval-ignore-output"]
 cnn = build_cnn()
@@ -106,13 +106,13 @@ for s, own in enumerate(cut):
 assert [n for layers in cut for n in layers] == list(range(7)) and len(cut) == 3
 
 # %% [markdown]
-# Equal numbers of layers would be far from equal work. And no cut is perfect, since a layer can't be halved here. From now on we use the network of eight dense layers, two on each of four stages, and treat them as equally expensive.
+# Equal numbers of layers would be far from equal work. And even the best cut isn't perfect, since a layer can't be halved here. From now on we use the network of eight dense layers, two on each of four stages, and treat them as equally expensive.
 #
 # ## GPipe
 #
-# A schedule says what each stage does, and in which order: F3 is the forward of micro-batch 3, BW3 its backward. GPipe does all forwards, then all backwards.
+# A schedule lists what each stage does, in order: F3 is the forward pass of micro-batch 3, BW3 its backward pass. GPipe's is simple: all forwards, then all backwards.
 #
-# A stage that follows such an order fits into one cell. It takes a micro-batch from the stage before, runs its own layers on its own device, and passes the result on. On the way back it takes the gradient for what it passed on, and passes on the gradient for what it took. What it keeps in between is what costs memory. Four of these in four threads are a pipeline; the first one's inbox gets the images.
+# A stage that follows such an order fits into one cell. It takes a micro-batch from the stage before, runs its own layers on its own device, and passes the result on. On the way back it takes the gradient for what it passed on, and passes on the gradient for what it took. What it keeps in between (`kept`) is what takes memory. Four of these in four threads are a pipeline; the first one finds the images in its inbox.
 
 
 # %%
@@ -162,9 +162,9 @@ for ours, theirs in zip(totals, reference.gradients, strict=True):
 print("layers:", [list(part) for part in cut], "gradients of the unsplit model, to 1e-9")
 
 # %% [markdown]
-# `run_pipeline` is the same with any schedule, and a clock: a thread and a device for each stage. One thing is arranged: two cores can't do the work of four devices at once. So each operation does its real work, a fraction of a millisecond, then waits until its chosen time is over: 20 ms forward, 40 ms backward. The order, the waiting for each other and the results are real; the lengths are chosen.
+# `run_pipeline` does the same for any schedule, with a thread and a device for each stage, and a clock. One thing is staged, because two cores can't do the work of four devices at once. Each operation does its real work, a fraction of a millisecond, and then sleeps until its chosen time is over: 20 ms forward, 40 ms backward. The order, the waiting for each other and the results are real; the lengths of the bars are chosen.
 #
-# **Predict.** Four stages and eight micro-batches: what percentage is idle now?
+# **Predict.** With four stages and eight micro-batches, what percentage of the time are the stages idle?
 
 # %%
 my_guess = None  # in %
@@ -203,11 +203,11 @@ assert step.peak_activations_per_stage == simulated.peak_activations_per_stage
 assert abs(simulated.bubble_fraction - 3 / 11) < 1e-12
 
 # %% [markdown]
-# Lanes are stages, the labels are micro-batches. The run looks like the simulation, a little longer because of sending, threads and other programs. (It is the shortest of three.) Its gradients are those of the unsplit model.
+# Each lane is a stage, each number a micro-batch. The upper four lanes are the run, the lower four the simulation. Both have the same shape, but the run takes longer: there are messages and threads in it, and two cores that other programs use as well. (It is the shortest of three.) Its gradients are those of the unsplit model.
 #
-# With P stages of equal cost and M micro-batches the bubble is (P - 1) / (M + P - 1): here 3 of 11. More micro-batches make it smaller. But GPipe keeps every micro-batch's activations on every stage until the backwards begin, so memory grows with M.
+# With P stages of equal cost and M micro-batches the bubble is (P - 1) / (M + P - 1): here 3/11, the 27.27 % above. More micro-batches make it smaller. But under GPipe every stage keeps the activations of every micro-batch until the backwards begin, so memory grows with M. The last line counted them: eight on each stage.
 #
-# GPipe's first aim was *models that fit*: cut over enough devices, they may be far larger than one device's memory. Here are its paper's speeds relative to two partitions, next to those of our simulator, whose messages take no time:
+# GPipe was made for models far larger than one device's memory. Does it also make them faster? Here are the speeds from its paper, compared with two partitions (stages), next to those of our simulator, whose messages take no time:
 
 # %%
 rows = read_table("gpipe_table3_2019")
@@ -227,9 +227,9 @@ assert all(abs(simulated / published - 1) < 0.2 for published, simulated in tabl
 # %% [markdown]
 # ## 1F1B
 #
-# Nothing forces a stage to do all forwards first. In 1F1B, *one forward, one backward*, the last stage does each micro-batch's backward at once. Every stage takes in only as many as are still on their way behind it.
+# Nothing forces a stage to do all forwards first. In 1F1B, *one forward, one backward*, the last stage does each micro-batch's backward right after its forward. The stages before it start with just enough forwards to keep all later stages busy. From then on they alternate, too: one forward, one backward.
 #
-# **Predict.** Four stages, eight micro-batches. How many micro-batches does stage 0 keep at most?
+# **Predict.** Four stages, eight micro-batches. What is the largest number of micro-batches that stage 0 keeps at once?
 
 # %%
 my_guess = None  # micro-batches
@@ -254,11 +254,11 @@ print("kept at most under 1F1B:", early.peak_activations_per_stage)
 assert abs(simulated.bubble_fraction - 3 / 11) < 1e-12
 
 # %% [markdown]
-# The bubble is the same, 3 of 11. The memory isn't: stage s of P keeps at most P - s micro-batches, however many there are. So you can make M large, and the bubble small. (Stage 0 holds most bytes here because its inputs are whole images.)
+# The bubble is the same, 3/11. The memory isn't: stage s of P keeps at most P - s micro-batches, no matter how many there are. So you can make M large, and with it the bubble small. (Stage 0 keeps most bytes here because its inputs are whole images.)
 #
 # ## Interleaved 1F1B
 #
-# To make the bubble itself smaller, let each stage hold several smaller parts of the model. With two *chunks* the model is cut into eight parts: stage 0 has parts 0 and 4, stage 1 parts 1 and 5, and so on. The pipeline fills twice as fast, and each micro-batch goes round twice.
+# Can the bubble shrink without more micro-batches? Let each stage hold several smaller parts of the model, its *chunks*. With two chunks on each stage the model is cut into eight parts: stage 0 has parts 0 and 4, stage 1 parts 1 and 5, and so on. The pipeline fills twice as fast, and each micro-batch goes round twice.
 
 # %% tags=["nbval-ignore-output"]
 interleaved = make_schedule("interleaved-1f1b", stages=4, micro_batches=8, chunks=2)
@@ -277,11 +277,11 @@ assert abs(simulated.bubble_fraction - 3 / 19) < 1e-12
 assert round_twice.traffic.count_bytes() * 3 == early.traffic.count_bytes() * 7  # cuts: 7 and 3
 
 # %% [markdown]
-# The bars are half as long: dark for the first chunk, light for the second. Follow micro-batch 0 along its dark bars down the four stages, then along the light ones. The idle time is divided by the number of chunks. The price: more is sent, since there are seven cuts instead of three, and more is kept.
+# In the simulated picture the bars are half as long as before: dark for the first chunk, light for the second. Follow micro-batch 0 along its dark bars down the four stages, then along the light ones. The idle time is divided by the number of chunks. There is a price. More is sent, since there are seven cuts instead of three. More is kept: a micro-batch's activations of one chunk count as half a micro-batch here, and stage 0 keeps 5.5. And there are twice as many operations, each with its own delays, so on your two cores the run may be far from its simulation.
 #
 # ## Rematerialisation
 #
-# You can buy memory with time. A stage keeps only the *input* of each micro-batch, and computes its forward again when the backward comes. Each backward pass then costs one extra forward pass. (It is also called recomputation or gradient checkpointing.)
+# You can buy memory with time. A stage keeps only the *input* of each micro-batch, and does its forward again just before its backward. So each micro-batch costs one more forward pass on every stage. (This is also called recomputation or gradient checkpointing; [lesson 18](18-precision-and-memory.ipynb) uses it without a pipeline.)
 
 # %%
 again, simulated = run_beside(pipeline, gpipe, times, rematerialise=True)
@@ -292,11 +292,11 @@ figures.show(figures.grouped_bars(groups, unit="kB", title=title))
 print(f"the step takes {longer:.2f} times as long, simulated")
 
 # %% [markdown]
-# A step takes a third longer, if a backward costs two forwards. The system of the GPipe paper does this as a rule. It saves most where stages have many layers; ours have two.
+# A step takes a third longer if a backward costs two forwards: four units of work instead of three. The system in the GPipe paper always works this way. It saves most where a stage has many layers; ours have two.
 #
 # ## Zero bubble
 #
-# A backward does two things: B, the gradient for the inputs, which the stage before is waiting for; and W, the gradient for the weights, which nothing waits for. Zero-bubble schedules separate the two and fill the gaps with W. The simulator draws both:
+# A backward pass does two things, hence the name BW. B computes the gradient for the inputs, and the stage before is waiting for it. W computes the gradient for the weights, and nobody is waiting for that. *Zero-bubble* schedules separate the two and fill the gaps with W. Their paper has two that were made by hand, ZB-H1 and ZB-H2. Here are both, simulated:
 
 # %%
 for name in ("zb-h1", "zb-h2"):
@@ -314,9 +314,11 @@ for name in ("zb-h1", "zb-h2"):
     print(f"a batch every {again:g}, bubble {split_run.bubble_fraction:.3f}, kept at most {kept}")
 
 # %% [markdown]
-# The light bars are the first forwards of the next batch. Under ZB-H1 stage 0 gets to it at 27. Under ZB-H2 each stage is done 24 after it started: stage 0 takes the next batch at 24, while stage 3 is still busy with this one, and no stage ever waits. (That is what the bubble counts: waiting between a stage's first start and its last end.) It needs an optimizer step that doesn't wait for all stages, and memory: ZB-H1 keeps no more than 1F1B does on its first stage, ZB-H2 nearly twice as much.
+# The light bars are the first forwards of the next batch. Under ZB-H1 stage 0 gets to them after 27 units. Under ZB-H2 each stage is done 24 units after it started. Stage 0 takes the next batch at 24, while stage 3 is still busy with this one, and no stage ever waits. (That is what the bubble counts: waiting between a stage's first start and its last end.)
 #
-# Our runner can separate B and W too, with the same gradients:
+# ZB-H2 has its price: an optimizer step that doesn't wait for all stages, and memory. Under ZB-H1 no stage keeps more than the first stage of 1F1B does, four micro-batches. Under ZB-H2 every stage keeps seven.
+#
+# `run_pipeline` can separate B and W too, with the same gradients. The widget after it simulates any schedule you choose.
 
 # %%
 apart = run_pipeline(pipeline, make_schedule("zb-h2", 4, 8), images, labels)
@@ -328,12 +330,12 @@ pipeline_explorer()
 # Three things to try:
 #
 # 1. Raise the micro-batches under `gpipe`, then under `1f1b`: the bubble shrinks alike, the memory doesn't.
-# 2. Give a hop a delay of half a forward. Which schedule suffers most?
+# 2. Give a hop, a message from one stage to the next, a delay of half a forward. Which schedule suffers most?
 # 3. Under `interleaved-1f1b`, choose 10 micro-batches, and read the line that appears.
 #
 # ## Pipeline times data parallelism
 #
-# Large models use both: several copies of the pipeline, each with its own examples. After the last backward, each stage sums its gradients over its copies. Two pipelines of two stages:
+# Large models use both: several copies of the pipeline, each with its own examples. After the last backward, each stage adds up its gradients over its copies, an all-reduce. Here are two pipelines of two stages:
 
 # %%
 halves = [cut_model(model, equal, 2, pair) for pair in (devices[:2], devices[2:])]
@@ -345,11 +347,11 @@ for number, own in enumerate(replicated.steps):
 print("all-reduce of each stage, bytes sent:", replicated.reduced_bytes)
 
 # %% [markdown]
-# Activations cross the cut often, here in small messages. Gradients cross between the copies once, and are as large as the weights. That is why the stages of a pipeline may sit in different machines. Lesson 20, planning, chooses the numbers of stages and copies together.
+# What crosses the cut, activations and their gradients, is small here. The gradients of the weights cross between the copies only once in a step, but they are as large as the weights. That is why the stages of one pipeline can sit in different machines, even with slower links between them. [Lesson 20](20-planning.ipynb) chooses the numbers of stages and copies together.
 #
 # ## A Transformer on two workers
 #
-# So let us put them there: two worker processes, tensors over sockets. The model is a Transformer in two halves. The encoder turns an image into 49 tokens; the decoder looks at them by cross-attention and names the class. Between them is one tensor, so that is the obvious place to cut. `run_stage` is `be_stage` for a process: it builds the model, keeps its own half, and finds its neighbour in TF_CONFIG.
+# So let's move the stages apart: two worker processes that send tensors over sockets, as they would between two machines. The model is the Transformer of [lesson 15](15-model-parallelism.ipynb). Its encoder turns an image into 49 tokens; its decoder looks at them by cross-attention and names the class. Only one tensor passes between them, so that is the obvious place to cut. `run_stage` is `be_stage` for a process: it builds the model, keeps its own half, and finds its neighbour in TF_CONFIG.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -372,15 +374,17 @@ print("bytes sent:", joined.traffic.count_links())
 assert joined.traffic.count_bytes() == 2 * 64 * 49 * 32 * 8  # tokens there, their gradients back
 
 # %% [markdown]
-# The gradients are those of the whole model, and this time nothing is arranged: these are the times of two processes as they were, which share two cores. (Micro-batch 0 takes longest, because each process does everything for the first time.) The decoder has one query where the encoder has 49 tokens, so by arithmetic it should cost far less. Look at the two bars before you cut by arithmetic: with eight small images most of the time goes into starting operations, and both halves start about as many. On a GPU with large batches, expect arithmetic to decide, and move blocks of the encoder to the second worker.
+# The gradients are those of the whole model, and this time nothing is staged: these are the real times of two processes on two cores. (Micro-batch 0 takes longest, because each process does everything for the first time.)
 #
-# TensorFlow has no pipeline runner for production. Teams that need one use PyTorch (Megatron-LM, DeepSpeed) or JAX; the schedules and the counts are the same.
+# Now look at the two bars above. The decoder has one query where the encoder has 49 tokens, so by counting multiplications it should cost only a small fraction. It costs more than that, because with eight small images most of the time goes into starting operations, and both halves start about as many. So measure before you cut. On a GPU with large batches the multiplications decide; then move some of the encoder's blocks to the second worker.
+#
+# TensorFlow has no pipeline runner for production. Teams that need one use PyTorch (Megatron-LM, DeepSpeed) or JAX. The schedules, bubbles and memory are the same there.
 #
 # ## The mistake: new weights on the way back
 #
-# All schedules so far stop at the end of a batch, update the weights everywhere, and fill the pipeline again. PipeDream doesn't stop: each stage updates its weights after each micro-batch. So a micro-batch may meet other weights on its way back than on its way there.
+# In all schedules so far, weights change only between batches, so a micro-batch meets the same weights on its way there and back. All but ZB-H2 stop for that and fill the pipeline again. PipeDream doesn't stop at all: each stage updates its weights after each micro-batch. So a micro-batch may meet other weights on its way back than on its way there.
 #
-# **Predict.** Four stages, 1F1B without a stop. How many updates does stage 0 make between the forward and the backward of a micro-batch?
+# **Predict.** Four stages run 1F1B without a stop. Once the pipeline is full, how many updates does stage 0 make between the forward and the backward of a micro-batch?
 
 # %%
 my_guess = None  # updates
@@ -395,7 +399,7 @@ title = "Updates made between a forward and its backward"
 figures.show(figures.matrix(behind, names, [f"stage {s}" for s in range(4)], title=title))
 
 # %% [markdown]
-# Here the backward computes its forward again with the weights it finds, as a system does that keeps only inputs. There is no error message. So compare each gradient with the true one: that of the whole model with the weights that the forward used. Then the fix: *stash* the weights of each micro-batch until it has come back.
+# What happens if a stage keeps only inputs, as with rematerialisation? Its backward does the forward again with the weights that it finds *now*. There is no error message. So we compare each gradient with the true one: that of the whole model with the weights that the forward used. Then comes the fix: *stash* the weights that a micro-batch used until it has come back.
 
 # %% tags=["nbval-ignore-output"]
 errors = {"present weights": measure_errors(fresh, naive, images, labels)}
@@ -413,11 +417,11 @@ print("bytes of weights:", held, "· stashed as well:", extra)
 assert tuple(stashed.peak_versions_per_stage) == (4, 3, 2, 1)
 
 # %% [markdown]
-# Stashing makes the gradient correct for the weights that were used. But they are still old ones, up to three updates behind on stage 0. No stashing fixes this *staleness*, which is why most systems today stop at the end of the batch instead.
+# With stashing the error is gone: the gradient is correct for the weights that the forward used. But those weights are old by now, up to three updates behind on stage 0. Stashing can't fix this *staleness* (the same as in [lesson 11](11-parameter-server.ipynb)), which is why most systems today stop at the end of the batch instead.
 #
-# A `GradientTape` stashes without being asked: it keeps the tensors that the forward read, and an update makes new ones. The mistake comes in with rematerialisation.
+# An ordinary `GradientTape` stashes without being asked: it keeps the tensors that the forward read, and an update makes new ones. So it's rematerialisation that lets the mistake in.
 #
-# A second mistake is a schedule that can't run. Here stage 0 wants micro-batch 0 back before it sends micro-batch 1, and stage 1 wants micro-batch 1 before it sends anything back:
+# A second mistake is a schedule that can't run. Here stage 0 waits for micro-batch 0 to come back before it sends micro-batch 1, and stage 1 waits for micro-batch 1 before it sends anything back:
 
 # %%
 wrong = [
@@ -431,7 +435,7 @@ print(check_schedule(read_schedule(right, micro_batches=2)))
 # %% [markdown]
 # ## What it costs
 #
-# All schedules next to each other, for four stages and eight micro-batches: the bubble, the most that any stage keeps in micro-batches, and the longest time that a stage is in use, in forwards. Then what the same schedules took here.
+# Here are all five schedules for four stages and eight micro-batches. The columns: the bubble; the most that any stage keeps, in micro-batches; and the longest time from a stage's first operation to its last, in forwards. The second picture has that time for the three schedules that we ran with chosen times.
 
 # %%
 table, names = [], ["gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-h2"]
@@ -453,13 +457,16 @@ figures.show(figures.grouped_bars(groups, unit="ms", title="The longest span of 
 assert all(each.longest_stage_span > 0.5 for each in ran.values())
 
 # %% [markdown]
+# Each run takes longer than its simulation, since threads, messages and other programs take time as well. Interleaving has the smallest bubble of the three, but twice as many operations and more than twice as many messages. Where each of them brings a delay, as on two busy cores, it can lose more than it gains. So measure a schedule where it will run.
+#
 # ## What you saw
 #
-# - Measured costs decided the cut; the most expensive stage sets the pace.
+# - Measured times decided where to cut; the most expensive stage sets the pace.
 # - Every schedule gave the unsplit model's gradients, to 1e-9, and so did two processes.
-# - GPipe and 1F1B left 3 of 11 idle and kept 8 and 4 micro-batches on stage 0; two chunks left 3 of 19.
-# - Rematerialisation kept only inputs, for a third more time.
-# - Changed weights gave wrong gradients without a word; stashing corrected them.
+# - GPipe and 1F1B leave 3/11 of the time idle; stage 0 kept 8 and 4 micro-batches. Two chunks leave 3/19, in the simulation.
+# - ZB-H2 leaves no bubble, and keeps seven micro-batches on every stage.
+# - Rematerialisation kept only inputs, for a third more time (simulated).
+# - Weights that changed on the way silently gave wrong gradients; stashing the old ones corrected them.
 #
 # ## Take-away card
 #
@@ -471,11 +478,12 @@ assert all(each.longest_stage_span > 0.5 for each in ran.values())
 #     schedule = make_schedule(name, stages=4, micro_batches=8)
 #     run = simulate_pipeline(schedule, times)
 #     print(name, check_schedule(schedule), run.bubble_fraction, run.peak_activations_per_stage)
-# # GPipe and 1F1B: bubble (P - 1) / (M + P - 1); interleaved (P - 1) / (V M + P - 1)
-# # kept on stage s: GPipe M micro-batches, 1F1B min(M, P - s)
+# # P stages, M micro-batches, V chunks on each stage. Bubble: GPipe and 1F1B
+# # (P - 1) / (M + P - 1), interleaved (P - 1) / (V M + P - 1)
+# # Kept on stage s (from 0): GPipe M micro-batches, 1F1B min(M, P - s)
 # ```
 #
-# In every micro-batch, divide the loss by the *global* batch; then gradients add up. The stage to copy is `be_stage` above; the whole runner, with rematerialisation and stashing, is [utils/parallel/pipeline.py](../utils/parallel/pipeline.py), and over sockets [processes.py](../utils/parallel/processes.py). How two processes find each other: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
+# In every micro-batch, divide the loss by the size of the *global* batch; then the gradients add up. The stage to copy is `be_stage` above. The whole runner, with rematerialisation and stashing, is [utils/parallel/pipeline.py](../utils/parallel/pipeline.py); the one over sockets is [processes.py](../utils/parallel/processes.py). How two processes find each other: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
 #
 # ## Where it is described
 #
