@@ -1,7 +1,7 @@
 # %% [markdown] shows="Naive, ring, recursive doubling and hierarchical, with messages and bytes counted; the ring stepped through with your own gradient"
 # # All-reduce
 #
-# Every training step ends with the same sum: each replica has a gradient, and all of them need the total. Send everything to one place, and with every replica you add the others wait longer. In an hour you'll have summed gradients in four ways, counted every message, and learned to predict what the sum costs before you rent the machines.
+# Every step of data-parallel training needs the same sum: each replica has a gradient, and all of them need the total. The obvious way is to send everything to one place. But then every replica you add makes the others wait longer. In an hour you'll have summed gradients in four ways, counted every message, and learned to predict what the sum costs before you rent the machines.
 #
 # **Time:** 60 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb), [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
 #
@@ -9,9 +9,9 @@
 #
 # - Write a ring all-reduce: reduce-scatter, then all-gather.
 # - Count the steps, messages and bytes of naive, ring, recursive-doubling and hierarchical all-reduce.
-# - Choose TensorFlow's way to reduce, in one process and across workers, and say where NCCL runs.
+# - Choose how TensorFlow adds up gradients, in one process and across workers, and say where NCCL (NVIDIA's library for it) runs.
 # - Count what packing gradients into buckets saves.
-# - Fit latency and bandwidth to your own timings, and predict others from them.
+# - Fit a latency and a bandwidth to your own timings, and predict other timings from them.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -55,7 +55,9 @@ from distlab.widgets.ring_stepper import ring_stepper
 # %% [markdown]
 # ## Four ranks, ten numbers
 #
-# Four replicas, here called *ranks* as in all writing about collectives, each compute a gradient on 32 Fashion-MNIST images of their own. The picture shows the gradient of the last layer's bias, ten numbers per rank, and below it the row that every rank needs in the end. Lay all arrays of a gradient end to end, and each rank has one long vector.
+# An operation that a group of processes carries out together is a *collective*, and its members are called *ranks*. An **all-reduce** is the collective that adds up one array from every rank and gives every rank the sum.
+#
+# Our four ranks are four replicas. Each computes a gradient on 32 Fashion-MNIST images of its own. The picture shows the gradient of the last layer's bias: ten numbers per rank, and in the bottom row the sum that every rank needs. A model has more arrays than this one. Laid end to end, they make one long vector per rank, and that's what we'll send.
 
 # %%
 fashion, model = load("fashion_mnist").train, build_mlp(seed=0)
@@ -85,7 +87,7 @@ print("all arrays end to end:", vectors[0].shape, "numbers a rank,", format_byte
 # %% [markdown]
 # ## A post office that counts
 #
-# Ranks may only send messages. Ours live in one process, so sending is just a copy. What matters is the log that `Post` keeps: from whom, to whom, how many bytes. All messages of one *step* travel at the same time, and in a step each rank sends at most one and receives at most one.
+# Real ranks can't look into each other's memory: all they can do is send messages. Ours live in one process, so sending is just a copy. What matters is the log that `Post` keeps: from whom, to whom, how many bytes. All messages of one *step* travel at the same time, and in a step each rank sends at most one and receives at most one.
 
 
 # %%
@@ -128,7 +130,7 @@ def run(algorithm, vectors, post):
 # %% [markdown]
 # ## Naive: everything to rank 0
 #
-# Rank 0 takes the other vectors one after the other, adds them up, and sends the sum to each rank.
+# Rank 0 receives the other vectors one after the other, adds them up, and sends the sum to each rank. The cell prints what the busiest rank does: how many messages and bytes it sends.
 
 
 # %%
@@ -148,14 +150,14 @@ costs = run(naive, vectors, Post())
 print("steps, most messages, most bytes:", costs, "of", N)
 
 # %% [markdown]
-# Rank 0 sends three times the vector, and 2(P - 1) whole vectors pass through its one port while the other ranks wait. With a hundred ranks that is 198 vectors.
+# Rank 0 sends the whole vector three times, and before that it received three. With P ranks, 2(P - 1) whole vectors pass through its one port while the others wait. With a hundred ranks that is 198 vectors.
 #
 # ## The ring
 #
-# Cut every vector into P chunks and arrange the ranks in a ring. In each step every rank sends *one chunk* to its right neighbour, all at once.
+# Cut every vector into P chunks, one per rank, and arrange the ranks in a ring. In each step every rank sends *one chunk* to its right neighbour, all at once.
 #
-# - First half, **reduce-scatter**. In turn 0, rank p sends chunk p. The receiver adds what arrives to its own chunk and sends the result on in the next turn. So in turn t, rank p sends chunk p - t. After P - 1 turns, rank p holds the complete sum of chunk p + 1. (All of it modulo P: left of chunk 0 comes the last one.)
-# - Second half, **all-gather**. In turn 0, rank p sends the chunk that it has completed, p + 1. The receiver keeps a copy and sends it on. After P - 1 turns everyone has everything.
+# - First half, **reduce-scatter**. It takes P - 1 steps, which we call turns 0, 1, 2, … In turn 0, rank p sends chunk p. The receiver adds what arrives to its own chunk, and in the next turn sends the result on. So in turn t, rank p sends chunk p - t. At the end rank p holds the complete sum of chunk p + 1. (Chunk numbers wrap around: before chunk 0 comes the last one.)
+# - Second half, **all-gather**. In turn 0, rank p sends the chunk that it has completed, p + 1. The receiver keeps a copy and sends it on. After another P - 1 turns everyone has everything.
 #
 # **Predict.** A chunk is a quarter of the vector. How many times the vector's size does each of four ranks send in the whole all-reduce?
 
@@ -195,9 +197,9 @@ show_guess(my_guess, round(costs[2] / N, 3), unit=" times")
 print("steps, most messages, most bytes:", costs)
 
 # %% [markdown]
-# The ring takes as many steps as the naive way, but each message is a quarter of the size. In total a rank sends 2(P - 1)/P of the vector: less than two vectors *however many ranks there are*, and no rank sends more than another. As long as only the ranks do the adding, no all-reduce can get by with less.
+# The ring takes as many steps as the naive way, but each message is a quarter of the size. In total a rank sends 2(P - 1)/P times the vector. That's less than two vectors *however many ranks there are*, and all ranks send the same. As long as the ranks do the adding, no all-reduce can get by with less.
 #
-# Now step through it with your ten numbers. Use the buttons, or the arrow keys once a button has the focus. A blue, dashed chunk has just arrived; a green one is complete. Follow chunk 0 along its row, and stop after step 3: who holds which complete sum?
+# Now step through it with your ten numbers. Use the buttons, or the arrow keys once a button has the focus. A blue, dashed chunk has just arrived; a green one is complete. Follow chunk 0 along its row, and stop after step 3: which rank holds which complete sum? Compare with the rule above: rank p should have chunk p + 1.
 
 # %%
 ring_stepper(biases)
@@ -205,9 +207,9 @@ ring_stepper(biases)
 # %% [markdown]
 # ## Recursive doubling and hierarchical
 #
-# A ring of P ranks needs 2(P - 1) steps, and every step costs a latency. For short vectors fewer steps are better. In **recursive doubling**, partners at distance 1, 2, 4, … swap their whole sums: log2 P steps, each with the whole vector. (The number of ranks is a power of two here. `rank ^ distance` is the partner: it flips one bit of the rank.) NCCL's *tree* is something else, a *double binary tree*: about 2 log2 P steps, and no rank ever sends more than two vectors.
+# A ring of P ranks needs 2(P - 1) steps. Every step costs a *latency*, the time that even an empty message takes. So for short vectors, fewer steps are better. In **recursive doubling**, each rank swaps its sum with a partner at distance 1, then 2, then 4, and so on. That takes log2 P steps, each with the whole vector. (The number of ranks must be a power of two here. `rank ^ distance` flips one bit of the rank, which gives the partner.) If you have read that NCCL uses *trees*: those are something else, *double binary trees*, with about 2 log2 P steps in which no rank sends more than two vectors in all.
 #
-# **Hierarchical** is for machines that hold several ranks each. Reduce inside every machine, run a ring over one leader per machine, and pass the sum back. Here each machine has two ranks: 0 and 1, 2 and 3. Where every GPU has its own network card, one leader would leave most cards idle. Libraries then reduce-scatter inside the machine, all-reduce between ranks of equal number, and all-gather inside.
+# **Hierarchical** is for machines that hold several ranks each, where the network between machines is the slow part. Add up inside every machine, run a ring over one leader per machine, and pass the sum back. Here each machine has two ranks: 0 and 1, 2 and 3. (Where every GPU has its own network card, one leader would leave most cards idle. Libraries then reduce-scatter inside each machine, all-reduce each chunk between the GPUs that hold it, one per machine, and all-gather inside.)
 
 
 # %%
@@ -242,11 +244,11 @@ for name, algorithm in algorithms.items():
 figures.show(draw_costs(by_hand, between, N))
 
 # %% [markdown]
-# Three of the four win something. Recursive doubling needs the fewest steps and messages, the ring's busiest rank sends the fewest bytes, and hierarchical sends the fewest between the machines. Naive wins nothing; it's merely simple.
+# Three of the four are best at something. Recursive doubling needs the fewest steps and messages, the ring's busiest rank sends the fewest bytes, and hierarchical sends the fewest between the machines. Naive is best at nothing; it's merely simple.
 #
 # ## On logical devices
 #
-# The same four functions, now with tensors. Each rank is a device, which does its own adding, and sending is a copy to another device. Only the post office changes.
+# Now the same four functions with tensors. Each rank is one of our four logical devices and does its own adding; sending is a copy to another device. Only the post office has to change.
 
 
 # %%
@@ -273,7 +275,7 @@ assert by_hand == {n: run(call, vectors, DevicePost()) for n, call in algorithms
 #
 # ## TensorFlow's own, in one process
 #
-# `MirroredStrategy(cross_device_ops=...)` chooses. To see what each choice does, we look into the traced graph: on which devices does it add?
+# With `MirroredStrategy` you choose how gradients are added up by its argument `cross_device_ops`. To see what each choice does, we look into the traced graph: which devices do the adding?
 
 
 # %%
@@ -300,13 +302,15 @@ for result in [*to_one(), *by_groups()]:
     np.testing.assert_allclose(result, np.sum(biases, axis=0), atol=1e-7)
 
 # %% [markdown]
-# `ReductionToOneDevice` is the naive way: one device adds and sends back. `HierarchicalCopyAllReduce` adds in two groups, 0 with 1 and 2 with 3, and then adds the two sums. (It was made for GPUs that are wired in two groups, as in NVIDIA's DGX-1.) Leave the argument out and CPUs get a collective, which the next section shows. NVIDIA GPUs get NCCL, which knows the machine's wiring and picks its algorithm by itself.
+# `ReductionToOneDevice` is the naive way: one device adds and sends the sum back. `HierarchicalCopyAllReduce` adds in two groups, 0 with 1 and 2 with 3, and then adds the two sums. (It was made for GPUs that are wired in two groups, as in NVIDIA's DGX-1.)
+#
+# Leave the argument out, and it depends on the hardware. NVIDIA GPUs get NCCL, NVIDIA's own library of collectives, which knows the machine's wiring and picks its algorithm by itself. CPUs get the collective that TensorFlow also uses between processes.
 #
 # ## The mistake: NCCL where there is no GPU
 #
-# You'll find `NcclAllReduce` in a lot of example code. Building the graph works everywhere. Running it here doesn't, as the first cell below shows: the operation exists for GPUs only. The fix is one of the two above, or no argument at all.
+# You'll find `NcclAllReduce` in a lot of example code. Building the graph works everywhere. Running it here doesn't, as the first cell below shows: the operation exists for GPUs only. The fix is one of the two choices above, or no argument at all.
 #
-# The default has a trap for notebooks. The first collective fixes the *group* of this process. A second strategy with another number of replicas then joins the old group. (The second cell does that in worker processes, so that it doesn't spoil this notebook.)
+# But no argument has a trap for notebooks. The first collective that runs fixes the process's *group*: who takes part, and how many. A second strategy with another number of replicas tries to join that group, and fails. (The second cell does that in worker processes, so that it doesn't spoil this notebook.)
 
 # %%
 nccl, _ = trace_reduce(tf.distribute.NcclAllReduce())
@@ -338,13 +342,13 @@ said = cluster.run(try_two_sizes, timeout=60, echo=False)
 print("the second strategy is", said[0])
 
 # %% [markdown]
-# The fix: `ReductionToOneDevice` in CPU notebooks that try several sizes, or a kernel restart.
+# The fix: use `ReductionToOneDevice` in CPU notebooks that try several numbers of replicas, or restart the kernel. That's why you see `ReductionToOneDevice` in several lessons of this course.
 #
 # ## Between processes: CommunicationOptions
 #
-# Across workers you choose between collectives when you make the strategy. With AUTO, the default, TensorFlow chooses. (A `timeout_seconds=` in the options turns a hang into an error; TensorFlow recommends it for debugging only.)
+# Across workers you choose when you make the strategy: RING is TensorFlow's own ring, NCCL is NVIDIA's library, and with AUTO, the default, TensorFlow decides. The choice goes into `CommunicationOptions`. (So does `timeout_seconds=`, which turns a hang into an error; TensorFlow recommends it for debugging only.)
 #
-# **Predict.** Two workers on this machine ask for NCCL. Do they fail, as above, or run?
+# **Predict.** Two workers on this machine ask for NCCL, and there's no GPU. Do they fail, as above, or run?
 
 # %%
 my_guess = None  # "fail" or "run"
@@ -382,11 +386,11 @@ for name, (hint, sums) in outcomes.items():
 assert [sums for _, sums in outcomes.values()] == 3 * [[2.0, 4.0]]
 
 # %% [markdown]
-# Between workers the choice is only a *hint*. Without GPUs TensorFlow runs its ring, whatever the hint says. So a log that shows "NCCL" among the options proves nothing about the wire.
+# Between workers the choice is only a *hint*. Without GPUs TensorFlow runs its ring, whatever the hint says. So if your log shows "NCCL" among the options, that doesn't prove NCCL ran.
 #
-# ## RING against ours
+# ## TensorFlow's RING compared with ours
 #
-# `ProcessRing` is our ring once more, seen from one rank: each process holds a socket to the next rank and one from the previous. (It has a port of its own: TF_CONFIG's belong to TensorFlow.) In `reduce_both`, each worker passes its gradients to `ring.all_reduce(...)` and to the strategy of `make_strategy("multi-worker", communication="RING")`, which `utils` makes as you did above. Then `time_both` lets the two take turns on vectors of several sizes, each call behind a barrier. We keep the best of seven rounds.
+# Our ring ran inside one process so far. `ProcessRing` in `utils` is the same ring between real processes: each holds one socket to the next rank and one from the previous. (They use ports of their own, since the ports in TF_CONFIG belong to TensorFlow.) We compare it with TensorFlow's ring twice. First, `reduce_both` passes the same gradients through both: do they give the same sums? Then `time_both` lets the two take turns on vectors of several sizes. A barrier before each call makes both workers start together, and we keep the best of seven rounds. TensorFlow's ring comes from `make_strategy("multi-worker", communication="RING")`, which makes the strategy as you did above.
 
 # %%
 through_utils = lambda name: make_strategy("multi-worker", communication=name)  # noqa: E731
@@ -406,11 +410,11 @@ figures.show(draw_times(measured, "All-reduce of two processes"))
 assert all(seconds[-1] > 0 for seconds in best.values())
 
 # %% [markdown]
-# On the left, both lines pay for waiting and hardly for bytes. They wait for different things. Our ring sends at once and does nothing else, while TensorFlow's goes through its runtime's threads and gRPC, where the receiver *asks* for each chunk before it is sent.
+# On the left both lines are flat: the time goes into waiting, hardly into bytes. They wait for different things. Our ring sends at once and does nothing else. TensorFlow's passes through its runtime's threads and through gRPC, its network layer, and there the receiver has to *ask* for each chunk before it is sent.
 #
 # ## Latency and bandwidth, from your own timings
 #
-# The alpha-beta model says that a message of n bytes takes alpha + n / bandwidth. A ring of P ranks then takes 2(P - 1) latencies, plus 2(P - 1)/P of the bytes over the bandwidth. We fit the two parameters to every other size, then predict all of them.
+# Can two numbers predict such a line? The *alpha-beta model* says that a message of n bytes takes alpha + n / bandwidth, where alpha is the latency. A ring of P ranks then takes 2(P - 1) latencies, plus 2(P - 1)/P times the vector's bytes, divided by the bandwidth. We fit latency and bandwidth to every other size, then predict all sizes. The second cell asks the same model about sixteen ranks.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -436,13 +440,15 @@ figures.show(draw_times(asked, "Simulated: 16 ranks on the link fitted to our ri
 assert max(asked[name][1][-1] for name in flat[1:]) < asked["naive"][1][-1]
 
 # %% [markdown]
-# Two numbers roughly describe each line of the first picture: flat on the left, where latency is everything, and straight on the right, where bytes are. The model is off between the two, and wherever caches or other programs interfere.
+# Two numbers roughly describe each line of the first picture: flat on the left, where latency is nearly everything, and rising straight on the right, where bytes are. Expect the model to be off between the two, and wherever caches or other programs interfere.
 #
-# The second picture asks about sixteen machines on links like *yours*. In this model recursive doubling wins for short vectors, the ring for long ones, and naive never. That is why libraries hold several algorithms and choose by size.
+# The second picture asks about sixteen ranks on links like *yours*. In this model recursive doubling is fastest for short vectors, the ring for long ones, and naive never. That is why libraries have several algorithms and choose by size.
 #
 # ## The model against published clusters
 #
-# NVIDIA's `nccl-tests` measures NCCL's all-reduce. The first picture below has 29 sizes, published for two AWS p4de machines of eight A100s each; the model is fitted to two of them. The table shows *bus bandwidth* for one machine of H200s: 2(P - 1)/P of the bytes over the time, which for a ring shouldn't depend on P. There the model gets the first row and a latency of 5 µs. The files in `utils/simulate/published` name the machines and the tool, but not NCCL's version.
+# That was two processes on one computer. Does the model hold on real GPUs? NVIDIA's `nccl-tests` measures NCCL's all-reduce, and people publish the results. The picture below shows 29 sizes, published for two AWS p4de machines of eight A100s each; the model is fitted to two of these sizes, the smallest and 1 GiB.
+#
+# The table below it is from one machine of H200s and shows *bus bandwidth*: 2(P - 1)/P times the vector's bytes, divided by the time. That's how fast each rank would send in a ring, so for a ring it shouldn't depend on P. Here the model gets its bandwidth from the first row and a latency of 5 µs. (The files in `utils/simulate/published` name the machines and the tool, but not NCCL's version.)
 
 # %%
 published = {r["bytes"]: r["time_us_out_of_place"] / 1e6 for r in read_table("nccl_allreduce_p4de")}
@@ -464,13 +470,13 @@ figures.show(figures.matrix(table, names, columns, title=title, format="{:.1f}")
 assert np.allclose(table[:, 0], table[:, 1], rtol=0.008)
 
 # %% [markdown]
-# In the middle of the curve the model predicts about half of the published time. NCCL changes algorithm and protocol with the message size, and two numbers can't follow that. (The data don't say what ran where.)
+# At its worst, in the middle of the curve, the model predicts about half of the published time. NCCL changes its algorithm and its protocol with the message size, and two numbers can't follow that. (The data don't say which ran at which size.)
 #
-# In the table the published ring is flat within a percent, as the model says. The last column is above any ring from five ranks on: there the switch itself does the adding (NVLink SHARP), and each rank sends its vector only once.
+# In the table the published ring is flat within a percent, as the model says. From five ranks on, the last column is above what a ring can do on these links. There the switch that connects the GPUs does the adding (NVLink SHARP), so each rank sends its vector only once.
 #
 # ## Buckets
 #
-# A model has many gradients, most of them small. Reduced one by one, each would pay the latencies again, so they are packed into buckets, end to end. In TensorFlow, `bytes_per_pack` says how large a pack should be at least. At 0, the default, TensorFlow 2.21 packs everything into one. (We counted; the API page only says "determined automatically".)
+# A model has many gradient arrays, most of them small. Reduced one by one, each would pay the latencies again. So they are packed end to end into *buckets*, and each bucket is reduced as one vector. TensorFlow calls them packs, and `bytes_per_pack` is the size at which a pack counts as full. At 0, the default, TensorFlow 2.21 packs everything into one. (We counted, below; the API page only says "determined automatically".)
 #
 # **Predict.** Our four gradients take 401,408, 512, 5,120 and 40 bytes. How many collectives are there with `bytes_per_pack=4096`?
 
@@ -516,13 +522,13 @@ for step in steps:
 assert steps[1].step_seconds < steps[0].step_seconds
 
 # %% [markdown]
-# With 4,096, the large array fills a pack and the other three share one. The lines below it are our own buckets of *at most* so many bytes: same bytes, fewer messages.
+# With 4,096, the large array fills a pack and the other three share one. The lines that follow are from `reduce_in_buckets` in `utils`, whose buckets hold *at most* that many bytes, unless a single array is larger. The bytes are the same in every line; what changes is the number of messages.
 #
-# So why not always one bucket? Look at the two pictures. They show a simulated step with 100 MiB of gradients on eight devices, joined by 100 Gb/s. The backward pass computes the last layers' gradients first, and a bucket leaves as soon as it is full. One bucket has to wait for the whole backward pass. Of four, only the last is still on its way when it ends.
+# So why not always one bucket? Look at the two pictures: 45 ms with one bucket, 34 ms with four. They show a simulated step with 100 MiB of gradients on eight devices, connected at 100 Gb/s. The backward pass computes the last layers' gradients first, and a bucket leaves as soon as it is full. A single bucket is only full when the backward pass is over. With four, three have already been reduced by then, hidden behind the computation.
 #
 # ## The same through utils
 #
-# `utils.collectives` has the four algorithms for any number of ranks and any length, with the same counts as ours, and the same sums.
+# `utils.collectives` has the four algorithms for other numbers of ranks and any length. The cell asserts that its sums and its counts are the same as ours.
 
 # %%
 for name, counted in by_hand.items():
@@ -533,6 +539,8 @@ for name, counted in by_hand.items():
 
 # %% [markdown]
 # ## What it costs
+#
+# How many copies of its vector does the busiest rank send as the group grows? The model counts them, up to 1,024 ranks:
 
 # %%
 print("ranks   naive   ring   doubling   (vectors that the busiest rank sends)")
@@ -543,31 +551,32 @@ for ranks in (2, 4, 8, 64, 1024):
     )
 
 # %% [markdown]
-# With a ring, a step of data-parallel training sends less than two copies of the gradients per rank, for 8 ranks or for 1,024. What grows is the number of latencies. The last column is recursive doubling; NCCL's tree would stay at two or below.
+# With a ring, each rank sends less than two copies of the gradients per step, for 8 ranks as for 1,024 (the 2.00 is rounded). What grows is the number of latencies. The last column is recursive doubling; NCCL's double trees would stay at two or below.
 #
 # What you have seen:
 #
-# - **Write:** one loop, run once with adding and once with copying.
-# - **Count:** each algorithm but the naive one is best at something.
-# - **Choose:** `cross_device_ops` in one process, `CommunicationOptions` across workers; without GPUs, NCCL is an error in the one and a hint in the other.
-# - **Pack:** four gradients in one bucket, a quarter of the messages.
-# - **Predict:** two numbers go a long way, until the algorithm changes.
+# - **Write:** a ring all-reduce is two similar loops around the ring, one that adds and one that copies.
+# - **Count:** each algorithm except the naive one is best at something.
+# - **Choose:** `cross_device_ops` in one process, `CommunicationOptions` across workers; without GPUs, asking for NCCL is an error in the first and an ignored hint in the second.
+# - **Pack:** four arrays in one bucket need a quarter of the messages, and four buckets finish before one because they overlap with the backward pass.
+# - **Predict:** latency and bandwidth go a long way, until the library changes its algorithm.
 #
 # ## Take-away card
 #
 # ```python
 # import tensorflow as tf
-# # one machine: MirroredStrategy() does it; in CPU notebooks that change the number of replicas:
-# #   tf.distribute.MirroredStrategy(devices, cross_device_ops=tf.distribute.ReductionToOneDevice())
-# # several workers: the strategy's options also reach the optimizer's own all-reduce
+# # one machine: MirroredStrategy() is enough; in CPU notebooks that change the number of replicas:
+# #   MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice())
+# # several workers: these options also apply to the all-reduce inside optimizer.apply_gradients
 # options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=32 * 1024 * 1024)
 # strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
-# # by hand, inside strategy.run: tf.distribute.get_replica_context().all_reduce("SUM", gradients)
-# def ring_seconds(P, N, latency, bandwidth):  # P ranks, N bytes: each sends 2 (P - 1) / P * N
+# # yourself, in a function under strategy.run, with a tensor or a list of tensors:
+# #   tf.distribute.get_replica_context().all_reduce("SUM", gradients)
+# def ring_seconds(P, N, latency, bandwidth):  # P ranks, N bytes each, seconds, bytes per second
 #     return 2 * (P - 1) * latency + 2 * (P - 1) / P * N / bandwidth
 # ```
 #
-# A whole program for several workers, where that strategy trains: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
+# A whole program for several workers that trains with this strategy: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
 #
 # ## Where it is described
 #

@@ -1,16 +1,16 @@
 # %% [markdown] shows="CentralStorageStrategy: where variables live and what each step copies, next to MirroredStrategy"
 # # Central storage
 #
-# Mirroring keeps a full set of weights and optimizer state on every GPU. What if that doesn't fit? The oldest answer is to keep one copy in the host's memory and send values out and gradients in. You may never train this way, but it makes a fine suspect. In 40 minutes you'll audit what a strategy really sends, find traffic that nobody needs, and catch a metric that lies. The same audit works on any strategy.
+# Mirroring keeps a full set of weights and optimizer state on every GPU. What if that doesn't fit? The oldest answer is to keep one copy in the memory of the computer that the GPUs sit in, the *host*: it sends the weights out to the GPUs and collects their gradients. You may never train this way, but it's simple enough to check every byte. In 40 minutes you'll audit what a strategy really sends, find traffic that nobody needs, and catch a metric that lies. The same audit works on other strategies.
 #
 # **Time:** 40 minutes · **Builds on:** [what a strategy does](02-strategy-api.ipynb) and [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
-# - Say where each variable and each optimizer slot lives under central storage, and where under mirroring.
+# - Say where the weights and the optimizer's state live under central storage, and where under mirroring.
 # - Count the bytes that cross between devices in one step, on paper and on TensorFlow's own graph.
-# - Choose between the two from the parameters, the optimizer and the number of replicas.
-# - Repair a metric whose total central storage multiplies.
+# - Choose between the two, given the number of parameters, the optimizer and the number of replicas.
+# - Fix a metric that is wrong under central storage and right under mirroring.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -41,9 +41,9 @@ from distlab.widgets.storage import held_bytes, sent_bytes, storage_explorer
 # %% [markdown]
 # ## One store, several readers
 #
-# `MirroredStrategy` keeps a copy of all variables on every replica. `CentralStorageStrategy` keeps one set, usually in the host's memory, and sends values out and gradients in. Like mirroring, it's synchronous and works on one machine.
+# `MirroredStrategy` keeps a copy of all variables on every replica. `CentralStorageStrategy` keeps one set, usually in the host's memory. In each step it sends the variables' values to the replicas and collects their gradients. Like mirroring, it's synchronous and works on one machine.
 #
-# Here the logical device CPU:0 plays the host, and CPU:1, CPU:2 and CPU:3 play three GPUs. Both strategies get the same three replicas. `ReductionToOneDevice` is there for CPU notebooks; on GPUs, leave that argument out.
+# Here the logical device CPU:0 plays the host, and CPU:1, CPU:2 and CPU:3 play three GPUs. Both strategies get the same three replicas. `ReductionToOneDevice` means that one replica adds up all gradients. We need it in CPU notebooks ([lesson 06](06-all-reduce.ipynb) shows why); on GPUs, leave that argument out.
 
 # %%
 HOST, ACCELERATORS = "CPU:0", ["CPU:1", "CPU:2", "CPU:3"]
@@ -58,9 +58,9 @@ figures.show(figures.central_storage_devices(3, device="CPU", first=1, store="CP
 # %% [markdown]
 # ## Where the variables live
 #
-# Next to each weight, Adam keeps two moving averages, its *slots*. That makes three arrays of the same size.
+# For each weight, Adam also keeps two moving averages. Such extra variables of an optimizer are called *slots*. That makes three arrays of the same size.
 #
-# **Predict.** Call the size of all weights V. How many V do the three accelerators hold together under `mirrored`, slots included?
+# **Predict.** Call the size of all weights together V. How many times V do the three accelerators (CPU:1 to CPU:3) hold together under `mirrored`, slots included?
 
 # %%
 my_guess = None  # a multiple of V
@@ -89,7 +89,7 @@ V = array_bytes(model.trainable_variables)
 show_guess(my_guess, round(sum(held["mirrored"].values()) / V, 2), unit=" V")
 
 # %% [markdown]
-# A mirrored variable has a part on each of CPU:1, CPU:2 and CPU:3. Central storage makes an `AggregatingVariable`: one variable, on CPU:0. Between steps the accelerators hold none of these arrays. In bytes:
+# A mirrored variable has a part on each of CPU:1, CPU:2 and CPU:3. Central storage makes an `AggregatingVariable`: one variable, on CPU:0. Between steps the accelerators hold none of these arrays. The next picture shows the same in bytes:
 
 # %%
 groups = {
@@ -100,9 +100,9 @@ figures.show(figures.grouped_bars(groups, unit="MB", title="Variables and slots 
 # %% [markdown]
 # ## One step by hand
 #
-# To see what must be sent, train a linear classifier without any strategy: one kernel on the host, three devices that compute.
+# What has to be sent in one step? To see it, we train a linear classifier without any strategy. Its weight matrix, the kernel, is on the host, and three devices compute.
 #
-# **Predict.** The kernel has 784 × 10 weights of 8 bytes: V is 62,720 bytes. How many bytes cross between devices in one step?
+# **Predict.** The kernel has 784 × 10 weights of 8 bytes (float64, so that we can compare results to many digits). So V is 62,720 bytes. How many bytes travel between devices in one step? Images and labels don't count.
 
 # %%
 my_guess = None  # your number of bytes
@@ -146,9 +146,9 @@ step_by_hand(by_hand, images[0], labels[0])
 show_guess(my_guess, sum(sent.values()), unit=" bytes")
 
 # %% [markdown]
-# Each replica receives V and sends V back: 2 × 3 × V. All of it passes through the host, which is why the number of replicas matters so much below.
+# Each replica receives V and sends V back: 2 × 3 × V. All of it passes through the host, so every replica you add makes the host's work longer.
 #
-# `CentralStorageStrategy` does the same. Reading a variable in a replica sends its value there, and a variable with `aggregation=SUM` adds up what the replicas subtract. (We call `run` eagerly here, so that every step is easy to follow.)
+# `CentralStorageStrategy` does the same. Reading a variable in a replica sends its value there. When all replicas change a variable with `aggregation=SUM`, the strategy adds up their changes and applies the sum once. (We call `run` without `tf.function` here, so that every step is easy to follow.)
 
 # %%
 with central.scope():
@@ -183,7 +183,7 @@ print("10 steps: equal weights; kernel on", kernel.device[-5:])
 # %% [markdown]
 # ## What TensorFlow really sends
 #
-# A compiled step is a graph, and its operations have devices. A tensor that is made on one device and used on another has to be sent, once for each device that uses it. So we can count the bytes without running anything: walk back from every assignment and output, since what none of them needs is never computed, and add up the tensors that change devices. A variable is read on the device where it lives.
+# Doing it by hand shows what *has* to be sent. What does the strategy send? A compiled step is a graph, and each operation in it has a device. A tensor that is made on one device and used on another has to be sent, once for each device that uses it. So we can count the bytes without running anything. `count_sent` starts at the graph's outputs and assignments and walks backwards, because what none of them needs is never computed. On the way it adds up the tensors that change devices. (A variable is read on the device where it lives.)
 
 
 # %%
@@ -227,7 +227,7 @@ assert sum(total.values()) == 6 * kernel.dtype.size * 7840
 figures.show(as_picture(total, kernel.dtype.size * 7840, "Sent in one step, in V: SGD by hand"))
 
 # %% [markdown]
-# The graph agrees with the hand count: V out and V in for each of three replicas. Now for a real model with Keras's Adam, under both strategies. (`without_autotune` only spares this notebook a wait for tf.data's tuning thread. Your own pipelines should keep that thread.)
+# The graph agrees with the hand count: V out and V in for each of three replicas. Now a Keras model with Keras's Adam, under both strategies. If nothing else is sent, central storage should need 6 V again. (`without_autotune` switches off a background thread of tf.data that this notebook might have to wait for. Keep it on in your own pipelines.)
 
 
 # %%
@@ -271,15 +271,15 @@ for name in strategies:
     print(f"{name:<16} sends {step:.0f} V in a training step, {forward:.0f} V in a forward pass")
 
 # %% [markdown]
-# Central storage sends 8 V, not 6. Where do the other two come from? The Keras optimizer asks for the sum *in the replicas*, as it must under mirroring. So the host sends the sum to CPU:1, and CPU:1 sends it back for the update. That's two V for nothing, whatever the number of replicas.
+# Central storage sends 8 V, not 6. Where do the other two come from? Look at the row and the column of CPU:1, which show 2 instead of 1. The Keras optimizer asks for the sum of the gradients *in the replicas*, as it must under mirroring. So the host sends the sum to CPU:1, and CPU:1 sends it back for the update. That's 2 V for nothing, whatever the number of replicas.
 #
-# Mirroring sends 4 V here: two replicas send their gradients to the first, and the sum comes back. The weights never travel.
+# Mirroring sends 4 V here: two replicas send their gradients to the first, and the sum goes back to both. The weights never travel.
 #
-# Reading alone has its price as well. In a forward pass, as in evaluation, central storage sends V to each replica; mirroring sends nothing.
+# The last column of the printed lines is a forward pass alone, as in evaluation. Central storage sends V to each replica even then; mirroring sends nothing.
 #
 # ## The same weights
 #
-# Both strategies made the same eight steps, and so does `utils.training.train` under either one.
+# Both strategies made the same eight steps. Are the weights the same? And what about `train` of `utils`, under either strategy?
 
 # %%
 options = {"model": "mlp", "optimizer": "adam", "dtype": "float64", "replicas": 3, "epochs": 1}
@@ -294,7 +294,7 @@ print("central storage, mirrored, and train under both: equal weights to 1e-9")
 # %% [markdown]
 # ## Memory against bytes sent
 #
-# The counts fit two formulas with R replicas: 2 (R + 1) V for central storage, 2 (R - 1) V for mirroring reduced on one device. The explorer computes with both, and the assertions compare them with what we measured.
+# With R replicas, central storage sends 2 (R + 1) V per step, and mirroring that is reduced on one device sends 2 (R - 1) V: 8 V and 4 V for our three. The explorer uses these formulas, and the assertions compare them with what we counted. It also shows mirroring with the ring of [lesson 06](06-all-reduce.ipynb).
 
 # %%
 for name in strategies:
@@ -309,11 +309,11 @@ storage_explorer()
 # %% [markdown]
 # Three things to try:
 #
-# 1. Add replicas. In a ring no replica ever sends 2 V; the host sends more with every replica you add.
-# 2. Go from Adam to SGD. Mirroring needs a third of the memory, so central storage has less to save.
-# 3. Find a model that fits one way only. With Adam, mirroring passes an accelerator's 16 GiB (16,384 MiB) between steps at about 1.4 billion parameters. During a step it's sooner, as "What it costs" shows.
+# 1. Add replicas. In a ring no replica ever sends as much as 2 V. The host sends more with every replica you add.
+# 2. Change from Adam to SGD. Mirroring then needs a third of the memory, so central storage has less to save.
+# 3. Find a model that fits with central storage only. With Adam, variables and slots under mirroring outgrow an accelerator of 16 GiB (16,384 MiB) at about 1.4 billion parameters. During a step, when gradients need memory too, it happens sooner, as "What it costs" shows.
 #
-# So central storage never wins in bytes sent. It can win when three things hold: variables and slots don't fit on an accelerator but do fit in the host, there are few replicas, and the link to the host is fast. Large models today are mostly *sharded* over the accelerators instead (ZeRO, FSDP): [lesson 15](15-model-parallelism.ipynb) does it.
+# So central storage never wins in bytes sent. It can win when three things hold: variables and slots don't fit on an accelerator but do fit in the host, there are few replicas, and the link to the host is fast. Large models today are mostly *sharded* instead: each accelerator keeps a part of the weights and slots. (Search for ZeRO or FSDP; [lesson 15](15-model-parallelism.ipynb) does it.)
 #
 # ## The mistake: trusting Keras's metrics under central storage
 #
@@ -346,7 +346,7 @@ for name, strategy in strategies.items():
 show_guess(my_guess, seen["central-storage"][4, 0])
 
 # %% [markdown]
-# There is no error. Under central storage the total is `3 × (old total) + 3 × step`. The metric writes `total.assign(total + value)` on each replica, and the strategy adds up what the three replicas assign, old total and all. Under mirroring the same variable is made `ON_READ`: each replica has its own, and nothing goes wrong.
+# A mean of 1.479 instead of 3, and no error. Under central storage the new total is `3 × (old total) + 3 × step`. Each replica runs `total.assign(total + value)`, and the strategy adds up what the three replicas assign, old total and all. Under mirroring the same variable has `synchronization=ON_READ`: each replica has a total of its own, and they're added up only when someone reads it. So nothing goes wrong.
 
 # %%
 totals = seen["central-storage"][:10, 1]
@@ -359,9 +359,9 @@ figures.show(figures.lines(series, x_label="step", y_label="mean", title=title, 
 assert last + 2 == 81
 
 # %% [markdown]
-# The total triples in every step, so step 1 soon counts 3, 9, 27, … times, and the early steps drown out the rest. At step 81, where the line ends, total and count have overflowed float32 and the mean is nan.
+# The total triples in every step, so what was added in step 1 soon counts 3, 9, 27, … times, and the early steps drown out the rest. At step 81, where the line ends, total and count have overflowed float32, and the mean is nan (not a number).
 #
-# `fit` keeps its loss in such a metric. Under central storage it trains correctly and reports a wrong loss: below, the weights are equal and the reported losses are not.
+# You don't have to write such a metric yourself to be caught: `fit` keeps its loss in one. Under central storage it trains correctly and reports a wrong loss. The next cell shows it: the weights are equal, the reported losses are not.
 
 # %% tags=["nbval-ignore-output"]
 losses, fitted = {}, {}
@@ -378,7 +378,7 @@ for ours, theirs in zip(*fitted.values(), strict=True):
 assert abs(losses["central-storage"] - losses["mirrored"]) > 1e-2
 
 # %% [markdown]
-# The fix is to add in place. `assign_add` passes the strategy only what is new, and the sum of that is right under both strategies. `utils.training` measures with metrics of this kind (`ExampleMean`), so the losses that `train` reported above agree too.
+# The fix is to add in place. With `assign_add`, each replica passes only what is new, and adding that up is right under both strategies. `utils.training` uses metrics of this kind (`ExampleMean`), so the losses that `train` reported above agree too.
 
 
 # %%
@@ -409,9 +409,9 @@ print("train reports the same loss under both strategies")
 # %% [markdown]
 # ## What it costs
 #
-# First, the measured time of one step. On logical devices nothing crosses a wire: a tensor changes hands inside one process. So the times show the strategies' own work, and the bytes show what a wire would have to carry. Central storage may even come out ahead here, since it computes one update where mirroring computes three.
+# First, the measured time of one step. On logical devices nothing crosses a wire: all of them share the memory of one process. So the times show the work that each strategy does, and the bytes show what a wire would have to carry on top. Central storage may even be faster here, since it computes one update where mirroring computes three.
 #
-# Then the memory: what fits on an accelerator of 16 GiB with Adam, leaving activations out. During a step a mirrored replica holds weights, two slots and gradients. Under central storage it holds the values it was sent, and its gradients.
+# Then the memory: how large a model fits on an accelerator of 16 GiB with Adam, if we leave out the activations (the outputs of the layers, kept for the backward pass)? During a step a mirrored replica holds weights, two slots and gradients, 4 V. Under central storage it holds the weights it was sent and its gradients, 2 V.
 
 # %% tags=["nbval-ignore-output"]
 batch_of = lambda s: next(iter(s.experimental_distribute_dataset(batches)))  # noqa: E731
@@ -437,21 +437,21 @@ for name, count in arrays.items():
 # %% [markdown]
 # ## Where it stands in TensorFlow
 #
-# The strategy is experimental: TensorFlow promises neither to keep it nor to leave it as it is. Inside, it runs on a part that was written for parameter servers, with one store in the same process:
+# The strategy is experimental: TensorFlow promises neither to keep it nor to leave it as it is. Inside, it uses code that was written for *parameter servers*, processes that do nothing but store variables for others:
 
 # %%
 print("tf.distribute has it:", hasattr(tf.distribute, "CentralStorageStrategy"))
 print("its working part is the", type(central.extended).__name__)
 
 # %% [markdown]
-# Parameter servers, in [lesson 11](11-parameter-server.ipynb), take the same idea across machines: several stores, each with some of the variables, and workers that don't have to wait for one another. What you counted here, values out and gradients in, is what each of those workers pays.
+# [Lesson 11](11-parameter-server.ipynb) takes the same idea across machines: several such servers, each with some of the variables, and workers that don't have to wait for one another. What you counted here, weights out and gradients back, is what each of those workers pays in every step.
 #
 # What you have seen:
 #
-# - **Where:** everything on the host under central storage; a full set on each accelerator, 9 V in all, under mirroring.
-# - **How much:** 6 V by hand and in the graph, 8 V with a Keras optimizer; 4 V under mirroring.
+# - **Where:** under central storage everything is on the host; under mirroring each accelerator has a full set, 9 V on all three.
+# - **How much:** central storage sent 6 V by hand and 8 V with a Keras optimizer; mirroring sent 4 V.
 # - **Which:** central storage saves memory on the accelerators and never saves bytes sent.
-# - **The metric:** `assign_add` in place of `assign(total + value)`.
+# - **The metric:** `assign(total + value)` counted old totals three times; `assign_add` fixed it.
 #
 # ## Take-away card
 #
@@ -462,21 +462,21 @@ print("its working part is the", type(central.extended).__name__)
 #     model = keras.Sequential([keras.Input((784,)), keras.layers.Dense(10)])
 #     optimizer = keras.optimizers.Adam()
 #     optimizer.build(model.trainable_variables)
-#     loss_sum = tf.Variable(0.0, aggregation=tf.VariableAggregation.SUM)  # no Keras metric
+#     loss_sum = tf.Variable(0.0, aggregation=tf.VariableAggregation.SUM)  # instead of a Keras metric
 # strategy.run(lambda: loss_sum.assign_add(1.0))  # only what is new is added up
-# # sent in a step, R replicas, V bytes of weights: 2 (R + 1) V, all through the host
-# # worth it when (1 + slots) V does not fit on a GPU but fits in the host, and R is small
+# # sent per step, R replicas, V bytes of weights, Keras optimizer: 2 (R + 1) V, all through the host
+# # worth it if (1 + slots) V (slots: Adam 2, plain SGD 0) fits the host but not a GPU, and R is small
 # ```
 #
-# A whole training loop, in which you change only the strategy: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py). Take the metric from above instead of its Keras metrics.
+# A whole training loop: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py). To run it with central storage, change its strategy, and use `AddingMean` from above instead of its Keras metrics.
 #
 # ## Where it is described
 #
 # - TensorFlow's guide, [Distributed training: CentralStorageStrategy](https://www.tensorflow.org/guide/distributed_training#centralstoragestrategy)
 # - The API page [tf.distribute.experimental.CentralStorageStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/CentralStorageStrategy)
 # - Li and others, [Scaling distributed machine learning with the parameter server](https://www.usenix.org/conference/osdi14/technical-sessions/presentation/li_mu), OSDI 2014
-# - Ren and others, [ZeRO-Offload](https://arxiv.org/abs/2101.06840): optimizer state in the host's memory, done for large models
+# - Ren and others, [ZeRO-Offload](https://arxiv.org/abs/2101.06840): the optimizer's state in the host's memory, for large models
 #
 # ## The lab
 #
-# You practise placing variables in [lab 02, the strategy API](../labs/lab02-strategy-api.ipynb), and values out, gradients in across processes in [lab 10, parameter servers](../labs/lab10-parameter-server.ipynb).
+# You practise placing variables in [lab 02, the strategy API](../labs/lab02-strategy-api.ipynb). In [lab 10, parameter servers](../labs/lab10-parameter-server.ipynb), processes of their own keep the variables, and workers in other processes read and update them.

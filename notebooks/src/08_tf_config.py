@@ -8,10 +8,10 @@
 # ## Objectives
 #
 # - Write the TF_CONFIG of every task of a cluster, and check it before anything starts.
-# - Tell what chief, worker, parameter server and evaluator do, and which of them saves.
-# - Read one cluster through the resolvers of TF_CONFIG, plain Python and Slurm.
-# - Restart a worker that was killed, and find what a crashed notebook left.
-# - Diagnose eight starts that go wrong, from TensorFlow's own words or from its silence.
+# - Say what chief, worker, parameter server and evaluator do, and who is responsible for saving.
+# - Describe a cluster to TensorFlow in three ways: TF_CONFIG, plain Python, and the variables of Slurm (a scheduler for compute clusters).
+# - Restart a worker that was killed, and find processes that a crashed notebook left behind.
+# - Diagnose eight starts that go wrong, from what TensorFlow prints or from its silence.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -50,7 +50,7 @@ from utils.tf_config import parse_tf_config, pick_free_ports, view_as_simple, vi
 # %% [markdown]
 # ## Two kinds of cluster
 #
-# A *cluster* is a set of processes that know each other's addresses. Each process is a *task*, and what it's there for is its *job*. TensorFlow knows four jobs, which make two kinds of cluster.
+# A *cluster* is a set of processes that know each other's addresses. Each process is a *task*, and what it's there for is its *job*. TensorFlow knows four jobs: chief, worker, ps (for parameter server) and evaluator. The picture shows the two kinds of cluster that are made of them. In this lesson we start the left one; [lesson 11](11-parameter-server.ipynb) runs the right one.
 
 # %%
 figures.show(draw_jobs())
@@ -59,7 +59,7 @@ Path("runs/lesson08").mkdir(parents=True, exist_ok=True)  # for the next cell's 
 # %% [markdown]
 # ## One program, two machines
 #
-# Here is a whole program for a synchronous cluster, in plain TensorFlow. It fits a line, y = 3 x + 2, to 64 points, and each worker takes its half of every batch. Nothing in it says how many workers there are. The first line of the cell writes it to a file in `runs/`, next to this notebook.
+# Here is a whole program for a synchronous cluster, in plain TensorFlow. It learns the line y = 3 x + 2 from 64 points, and each worker takes its half of every batch. Nothing in the code says how many workers there are: the strategy finds out. The first line of the cell writes the program to a file in `runs/`, next to this notebook.
 
 # %% tags=["nbval-ignore-output"]
 # %%writefile runs/lesson08/train.py
@@ -91,16 +91,16 @@ print(
 )
 
 # %% [markdown]
-# What tells a process about the others is one environment variable, `TF_CONFIG`. It's JSON with two parts: a `cluster`, the addresses of all tasks by job, the same in every task; and a `task`, this task's own job and its place in that list. Places count from 0. On two machines you would type:
+# A process learns about the others from one environment variable, `TF_CONFIG`. It's JSON with two parts. `cluster` lists the addresses of all tasks, by job; it is the same in every task. `task` gives this task's own job and its index in that job's list, counted from 0. On two machines you would type:
 #
 #     node-a$ TF_CONFIG='{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},
 #               "task": {"type": "worker", "index": 0}}' python train.py
 #     node-b$ TF_CONFIG='{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},
 #               "task": {"type": "worker", "index": 1}}' python train.py
 #
-# Below, the same on this machine. `run_tasks` starts the program twice, each time under one of the two texts, and brings back what they print.
+# We do the same on this machine. `run_tasks` starts the program twice, each time with one of the two texts as TF_CONFIG, and returns what they print.
 #
-# **Predict.** Each of the two workers has one device. What is `num_replicas_in_sync` in a worker?
+# **Predict.** Each of the two workers has one device. What does `num_replicas_in_sync` say in a worker?
 
 # %%
 my_guess = None  # a number
@@ -116,11 +116,11 @@ print(*(lines[-1] for lines in printed), sep="\n")
 assert [lines[-1][8:] for lines in printed] == 2 * [": 2 replicas in sync, y = 3.00 x + 2.00"]
 
 # %% [markdown]
-# Two processes that have never met count two replicas and fit one line, because a variable told each of them about the other.
+# Two separate processes count two replicas and learn one line, because an environment variable told each of them about the other.
 #
 # ## The same through utils
 #
-# Typing these texts is where mistakes come from. The builder writes them, refuses what can't work, and does the larger kind of cluster as well.
+# Most mistakes come from typing these texts by hand. `build_cluster` and `build_tf_configs` write them for you, and refuse what can't work. They also write the texts for the larger kind of cluster. The cell prints one text of each kind.
 
 # %%
 hosts = ["node-a", "node-b"]
@@ -135,7 +135,7 @@ large = build_tf_configs(build_cluster(workers=2, ps=1, chief=True, hosts=hosts)
 print(built["worker:1"], large["ps:0"], sep="\n")
 
 # %% [markdown]
-# **Predict.** In the small cluster nobody is called chief. Which task saves checkpoints and writes summaries?
+# **Predict.** In the small cluster nobody is called chief. Which task has the chief's duties, such as keeping the checkpoints and writing summaries for TensorBoard?
 
 # %%
 my_task = None  # such as "worker:1"
@@ -147,11 +147,13 @@ for name, text in [*built.items(), ("", ""), *large.items()]:
     print(f"{name:<12}{describe_role(parse_tf_config(text))}" if text else "")
 
 # %% [markdown]
-# Where no chief is listed, worker 0 has its duties. Two rules in this list are easily forgotten. With parameter servers the chief directs and doesn't train. And an evaluator is no member of the training cluster. Here it gets that cluster's addresses and a task of its own; TensorFlow's tutorial gives it a cluster with nothing but itself, `{"evaluator": ["host:port"]}`. The linter accepts both.
+# Where no chief is listed, worker 0 has its duties. (Saving has a twist: in a synchronous cluster all workers call save, and only the chief's copy is kept. [Lesson 09](09-multi-worker-mirrored.ipynb) shows why.)
+#
+# Two rules in this list are easily forgotten. With parameter servers the chief directs and doesn't train. And an evaluator is not a member of the training cluster. Here it gets that cluster's addresses and a task of its own. TensorFlow's tutorial gives it a cluster with nothing but itself, `{"evaluator": ["host:port"]}`. The linter that comes next accepts both.
 #
 # ## Check it before anything starts
 #
-# A wrong start can cost minutes of waiting; the linter answers at once. It tells you where the mistake is, and what to write instead. One configuration alone can't show that two tasks contradict each other; all of them together can.
+# A wrong start can cost minutes of waiting. A *linter*, a program that checks a text without running it, answers at once: it names the mistake and what to write instead. `lint` checks one configuration. `lint_together` checks all of them, because a single one can't show that two tasks contradict each other. Below, they look at three mistakes: a job called "workers", an index of 2, and the same text on both machines.
 
 # %%
 for text in (by_hand[0].replace('"worker": [', '"workers": ['), by_hand[1].replace("1}}", "2}}")):
@@ -161,11 +163,11 @@ print(*[finding for source, finding in lint_together(same) if source == "togethe
 assert all(finding.severity == "note" for text in by_hand for finding in lint(text))
 
 # %% [markdown]
-# In a shell, `distlab tf-config build --workers 2 --host node-a --host node-b` writes these texts, and `distlab tf-config lint` checks the one that is set.
+# In a shell, `distlab tf-config build --workers 2 --host node-a --host node-b` prints these texts, and `distlab tf-config lint` checks the TF_CONFIG that is set there.
 #
 # ## Resolvers: who tells TensorFlow
 #
-# A strategy doesn't read TF_CONFIG itself. It asks a *resolver* for the cluster, the task type and the task id, and there's one for each place where these may be written. Three of them run here and give the same cluster.
+# A strategy doesn't read TF_CONFIG itself. It asks a *resolver*, an object that finds out the cluster, the task type (the job) and the task id (the index). There's one resolver for each place where these may be written: TF_CONFIG, your own Python code, or the variables that the scheduler Slurm sets. The cell asks all three, as worker 1.
 
 # %%
 resolvers = tf.distribute.cluster_resolver
@@ -190,11 +192,11 @@ for name in slurm:
     del os.environ[name]
 
 # %% [markdown]
-# The third line shows that the first resolver reads the variable again each time it's asked, and keeps nothing.
+# All three give the same cluster. The third printed line shows that `TFConfigClusterResolver` reads the variable again each time it's asked: once TF_CONFIG is deleted, its cluster is empty.
 #
 # Slurm's resolver counts GPUs to find out how many tasks a node has. On CPUs we pretend there's one GPU per task. It also sorts node names as text, so n10 comes before n2: pad them, n02.
 #
-# The other two need something we don't have here. Their arguments show what they read.
+# Two more resolvers need something we don't have here, a Kubernetes cluster and a TPU. We can at least print their arguments. The table after the cell says what each resolver reads.
 
 # %%
 for kind in (resolvers.KubernetesClusterResolver, resolvers.TPUClusterResolver):
@@ -207,16 +209,16 @@ for kind in (resolvers.KubernetesClusterResolver, resolvers.TPUClusterResolver):
 # | `TFConfigClusterResolver` | the variable TF_CONFIG | yes; the default of MultiWorkerMirroredStrategy |
 # | `SimpleClusterResolver` | what you pass to it | yes |
 # | `SlurmClusterResolver` | `SLURM_STEP_NODELIST`, `SLURM_PROCID`, … | yes, with these variables set |
-# | `KubernetesClusterResolver` | the API server: running pods by label, each at the port `tf_server_port` | needs a Kubernetes cluster; it does not know which pod it is in |
-# | `TPUClusterResolver` | the name of a TPU, or the metadata of its machine | needs a TPU |
+# | `KubernetesClusterResolver` | the API server: running pods by label, each at the port `tf_server_port` | no: needs a Kubernetes cluster (and it doesn't know which pod it is in) |
+# | `TPUClusterResolver` | the name of a TPU, or the metadata of its machine | no: needs a TPU |
 #
 # ## Watch a worker die
 #
-# From here on `LocalCluster` does the typing. It starts real processes on this machine, each with its TF_CONFIG, and calls a function in each of them. (It lets these tasks print all of TensorFlow's log, which we'll want to read later.)
+# From here on `LocalCluster` does the typing. It starts real processes on this machine, each with its TF_CONFIG, and calls a function in each of them. (The first line of the cell makes these tasks print all of TensorFlow's log, because we'll want to read it later.)
 #
-# The function is a job that takes a while: logistic regression on pictures of clothes, half of each batch on each worker. Worker 0 saves the weights at every tenth step, and a restart goes on from there. Lessons [09](09-multi-worker-mirrored.ipynb) and [10](10-fault-tolerance.ipynb) do this in the open. This one is slowed down so that you have time to kill it.
+# The function is a training that takes a while: logistic regression on Fashion-MNIST, half of each batch on each worker. Worker 0 saves the weights at every tenth step, and a restart continues from there. Lessons [09](09-multi-worker-mirrored.ipynb) and [10](10-fault-tolerance.ipynb) show how to write such a function. This one is slowed down so that you have time to kill it.
 #
-# `cockpit(job)` shows every task while it runs, and its buttons work. With `restarts=1`, what you kill comes back once, and the whole group with it. The job has 100 steps, about ten seconds, and then it ends by itself. So decide what to kill before you run the cell. The cell after it starts the job once more and kills worker 1 itself, at step 35. (Lines like `E0000 …` in the lanes are TensorFlow's log.)
+# `cockpit(job)` draws one lane per task while the job runs, with buttons to pause or kill it. With `restarts=1` the cluster restarts once: if you kill one task, the whole group starts again. The job has 100 steps, takes about ten seconds and ends by itself. So decide what to kill before you run the cell. The cell after it starts the job once more and kills worker 1 for you, at step 35. (Lines like `E0000 …` in the lanes are from TensorFlow's log.)
 
 # %% tags=["nbval-ignore-output"]
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"  # for the tasks; this process is quiet already
@@ -239,9 +241,9 @@ figures.show(view.picture())
 assert job.attempt == 2 and resumed[0] == resumed[1] and resumed[0] % 10 == 0
 
 # %% [markdown]
-# The curve has a hole: between ✕ and ↻ nobody trained. Worker 0 was fine, and its curve has the same hole. A synchronous group waits for its slowest member and stops with its first dead one. Everything after the last checkpoint had to be trained again.
+# The loss curve of worker 1 has a gap: between ✕ (killed) and ↻ (back) nobody trained. Worker 0 was fine, and its curve has the same gap. A synchronous group is as slow as its slowest member, and when one dies all of them stop. The printed line says after which step the group went on: that was the last checkpoint, and everything after it had to be trained again.
 #
-# A notebook whose kernel crashes takes its cluster with it. If anything does survive, `distlab cluster list` in a shell finds it, and `distlab cluster stop` ends what has lost its owner. Right now the list shows what this lesson keeps running: a process that waits to start the next tasks, and your own job if it still runs.
+# If a notebook's kernel crashes, its cluster ends with it. If some process does survive, `distlab cluster list` in a shell finds it, and `distlab cluster stop` ends those that have lost their notebook. The next cell asks for the same list from Python. Right now it shows what this lesson keeps running: a process that waits to start the next tasks, and your own job if it hasn't ended yet.
 
 # %% tags=["nbval-ignore-output"]
 mine = [found.to_record() for found in find_clusters() if found.mark.owner == os.getpid()]
@@ -252,7 +254,7 @@ assert len(mine) == 1 and mine[0]["owner_lives"]
 # %% [markdown]
 # ## The mistake, eight times
 #
-# All eight starts use the same two workers and take one step. What differs is TF_CONFIG, or when it's read. `change` gets a task's correct configuration and returns what someone might have set by mistake. `examine` waits for the job, and `diagnose_job` looks for the first cause in what each task printed and raised.
+# Each of the eight starts has two workers that take one step, and one thing that is wrong: the text of TF_CONFIG, the order of the lines in the program, or the world around it. In `start_with`, the function `change` gets a task's correct configuration and returns what someone might have set by mistake. `examine` waits for the job, and prints what `diagnose_job` finds in the tasks' logs and errors: the line that shows the mistake, its cause and the cure.
 
 
 # %%
@@ -286,7 +288,7 @@ def examine(mistake, job, change=json.dumps, seconds=30):
 
 
 # %% [markdown]
-# Two of the mistakes take their time, so we start them now and read their logs at the end: a worker that never comes, and a port that this notebook itself is listening on.
+# Two of the mistakes take a while to show, so we start them now and read their logs at the end. In one, worker 1 never gets as far as connecting. In the other, worker 0's port is already in use, by this notebook.
 
 
 # %%
@@ -312,7 +314,7 @@ waiting["taken port"] = cluster.start(start_with, use_taken_port)
 # %% [markdown]
 # ### In the text
 #
-# Four typos: an index that counts from 1, the same index in both tasks, a dict printed by Python instead of JSON, and a job with an s too many. The linter would have found all four.
+# Four typos: an index that counts from 1, the same index in both tasks, a dict printed by Python instead of JSON, and a job name with an extra s. The linter would have found all four.
 
 # %% tags=["nbval-ignore-output"]
 in_the_text = {
@@ -327,11 +329,11 @@ names = [found.name for found in diagnosed.values()]
 assert names == ["wrong-index", "taken-port", "not-json", "misspelt-job"]
 
 # %% [markdown]
-# Look at the second. Two processes on one machine that both claim index 0 want the same port, so it looks like a taken port. On two machines each gets its port, and the group breaks later, when both connect.
+# Look at the second. Two processes on one machine that both claim index 0 want the same port, so it looks as if another program had taken it. On two machines each gets its port, and the group fails later, when both connect.
 #
 # ### In the program
 #
-# TensorFlow must know the cluster before it starts up. One operation is enough to be too late.
+# TensorFlow must know the cluster before it starts up, and its first operation starts it up. So a single operation before the strategy is already too late:
 
 
 # %% tags=["nbval-ignore-output"]
@@ -344,7 +346,7 @@ examine("strategy after an op", cluster.start(compute_first))
 assert diagnosed["strategy after an op"].name == "late-strategy"
 
 # %% [markdown]
-# **Predict.** Now TF_CONFIG is correct, but set one line after the strategy is made. Do the workers raise an error, wait for each other, or do something else?
+# **Predict.** Now TF_CONFIG is correct, but it's set after the strategy is made. Do the workers raise an error, wait for each other, or do something else?
 
 # %%
 my_word = None  # "error", "wait", or what you think
@@ -371,7 +373,7 @@ assert job.logs("worker", 0)[-1] == "num_replicas_in_sync: 1"
 #
 # ### In the world
 #
-# Now the two that we started at the beginning. The first is still waiting. TensorFlow names the missing task every few seconds in a log line that you see by default. Our `quiet_tensorflow` hides it, and so does any script that sets `TF_CPP_MIN_LOG_LEVEL` above 0. When a start hangs, unset that variable first.
+# Now the two that we started before the others. The first is still waiting for worker 1. TensorFlow names the missing task every few seconds, in a log line that you see by default. Our `quiet_tensorflow` hides it, and so does any script that sets `TF_CPP_MIN_LOG_LEVEL` above 0. When a start hangs, unset that variable first.
 
 # %% tags=["nbval-ignore-output"]
 examine("missing peer", waiting["missing peer"], seconds=3)
@@ -383,7 +385,7 @@ assert diagnosed["taken port"].name == "taken-port"
 assert len(diagnosed) == 8
 
 # %% [markdown]
-# The fix for the first six: write the texts with a builder, lint them together, set TF_CONFIG before importing TensorFlow, make the strategy first, and check the number of replicas. For the last two, do what the cure says: start the missing task, free the port.
+# The fix for the first six: let `build_tf_configs` write the texts, lint them together, set TF_CONFIG before importing TensorFlow, make the strategy first, and check the number of replicas. For the last two, do what the cure says: start the missing task, free the port. The same function with nothing wrong:
 
 # %%
 assert cluster.run(take_step, echo=False, timeout=60) == [2.0, 2.0]
@@ -392,7 +394,7 @@ print("sum over all replicas, in each worker: 2.0")
 # %% [markdown]
 # ## What it costs
 #
-# A task is a whole Python process with a whole TensorFlow. This cluster imports TensorFlow once, in a warm process, and forks the tasks from it. They share the memory that they don't write to.
+# A task is a whole Python process with a whole TensorFlow in it. Importing TensorFlow takes seconds, so on Linux our cluster does it once, in a *warm process*, and forks the tasks from that. A forked task shares the memory that it doesn't write to. The cell prints the seconds, and how much memory belongs to each worker alone.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -416,11 +418,11 @@ assert psutil.Process().children(recursive=True) == []  # nothing is left
 # %% [markdown]
 # What you have seen:
 #
-# - **Write and check:** one `cluster` for all, one `task` each; a linter that reads them together.
-# - **Roles:** worker 0 saves where there's no chief; the evaluator stays outside.
-# - **Resolvers:** three places to read from, one cluster.
-# - **Restart:** a killed worker takes the group back to the last checkpoint, and `distlab cluster list` finds leftovers.
-# - **Diagnose:** seven mistakes that show in the log, and one that shows only as `num_replicas_in_sync: 1`.
+# - **Write and check:** `cluster` is the same for all, `task` differs; a linter that reads them together finds contradictions.
+# - **Roles:** worker 0 has the chief's duties where there's no chief; the evaluator isn't part of the cluster.
+# - **Resolvers:** three ways to describe it gave the same cluster.
+# - **Restart:** a killed worker sent the whole group back to the last checkpoint; `distlab cluster list` finds leftovers.
+# - **Diagnose:** seven mistakes show in the log or as an error, one only as `num_replicas_in_sync: 1`.
 #
 # ## Take-away card
 #
@@ -433,10 +435,10 @@ assert psutil.Process().children(recursive=True) == []  # nothing is left
 # strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before any other operation
 # assert strategy.num_replicas_in_sync == 2  # 1: it trains alone
 # me, jobs = strategy.cluster_resolver, strategy.cluster_resolver.cluster_spec().jobs
-# is_chief = not me.task_id and ("chief" not in jobs or me.task_type == "chief")  # it saves
+# is_chief = not me.task_id and ("chief" not in jobs or me.task_type == "chief")  # its save is kept
 # ```
 #
-# A whole program that reads TF_CONFIG, with the lines to type on two machines: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py). Run it on a network you trust: TensorFlow listens on all interfaces, unencrypted and without a password.
+# A whole program that reads TF_CONFIG, with the lines to type on two machines: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py). Run it only on a network you trust: TensorFlow listens on all of a machine's network interfaces, unencrypted and without a password.
 #
 # ## Where it is described
 #
@@ -446,4 +448,4 @@ assert psutil.Process().children(recursive=True) == []  # nothing is left
 #
 # ## The lab
 #
-# [Lab 07, cluster doctor](../labs/lab07-cluster-doctor.ipynb): write and repair TF_CONFIGs, and diagnose eight failing clusters from their logs. Lesson 09 trains on such a cluster, and lesson 10 makes it survive.
+# In [lab 07, cluster doctor](../labs/lab07-cluster-doctor.ipynb), you write and fix TF_CONFIGs and diagnose eight failing clusters from their logs. Lesson 09 trains on such a cluster, and lesson 10 makes its runs survive a crash.

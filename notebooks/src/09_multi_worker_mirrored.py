@@ -1,17 +1,17 @@
 # %% [markdown] shows="MultiWorkerMirroredStrategy: real worker processes from a cell; who reads what; the chief's duties"
 # # Many workers, one model
 #
-# One machine is full, so you rent a second, and now your program runs twice. What goes wrong then often goes wrong quietly: both read the same examples, or add numbers that never belonged together. In an hour you will have trained one model in two processes, with your own loop and with `fit`, and proved that the weights are one process's to the ninth digit.
+# One machine is too slow, so you rent a second, and now your program runs twice. What goes wrong then often goes wrong quietly: both copies train on the same examples, or add up numbers that never belonged together. In an hour you'll have trained one model in two processes, with your own loop and with `fit`. And you'll have proved that a single process would have found the same weights, to nine decimal places.
 #
 # **Time:** 60 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb), [TF_CONFIG](08-tf-config.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
-# - Train with MultiWorkerMirroredStrategy on real processes, and prove that the result is one process's.
-# - Run Keras 3's `fit` across workers, and say what has to be fixed for it.
+# - Train with MultiWorkerMirroredStrategy in real processes, and prove that one process gives the same weights.
+# - Run Keras 3's `fit` across workers, and say what had to be fixed in it first.
 # - Choose among the auto-shard policies DATA, FILE and OFF from what each worker reads.
-# - Write what the chief does alone: the checkpoint that is kept, the summaries, the export.
-# - Tell which calls every worker must make, and diagnose a run in which one did not.
+# - Give the chief its extra duties: the checkpoint that is kept and the summaries for TensorBoard.
+# - Name the calls that every worker must make, and diagnose a run in which one worker didn't.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -52,7 +52,7 @@ from utils.training.input_feed import ReadLog
 # %% [markdown]
 # ## The same program, started twice
 #
-# There is no master process. Every worker runs the whole program, and the copies meet in collective operations: an all-reduce returns to no worker until all have called it. Worker 0 is the *chief*: it trains like the others, and also does what must happen only once.
+# There is no master process. Every worker runs the whole program. The copies wait for each other only in *collective* operations, which all of them must call: an [all-reduce](06-all-reduce.ipynb) returns to no worker until all have called it. Worker 0 is the *chief*: it trains like the others, and also does what must happen only once.
 
 # %%
 figures.show(draw_two_workers())
@@ -61,9 +61,9 @@ Path("runs/lesson09").mkdir(parents=True, exist_ok=True)  # for a program that c
 # %% [markdown]
 # ## A cluster from a cell
 #
-# `LocalCluster` starts real processes on this machine, each with its own port and TF_CONFIG, and ends them with the notebook. The function below runs in both. What they print arrives here line by line, with the task's name in front.
+# `LocalCluster` starts real processes on this machine, each with its own port and TF_CONFIG, and ends them with the notebook. `cluster.run` calls the function below in both workers. What they print arrives here line by line, with the task's name in front. (`replicas_per_worker=2` gives each worker two logical devices. We need the second only at the end of the lesson; until then each worker is one replica.)
 #
-# **Predict.** Each worker contributes the number of its examples: 100 for worker 0, 200 for worker 1. What does worker 1 get from the all-reduce with SUM?
+# **Predict.** Each worker contributes the number of its examples: 100 for worker 0, 200 for worker 1. What does worker 1 get when the numbers are all-reduced with SUM?
 
 # %%
 my_guess = None  # a number
@@ -91,7 +91,7 @@ assert [total for _, total in results] == [300.0, 300.0]
 #
 # ## Your own loop, on two workers
 #
-# This is the loop of [lesson 04](04-custom-training-loop.ipynb), written as a function that a worker runs. Three things are new: the strategy, the policy that splits the data among workers (more below), and that every worker runs all of it. Nothing in the loop asks which worker it is.
+# This is the loop of [lesson 04](04-custom-training-loop.ipynb), written as a function that a worker runs. Two lines are new: the strategy, and the *auto-shard policy* DATA, which splits each batch among the workers (more below). Nothing in the loop asks which worker it is in: every worker runs all of it.
 
 
 # %%
@@ -143,7 +143,7 @@ def work_by_hand():
 
 
 # %% [markdown]
-# `cluster.run` waits for the results. `cluster.start` returns at once, and lets you watch: `job.events()` yields the records that the workers report, `job.logs` the lines that one of them printed. `job.kill`, `job.pause` and `job.restart` make trouble ([lesson 10](10-fault-tolerance.ipynb)).
+# `cluster.run` waits for the results. `cluster.start` returns at once with a *job* that you can watch: `job.events()` yields what the workers pass to `report`, and `job.logs` returns the lines that one of them printed. (`job.kill`, `job.pause` and `job.restart` are for making trouble, in [lesson 10](10-fault-tolerance.ipynb).)
 
 
 # %% tags=["nbval-ignore-output"]
@@ -154,7 +154,7 @@ by_hand = job.wait(timeout=60)
 assert len(list(job.events())) == 2 * 8 and job.logs("worker", 1) == ["training"]
 
 # %% [markdown]
-# Both report the same loss in each step, since it was reduced over both. Now the claim: these are the weights of one process that got the whole global batches.
+# Both report the same loss in each step, since the loss is reduced over both. Now the claim: one process that gets the whole global batches ends with the same weights. The notebook is such a process, so it trains once more, without a cluster:
 
 
 # %%
@@ -170,7 +170,7 @@ print(len(by_hand), "workers have the weights of one process, to 1e-9")
 # %% [markdown]
 # ## A train.py to keep
 #
-# Functions sent from a notebook are for lessons. On machines of your own the program is a file, and here is one: the strategy, the policy, the loop, and a save by everyone of which only the chief's is kept. Take it and put your own data and model in.
+# Sending functions from a notebook is fine for lessons. On machines of your own the program is a file, and here is one: the strategy, the policy, the loop, and the save. (All workers save, and only the chief's copy is kept. We'll see why below.) Put in your own data and model, and it's yours.
 
 # %% tags=["nbval-ignore-output"]
 # %%writefile runs/lesson09/train.py
@@ -215,7 +215,7 @@ strategy.reduce("SUM", strategy.run(lambda: tf.constant(1.0)), axis=None)  # wai
 print(f"{strategy.num_replicas_in_sync} replicas, chief: {is_chief}, last loss {loss:.4f}")
 
 # %% [markdown]
-# On two machines you type `TF_CONFIG='…' python train.py` on each, with the texts of [lesson 08](08-tf-config.ipynb), the same file, data and shared folder, and open ports between them. Here two processes start at once. Then a third trains alone, without a cluster, for comparison.
+# On two machines you type `TF_CONFIG='…' python train.py` on each, with the texts of [lesson 08](08-tf-config.ipynb). Both need the same file and data, a folder that both can see, and open ports between them. Here two processes start at once. Then a third trains alone, without a cluster: it should end with the same loss, and the cell asserts that.
 
 # %%
 both = {"worker": [f"localhost:{port}" for port in pick_free_ports(2)]}
@@ -229,7 +229,7 @@ assert np.ptp([float(lines[-1].split("last loss")[1]) for lines in printed]) < 1
 # %% [markdown]
 # ## Keras 3's fit, on two workers
 #
-# `fit` should need nothing but the strategy's scope. In the Keras of this course, 3.15.1, it does not get through its first step.
+# `fit` should need nothing but the strategy's scope. In Keras 3.15.1, the version of this course, it fails before its first step is done:
 
 
 # %%
@@ -252,7 +252,7 @@ print(refused)
 assert "PerReplica" in refused
 
 # %% [markdown]
-# Two places in Keras's trainer assume that one process sees all replicas. To learn the shapes, it averages the first batch over the replicas, and the workers' parts can't be averaged. And it reduces a metric along axis 0, which a scalar doesn't have. Here are both, replaced:
+# The message says two things: a `PerReplica` (one value per replica) turned up where Keras wanted a tensor, and `utils` has a patch. Two places in Keras's trainer assume that one process sees all replicas. To find out the model's shapes, it averages the first batch over the replicas, and parts that are in different workers can't be averaged. And it reduces each metric along axis 0, which a scalar doesn't have. Here both are replaced, first by hand and then by `utils`:
 
 
 # %%
@@ -283,15 +283,15 @@ for patch in (patch_by_hand, patch_keras_fit):
 print(*fitted[0][1], sep="\n")
 
 # %% [markdown]
-# `patch_keras_fit` of `utils` does the same with more care: it leaves other versions of Keras and other strategies alone, and returns what it did. Call it in every worker.
+# `patch_keras_fit` of `utils` does the same with more care: it leaves other versions of Keras and other strategies alone, and returns what it changed (the last two printed lines). Call it in every worker.
 #
-# The supported way needs no patch: the `fit` of `tf_keras`, the older Keras, works across workers (set `TF_USE_LEGACY_KERAS=1` before TensorFlow is imported).
+# There's also a supported way that needs no patch. `tf_keras` is the older Keras 2, and its `fit` works across workers. Set `TF_USE_LEGACY_KERAS=1` before TensorFlow is imported.
 #
 # ## Who reads what: DATA, FILE, OFF
 #
-# Both workers run the same input pipeline. What keeps them from training on the same examples is the *auto-shard policy*, an option of the dataset. To see it, we number 24 examples, write them into four files of unequal length and take global batches of 8, which is 4 for each worker.
+# Both workers run the same input pipeline. What keeps them from training on the same examples is the *auto-shard policy*, an option of the dataset. To watch it work, we number 24 examples and write them into four files of unequal length. We take global batches of 8, which is 4 for each worker.
 #
-# **Predict.** Under DATA an epoch takes 24 / 8 = 3 steps. With OFF nothing is split between the workers. How many steps does an epoch take then?
+# **Predict.** Under DATA an epoch takes 24 / 8 = 3 steps. With OFF nothing is split between the workers, and each still takes 4 examples a step. How many steps does an epoch take then?
 
 # %%
 my_guess = None  # steps
@@ -338,15 +338,17 @@ print("FILE, examples in each step:", *sizes)
 assert sizes == [[4, 4, 4, 2], [4, 4, 2, 0]]
 
 # %% [markdown]
-# - **DATA**: every worker runs the whole pipeline. TensorFlow cuts each global batch in two, and of these halves each worker keeps every second one. Together they train on exactly the batches of one process. The price: every worker reads and decodes everything.
-# - **FILE**: worker 0 opens files 0 and 2, worker 1 files 1 and 3. Nothing is read twice, but the batches differ from one process's. The files are unequal, so in the end worker 1 has an empty batch while worker 0 still trains; a loss that divides by 8 is then wrong ([lesson 05](05-loss-scaling.ipynb)).
-# - **OFF**: every worker reads everything, half a global batch a step: six steps, every example twice. Right only if your pipeline does the sharding itself (`distribute_datasets_from_function`, [lesson 13](13-distributed-input.ipynb)).
+A filled square is an example that this worker got.
 #
-# The default, AUTO, tries FILE, and falls back to DATA where it finds no files to split.
+# - **DATA**: every worker runs the whole pipeline. TensorFlow cuts each global batch in two; worker 0 keeps the first half, worker 1 the second. Together they train on exactly the batches of one process. The price: every worker reads and decodes everything.
+# - **FILE**: worker 0 opens files 0 and 2, worker 1 files 1 and 3. Nothing is read twice, but the batches aren't those that one process would train on. The files are unequal, so at the end worker 1 gets an empty batch while worker 0 still trains. A loss that is always divided by 8 is then wrong ([lesson 05](05-loss-scaling.ipynb)).
+# - **OFF**: every worker trains on everything, half a global batch a step: six steps, every example twice. Use it only if your pipeline does the sharding itself (`distribute_datasets_from_function`, [lesson 13](13-distributed-input.ipynb)).
+#
+# The default, AUTO, tries FILE first, and uses DATA if it finds no files to split.
 #
 # ## The chief's duties
 #
-# Some things must happen once: the checkpoint that is kept, the summaries for TensorBoard, the export. But *saving a checkpoint may be collective* (the mistake below shows why). So all workers save, and only the chief's folder counts; the others write into temporary ones. A resumed run reads the chief's folder, so every worker must be able to see it.
+# Some things must happen only once: the checkpoint that is kept, the summaries for TensorBoard, the exported model. But *saving a checkpoint may be a collective operation*, which all workers must call (the mistake below shows why). So all workers save, and only the chief's folder counts; the others write into temporary ones. A resumed run reads the chief's folder, so every worker must be able to see it.
 
 
 # %%
@@ -400,9 +402,9 @@ for number, (names, in_shared_folder, total) in enumerate(kept):
 assert [in_shared_folder for _, in_shared_folder, _ in kept] == [True, False]
 
 # %% [markdown]
-# `seen` is a variable that each replica counts up by itself and that is *added up when it is read*: 32 on each worker in each step, 192 in all. Keras's metrics are made of such variables.
+# `seen` is a special kind of variable. Each replica counts in a copy of its own, and the copies are *added up when the variable is read*: 32 on each of two workers in each of three steps makes 192. Keras's metrics are made of such variables.
 #
-# The notebook, one process without a strategy, now restores what two workers saved, and finds the chief's summary:
+# Is the checkpoint any good? The notebook, one process without a strategy, restores what two workers saved, and reads the summaries that the chief wrote:
 
 # %%
 plain, seen = build_mlp(seed=1), tf.Variable(0.0)
@@ -417,9 +419,9 @@ assert_same([seen.numpy(), *plain.get_weights()], [192.0, *build_mlp(seed=0).get
 # %% [markdown]
 # ## The mistake: the chief saves alone
 #
-# "Only the chief saves" sounds like common sense, and many programs do it. With variables that are kept equal everywhere it even works. But a variable that is added up when it is read turns the chief's save into an all-reduce, and the other worker isn't there.
+# "Only the chief saves" sounds like common sense, and many programs do it. With variables that are equal everywhere, such as weights, it even works. But saving a variable means reading it, and a variable that is added up when it is read turns the chief's save into an all-reduce. The other worker isn't there to take part.
 #
-# **Predict.** Each worker has counted 32 examples; the chief saves alone. Worker 1 goes on with three steps, each with an all-reduce of a loss of 0.5 on each worker. What does worker 1 get as the sum of the losses of its first step?
+# **Predict.** Each worker has counted 32 examples; the chief saves alone. Worker 1 goes on with three steps. In each of them the loss is 0.5 on every worker, and the losses are all-reduced. What does worker 1 get as the sum of the losses of its first step?
 
 # %%
 my_guess = None  # a number
@@ -453,17 +455,17 @@ show_guess(my_guess, totals[0])
 assert totals == [32.5] * 3 and saved == 32.5
 
 # %% [markdown]
-# It's the worst kind of error, so read this slowly. The chief's *save* met worker 1's *losses*. Both are sums of one float, and TensorFlow matches collectives by their order. (The save reads the variable three times.) So 32 + 0.5 went into the checkpoint as a number of examples, and to worker 1 as a loss, step after step. Then the chief reached its own first loss and had no partner left. By default TensorFlow sets no time limit here; `job.wait(timeout=3)` is what gave up.
+# It should have been 1.0. This is the worst kind of error, so read slowly. Worker 1 called an all-reduce for its *loss*, and the partner that it got was the chief's *save*. Both are sums of one float, and TensorFlow matches the workers' collectives by the order in which they're called. So 32 + 0.5 went into the checkpoint as a number of examples, and to worker 1 as a loss. The save reads the variable three times, so this happened in all three of worker 1's steps. Then the chief reached its own first loss, and had no partner left. By default TensorFlow sets no time limit here and keeps waiting; it was our `job.wait(timeout=3)` that gave up.
 #
-# When your own run hangs, compare the last line that each worker printed: which collective is one of them missing? While you search, `CommunicationOptions(timeout_seconds=60)`, the strategy's `communication_options`, turns the hang into a `DeadlineExceededError`.
+# When your own run hangs, compare the last line that each worker printed: which collective has one of them not called? While you search, pass `communication_options=tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` to the strategy. It turns the hang into a `DeadlineExceededError`.
 #
-# The fix is the code of the section before: everyone saves, the chief's is kept. The same holds for anything that reads such a variable: `if chief: print(metric.result())` is the same mistake.
+# The fix is the code of the previous section: everyone saves, and the chief's copy is kept. It's not only about saving. Anything that reads such a variable on one worker alone is the same mistake, for example `if chief: print(metric.result())`.
 #
 # ## The same through utils
 #
-# `train`, called in every worker, does all of this: it shards the data, patches `fit`, saves with all workers, keeps the chief's checkpoint, and returns the same report everywhere. `make_strategy` adds one thing. TensorFlow takes all GPUs of a worker, but only one CPU device; ours takes all logical devices, here two, so that two workers have four replicas.
+# `train` of `utils`, called in every worker, does all of this: it shards the data, patches `fit`, saves with all workers, keeps the chief's checkpoint, and returns the same report everywhere. It gets its strategy from `make_strategy`, which adds one thing. TensorFlow's strategy uses all GPUs of a worker, but only one CPU device. Ours uses all logical devices, here two, so that two workers have four replicas.
 #
-# The function below trains three times in one process. Each `train` asks for the strategy and gets the same object: one strategy per process. A second `MultiWorkerMirroredStrategy` would restart this worker's server for collectives, and a peer that is already waiting there would fail.
+# The function below trains three times in each worker: with a custom loop, with `fit`, and with sharding OFF, which should end with other weights. Every `train` in a process gets the same strategy object, and that matters. A second `MultiWorkerMirroredStrategy` would restart this worker's server for collectives, and another worker that is already waiting there would fail.
 
 
 # %%
@@ -492,9 +494,11 @@ for name in jobs:
     assert same == (name != "OFF")
 
 # %% [markdown]
-# From a shell, the same run with the same report: `distlab train --strategy multi-worker --workers 2 --replicas-per-worker 2`. On real machines, leave `--workers` out and start it on each, with its own TF_CONFIG, the same code and data, open ports between them and a folder that all can see.
+# In a shell, `distlab train --strategy multi-worker --workers 2 --replicas-per-worker 2` trains in the same way and prints a report. On real machines, leave `--workers` out and start the command on each, with its own TF_CONFIG. They need the same code and data, open ports between them and a folder that all can see.
 #
 # ## What it costs
+#
+# Every step now contains an all-reduce. How long does one take for the gradients of our small model, on this machine?
 
 
 # %% tags=["nbval-ignore-output"]
@@ -522,15 +526,15 @@ cluster.close()
 folder.cleanup()  # the checkpoints and summaries of this lesson
 
 # %% [markdown]
-# With two workers, each sends about as many bytes a step as the model has, whatever the batch ([lesson 06](06-all-reduce.ipynb) counts them, for more workers too). Here the workers share two cores, so expect no speed-up. On two machines each computes half the batch and pays with an all-reduce over a real network: measure it there, since loopback has no wire.
+# With two workers, each sends about as many bytes per step as the model's weights have, however large the batch ([lesson 06](06-all-reduce.ipynb) counts them, for more workers too). Here both workers share this computer's cores, so expect no speed-up. On two machines, each computes half of the batch and pays for it with an all-reduce over a real network. Measure that one there: here, the messages never leave the computer.
 #
 # ## What you saw
 #
-# - Two processes and one returned the same weights, to 1e-9.
-# - `fit` stopped at a `PerReplica`; with two patches it gave those weights too.
-# - DATA kept one process's batches, FILE left one worker without examples, OFF read everything twice.
-# - All workers saved; one process restored the chief's checkpoint.
-# - One save without its partner put 32.5 into a checkpoint, and nothing raised an error.
+# - Two processes and one process ended with the same weights, to 1e-9.
+# - `fit` stopped at a `PerReplica`; with two places in Keras patched, it gave those weights too.
+# - DATA kept the batches of one process, FILE left one worker without examples in the last step, OFF trained on everything twice.
+# - All workers saved, and one process restored the chief's checkpoint.
+# - The chief saved alone: 32.5 went into the checkpoint and to worker 1 as a loss, nothing raised an error, and in the end the run hung.
 #
 # ## Take-away card
 #
@@ -547,7 +551,7 @@ folder.cleanup()  # the checkpoints and summaries of this lesson
 # model.save("model.keras" if is_chief else f"{tempfile.mkdtemp()}/model.keras")  # every worker
 # ```
 #
-# Your own `train.py` lies in `runs/lesson09`. A longer one, with metrics and evaluation, and both TF_CONFIGs at its top: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py). With `fit`, through tf_keras: [multi_worker_fit.py](../examples/multi_worker_fit.py).
+# Your own `train.py` is in `runs/lesson09`. A longer one, with metrics and evaluation, and with both TF_CONFIGs at its top: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py). One with `fit`, using tf_keras: [multi_worker_fit.py](../examples/multi_worker_fit.py).
 #
 # ## Where it is described
 #

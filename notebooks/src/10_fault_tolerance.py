@@ -1,17 +1,17 @@
 # %% [markdown] shows="Kill a worker and watch; resume to the same weights; how often to save"
 # # Runs that survive
 #
-# Sooner or later a machine under your job reboots or is taken away, and one lost worker stops them all. Without a checkpoint you train everything again; with an incomplete one you resume a slightly different run and never notice. In this hour you kill workers, freeze one, send one a termination notice, and bring every run to the weights it would have had without you.
+# Sooner or later one of your job's machines reboots or is taken away, and one lost worker stops them all. Without a checkpoint you train everything again; with an incomplete one you resume a slightly different run and never notice. In this hour you kill workers, freeze one, and send one a termination notice. And every run will still end with the weights it would have had if you had left it alone.
 #
 # **Time:** 55 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb) and [many workers, one model](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
-# - Restart a killed run from its checkpoint, and prove that its weights are the uninterrupted run's.
-# - Count the steps that each of three ways of saving loses, with and without notice.
-# - Detect a checkpoint that was cut short, and go on from the one before.
+# - Restart a killed run from its checkpoint, and prove that it ends with the same weights as an uninterrupted run.
+# - Count the steps that are lost with each of three ways of saving, when the end comes with and without notice.
+# - Detect a damaged checkpoint, and continue from the one before.
 # - Name what a checkpoint must hold besides the weights.
-# - Choose the interval between checkpoints after Young and Daly, from a cost you measured.
+# - Choose the interval between checkpoints with the formulas of Young and Daly, from a cost you measured.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -62,9 +62,9 @@ from distlab.widgets import cockpit
 from distlab.widgets.checkpoint_interval import interval_explorer, say_seconds
 
 # %% [markdown]
-# ## What a failure takes
+# ## What a failure costs
 #
-# A synchronous group needs every worker: when one dies, the others cannot finish the step. So the group is started again and goes on from what was saved. Each start is an *attempt*. Here is a run of 25 steps of one second each, saved after every fourth step, killed after step 11, and ready again six seconds later.
+# A synchronous group needs every worker: when one dies, the others can't finish the step. So the whole group is started again and continues from the last checkpoint. Each start is an *attempt*. The picture shows a run of 25 steps of one second each, with and without a kill. It saves after every fourth step, is killed after step 11, and needs six seconds to start again. It ends nine seconds late: six for the restart, and three to train steps 9 to 11 a second time.
 
 # %%
 rows = make_kill_rows(step_seconds=1.0, restart_seconds=6.0, saved=8, killed=11, total=25)
@@ -76,9 +76,9 @@ assert late == (11 - 8) * 1.0 + 6.0
 # %% [markdown]
 # ## A run, and something that kills it
 #
-# Two workers train a small network on 130 pictures of Fashion-MNIST: five epochs of five steps, float64, SGD with momentum. `Trainer` holds what [lesson 09](09-multi-worker-mirrored.ipynb) wrote by hand: strategy, model, optimizer, compiled step and batches. The last batch of an epoch is smaller, and is weighted correctly.
+# Two workers train a small network on 130 images of Fashion-MNIST: five epochs of five steps, float64, SGD with momentum. `Trainer` holds what [lesson 09](09-multi-worker-mirrored.ipynb) wrote by hand: strategy, model, optimizer, compiled step and batches. (The last batch of an epoch is smaller, and is weighted correctly.)
 #
-# One setting is for this cluster of ours only. A handler that comes later first asks whether it runs in Google's cloud, for up to 5 s. `GCE_METADATA_IP` sends that question to a closed port, where the answer "no" comes at once. It stands in the cluster's environment and never in your program: on Google Cloud it would switch the notice off.
+# The setting `GCE_METADATA_IP` in the cluster's environment below looks odd. Later in this lesson, a handler of TensorFlow's first tries to find out whether it runs in Google's cloud, which can take up to 5 s. With this setting its question goes to a closed port, and the answer "no" comes at once. Use that only for a cluster on your own computer: on Google Cloud it would switch the termination notice off.
 
 
 # %%
@@ -98,7 +98,7 @@ whole = cluster.run(train_unprotected, settings, timeout=60, echo=False)[0]
 print(whole.step, "steps,", len(whole.weights), "arrays of weights")
 
 # %% [markdown]
-# `whole` is the uninterrupted run, with which we compare all others. Now the trouble: wait until worker 0 reports a step, act, and wait for the end. `restarts=1` lets the cluster start the group a second time. We kill worker 1 soon after step 11 with SIGKILL, the signal that no program can catch. Nothing was saved.
+# `whole` is the uninterrupted run, with which we compare all others. Now for the trouble. `disturb` waits until worker 0 reports a certain step, does something nasty, and waits for the job to end. With `restarts=1` the cluster may start the group a second time. We kill worker 1 soon after step 11 with SIGKILL, the signal that no program can catch. This program saves nothing, so where does the second attempt begin?
 
 
 # %% tags=["nbval-ignore-output"]
@@ -127,11 +127,15 @@ print("restarted because", died["task"], died["cause"])
 assert died["task"] == "worker 1" and "SIGKILL" in died["cause"] and begins == 0
 
 # %% [markdown]
-# Both lanes break off (✕) and begin again (↻) at the top of the loss curve. (To watch live, with buttons for kill, pause and restart, put `panel` on the last line of the cell that starts the job.) Worker 0 was in perfect health, and lost as much as worker 1.
+# At the very beginning. Both lanes break off (✕) and start again (↻) at the top of the loss curve. Worker 0 was in perfect health, and lost as much as worker 1. (To watch a job live, with buttons for kill, pause and restart, put `panel` on the last line of the cell that starts it.)
 #
 # ## CheckpointManager: save, and know where you are
 #
-# Three additions. Every worker makes a manager and saves, but only the chief saves into the shared folder, as in lesson 09. At the start every worker restores the newest checkpoint. And the run goes on **at its place in the data**: `batches_after` finds it from the number of steps, because the order of an epoch depends on the seed and the epoch alone. (`Trainer.batches_from` is the same function.)
+# We add three things:
+#
+# - Every worker makes a `CheckpointManager` and saves, but only the chief saves into the shared folder, as in lesson 09.
+# - At the start every worker restores the newest checkpoint.
+# - The run continues **at its place in the data**. `batches_after` finds that place from the number of steps, because the order of the examples depends only on the seed and the number of the epoch. (`Trainer.batches_from`, used above, is the same function.)
 
 
 # %%
@@ -169,7 +173,7 @@ def train_saving(settings):
 
 
 # %% [markdown]
-# **Predict.** The same kill after step 11, a checkpoint every 4 steps. How far are the weights from the uninterrupted run's, at most?
+# **Predict.** The same kill after step 11, now with a checkpoint every 4 steps. In the end, how far is any weight from the uninterrupted run's, at most?
 
 # %%
 my_guess = None  # the largest difference of any weight
@@ -194,11 +198,11 @@ assert second.restored >= first.saved >= 8 and second.lost <= settings.save_ever
 np.testing.assert_allclose(resumed.losses, whole.losses[second.restored :], atol=1e-9)
 
 # %% [markdown]
-# Not similar: the same weights, to the ninth digit, and the same loss at every step. What the failure cost is the steps since the last checkpoint, at most four, and the time of a start.
+# The weights aren't just similar. They are the same to nine decimal places, and so is the loss at every step. All that the failure cost is the steps since the last checkpoint, at most four, and the time for a restart.
 #
 # ## What must be in a checkpoint
 #
-# The weights are not enough. Below, a run goes on after step 8 three times. Twice something is left out: the optimizer's momentum (which stays at zero, as in a new program), or the place in the data, so that the epoch starts again. The third time nothing is.
+# Most people think of the weights first. They are not enough. Below, a run is resumed after step 8 three times. The first time the optimizer's state is left out, so its momentum is zero, as in a new program. The second time the place in the data is left out, so the epoch starts again. The third time nothing is left out.
 
 
 # %%
@@ -228,11 +232,11 @@ for missing, ended in cluster.run(resume_without, on, choices, timeout=60, echo=
 assert off["nothing"] < 1e-9 and off["optimizer"] > 0.01 and off["place"] > 0.01
 
 # %% [markdown]
-# No run raised an error. Without the last line to compare with, the losses of the other two would pass for ordinary training. Random number generators (dropout, shuffling) belong in a checkpoint for the same reason. Here every epoch's order is drawn from the seed and the epoch's number, so there is nothing to save; otherwise, a `tf.data` iterator can go into the `tf.train.Checkpoint` too.
+# No run raised an error. Without the third line to compare with, you would take the other two losses for ordinary training. The state of random number generators (dropout, shuffling) belongs in a checkpoint for the same reason. Our order of examples needs no saving, because it follows from the seed and the number of the epoch. If yours doesn't, a `tf.data` iterator can go into the `tf.train.Checkpoint` too.
 #
 # ## A checkpoint cut off in mid-write
 #
-# What is in the folder of the complete run?
+# What if the kill comes while a checkpoint is being written? First a look at healthy ones, in the folder from which we just resumed:
 
 # %%
 kept_folder = Path(kept.folder)
@@ -241,7 +245,7 @@ for path in sorted(kept_folder.iterdir()):
 print("newest, says the file `checkpoint`:", Path(tf.train.latest_checkpoint(kept_folder)).name)
 
 # %% [markdown]
-# On a local disk, TensorFlow writes in an order that makes a kill harmless. The values go into a folder `ckpt-8_temp` and from there to `ckpt-8.data…`; then comes `ckpt-8.index`; and last, replaced in one piece, the file `checkpoint`, which names the newest. Let us kill worker 0 while it writes. Its first checkpoint is small and complete. The second has 64 MB, and we kill it as soon as its first file appears.
+# On a local disk, TensorFlow writes in an order that makes a kill harmless. The values go into a folder `ckpt-8_temp` and from there to `ckpt-8.data…`. Then comes `ckpt-8.index`. The file `checkpoint`, which names the newest one, comes last and is replaced in one piece. Let's test that and kill worker 0 while it writes. Its first checkpoint is small and complete. The second has 64 MB, and we kill the worker as soon as the first file of that one appears.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -277,9 +281,9 @@ values = tf.train.load_checkpoint(newest.path).get_tensor(name)
 assert np.all(values == newest.step), "whole: every value is of one step"
 
 # %% [markdown]
-# What the killed save left behind is not named in the file `checkpoint`, so nothing reads it.
+# The file `checkpoint` doesn't name what the killed save left behind, so nothing reads it.
 #
-# That order cannot help against damage that comes later: a full disk, a copy cut short, a file system that lost its last writes. Cut the newest data file of the complete run in half, and ask TensorFlow for its newest checkpoint. `newest_whole` starts at the newest, reads every value to its last byte (each is stored with a checksum), and takes the first checkpoint that is sound.
+# The order of writing doesn't help against other damage: a full disk, a copy cut short, a file system that lost its last writes. So we go back to the two healthy checkpoints, cut the newer data file in half, and ask TensorFlow for the newest checkpoint. Then we ask a function of our own. `newest_whole` starts at the newest, reads every value to its last byte (each is stored with a checksum), and returns the first checkpoint that can be read completely.
 
 
 # %%
@@ -305,19 +309,19 @@ print("newest whole checkpoint:", Path(found).name)
 assert found == find_newest_whole(kept_folder, "ckpt").path and found.endswith("ckpt-4")
 
 # %% [markdown]
-# A program that restores `latest_checkpoint` would now fail at every restart, until a person looks. This is why you keep more than one. (`find_newest_whole` of utils also says what it passed over and why.)
+# A program that restores `latest_checkpoint` would now fail at every restart, until somebody takes a look. This is why you keep more than one. (`find_newest_whole` in `utils` also returns what it passed over and why.)
 #
 # ## PreemptionCheckpointHandler: save on notice
 #
-# Often you get a warning before a machine is taken away. TensorFlow's handler turns it into one more checkpoint: the worker that got the notice tells the others, all save after the same step, and all leave by `exit_fn`. Ours exits with code 42, on which our cluster starts the group again. How the notice arrives depends on where you run:
+# Often a machine isn't taken away without a warning, for example when you rent it cheaply as a *spot* or *preemptible* machine. TensorFlow's `PreemptionCheckpointHandler` turns the notice into one more checkpoint. The worker that gets the notice informs the others, all save after the same step, and then all call `exit_fn`. Ours exits with code 42, and when our cluster sees that code, it starts the group again. How the notice arrives depends on where you run:
 #
 # | where | how the notice comes | what the handler needs |
 # |---|---|---|
 # | Slurm, Kubernetes | SIGTERM | nothing: off Google Cloud it listens for SIGTERM |
-# | Google Cloud, GPU machines | metadata server | nothing: it polls that server, and does *not* listen for SIGTERM |
+# | Google Cloud, GPU machines | metadata server | nothing: it asks that server again and again, and does *not* listen for SIGTERM |
 # | AWS, Azure | a metadata address of their own | your `termination_watcher_fn` in `TerminationConfig`, which asks it |
 #
-# (On Google's CPU machines and TPUs the handler of TensorFlow 2.21 does nothing at all.) A watcher for the last row is a function that returns True once there is a notice; the handler asks it every second. These two follow the providers' documentation and were not run here:
+# (On Google's CPU machines and TPUs, the handler of TensorFlow 2.21 does nothing at all.) For AWS and Azure you write a watcher, a function that returns True once there is a notice; the handler calls it every second. These two follow the providers' documentation and were not run here:
 #
 # ```python
 # from urllib.request import Request, urlopen
@@ -341,7 +345,7 @@ assert found == find_newest_whole(kept_folder, "ckpt").path and found.endswith("
 #     termination_watcher_fn=aws_notice, exit_fn=lambda: sys.exit(42), grace_period=100)
 # ```
 #
-# **Predict.** The worker below saves nothing by itself. It gets SIGTERM after step 11. How many steps does the run lose?
+# **Predict.** The program below has no regular checkpoints: only the handler saves. Worker 1 gets SIGTERM after step 11. How many steps does the run lose?
 
 # %%
 my_guess = None  # steps trained twice
@@ -380,7 +384,7 @@ print("the group", left["cause"], "and started again")
 assert second.restored == first.done and largest_difference(job.wait()[0], whole) < 1e-9
 
 # %% [markdown]
-# None. But the handler does one thing unasked: when it is made, it restores the *latest* checkpoint of its manager, whatever you restored before. Below, worker 0 alone goes back to the oldest checkpoint of the second run, and then makes a handler.
+# None. But the handler does one thing that you didn't ask for: when you make it, it restores the *latest* checkpoint of its manager, whatever you restored before. To show it, worker 0 goes back to the folder of the run that saved every 4 steps. It restores the oldest of the three checkpoints there, and then makes a handler.
 
 
 # %%
@@ -401,13 +405,15 @@ print("restored by hand: step", by_hand, "· with the handler: step", handled)
 assert (by_hand, handled) == (16, 24)
 
 # %% [markdown]
-# That has two consequences. A latest checkpoint that is damaged comes back through the handler, unless it is taken off the manager's list first (utils does). And the other workers' managers have empty folders, so they get nothing from it: that is why `train_listening` restores the chief's checkpoint by hand. (Given a `tf.train.Checkpoint` and a `checkpoint_dir` in place of a manager, the handler makes everyone's folders and reads the chief's on all workers.)
+# That has two consequences. If the latest checkpoint is damaged, the handler tries to read it all the same, unless you take it off the manager's list first (`utils` does). And the managers of the other workers have empty folders, so the handler restores nothing there. That is why `train_listening` restores the chief's checkpoint itself, on every worker. (You can also give the handler a `tf.train.Checkpoint` and a `checkpoint_dir` in place of a manager. It then makes everyone's folders and reads the chief's on all workers.)
 #
-# And it is no insurance on its own: a SIGKILL or a power cut gives no notice. So save at intervals as well; the method "preemption" below does both.
+# The handler is no insurance on its own: a SIGKILL or a power cut gives no notice. So save at intervals as well. In the comparison below, the run with the handler does both.
 #
 # ## The same through utils: what is lost with each
 #
-# `train_resumably` is this lesson's loop with the checks built in, for three methods; "backup" is Keras's `fit` with the callback `BackupAndRestore`, made exact (the mistake below shows why). One run of each is killed twice without notice, after steps 6 and 11: SIGKILL. After step 15 it gets a notice: SIGTERM, and SIGKILL for any process still running when the grace period ends. That is 0.15 s here, 20 s for the handler; clouds give 30 s to 2 minutes.
+# `train_resumably` of `utils` is this lesson's loop with the checks built in, for three methods. Two of them you know: `CheckpointManager`, and the handler with regular checkpoints. The third is Keras's `fit` with the callback `BackupAndRestore`, with an addition that makes it exact (the mistake below shows why).
+#
+# We train once with each method and disturb each run three times. After steps 6 and 11 it's killed without notice, with SIGKILL. After step 15 it gets a notice: SIGTERM, and SIGKILL for any process that is still running when the *grace period* ends. Clouds give 30 s to 2 minutes. Here the handler gets 20 s, and the other two, which ignore the notice anyway, get 0.15 s.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -441,9 +447,9 @@ assert max(max(each.values()) for each in lost.values()) <= settings.save_every
 assert lost["PreemptionCheckpointHandler"][words[-1]] == 0
 
 # %% [markdown]
-# Every run was started three times more, and ended with the weights of our first, undisturbed loop, to 1e-9. What differs is how much was trained twice: at most the interval, and nothing where the notice met the handler. Without a handler the workers ignored the notice, trained on until they were killed, and lost what they had not saved by then. So for the other two the bar of the notice may stand anywhere from 0 to 4.
+# Every run had to be started again three times, and every one ended with the weights of our first, undisturbed run, to 1e-9. What differs is how much was trained twice: never more than the interval of 4 steps, and nothing when the handler got the notice. Without a handler the workers ignored the notice, trained on until they were killed, and lost what they hadn't saved by then. So in the other two groups the bar of the notice can be anything from 0 to 4; on your computer it may differ.
 #
-# A quieter failure: a process that is there and does nothing. If it is frozen, its heartbeats stop, and after about ten seconds the others' step fails. If it is merely stuck, say in its input pipeline, the heartbeats go on and the others wait, as in lesson 09's mistake. While you look for the reason, `tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` in the strategy's constructor turns such a wait into a `DeadlineExceededError` (for debugging only: it costs a thread for each collective). In production something outside has to look. Our cluster does for the first kind: it starts the group again when a task has been frozen (SIGSTOP) for a given time.
+# There is a quieter failure: a process that is alive and does nothing. TensorFlow's workers send each other *heartbeats*, small signs of life. If a process is frozen, its heartbeats stop, and after about ten seconds the step of the others fails. If it's merely stuck, say in its input pipeline, the heartbeats go on and the others wait, as in lesson 09's mistake. While you look for the reason, `tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` in the strategy's constructor turns such a wait into a `DeadlineExceededError`. (For debugging only: it costs a thread for each collective.) In production, something outside the job has to watch it. Our cluster watches for frozen tasks: with `stall_seconds`, it starts the group again when a task has been frozen (by the signal SIGSTOP) for that long.
 
 # %%
 frozen = replace(settings, folder=f"{folder.name}/frozen", method="manager")
@@ -457,7 +463,7 @@ cluster.close()  # nobody is left behind
 # %% [markdown]
 # ## The mistake: a backup in the middle of an epoch
 #
-# `BackupAndRestore(folder, save_freq=3)` saves every three batches, which looks safer than the default, once an epoch. Six batches an epoch, two epochs; the power is cut in the fifth batch of the second, and `fit` is started again.
+# Keras's callback `BackupAndRestore(folder, save_freq=3)` saves every three batches. That looks safer than the default, which is once per epoch. We fit two epochs of six batches and cut the power after the fifth batch of the second epoch. Then we call `fit` again.
 
 
 # %%
@@ -495,13 +501,13 @@ for save_freq in (3, "epoch"):
 assert ends[3][0] == 15 and ends["epoch"] == undisturbed and ends[3] != undisturbed
 
 # %% [markdown]
-# With `save_freq=3` the weights came back from the middle of the epoch, the data from its beginning: three batches count twice. No error, no warning. Saving once an epoch fixes it. So does counting: the optimizer's step counter is in the backup, and says where in the data to go on.
+# With `save_freq=3` the weights came back from the middle of the epoch, but the data started at its beginning. So three batches were trained twice: 15 steps instead of 12, and another weight. No error, no warning. Saving once per epoch fixes it. So does counting: the optimizer's step counter is in the backup, and it tells you how many batches to skip.
 #
-# One argument more: by default the callback overwrites its only backup, and a kill in that moment leaves half a file. `double_checkpoint=True` keeps the one before. `utils.training.recovery.fit.WholeBackup` does both for you, and lets only the chief write.
+# One more argument matters. By default the callback overwrites its only backup, and a kill at that moment leaves half a file. `double_checkpoint=True` keeps the previous one. `utils.training.recovery.fit.WholeBackup` does both for you, and lets only the chief write.
 #
 # ## What it costs: how often to save
 #
-# Saving often costs time, saving rarely costs work. First your own cost: a checkpoint of the CNN of lesson 04, with Adam's moments. (To train on while the files are written, pass `tf.train.CheckpointOptions(enable_async=True)` when saving.)
+# If you save often, saving takes time. If you save rarely, a failure destroys more work. First measure what one save costs on your computer, for the CNN of lesson 04 with Adam's two moving averages. (To go on training while the files are written, pass `tf.train.CheckpointOptions(enable_async=True)` when saving.)
 
 # %% tags=["nbval-ignore-output"]
 model, adam = build_cnn(), keras.optimizers.Adam()
@@ -514,9 +520,9 @@ print(f"{format_bytes(round(size / timing.median_seconds))} each second")
 assert size > 3 * 4 * model.count_params()
 
 # %% [markdown]
-# Let a failure come once in *M* seconds on average (the *mean time between failures*, MTBF), and a save take *s*. Saving after every *t* seconds of work costs *s/t*, and a failure throws away *t/2* on average. In all that is *s/t + t/(2M)*, smallest at Young's *t* = √(2*sM*). Daly's estimate adds what Young left out: failures during saving, and more than one in an interval.
+# Say that a failure comes once in *M* seconds on average (the *mean time between failures*, MTBF), that a save takes *s* seconds, and that we save after every *t* seconds of work. Saving then makes the run longer by the fraction *s/t*. A failure throws away *t/2* seconds of work on average, and it comes once in *M* seconds: another *t/(2M)*. The sum, *s/t + t/(2M)*, is smallest at *t* = √(2*sM*), which is Young's formula. Daly's estimate adds what Young left out: failures during saving, and more than one failure in an interval.
 #
-# **Predict.** A group of 1,000 workers in place of 10 fails a hundred times as often. How many times shorter is Young's interval?
+# **Predict.** With 1,000 workers instead of 10, a group fails a hundred times as often. How many times shorter is Young's interval?
 
 # %%
 my_guess = None  # times
@@ -534,7 +540,7 @@ for workers in (10, 1000, 10_000):
 show_guess(my_guess, round(youngs[0] / youngs[1], 6))
 
 # %% [markdown]
-# The interval shrinks with the square root. The *overhead* is the time that a run takes beyond its work: saving, work lost, and restarts of 60 s. It comes from a formula. Does that hold? Below, failures are drawn one by one in 4,000 runs, without any formula; next to the result stands what the formula expects.
+# A hundred times as many failures, and only ten times as many checkpoints: the interval shrinks with the square root. The *overhead* is the extra time that a run takes, compared with its work alone: saving, lost work, and restarts of 60 s. It comes from a formula. Can you trust it? Below we simulate 4,000 runs with random failures, without any formula, and print the average overhead next to what the formula expects.
 
 # %%
 means = {}
@@ -546,7 +552,9 @@ for factor in (0.1, 0.5, 1.0, 2.0, 4.0):  # of Daly's interval for 10,000 worker
 assert min(means, key=means.get) == 1.0
 
 # %% [markdown]
-# The valley is flat: twice or half the best interval costs little more, a tenth of it a lot. Move the sliders; the first begins at what your machine needed above (at 0.1 s if that was less). For the second: Meta's report on Llama 3 counts 419 unexpected interruptions in 54 days on 16,384 GPUs. The cell prints how often that is, and for each GPU.
+# The curve is flat near its lowest point: with twice or half the best interval the overhead is about a fifth instead of a sixth, but with a tenth of it the overhead is more than three quarters. So you needn't know your MTBF exactly.
+#
+# Now move the sliders. The first begins at what a save took on your machine above (at 0.1 s if that was less). For the other two, here is a real example: Meta's report on Llama 3 counts 419 unexpected interruptions in 54 days on 16,384 GPUs. The cell prints how often that is, for the whole group and for each GPU. (The last slider ends at 1,000 days. 7,760 workers that each fail once in 1,000 days fail as often as Meta's group.)
 
 # %% tags=["nbval-ignore-output"]
 hours = 54 * 24 / 419
@@ -558,11 +566,11 @@ interval_explorer(timing.median_seconds, workers=1000)
 # %% [markdown]
 # ## What you saw
 #
-# - A run killed after step 11 resumed to the uninterrupted run's weights, to 1e-9.
-# - Killed at two places, each method lost at most the interval; the handler, with notice, nothing.
-# - Half a data file, still named as the newest, was passed over.
-# - Without momentum, or without the place in the data, a run resumed quietly to other weights.
-# - Your own *s* and an MTBF gave an interval, and 4,000 simulated runs agreed.
+# - A run that was killed after step 11 was resumed, and ended with the uninterrupted run's weights, to 1e-9.
+# - When killed, each method lost at most the steps of one interval; with notice, the handler lost none.
+# - A checkpoint with half a data file was still named as the newest; `newest_whole` passed over it.
+# - Without momentum, or without the place in the data, a resumed run quietly ended with other weights.
+# - The time of a save and an MTBF gave the best interval, and 4,000 simulated runs agreed with the formula.
 #
 # ## Take-away card
 #
@@ -576,12 +584,12 @@ interval_explorer(timing.median_seconds, workers=1000)
 # manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=3)
 # resolver = strategy.cluster_resolver
 # handler = tf.distribute.experimental.PreemptionCheckpointHandler(resolver, manager)
-# if int(step) % save_every == 0:  # from here on: after every step
-#     manager.save(checkpoint_number=int(step))  # every sqrt(2 * save_seconds * mtbf_seconds)
+# if int(step) % save_every == 0:  # these last three lines: in your loop, after every step
+#     manager.save(checkpoint_number=int(step))  # best about every sqrt(2 * save_seconds * mtbf) s
 # handler.save_checkpoint_if_preempted(checkpoint_number=int(step))
 # ```
 #
-# A whole program that survives both signals, on one machine or two: [checkpoint_and_resume.py](../examples/checkpoint_and_resume.py).
+# One gap is left: if `newest_whole` passed over a damaged checkpoint, the handler would still read that one, because the file `checkpoint` names it. In that case let the chief delete the file `checkpoint` before it makes its manager; the manager then starts with an empty list. A whole program that survives both signals, on one machine or two: [checkpoint_and_resume.py](../examples/checkpoint_and_resume.py).
 #
 # ## Where it is described
 #
