@@ -130,7 +130,7 @@ def run(algorithm, vectors, post):
 # %% [markdown]
 # ## Naive: everything to rank 0
 #
-# Rank 0 receives the other vectors one after the other, adds them up, and sends the sum to each rank. The cell prints what the busiest rank does: how many messages and bytes it sends.
+# Rank 0 receives the other vectors one after the other, adds them up, and sends the sum to each rank. The cell prints the steps, and how many messages and bytes the busiest rank sends.
 
 
 # %%
@@ -310,7 +310,7 @@ for result in [*to_one(), *by_groups()]:
 #
 # You'll find `NcclAllReduce` in a lot of example code. Building the graph works everywhere. Running it here doesn't, as the first cell below shows: the operation exists for GPUs only. The fix is one of the two choices above, or no argument at all.
 #
-# But no argument has a trap for notebooks. The first collective that runs fixes the process's *group*: who takes part, and how many. A second strategy with another number of replicas tries to join that group, and fails. (The second cell does that in worker processes, so that it doesn't spoil this notebook.)
+# But leaving the argument out has a trap for notebooks. The first collective that runs fixes the process's *group*: who takes part, and how many. A second strategy with another number of replicas tries to join that group, and fails. (The second cell does that in worker processes, so that it doesn't spoil this notebook.)
 
 # %%
 nccl, _ = trace_reduce(tf.distribute.NcclAllReduce())
@@ -390,7 +390,7 @@ assert [sums for _, sums in outcomes.values()] == 3 * [[2.0, 4.0]]
 #
 # ## TensorFlow's RING compared with ours
 #
-# Our ring ran inside one process so far. `ProcessRing` in `utils` is the same ring between real processes: each holds one socket to the next rank and one from the previous. (They use ports of their own, since the ports in TF_CONFIG belong to TensorFlow.) We compare it with TensorFlow's ring twice. First, `reduce_both` passes the same gradients through both: do they give the same sums? Then `time_both` lets the two take turns on vectors of several sizes. A barrier before each call makes both workers start together, and we keep the best of seven rounds. TensorFlow's ring comes from `make_strategy("multi-worker", communication="RING")`, which makes the strategy as you did above.
+# So far our ring ran inside one process. `ProcessRing` in `utils` is the same ring between real processes: each holds one socket to the next rank and one from the previous. (They use ports of their own, since the ports in TF_CONFIG belong to TensorFlow.) We compare it with TensorFlow's ring twice. First, `reduce_both` passes the same gradients through both: do they give the same sums? Then `time_both` lets the two take turns on vectors of several sizes. A barrier before each call makes both workers start together, and we keep the best of seven rounds. TensorFlow's ring comes from `make_strategy("multi-worker", communication="RING")`, which makes the strategy as you did above.
 
 # %%
 through_utils = lambda name: make_strategy("multi-worker", communication=name)  # noqa: E731
@@ -558,7 +558,7 @@ for ranks in (2, 4, 8, 64, 1024):
 # - **Write:** a ring all-reduce is two similar loops around the ring, one that adds and one that copies.
 # - **Count:** each algorithm except the naive one is best at something.
 # - **Choose:** `cross_device_ops` in one process, `CommunicationOptions` across workers; without GPUs, asking for NCCL is an error in the first and an ignored hint in the second.
-# - **Pack:** four arrays in one bucket need a quarter of the messages, and four buckets finish before one because they overlap with the backward pass.
+# - **Pack:** four arrays in one bucket need a quarter of the messages. In the simulated step, four buckets finished before one, because they overlap with the backward pass.
 # - **Predict:** latency and bandwidth go a long way, until the library changes its algorithm.
 #
 # ## Take-away card

@@ -146,7 +146,7 @@ step_by_hand(by_hand, images[0], labels[0])
 show_guess(my_guess, sum(sent.values()), unit=" bytes")
 
 # %% [markdown]
-# Each replica receives V and sends V back: 2 × 3 × V. All of it passes through the host, so every replica you add makes the host's work longer.
+# Each replica receives V and sends V back: 2 × 3 × V. All of it passes through the host, so every replica you add gives the host more to send and receive.
 #
 # `CentralStorageStrategy` does the same. Reading a variable in a replica sends its value there. When all replicas change a variable with `aggregation=SUM`, the strategy adds up their changes and applies the sum once. (We call `run` without `tf.function` here, so that every step is easy to follow.)
 
@@ -275,7 +275,7 @@ for name in strategies:
 #
 # Mirroring sends 4 V here: two replicas send their gradients to the first, and the sum goes back to both. The weights never travel.
 #
-# The last column of the printed lines is a forward pass alone, as in evaluation. Central storage sends V to each replica even then; mirroring sends nothing.
+# The last number in each printed line is for a forward pass alone, as in evaluation. Central storage sends V to each replica even then; mirroring sends nothing.
 #
 # ## The same weights
 #

@@ -91,7 +91,7 @@ assert [total for _, total in results] == [300.0, 300.0]
 #
 # ## Your own loop, on two workers
 #
-# This is the loop of [lesson 04](04-custom-training-loop.ipynb), written as a function that a worker runs. Two lines are new: the strategy, and the *auto-shard policy* DATA, which splits each batch among the workers (more below). Nothing in the loop asks which worker it is in: every worker runs all of it.
+# This is the loop of [lesson 04](04-custom-training-loop.ipynb), written as a function that a worker runs. Two things are new: the strategy, and the *auto-shard policy* DATA, which splits each batch among the workers (more below). Nothing in the loop asks which worker it is in: every worker runs all of it.
 
 
 # %%
@@ -338,7 +338,7 @@ print("FILE, examples in each step:", *sizes)
 assert sizes == [[4, 4, 4, 2], [4, 4, 2, 0]]
 
 # %% [markdown]
-A filled square is an example that this worker got.
+# A filled square is an example that this worker got.
 #
 # - **DATA**: every worker runs the whole pipeline. TensorFlow cuts each global batch in two; worker 0 keeps the first half, worker 1 the second. Together they train on exactly the batches of one process. The price: every worker reads and decodes everything.
 # - **FILE**: worker 0 opens files 0 and 2, worker 1 files 1 and 3. Nothing is read twice, but the batches aren't those that one process would train on. The files are unequal, so at the end worker 1 gets an empty batch while worker 0 still trains. A loss that is always divided by 8 is then wrong ([lesson 05](05-loss-scaling.ipynb)).

@@ -198,11 +198,11 @@ assert second.restored >= first.saved >= 8 and second.lost <= settings.save_ever
 np.testing.assert_allclose(resumed.losses, whole.losses[second.restored :], atol=1e-9)
 
 # %% [markdown]
-# The weights aren't just similar. They are the same to nine decimal places, and so is the loss at every step. All that the failure cost is the steps since the last checkpoint, at most four, and the time for a restart.
+# The weights aren't just similar. They are the same to nine decimal places, and so is the loss at every step. All that the failure cost was the steps since the last checkpoint, at most four, and the time for a restart.
 #
 # ## What must be in a checkpoint
 #
-# Most people think of the weights first. They are not enough. Below, a run is resumed after step 8 three times. The first time the optimizer's state is left out, so its momentum is zero, as in a new program. The second time the place in the data is left out, so the epoch starts again. The third time nothing is left out.
+# A checkpoint of the weights alone restores without any error, so it's easy to believe that it is complete. It isn't. Below, a run is resumed after step 8 three times. The first time the optimizer's state is left out, so its momentum is zero, as in a new program. The second time the place in the data is left out, so the epoch starts again. The third time nothing is left out.
 
 
 # %%
@@ -574,7 +574,7 @@ interval_explorer(timing.median_seconds, workers=1000)
 #
 # ## Take-away card
 #
-# You bring `model`, `optimizer`, `strategy`, the int64 variable `step`, `save_every`, and `is_chief` and `shared` of [lesson 09](09-multi-worker-mirrored.ipynb):
+# You bring `model`, `optimizer`, `strategy`, `step` (an int64 variable that you add 1 to in every step), `save_every` (in steps), and from [lesson 09](09-multi-worker-mirrored.ipynb) `is_chief` and `shared`, the path of the shared folder:
 #
 # ```python
 # checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)  # all three
