@@ -50,9 +50,9 @@ class SplitTensorFlow:
 
 
 def split(tensorflow: ModuleType) -> None:
-    from utils.devices import split_cpu
-
-    split_cpu(DEVICES)
+    (cpu,) = tensorflow.config.list_physical_devices("CPU")
+    pieces = [tensorflow.config.LogicalDeviceConfiguration()] * DEVICES
+    tensorflow.config.set_logical_device_configuration(cpu, pieces)
     assert len(tensorflow.config.list_logical_devices("CPU")) == DEVICES
 
 

@@ -34,6 +34,7 @@ def use_logical_devices(count: int = 4) -> list[str]:
     """
     if not 1 <= count <= MOST_LOGICAL_DEVICES:
         raise InputError(f"{count} logical devices: choose 1 to {MOST_LOGICAL_DEVICES}")
+    leave_device_buffers_untuned()
     if configured_cpu_devices() == 0:
         try:
             split_cpu(max(count, USUAL_LOGICAL_DEVICES))

@@ -168,13 +168,17 @@ def try_saving(
     root = Path(tempfile.mkdtemp())
     try:
         (root / "shared").mkdir()
-        chosen = run_on(workers, _save, functions, str(root), value)
-        return _describe_saving(root, chosen)
+        chosen, left = zip(*run_on(workers, _save, functions, str(root), value))
+        return _describe_saving(root, chosen, left[0])
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _save(functions: Any, root: str, value: float) -> str:
+def _save(functions: Any, root: str, value: float) -> tuple[str, int]:
+    """Return this worker's folder, and how many checkpoints of others it found at its turn.
+
+    Worker 0 cleans up last: what the others left is seen before it could remove it.
+    """
     import tensorflow as tf
 
     choose_folder, clean_up = functions
@@ -184,12 +188,19 @@ def _save(functions: Any, root: str, value: float) -> str:
     shared = str(Path(root) / "shared")
     folder = str(require_value(choose_folder(shared, index), "choose_folder", "a folder's path"))
     _stay_inside(root, folder)
-    for turn in range(strategy.num_replicas_in_sync):  # one after the other: no torn files
+    order = range(strategy.num_replicas_in_sync)
+    for turn in order:  # one after the other: no torn files
         if turn == index:
             tf.train.Checkpoint(total=total).write(str(Path(folder) / "ckpt"))
         strategy.reduce("SUM", tf.constant(1.0), axis=None)
-    clean_up(shared, folder, index)
-    return folder
+    left = 0
+    for turn in reversed(order):
+        if turn == index:
+            mine = (Path(shared).resolve(), Path(folder).resolve())
+            left = sum(p.parent not in mine for p in Path(root).resolve().rglob("ckpt.index"))
+            clean_up(shared, folder, index)
+        strategy.reduce("SUM", tf.constant(1.0), axis=None)
+    return folder, left
 
 
 def _stay_inside(root: str, folder: str) -> None:
@@ -198,7 +209,8 @@ def _stay_inside(root: str, folder: str) -> None:
         raise ValueError(f"{folder} is not inside the parent folder of the shared one")
 
 
-def _describe_saving(root: Path, chosen: Sequence[str]) -> dict[str, Any]:
+def _describe_saving(root: Path, chosen: Sequence[str], left: int) -> dict[str, Any]:
+    """`left`: how many checkpoints of others worker 0 found before it cleaned up."""
     import tensorflow as tf
 
     shared = root.resolve() / "shared"
@@ -212,7 +224,7 @@ def _describe_saving(root: Path, chosen: Sequence[str]) -> dict[str, Any]:
         "workers that wrote there": sum(place == shared for place in places),
         "folders of the others": len(set(others)),
         "folders inside the shared one": sum(shared in place.parents for place in places),
-        "folders left over": sum(place.exists() for place in set(others) - {shared}),
+        "folders left over": max(left, sum(place.exists() for place in set(others) - {shared})),
         "value in the shared checkpoint": float(value[0]) if value else None,
     }
 

@@ -251,6 +251,10 @@ WRONG = {
             "shutil.rmtree(folder, ignore_errors=True) if index else None",
         ),
         "left-behind": saving(clean="pass"),
+        "left-behind (worker 0 removes all)": saving(
+            clean="[shutil.rmtree(f.path) for f in os.scandir(os.path.dirname(shared)) "
+            "if f.path != shared] if index == 0 else None"
+        ),
         "inside-shared": saving(
             "shared if index == 0 else os.path.join(shared, f'temporary-{index}')"
         ),
