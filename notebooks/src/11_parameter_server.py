@@ -1,7 +1,7 @@
 # %% [markdown] shows="ParameterServerStrategy: a coordinator, workers and servers; staleness measured and bounded"
 # # Parameter servers
 #
-# In synchronous training one slow worker holds up all the others. And where do you put an embedding table that fits into no worker? Parameter servers answer both: variables live elsewhere, in pieces, and no worker waits for another. The price is that gradients arrive late. In this hour you run a coordinator, two workers and two servers as real processes, and measure both sides of the bargain.
+# In synchronous training one slow worker holds up all the others. And where do you put an embedding table that no single worker can hold? Parameter servers answer both: the variables live in pieces on servers of their own, and no worker waits for another. The price is that gradients arrive late. In this hour you run a coordinator, two workers and two servers as real processes, and measure both sides of the bargain.
 #
 # **Time:** 60 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb), [central storage](07-central-storage.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #

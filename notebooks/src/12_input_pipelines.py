@@ -222,7 +222,7 @@ def tuned(shards, store=LOCAL, batch=128):
 #
 # `tuned`, in the second cell, adds two more ideas: keep what is the same in every epoch (`cache`), and make the next batches while the step computes (`prefetch`). It caches single examples rather than batches, so that each epoch can shuffle them again.
 #
-# From `naive` to `tuned` is a ladder of eight rungs, each with one thing changed. The rungs in between are in [`utils/input_pipeline/ladder.py`](../utils/input_pipeline/ladder.py), one function of a few lines each. Read them as a diff. `LADDER` holds all eight by name. Speed is worth nothing if examples get lost, so before any timing `count_elements` compares the number, label and pixels (row by row) of everything that an epoch of each rung delivers.
+# From `naive` to `tuned` is a ladder of eight rungs, each a small change to the one before. The rungs in between are in [`utils/input_pipeline/ladder.py`](../utils/input_pipeline/ladder.py), one function of a few lines each. Read them as a diff. `LADDER` holds all eight by name. Speed is worth nothing if examples get lost, so before any timing `count_elements` compares the number, label and pixels (row by row) of everything that an epoch of each rung delivers.
 #
 # ### The ladder on the local disk
 #
@@ -299,7 +299,7 @@ print(
 #
 # ## Who waits for whom
 #
-# Next we draw a time line of the first eight batches. The times come from inside the pipeline: every map reads the clock before and after its work, and so does the reader around each request. The step is a sleep of 20 ms, as if an accelerator were computing.
+# Next we draw a time line of the first eight batches. The times come from inside the pipeline: every map reads the clock before and after its work, and so does the reader around each request. The step is a sleep of 20 ms, as if an accelerator were computing. When several reads overlap, each gets a lane of its own: `read 2`, `read 3` and so on.
 
 # %% tags=["nbval-ignore-output"]
 stages = ["read", "parse", "parse_batch", "augment", "augment_batch", "wait", "step"]

@@ -100,7 +100,7 @@ for examples, batch in ((20, 5), (12, 6)):
         assert check_cover(views, range(examples)).once == examples
 
 # %% [markdown]
-# TensorFlow has two ways to split a batch, and the auto-shard policy (more on it below) decides which. AUTO is the default. Without files, as here, it acts like the policy DATA and rounds each share up. So 6 over four is 2, 2, 2, 0: the last replica never works, and nothing warns you. OFF and FILE split a full batch into shares that differ by one at most. But they give a short last batch out in the shares of a full one: in [lesson 03](03-mirrored-keras.ipynb), a last batch of 40 where 128 were usual came out as 32, 8, 0, 0. Choose a global batch size that divides by the number of replicas.
+# TensorFlow has two ways to split a batch, and the auto-shard policy (more on it below) decides which. AUTO is the default. Without files, as here, it acts like the policy DATA and rounds each share up. So 6 over four is 2, 2, 2, 0: the last replica never works, and nothing warns you. OFF and FILE split a full batch into shares that differ by one at most. But they deal out a short last batch as if it were a full one: in [lesson 03](03-mirrored-keras.ipynb), a last batch of 40 instead of 128 came out as 32, 8, 0, 0. Choose a global batch size that divides by the number of replicas.
 #
 # `drop_remainder=True` leaves the short last batch out, so that all shares are equal. TPUs need that ([lesson 14](14-tpu-and-xla.ipynb)):
 
@@ -179,7 +179,7 @@ for policy in ("FILE", "AUTO"):
         print(error)
 
 # %% [markdown]
-# FILE never divides a file, so worker 0 gets two of the three. Have many more files than workers, all of similar size; or equal files, as many for each worker. Fewer files than workers is an error, in TensorFlow's own words above. AUTO raises it as well, since this data *does* come from files. For a single file choose DATA.
+# FILE never divides a file, so worker 0 gets two of the three. Have many more files than workers, all of similar size; or equal files, the same number for each worker. Fewer files than workers is an error, in TensorFlow's own words above. AUTO raises it as well, since this data *does* come from files. For a single file choose DATA.
 #
 # ## Two workers for real
 #
@@ -217,7 +217,7 @@ figures.show(figures.shares(real["FILE"], 32, title="FILE on two real workers, g
 #
 # ### Uneven ends
 #
-# **Predict.** Three files for two workers: worker 0 has 16 examples, worker 1 has 8. Worker 1 runs out after two steps. What happens to worker 0's last 8: trained on, lost, or does it wait for ever? ("trained", "lost", "waits")
+# **Predict.** Three files for two workers: worker 0 has 16 examples, worker 1 has 8. Worker 1 runs out after two steps. What happens to worker 0's last 8: trained on, lost, or does it wait forever? ("trained", "lost", "waits")
 
 # %%
 my_guess = None  # a word

@@ -11,7 +11,7 @@
 #
 # - Compile a training step with XLA, and prove that it takes the same steps.
 # - Recognise five things that don't belong in a TPU's step: a dynamic shape, an op that XLA lacks, a host callback, a shape that depends on the data, a Python side effect.
-# - Repair each of them without changing the result.
+# - Repair each of them, and check the result.
 # - Write a program that connects to a TPU, and that also runs where there is none.
 # - Measure what half precision (bfloat16) and `steps_per_execution` gain, and what they cost.
 

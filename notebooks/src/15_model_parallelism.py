@@ -177,7 +177,7 @@ assert placed.traffic.count_bytes("activations") == placed.traffic.count_bytes("
 #
 # ## One layer by columns
 #
-# The other cut goes *through* a layer. A dense layer computes y = x W. Give each of two devices half of the *columns* of W, five hidden units each. Forward, each device computes five columns of y, and an all-gather puts them together. Backward, each device knows only how its own five units depend on x, so the gradient for x is the sum of both, an all-reduce.
+# The other cut goes *through* a layer. A dense layer computes y = x W. Give each of two devices half of the *columns* of W, five hidden units each. Forward, each device computes five columns of y, and an all-gather puts them together. Backward, each device knows only how its own five units depend on x, so the gradient for x is the sum of both: an all-reduce.
 
 # %%
 figures.show(split_matrix("columns", [5, 5], inputs=784))
@@ -192,7 +192,7 @@ print("the gradient for x is the sum of two parts of shape", parts[0].shape)
 # %% [markdown]
 # ## One layer by rows
 #
-# Or give each device half of the *rows* of W, and the matching columns of x. Each element of y is a sum over all 784 pixels, and now every device has a part of every sum. So this time the all-reduce comes forward.
+# Or give each device half of the *rows* of W, and the matching columns of x. Each element of y is a sum over all 784 pixels, and now every device has a part of every sum. So this time the all-reduce is in the forward pass.
 
 # %%
 figures.show(split_matrix("rows", [392, 392], outputs=10))
@@ -382,7 +382,7 @@ print(f"{100 * wrong:.0f} % of the hidden values are wrong, and nothing complain
 assert wrong > 0.1
 
 # %% [markdown]
-# ReLU of a sum is not the sum of ReLUs. So a layer split by rows needs its all-reduce before the nonlinearity. A layer split by columns has whole sums, only fewer of them, and needs nothing. That is why the order is columns first, then rows.
+# The ReLU of a sum isn't the sum of the ReLUs. So a layer split by rows needs its all-reduce before the nonlinearity. A layer split by columns has whole sums, only fewer of them, and needs nothing. That is why the order is columns first, then rows.
 #
 # The second mistake gives correct numbers in the wrong place. A tape remembers operations, not devices. If you ask it for gradients outside the `tf.device` scope, the whole backward pass runs on CPU:0 (GPU:0 on a machine with GPUs), with every activation copied there. Here the gradient is taken outside the scope, then inside.
 

@@ -162,7 +162,7 @@ for ours, theirs in zip(totals, reference.gradients, strict=True):
 print("layers:", [list(part) for part in cut], "gradients of the unsplit model, to 1e-9")
 
 # %% [markdown]
-# `run_pipeline` does the same for any schedule, with a thread and a device for each stage, and a clock. One thing is staged, because two cores can't do the work of four devices at once. Each operation does its real work, a fraction of a millisecond, and then sleeps until its chosen time is over: 20 ms forward, 40 ms backward. The order, the waiting for each other and the results are real; the lengths of the bars are chosen.
+# `run_pipeline` does the same for any schedule, with a thread and a device for each stage, and a clock. One thing is artificial, because two cores can't do the work of four devices at once. Each operation does its real work, a fraction of a millisecond, and then sleeps until its chosen time is over: 20 ms forward, 40 ms backward. So the order, the waiting for each other and the results are real, and the lengths are chosen. (A bar that comes out longer shows a busy computer.)
 #
 # **Predict.** With four stages and eight micro-batches, what percentage of the time are the stages idle?
 
@@ -374,9 +374,9 @@ print("bytes sent:", joined.traffic.count_links())
 assert joined.traffic.count_bytes() == 2 * 64 * 49 * 32 * 8  # tokens there, their gradients back
 
 # %% [markdown]
-# The gradients are those of the whole model, and this time nothing is staged: these are the real times of two processes on two cores. (Micro-batch 0 takes longest, because each process does everything for the first time.)
+# The gradients are those of the whole model, and this time nothing is artificial: these are the real times of two processes on two cores. (Micro-batch 0 takes longest, because each process does everything for the first time.)
 #
-# Now look at the two bars above. The decoder has one query where the encoder has 49 tokens, so by counting multiplications it should cost only a small fraction. It costs more than that, because with eight small images most of the time goes into starting operations, and both halves start about as many. So measure before you cut. On a GPU with large batches the multiplications decide; then move some of the encoder's blocks to the second worker.
+# Now look at the two bars above. The decoder has one query where the encoder has 49 tokens, so by counting multiplications it should cost far less. But with eight small images most of the time goes into starting operations, and both halves start about as many. So measure before you cut. On a GPU with large batches the multiplications decide; then move some of the encoder's blocks to the second worker.
 #
 # TensorFlow has no pipeline runner for production. Teams that need one use PyTorch (Megatron-LM, DeepSpeed) or JAX. The schedules, bubbles and memory are the same there.
 #
@@ -417,7 +417,7 @@ print("bytes of weights:", held, "· stashed as well:", extra)
 assert tuple(stashed.peak_versions_per_stage) == (4, 3, 2, 1)
 
 # %% [markdown]
-# With stashing the error is gone: the gradient is correct for the weights that the forward used. But those weights are old by now, up to three updates behind on stage 0. Stashing can't fix this *staleness* (the same as in [lesson 11](11-parameter-server.ipynb)), which is why most systems today stop at the end of the batch instead.
+# (A relative error of 0 is exact; 1 is as far off as no gradient at all.) Without stashing every micro-batch after the first is off. With stashing the error is gone: the gradient is correct for the weights that the forward used. But those weights are old by now, up to three updates behind on stage 0. Stashing can't fix this *staleness* (the same as in [lesson 11](11-parameter-server.ipynb)), which is why most systems today stop at the end of the batch instead.
 #
 # An ordinary `GradientTape` stashes without being asked: it keeps the tensors that the forward read, and an update makes new ones. So it's rematerialisation that lets the mistake in.
 #
