@@ -123,9 +123,9 @@ show_guess(my_guess, float(apart[0.01]), unit="%")
 assert 5 * apart[0.001] < apart[0.01]
 
 # %% [markdown]
-# With the smallest rate the two end close together. This is the *linear scaling rule*: k times the batch, k times the rate. It holds as long as the gradient hardly changes over the k steps that are replaced. With a large rate it does change, and the long step keeps going in a direction that the short ones have already left.
+# With the smallest rate the two walks end close together. That is why the *linear scaling rule* works: k times the batch, k times the rate. It holds as long as the gradient hardly changes over the k steps that one long step replaces. With a large rate it does change, and the long step keeps going in a direction that the short ones have already left.
 #
-# A plain rate of 0.01 isn't even large. The base rate below is 0.005 with momentum 0.9, and such momentum makes steps up to ten times longer: in effect 0.05. Keep that in mind for the start of training.
+# And 0.01 isn't even a large rate. The base rate below is 0.005 with momentum 0.9, and momentum of 0.9 makes steps up to ten times longer: in effect 0.05. So expect trouble at the start of training, where the gradient changes fastest.
 #
 # ## The loop
 #
@@ -181,7 +181,7 @@ def mean_error(way, size):
 
 
 # %% [markdown]
-# A `RatePlan` holds a rate for each step. With W warm-up steps, step s uses `base + (peak - base) * s / W`; after that the rate falls to 0 in a straight line. For now W is 0. First the base, tuned for batches of 32; then the same rate with larger batches.
+# A `RatePlan` holds a rate for each step. With W warm-up steps, step s uses `base + (peak - base) * s / W`; after that the rate falls to 0 in a straight line. For now W is 0. We take a rate tuned for batches of 32, and use it unchanged with larger batches.
 #
 # **Predict.** The error is about 14 % with batches of 32. What is it with batches of 1,024 at the same rate, after the same eight epochs?
 
@@ -196,7 +196,7 @@ assert mean_error("same rate", 32) < mean_error("same rate", 512) < mean_error("
 assert mean_error("same rate", 1024) > mean_error("same rate", 32) + 5
 
 # %% [markdown]
-# The large batch didn't fail; it didn't arrive. With about 35 times fewer steps of the same rate, you don't get as far. Now k times the rate:
+# Nothing broke; the run just stopped short. A batch of 1,024 takes about 35 times fewer steps, and at the same rate they don't get as far. Now k times the rate:
 
 # %% tags=["nbval-ignore-output"]
 rule = functools.partial(plan_rates, BASE_RATE, BASE_BATCH, examples=EXAMPLES, epochs=EPOCHS)
@@ -213,9 +213,9 @@ assert left[1] < lost[1] - 2 and mean_error("scaled", 2048) > 40
 #
 # ## Warm-up
 #
-# The gradient changes fastest at the start, while the network is still random, and there the rule is at its worst. So let the rate grow to its peak over the first epochs. Goyal and others took 5 epochs of 90; we take 2 of 8.
+# While the network is still random, the gradient changes fast, and the rule is at its worst. So let the rate grow to its peak over the first epochs. Goyal and others took 5 epochs of 90; we take 2 of 8.
 #
-# It is four lines, written out below for batch 512. `plan_rates` makes the same list. Keras has a warm-up too, inside `CosineDecay`: up in the same straight line, down along a cosine.
+# The function below does it for batch 512, and `plan_rates` makes the same list. Keras has a warm-up too, inside `CosineDecay`: up in the same straight line, down along a cosine.
 
 # %%
 steps_per_epoch = EXAMPLES // 512
@@ -256,11 +256,11 @@ figures.show(draw(series, y_label="error, %", title=title, log_y=True))
 assert series["scaled, warm-up"][1][2] < series["scaled"][1][2] < series["same rate"][1][2]
 
 # %% [markdown]
-# A batch of 128 hardly needs a warm-up. At 512 it closes most of the remaining gap; at 1,024 it is the difference between a usable network and luck. At 2,048 it isn't enough: 32 steps leave no room to start slowly and still get somewhere.
+# A batch of 128 hardly needs a warm-up. At 512 it closes most of the remaining gap; at 1,024 it is the difference between a usable network and luck. At 2,048 it isn't enough. The whole warm-up is 8 steps, and then a rate of 0.32 throws the network off all the same.
 #
 # ## Next to the published one
 #
-# Goyal and others trained ResNet-50 on ImageNet with the same rule and a gradual warm-up. Their errors and ours differ too much for one axis: 23 % and 14 % are different problems. So the picture shows what a larger batch *adds* to the error of the smallest one, in percentage points. The bars span our three seeds (our table of the paper has no spread). Our batch of 2,048 would be far above the top; the line below the picture says where.
+# Goyal and others trained ResNet-50 on ImageNet with the same rule and a gradual warm-up. Their 23 % and our 14 % are errors on different problems. So the picture shows what a larger batch *adds* to the error of the smallest one, in percentage points. The bars span our three seeds (our table of the paper has no spread). Our batch of 2,048 is far off the top; its number is printed below the picture.
 
 # %% tags=["nbval-ignore-output"]
 sizes, percents = zip(*(row.values() for row in read_table("goyal_2017_table")))
@@ -282,11 +282,11 @@ print(f"{count / EXAMPLES:.0f} times our images; at 8,192 still {count * epochs 
 # %% [markdown]
 # Their line is flat, and that was the paper's claim: no loss of accuracy up to 8,192. (The paper also tried larger batches and found where its rule breaks. Those rows aren't in our table, so they aren't drawn.)
 #
-# Ours holds to about 512. ImageNet has far more images, and they train for 90 epochs. What counts is not the batch alone but how many steps are left, and how much the gradients of single examples differ.
+# Ours holds to about 512. ImageNet has 128 times as many images, and they train for 90 epochs. So the batch alone doesn't decide. What counts is how many steps are left, and how much the gradients of single examples differ (McCandlish and others, below).
 #
 # ## Which layer breaks first
 #
-# A step that is long compared with the weights it changes wrecks them. So look at each layer's weights and gradient at the start:
+# A step that is long compared with the weights it changes wrecks them. So compare each layer's weights with their gradient at the start:
 
 # %% tags=["nbval-ignore-output"]
 net.set_weights(STARTS[0])
@@ -298,7 +298,7 @@ figures.show(figures.bars(ratios, unit="", title="Length of weights / length of 
 assert max(ratios.values()) > 2 * min(ratios.values())
 
 # %% [markdown]
-# One rate for all layers must suit the shortest bar, and is then too small for the longest. *LARS* gives each layer its own rate, in proportion to its bar. Then every layer's step is the same fraction of the length of its weights. Here are two steps on one matrix, by hand and with `Lars`:
+# The shortest bars break first: their gradient is long compared with their weights. One rate for all layers must suit the shortest bar, and is then too small for the longest. *LARS* gives each layer its own rate, in proportion to its bar. Then every layer's step is the same fraction of the length of its weights; `trust` sets that fraction. Here are two steps on one matrix, by hand and with `Lars` (`decay` is ordinary weight decay):
 
 
 # %%
@@ -323,13 +323,13 @@ for scale in (1, 1000):  # the second gradient is a thousand times as long
 np.testing.assert_allclose(variable.numpy(), w, rtol=0, atol=1e-9)
 
 # %% [markdown]
-# The first move is rate × trust of the weights' length, 2.5 %. The second gradient is a thousand times longer, yet the second step is nowhere near a thousand times longer: it is another 2.5 %, plus the 0.9 of the first that momentum keeps.
+# The first move is rate × trust = 0.25 × 0.1, or 2.5 % of the weights' length. The second gradient is a thousand times longer, but the second step isn't: it is another 2.5 %, plus 0.9 of the first, which momentum keeps.
 #
-# *LAMB* is the same idea around Adam: Adam's step is rescaled in proportion to the length of the weights. Keras has it as `keras.optimizers.Lamb`, but with weight decay that isn't the paper's: the decay stays outside the ratio. `utils.training.layerwise.Lamb` has it inside. Biases take the plain step in both: they start at zero, and a fraction of zero is zero.
+# *LAMB* is the same idea for Adam: Adam's step is rescaled in proportion to the length of the weights. In the paper, weight decay is part of the step that gets rescaled. `keras.optimizers.Lamb` leaves it out, `utils.training.layerwise.Lamb` puts it in. LARS and LAMB both take the plain step for biases: these start at zero, and a fraction of zero is zero.
 #
 # ### At the batch that broke
 #
-# Batch 2,048, with warm-up, and five rates for each optimizer, each twice the one before. SGD's largest is the one that the linear rule asks for.
+# We take batch 2,048, with warm-up, and try five rates for each optimizer, each twice the one before. SGD's largest, 0.32, is the one that the linear rule asks for.
 #
 # **Predict.** Which optimizer has the smallest error at its best rate?
 
@@ -362,13 +362,13 @@ title = "Batch 2,048: the error at five rates"
 figures.show(figures.lines(series, title=title, log_x=True, log_y=True, **words))
 
 # %% [markdown]
-# Read it with care. At its largest rate, the one the rule asks for, SGD is lost. LARS still learns something at its own largest, because it bounds every layer's step. That safety is what it offers, and plain Adam has some of it too.
+# At its largest rate, the one the rule asks for, SGD is lost. LARS still learns something at its own largest, because it bounds every layer's step. That safety is what it offers, and plain Adam has some of it too. (The four "largest" rates are different numbers, so don't read more into the right end of the picture.)
 #
 # At their *best* rates the four are only a few points apart, Adam among the best, and all are well behind the 14 % of small batches. No optimizer brings back the missing steps. Others found the same at full size: once the rates are tuned, SGD with Nesterov momentum and Adam keep up with LARS and LAMB (Nado and others 2021).
 #
 # ### Where LAMB made its name
 #
-# The LAMB paper trained BERT-Large on 16 to 128 TPUs and more, batches growing with the chips:
+# The LAMB paper trained BERT-Large on 16 to 128 TPUs, and on more. The batch grows with the chips:
 
 # %%
 lamb = read_table("lamb_bert_weak_scaling")
@@ -378,7 +378,7 @@ for row in lamb:
           f"   {speed_up:.2f} times as fast, efficiency {100 * speed_up / more:.0f} %")  # fmt: skip
 
 # %% [markdown]
-# Eight times the chips, an eighth of the steps, seven times as fast.
+# With eight times the chips there are an eighth of the steps, and training is seven times as fast. That is what a large batch buys, where one can be made to work.
 #
 # ## A large batch of small ones
 #
@@ -452,7 +452,7 @@ except RuntimeError as error:
     print("RuntimeError:", str(error)[str(error).index("`merge_call`") :].split(". ")[0])
 
 # %% [markdown]
-# Keras decides at run time whether this call updates. So the update's all-reduce sits in a branch of the graph, where TensorFlow doesn't allow it. The same four calls without `tf.function` are correct, but not compiled. To have both, write a loop without a branch: all micro-batches of a global batch in one compiled step, and the update after the loop.
+# Keras decides at run time whether this call updates. So the update's all-reduce sits in a branch of the graph, where TensorFlow doesn't allow it. The same four calls without `tf.function` are correct, but not compiled. To get both, write a step without a branch: it loops over all the micro-batches of a global batch, then updates once.
 
 # %%
 for batch in cut_large(16):
@@ -484,7 +484,7 @@ assert np.isclose(used, 0.9) and np.isclose(schedule(4), list_rates(schedule.pla
 #
 # ## What it costs
 #
-# In messages: in a ring, each replica sends 2 (p − 1) / p of the gradients per step, whatever the batch, so fewer steps send fewer bytes. In memory: activations grow with what goes through at once; accumulation trades them for one more copy of the gradients. And the optimizers keep numbers of their own. LARS keeps one for each weight, as SGD with momentum does; LAMB two, as Adam does. The layer's own rate costs nothing extra.
+# Traffic first. In a ring, each of p replicas sends 2 (p − 1) / p times the gradients' bytes per step, whatever the batch. So fewer steps send fewer bytes. Then memory. Activations grow with the number of examples that go through at once; accumulation trades them for one more copy of the gradients. The optimizers keep numbers of their own: LARS one for each weight, like SGD with momentum; LAMB two, like Adam. The layer's own rate costs nothing extra.
 
 # %%
 gradient_bytes = array_bytes(plain.trainable_variables)
@@ -519,7 +519,7 @@ assert watch.seconds > 0
 #
 # ## What you saw
 #
-# - k times the rate worked up to a batch of 512, then broke.
+# - k times the rate won back most of the loss at 128 and much of it at 512, then broke.
 # - Warm-up rescued batch 1,024 on all three seeds, and didn't rescue 2,048.
 # - LARS bounded every layer's step; at its best rate, plain Adam did about as well.
 # - Micro-batches gave one large batch's update to 1e-9, on one device and on four replicas.
@@ -539,9 +539,9 @@ assert watch.seconds > 0
 # optimizer = keras.optimizers.SGD(rate, momentum=0.9)
 # ```
 #
-# Then measure where it breaks: when too few steps are left, no optimizer helps. Layers of very different ratios: `Lars` or `Lamb` from `utils.training.layerwise`, with a tuned rate all the same. Too large for memory: divide each micro-batch's loss by the global batch, add up, update once (`utils.training.accumulation`); with Keras's `gradient_accumulation_steps=n`, make the schedule n times as long.
+# Then measure where it breaks: when too few steps are left, no optimizer helps. If the layers' ratios of weights to gradient differ a lot, try `Lars` or `Lamb` from `utils.training.layerwise`, and tune the rate all the same. If the batch is too large for memory, divide each micro-batch's loss by the global batch, add up the gradients, and update once (`utils.training.accumulation`). With Keras's `gradient_accumulation_steps=n`, make the schedule n times as long.
 #
-# A whole program that such an optimizer goes into: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py).
+# For a whole program to put such an optimizer into, see [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py).
 #
 # ## Where it is described
 #
@@ -554,4 +554,4 @@ assert watch.seconds > 0
 #
 # ## The lab
 #
-# Large batches have no lab of their own. What accumulation relies on, dividing by the whole batch, is graded in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb).
+# Large batches have no lab of their own. Accumulation relies on dividing by the whole batch, and that is graded in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb).

@@ -3,11 +3,11 @@
 #
 # Half precision promises half the bytes and, on a GPU, several times the speed. Then one image is too bright, one replica overflows, and every weight on every replica is `nan`. In an hour you will see what 16 bits lose, keep a float16 run alive on several replicas, and know which bytes to attack when a model doesn't fit.
 #
-# **Time:** 60 minutes · **Builds on:** [loss scaling](05-loss-scaling.ipynb) and lesson 15, model parallelism · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Builds on:** [loss scaling](05-loss-scaling.ipynb), [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
-# - Say what float16 and bfloat16 lose, and find the underflow in real gradients.
+# - Show what float16 and bfloat16 lose, and find the underflow in real gradients.
 # - Choose a loss scale, and let it move by itself.
 # - Show what one overflowing replica does to the others, and make all of them skip the step.
 # - Count the bytes of weights, gradients, optimizer state and activations, and of what crosses the network.
@@ -46,7 +46,7 @@ from utils.training.loss_scale import SharedLossScaleOptimizer
 # %% [markdown]
 # ## Four numbers first
 #
-# Here is what each type makes of four numbers that any training run meets: a weight after a small update, a bright value, a small gradient, and a tenth.
+# Here is what each type makes of four numbers from everyday training: a weight of 1 after a small update, a large activation, a small gradient, and 0.1.
 
 # %%
 for name in ("float32", "bfloat16", "float16"):
@@ -54,7 +54,7 @@ for name in ("float32", "bfloat16", "float16"):
     print(f"{name:<9}", *(f"{value:<12.6g}" for value in tf.cast(values, tf.float32).numpy()))
 
 # %% [markdown]
-# bfloat16 rounds 1.001 back to 1: an update of a thousandth is gone. float16 keeps it, but 70,000 is infinite and the small gradient is zero. They spend their 16 bits differently. bfloat16 has float32's range with 8 bits of precision; float16 has 11 bits of precision and a short range.
+# bfloat16 rounds 1.001 back to 1, so the update is gone. float16 keeps it, but turns 70,000 into infinity and the small gradient into zero. The two types spend their 16 bits differently. bfloat16 has float32's range, with 8 bits of precision. float16 has 11 bits of precision, and a small range. Here is what those bits mean between 1 and 1.0625:
 
 # %%
 numbers = np.arange(2**16, dtype=np.uint16)
@@ -67,7 +67,7 @@ print("numbers from 1 to 1.0625:", near)
 figures.show(draw_numbers(positive, 1, 1.0625))
 
 # %% [markdown]
-# Every line is a number that exists; everything between is rounded to one. That is precision. Range is the other axis. (bfloat16 has still smaller numbers, the subnormal ones from 2⁻¹³³ on, but TensorFlow computes with them as zeros on a CPU. So its range begins at 2⁻¹²⁶, its smallest *normal* number, as float32's does.)
+# Each line is a number that the type can hold; whatever lies between two lines is rounded to one of them. That is precision. Range is how small and how large numbers can get:
 
 # %%
 for name, values in positive.items():
@@ -76,11 +76,13 @@ for name, values in positive.items():
     print(f"{name}: from 2^{low:.0f} to 2^{high:.0f}, at most {finite.max():.6g}")
 
 # %% [markdown]
+# (bfloat16 goes further down, to 2⁻¹³³, but TensorFlow on a CPU treats these *subnormal* numbers as zero. So its range begins at 2⁻¹²⁶, as float32's does.)
+#
 # ## Underflow in real gradients
 #
-# Our model is a small Transformer: 49 patches of 4 × 4 pixels are its tokens. Take 64 images, one replica's share, and look at the gradient that reaches the first block. The loss is divided by the *global* batch, as lesson 05 says. So the more replicas, the smaller each number.
+# Our model is a small Transformer: 49 patches of 4 × 4 pixels are its tokens. Take 64 images, one replica's share, and look at the gradient that reaches the first block. The loss is divided by the *global* batch, as in lesson 05. So the more replicas there are, the smaller each number gets.
 #
-# **Predict.** With 512 replicas of 64 images, what share of these gradients lies below 2⁻²⁴, the smallest number that float16 has?
+# **Predict.** With 512 replicas of 64 images, what percentage of these gradients lies below 2⁻²⁴, the smallest number that float16 has?
 
 # %%
 my_guess = None  # your per cent
@@ -114,11 +116,11 @@ show_guess(my_guess, round(below[512], 1), unit="%")
 assert below[1] < 1 < below[64] < below[512]
 
 # %% [markdown]
-# The dashed line at 2⁻²⁴ is float16's floor. The height at which a curve crosses it is the share that becomes zero, or at best the floor itself. Nothing about the data changed from one curve to the next, only the divisor. A model that trains well in float16 on one GPU may stop learning on 512.
+# The dashed line at 2⁻²⁴ is float16's floor. The height at which a curve crosses it is the share that becomes zero, or at best the floor itself. The data is the same for every curve; only the divisor changed. So a model that loses nothing in float16 on one GPU can lose part of its gradient on 512, without a warning.
 #
 # ## A static loss scale
 #
-# The cure is old and simple: multiply the loss by a scale before the backward pass, and divide the gradients afterwards, in float32. All curves above move to the right. Too large a scale overflows at the other end. We compare float16's gradients of all weights with float32's, for the batch of 512 replicas.
+# The fix is old and simple: multiply the loss by a scale before the backward pass, and divide the gradients by it afterwards, in float32. All curves above move to the right, away from the floor. If the scale is too large, gradients overflow at the other end. How large should it be? We compare float16's gradients of all weights with float32's, for the batch of 512 replicas.
 
 # %%
 GLOBAL_BATCH = 64 * 512
@@ -152,9 +154,9 @@ print(f"bfloat16, no scale: {brain:.4f}")
 assert errors[0] > 10 * errors[15] and errors[32] == np.inf and errors[15] < brain
 
 # %% [markdown]
-# Without a scale float16's gradient is far off, since many of its terms were zero. A scale anywhere in a wide range brings it close to float32's, and one that is too large makes it infinite. bfloat16 needs no scale at all, but its 8 bits of precision leave a larger error here than a scaled float16.
+# Without a scale, float16's gradient is far off, since its smallest terms were lost on the way. A scale anywhere in a wide range brings it close to float32's; one that is too large makes it infinite. bfloat16 needs no scale at all, but its 8 bits of precision leave a larger error here than a scaled float16.
 #
-# In Keras a static scale is one argument. The optimizer divides by it; multiplying the loss is up to your loop, with `scale_loss`.
+# In Keras a static scale is one argument. The optimizer divides by it. Multiplying the loss is up to your loop, with `scale_loss`; a loss of 1 becomes:
 
 # %%
 static = keras.optimizers.SGD(0.05, loss_scale_factor=2.0**15)
@@ -163,7 +165,7 @@ print(float(static.scale_loss(tf.constant(1.0))))
 # %% [markdown]
 # ## A scale that moves by itself
 #
-# Who knows the right scale for next week's model? A *dynamic* scale finds it. It starts high. If a gradient is infinite or nan, the step is skipped and the scale is halved. After enough good steps in a row, it is doubled. Keras's default is 2,000 steps; we take 3, to see it move. From a scale of 2³²:
+# Who knows the right scale for next week's model? A *dynamic* scale finds it. It starts high. If a gradient is infinite or nan, the step is skipped and the scale is halved. After enough good steps in a row, it is doubled. Keras waits for 2,000; we take 3, to see it move. We start at 2³²:
 
 # %%
 dynamic = keras.optimizers.LossScaleOptimizer(
@@ -198,7 +200,7 @@ figures.show(
 assert min(powers) < 32 and powers[0] == 31 and int(dynamic.iterations) < 18
 
 # %% [markdown]
-# The first steps are lost to the search, and now and then one more is, when the scale tests whether it may grow. At 2,000 good steps between the tests, that costs next to nothing.
+# The first steps are lost to the search. After that, one step is lost whenever the scale grows too far. With 2,000 good steps between two attempts, that costs next to nothing.
 #
 # ## The mistake: asking only the first replica
 #
@@ -260,9 +262,9 @@ report(keras_3)
 show_guess(my_guess, int(np.isfinite(keras_3[2][1]).sum()))
 
 # %% [markdown]
-# All gone, and they stay gone: the run goes on, skips every further step and halves the scale, with no error. Keras 3.15 checks the gradients *before* they are summed, and takes the first replica's answer for all. The first replica's were fine. The sum that everybody applied held an infinity.
+# All gone, and they stay gone. The run goes on, skips every further step and halves the scale, with no error. Why? Keras 3.15 checks the gradients *before* they are summed, and lets the first replica decide for all. Its gradients were fine. The sum that both replicas then applied held an infinity.
 #
-# tf_keras sums first and looks at the sum:
+# tf_keras (Keras 2) sums first, and checks the sum:
 
 # %%
 old = run_five_steps(tf_keras, tf_keras.mixed_precision.LossScaleOptimizer)
@@ -270,7 +272,7 @@ report(old)
 assert np.array_equal(old[2][1], old[1][1]) and old[2][0] == old[1][0] / 2
 
 # %% [markdown]
-# Step 3 is skipped on both replicas, the scale is halved in the same step, and training goes on. The fix for Keras 3 is the same idea: sum, then look. An infinity on any replica makes the sum infinite on all of them, so that they agree without another message.
+# Step 3 is skipped on both replicas, the scale is halved in the same step, and training goes on. The fix for Keras 3 is the same idea: sum first, then check. If any replica's gradient is infinite, so is the sum, and every replica has the same sum. So they all decide alike, without another message. Keras calls `_tf_apply` on every replica; we add up the gradients there, and stop the inner optimizer from adding them a second time.
 
 
 # %%
@@ -292,7 +294,7 @@ for (scale, weights), (other_scale, others), (third_scale, thirds) in zip(fixed,
     assert np.allclose(weights, others, atol=1e-6) and np.allclose(weights, thirds, atol=1e-6)
 
 # %% [markdown]
-# Step by step the same weights and scales as tf_keras. `SharedLossScaleOptimizer` does this under MirroredStrategy, CentralStorageStrategy, several workers and parameter servers, and `distlab train --dtype mixed_float16` uses it. Across workers it matters even more: there Keras 3's own optimizer hangs in its first step.
+# Step by step, weights and scales are the same as with tf_keras. `SharedLossScaleOptimizer` does this under MirroredStrategy, CentralStorageStrategy, several workers and parameter servers, and `distlab train --dtype mixed_float16` uses it. Across workers it matters even more: there Keras 3's own optimizer hangs in its first step.
 
 # %% tags=["nbval-ignore-output"]
 job = {"model": "mlp", "dtype": "mixed_float16", "limit": 640, "epochs": 2}
@@ -323,7 +325,7 @@ for kind in ("float32", "float16"):
 assert types == ["float32"]
 
 # %% [markdown]
-# Mixed precision alone sends not one byte less: variables are float32, so their gradients are too. To halve the traffic you have to cast before the sum, and then the sum itself is rounded and may overflow.
+# Mixed precision alone doesn't save a byte here: variables are float32, so their gradients are too. To halve the traffic you have to cast before the sum. Then the sum itself is rounded, and may overflow.
 #
 # ### Where the memory goes
 #
@@ -346,11 +348,11 @@ figures.show(figures.bars(shown, unit="MiB", title="What one training step holds
 assert held["Adam's state"] > 2 * held["weights"]
 
 # %% [markdown]
-# The activations dwarf everything else here, and they grow with the batch. float16 doesn't halve them: layer normalisation keeps float32 copies for its statistics. And the weights don't shrink at all. So the question for a model that doesn't fit is *which* bar is too long.
+# The activations dwarf everything else here, and they grow with the batch. `mixed_float16` doesn't halve them: layer normalisation keeps float32 copies for its statistics. And it doesn't shrink the weights at all. So if a model doesn't fit, first ask *which* bar is too long. Two tricks below shorten the activations, and a third the rest.
 #
 # ### Gradient accumulation
 #
-# Four micro-batches of 16 hold a quarter of the activations of one batch of 64. Their gradients are added up, and there is one update. It must be the update of the whole batch:
+# Cut the batch of 64 into four *micro-batches* of 16, and only a quarter of the activations is held at a time. Add up the four gradients, then update once. The price is time, since many small passes are slower than one large one (lesson 17 timed them). The result must be the update of the whole batch:
 
 # %%
 weights = tf.fill([64], 1 / 64)
@@ -371,7 +373,7 @@ print(f"the same update; activations divided by {ratio:.1f}")
 # %% [markdown]
 # ### Recomputation
 #
-# `tf.recompute_grad` keeps only the input of a function, and runs the function again when the backward pass arrives. Here each of the two blocks is such a function. (`keras.RematScope` is meant to do the same for whole layers; on TensorFlow, Keras 3.15 stops in a compiled step as soon as a wrapped layer is called with a keyword.)
+# `tf.recompute_grad` keeps only the input of a function, and runs the function again when the backward pass needs what's inside. Here each of the two Transformer blocks is such a function. (`keras.RematScope` is meant to do the same for whole layers. On TensorFlow, Keras 3.15 raises an error in a compiled step if a wrapped layer is called with a keyword argument.)
 
 
 # %%
@@ -412,11 +414,13 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One gradient of 64 ima
 assert all(value > 0 for value in milliseconds.values())
 
 # %% [markdown]
-# The same gradients, from a fraction of the bytes, for the time of a second forward pass. On a GPU that usually adds about a third to a step (Chen and others, below); the picture shows what it added here.
+# You get the same gradients from a fraction of the bytes, and pay with a second forward pass. On a GPU that usually adds about a third to a step (Chen and others, below); the picture shows what it added here.
 #
 # ### Sharded data parallelism
 #
-# When weights and Adam's state are the long bars, neither trick helps: every data-parallel replica holds all of them. ZeRO, and PyTorch's FSDP after it, cut them instead: each of N replicas keeps 1/N of the optimizer state (stage 1), of the gradients (2), of the weights (3), and gets the rest from the others when it needs it. TensorFlow has no such thing in `tf.distribute`; DTensor layouts ([lesson 15](15-model-parallelism.ipynb)) come closest. For 7.5 billion parameters on 64 replicas:
+# If weights and Adam's state are the long bars, neither trick helps: every data-parallel replica holds all of them. ZeRO, and PyTorch's FSDP after it, shard them. Each of N replicas keeps 1/N of the optimizer state (stage 1), also of the gradients (stage 2), also of the weights (stage 3), and gets the rest from the others when it needs it. The price is traffic: by the paper's count none extra for stages 1 and 2, and half as much again for stage 3. `tf.distribute` has nothing like it; DTensor layouts ([lesson 15](15-model-parallelism.ipynb)) come closest.
+#
+# Here are 7.5 billion parameters on 64 replicas. The paper counts differently from Keras: weights and gradients in float16, 2 bytes each, and with the optimizer 12 bytes for a float32 copy of the weight and Adam's two numbers.
 
 # %%
 stages = [find_zero_memory(7.5e9, ranks=64, stage=stage) for stage in range(4)]
@@ -442,11 +446,11 @@ figures.show(figures.bars(totals, unit="GB", title="Each of 64 replicas, 7.5 bil
 #
 # What you saw:
 #
-# - float16 is short of range, bfloat16 of precision; with 512 replicas a good part of the gradients fell below float16's floor.
-# - A loss scale brought them back, and a dynamic one found its value by itself.
+# - float16 is short of range, bfloat16 of precision. The more replicas, the more gradients fell below float16's floor.
+# - A loss scale brought them back, and a dynamic scale found its own value.
 # - One replica overflowed: Keras 3 lost every weight, tf_keras and the fix skipped one step.
-# - Gradients cross in float32 unless you cast them; activations were the largest bar.
-# - Accumulation and recomputation cut activations, sharding cuts the rest, and each has its price.
+# - Gradients cross the network in float32 unless you cast them. Activations were the largest bar.
+# - Accumulation and recomputation cut activations, and sharding cuts the rest. You pay with smaller passes, a second forward pass, or traffic.
 #
 # A whole program: [mixed_precision.py](../examples/mixed_precision.py).
 #
@@ -460,4 +464,4 @@ figures.show(figures.bars(totals, unit="GB", title="Each of 64 replicas, 7.5 bil
 #
 # ## The lab
 #
-# In [lab 13, precision and memory](../labs/lab13-precision-and-memory.ipynb) you find where a `nan` began, make two replicas skip together, and compute gradients within a budget of bytes. The other loss scaling, by the global batch, is practised in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb).
+# In [lab 13, precision and memory](../labs/lab13-precision-and-memory.ipynb) you find where a `nan` began, make two replicas skip together, and compute gradients within a budget of bytes. "Loss scaling" has a second meaning, dividing by the global batch; that one is practised in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb).

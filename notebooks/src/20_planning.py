@@ -10,8 +10,8 @@
 # - Measure what a model costs on one device: seconds, bytes and operations of a step.
 # - Predict the step of several workers, and compare it with a measurement.
 # - Compute efficiency, hours and cost of a run on many devices, and name its limit.
-# - Tell from a roofline and from the batch per device whether compute or communication decides.
-# - Judge where such a model is right, and where it fails, on published runs.
+# - Find out from the batch per device, and from a roofline, what holds a step up.
+# - Compare such predictions with published runs, and see where they fail.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -45,7 +45,7 @@ from utils.simulate.step import Network, StepWork, simulate_step
 # %% [markdown]
 # ## The bill
 #
-# Here is the guess that goes wrong: 64 devices, so a 64th of the time. The model has 400 MB of gradients and takes 0.3 s for a step on one device; the network between devices carries 100 Gb/s. The price of a device-hour is yours to fill in.
+# Here is the guess that goes wrong: 64 devices, so a 64th of the time. On one device a step of this model takes 0.3 s, and the job would take 200,000 × 64 such steps. The model has 400 MB of gradients, the network between devices carries 100 Gb/s, and the devices' step times vary by 5 %. Fill in your own price for a device-hour, in any currency.
 
 # %%
 PRICE, STEPS = 2.5, 200_000 * 64  # a device-hour; steps of one device
@@ -57,11 +57,11 @@ print(f"hoped for {hoped:.1f} hours, predicted {real:.1f}")
 print(f"{real / hoped - 1:.0%} more, which costs {64 * PRICE * (real - hoped):,.0f}")
 
 # %% [markdown]
-# Nothing in it was exotic: an all-reduce, and a slowest worker. This lesson makes such a prediction from measurements, and then finds out how far to trust it.
+# Only two things came in between: an all-reduce after every step, and waiting for the slowest worker. This lesson makes such predictions from measurements, and then finds out how far you can trust them.
 #
 # ## One device
 #
-# A plan begins with one step on one device. Warm up first, since the first call traces. Then time calls that end in `.numpy()`, or you time only the launch.
+# A plan begins with one step on one device. Make a few calls before you time any, since the first one traces the function. And end each call with `.numpy()`: it waits for the result. Without it you may time only the launch.
 
 # %%
 data = load("fashion_mnist").train
@@ -88,9 +88,9 @@ print(f"{1e3 * timing.median_seconds:.1f} ms a step, {gradient_bytes:,} bytes of
 assert gradient_bytes == 4 * model.count_params()
 
 # %% [markdown]
-# Two numbers, and you can already ask the most important question: how do the bytes compare with the seconds? The rest of a calibration is of the same kind. `calibrate` runs two processes: it times a step in one, a step in both at once, all-reduces of three sizes between them, a step of both together, a checkpoint, and the input.
+# With these two numbers you can already ask the most important question: how long would these bytes take on your network, compared with the step? `calibrate` measures the rest. It runs two processes, and times a step in one, a step in both at once, all-reduces of three sizes between them, a step of both together, a checkpoint, and the input.
 #
-# **Predict.** Four workers of this machine train the model together, 64 examples each. How many times as long does their step take as the step of one process alone? Two cores, or however many you have.
+# **Predict.** Four workers of this machine train the model together, 64 examples each. How many times as long does their step take as the step of one process alone? (Think of your cores: the stored result comes from two.)
 
 # %%
 my_guess = None  # times
@@ -115,11 +115,11 @@ figures.show(figures.grouped_bars(bars, unit="ms", title="A step of local worker
 assert all(check.low < check.predicted < check.high for check in checks)
 
 # %% [markdown]
-# The workers share your cores. With more workers than cores, a step takes the processor seconds of all of them, divided by the cores. That is why a model of this machine must know how many cores there are, and why local workers teach you correctness and not speed. On a busy machine the bars differ; on a quiet one they should lie within a quarter of each other.
+# The workers share your cores. With more workers than cores, a step takes the processor time of all workers, divided by the number of cores. So a prediction for this machine must know its cores. And so local workers can show you that a program is correct, but not that it's fast. On a quiet machine, predicted and measured should be within a quarter of each other; on a busy one they can differ more.
 #
 # ## From two workers to many
 #
-# A real cluster has a device for each worker. Then compute stays what it was, and three things grow: the all-reduce, the wait for the slowest, and the number of nodes that can fail. `predict` puts the simulators of the earlier lessons together.
+# A real cluster has a device for each worker. Then each worker's compute stays the same, and three things grow: the all-reduce, the wait for the slowest worker, and the number of nodes that can fail. `predict` simulates all three.
 #
 # Take ResNet-50 on H100s: 25.6 million parameters, about 24.5 billion operations an example for forward and backward, 256 examples on each device.
 
@@ -133,7 +133,7 @@ MFU = 0.1
 print(f"{machine.peak_tflops} TFLOP/s at most, {machine.memory_gb} GB; {machine.source}")
 
 # %% [markdown]
-# Only the ratio of the first two numbers matters here, since the machine's own speed takes their place. A device reaches a part of its peak: the *model FLOPs utilisation*, MFU. Well-tuned large language models reach 0.4. Small convolutions reach less; we take 0.1, and you should measure your own where you can.
+# The profile's first two numbers are the seconds of the forward and the backward pass. Only their ratio matters here, since the seconds are computed from the machine's peak. No device reaches its peak. The part that a model reaches is its *model FLOPs utilisation*, MFU. Well-tuned large language models reach 0.4. Small convolutions reach less: we take 0.1, and you should measure your own if you can.
 #
 # **Predict.** 64 GPUs, 8 to a node, 100 Gb/s between the nodes. What percentage of 64 single GPUs' throughput do they reach?
 
@@ -148,7 +148,7 @@ print(f"{1e3 * row.step_seconds:.1f} ms a step, {row.hours:.2f} hours, {row.cost
 print({name: f"{1e3 * seconds:.2f} ms" for name, seconds in row.parts.items()})
 
 # %% [markdown]
-# The largest part names the limit. A faster network would shorten only the second entry of that list; slower machines would lengthen only the first. This is the table to take to a budget meeting:
+# The last line splits the step into its parts, and the largest one is its limit. A faster network can only save the second entry. Here is the table to take to a budget meeting: for each network, efficiency and limit on 1, 8, 64 and 512 devices.
 
 # %%
 sizes, links = (1, 8, 64, 512), ("10GbE", "100GbE", "NDR")
@@ -161,7 +161,7 @@ assert plan[-1].efficiency < plan[0].efficiency < 1.001
 # %% [markdown]
 # ## The mistake: strong scaling by division
 #
-# In *weak* scaling each device keeps its batch, and the global batch grows with the devices. In *strong* scaling the global batch stays, and each device gets less to do. People plan the second with the efficiency of the first. What they forget: the gradients are as large as ever, however few examples made them.
+# In *weak* scaling each device keeps its batch, and the global batch grows with the devices. In *strong* scaling the global batch stays, and each device gets less to do. People often plan the second with the efficiency of the first. They forget that the gradients stay as large as ever, however few examples they come from. The picture has both: 4,096 examples on each device (weak), and 4,096 on all devices together (strong).
 
 # %%
 small = Profile(1.0, 2.0, 4 * 25.6e6, batch=4096, operations_per_example=24.5e9)
@@ -177,7 +177,7 @@ figures.show(figures.lines(curves, **words))
 assert curves["strong"][1][-1] < curves["weak"][1][-1]
 
 # %% [markdown]
-# The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So there is a batch below which the network decides and above which compute does:
+# The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So on each network there is a batch below which you wait for the network, and above which for the devices:
 
 
 # %%
@@ -196,7 +196,7 @@ assert all(line[1][0] < line[1][-1] for line in curves.values())
 # %% [markdown]
 # ## The roofline
 #
-# The same question inside one device: do operations or memory traffic decide? A kernel that does few operations for each byte it reads waits for memory. Its best rate is bytes a second times operations per byte; once that exceeds the peak, the roof is flat. An H100 reads 3.35 TB/s (its data sheet), so the corner lies at
+# The same question comes up inside one device: does it wait for operations, or for its memory? A kernel (one operation on the device) that does little work for each byte it reads waits for memory. Its best rate is bytes per second times operations per byte. Once that exceeds the device's peak, the peak is the limit, and the roof is flat. An H100 reads 3.35 TB/s (its data sheet). Where is the corner?
 
 # %%
 MEMORY_BYTES_PER_SECOND = 3.35e12
@@ -213,11 +213,11 @@ figures.show(
 )
 
 # %% [markdown]
-# A square matrix product of side n does 2n³ operations on 3n² numbers of two bytes: n/3 per byte. Small matrices leave most of the device idle, whatever you paid for it. That is one reason why MFU is far below 1; another is everything that isn't a matrix product.
+# A product of two n × n matrices does 2n³ operations on 3n² numbers of two bytes: n/3 operations per byte. Small matrices leave most of the device idle, whatever you paid for it. That is one reason why MFU is far below 1. Another is everything that isn't a matrix product.
 #
 # ## Published runs
 #
-# Would the same models have predicted runs that were published? Each picture below feeds a table's inputs to a simulator and shows both. First the cases where theory is all there is:
+# Would these simulators have predicted runs that others have published? For each picture below we feed a paper's inputs to a simulator, and draw its answer next to the published one; the caption says how far apart they are. First three easy cases: pipeline bubbles and memory, which the papers computed too, and a ring all-reduce inside one node.
 
 # %%
 for name in ("zero_bubble_2023: bubbles", "zero_memory", "h200_ring_busbw_gbps"):
@@ -225,7 +225,7 @@ for name in ("zero_bubble_2023: bubbles", "zero_memory", "h200_ring_busbw_gbps")
     assert all(abs(row.error) <= row.tolerance for row in rows)
 
 # %% [markdown]
-# Bubble rates and bytes come out exactly: they are counting. Now measurements, where the model has to leave something out:
+# These agree closely, as they should. Bubbles and bytes are a matter of counting. (The 4 % are interleaved schedules.) The ring got its bandwidth from the first row of its table. Now measured training runs, where a simulator has to leave something out:
 
 # %%
 measured = "tf_benchmarks_2017", "lamb_bert_weak_scaling", "gpipe_table3_2019"
@@ -234,9 +234,9 @@ for name in (*measured, "zero_bubble_2023: samples a second"):
     assert all(abs(row.error) <= row.tolerance for row in rows if row.tolerance is not None)
 
 # %% [markdown]
-# One latency and one bandwidth, fitted on ResNet-50 alone, give the speed-up of four other networks on three systems. LAMB's 64 and 128 chips follow from 16 and 32. GPipe's Transformer fits because its stages are equal; AmoebaNet's are not, and there the model promises too much. Ratios between pipeline schedules hold, while each schedule alone measures 4 to 17 % below its theory.
+# One latency and one bandwidth, fitted on ResNet-50 alone, are enough for the speed-up of four other networks on three systems. LAMB's times on 64 and 128 chips follow from those on 16 and 32. GPipe's Transformer fits because its stages are equal. AmoebaNet's are not, and there the simulator promises too much. For Zero Bubble we compare ratios between schedules: what the simulator leaves out slows all of them, and mostly cancels.
 #
-# And here it fails, or cannot say:
+# Next, three where it fails or can't tell:
 
 # %%
 middle = [r for r in show_published("nccl_allreduce_p4de") if r.tolerance is None]
@@ -247,7 +247,7 @@ hours = 300e9 / 2048 * transformer_flops(96, 12288, 1) / (1024 * 140e12) / 3600
 print(f"Megatron's formula: 175 billion parameters, 300 billion tokens: {hours / 24:.0f} days")
 
 # %% [markdown]
-# A latency and a bandwidth describe the two ends of nccl-tests and miss the middle by half: libraries change their algorithm on the way. For Llama 3, the paper gives interruptions but not what a save and a restart took. With a minute and ten minutes we get less than its "over 90 %". Which pairs would reach it?
+# One latency and one bandwidth describe small and large messages of nccl-tests, and miss the middle by half: in between, the library changes its algorithm. For Llama 3, the paper gives the number of interruptions, but not how long a save and a restart took. With one minute and ten minutes we get less than its "over 90 %". Megatron's bars are no test at all: they divide the paper's own TFLOP/s by an A100's peak. Its formula for a whole run, printed last, needs those measured TFLOP/s too. Back to Llama 3: which pairs of times would reach 90 %?
 
 # %%
 mtbf = llama_mtbf_hours() * 3600
@@ -256,7 +256,7 @@ for save, restart in ((60, 600), (60, 60), (10, 600), (10, 60)):
     print(f"{save} s to save, {restart} s to restart: {share:.1%} of the time trains")
 
 # %% [markdown]
-# Two tables are about things that no simulator here predicts: accuracy as the batch grows, and input pipelines. They stand beside our own measurements, small as those are.
+# Two things no simulator here predicts: the speed of an input pipeline, and accuracy as the batch grows. So we draw published numbers next to small measurements of our own. In ours, the input is cached: after the first pass nothing is sorted again, and that is most of the speed-up.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -299,11 +299,11 @@ figures.show(
 assert len(mine) == 3
 
 # %% [markdown]
-# No planner tells you that a batch of 8,192 still trains well. Check that on a small run before you multiply devices ([lesson 17](17-large-batch-training.ipynb)).
+# ImageNet's error hardly moves up to a batch of 8,192. No planner could have told you that, and our small model doesn't behave like it. So check accuracy on a small run before you multiply devices ([lesson 17](17-large-batch-training.ipynb)).
 #
 # ## What it costs: your own plan
 #
-# Move the controls: devices, network, batch, failures, price. Efficiency, hours, money and the limit change together. Look for the size at which twice the devices cost twice the money.
+# Move the controls (devices, network, batch, failures, price), and watch efficiency, hours, cost and limit. Look for the size at which twice the devices hardly shorten the run any more, and so cost nearly twice as much. The cell after it prints four sizes, with a node that fails every 5,000 hours.
 
 # %%
 plan_explorer(resnet, examples=1_281_167, epochs=90, mfu=MFU)
@@ -315,15 +315,15 @@ for row in plan:
 assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 
 # %% [markdown]
-# The run gets shorter, and each further device brings less of that for the same money. Where to stop isn't arithmetic. It depends on what an hour of waiting costs you.
+# The run gets shorter and the bill larger. Where to stop isn't arithmetic. It depends on what an hour of waiting costs you.
 #
 # ## What you saw
 #
-# - A step's seconds, bytes and operations, measured on one device.
+# - A step's seconds and bytes, measured on one device.
 # - Two and four local workers predicted, run, and compared.
 # - Efficiency, hours, cost and limit of 64 GPUs, from a data sheet and a batch.
 # - A small batch per device makes communication the limit; few operations per byte make memory the limit.
-# - Counting is exact, ratios are good, the middle of a library's range and untold restarts are not.
+# - Predictions by counting (bubbles, bytes) came close to the papers, and so did speed-ups. All-reduces of medium size didn't, and Llama 3 can't be checked without its save and restart times.
 #
 # ## Take-away card
 #
@@ -351,4 +351,4 @@ assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 #
 # ## The lab
 #
-# Plans are graded in [lab 14, plan a run](../labs/lab14-plan-a-run.ipynb): the steps of the reasoning, and the error of the prediction.
+# In [lab 14, plan a run](../labs/lab14-plan-a-run.ipynb) you write such a plan step by step, and then predict published speed-ups to within 15 %.

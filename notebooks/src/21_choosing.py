@@ -7,7 +7,7 @@
 #
 # ## Objectives
 #
-# - Run every strategy with both loops on your own versions, and read the table of what works.
+# - Run five strategies with both loops on your own versions, and read the table of what works.
 # - Compare the strategies on one job: time, memory, bytes on the network, and what a restart needs.
 # - Test a rule of thumb in a simulator before you trust it.
 # - Choose for a job by its size, data, devices and failures, and give the reasons.
@@ -41,7 +41,7 @@ from utils.strategies import SUPPORT
 # %% [markdown]
 # ## The choice in five lines
 #
-# In code the strategies differ by one line each. That is the point of `tf.distribute`, and also the trap: the line is easy to change, and what it changes isn't.
+# In code the strategies differ by one line each. That is the point of `tf.distribute`, and also the trap. The line is quick to change, but it decides where your variables live, who computes what, and what happens when a machine fails. Here are three of the five lines:
 
 # %%
 one = tf.distribute.OneDeviceStrategy(devices[0])
@@ -63,7 +63,7 @@ assert model.count_params() == 101_770
 #
 # ## What works, by running it
 #
-# Tables of what works age with every release. So here is one that can't: each row trains two epochs on 256 images, in processes of its own, with the versions that you have. `fit` across workers runs with the two corrections of lesson 09.
+# Tables of what works are out of date with the next release. So you make your own: each row below trains two epochs on 256 images, in new processes, with the versions that you have. `fit` across workers runs with the two patches of lesson 09.
 #
 # **Predict.** Ten combinations: five strategies, two loops, Keras 3. How many of them train?
 
@@ -99,7 +99,7 @@ for row in precise:
 assert all(row.works for row in precise)
 
 # %% [markdown]
-# One combination has no way: `fit` on parameter servers under Keras 3, which wants a `ClusterCoordinator` that `fit` doesn't have. What does the row say?
+# One combination doesn't work: Keras 3's `fit` on parameter servers. Steps there have to go through a `ClusterCoordinator`, and `fit` doesn't use one. This is how the row's error begins:
 
 # %%
 (refused,) = [row for row in tried if not row.works]
@@ -107,7 +107,7 @@ print(refused.strategy, refused.loop)
 print(refused.why)
 
 # %% [markdown]
-# Keras 2 lives on as `tf_keras`, and its row differs. The course's tests try that one with every change; this is what they hold:
+# Keras 2 lives on as `tf_keras`, and there the results differ. Below is the table that the course's tests check, for the three strategies where something fails or is missing:
 
 # %%
 words = {True: "works", False: "fails", None: "needs a TPU"}
@@ -117,11 +117,11 @@ for row in SUPPORT:
         print(f"{row.strategy:<17}{row.loop:<8}{row.keras:<9}{words[row.works]:<12}{note[:45]}")
 
 # %% [markdown]
-# "Fails" under multi-worker is plain Keras 3 without the corrections. The engine is the last column that people ask for: who starts the processes? By hand, `distlab run`, Ray, Spark, Slurm or Kubernetes all set TF_CONFIG and start the same program, so none of these rows changes ([lesson 09](09-multi-worker-mirrored.ipynb) shows why).
+# Here multi-worker `fit` "fails", and above it works: this table is about plain Keras 3, without the patches. One more question always comes up: does it matter who starts the processes? You by hand, `distlab run`, Ray, Spark, Slurm and Kubernetes all do the same: set TF_CONFIG and start the program. So the table stays the same ([lesson 09](09-multi-worker-mirrored.ipynb) starts one by hand).
 #
 # ## The mistake: variables outside the scope
 #
-# The combination works in the table, and your program trains too, just worse. Usually it is this: a variable made before, or outside, the strategy's scope. What happens when both replicas add 1 to it?
+# The table says it works, and your program does train, just worse. A common reason is a variable that was created outside the strategy's scope. What happens when both replicas add 1 to it?
 
 # %%
 outside = tf.Variable(0.0)
@@ -139,7 +139,7 @@ print("outside the scope:", outside.numpy(), " inside:", inside.numpy())
 assert (outside.numpy(), inside.numpy()) == (2.0, 1.0)
 
 # %% [markdown]
-# No error, no warning, and every step counts twice: there is one copy, and each replica updates it. Weights, step counters and metrics all do that. The fix: model, optimizer and metrics inside `with strategy.scope():`, whichever strategy you choose.
+# No error, no warning, and every step counts twice. There is only one copy, and each replica updates it. The same happens to weights, step counters and metrics. The fix: create model, optimizer and metrics inside `with strategy.scope():`, whichever strategy you choose.
 #
 # ## Side by side on one job
 #
@@ -152,9 +152,11 @@ synchronous = [loss for name, loss in losses.items() if not name.startswith("par
 assert max(synchronous) - min(synchronous) < 0.01
 
 # %% [markdown]
-# Synchronous strategies agree: they compute one device's steps on several. Parameter servers end elsewhere, because each worker's gradient was computed on parameters that others have changed since.
+# The synchronous strategies agree: they all take the steps of one device, split over several. Parameter servers can end up elsewhere, because by the time a worker's gradient is applied, others have changed the parameters it was computed on.
 #
 # ## What it costs
+#
+# Memory and time of the same runs, with the custom loop:
 
 # %% tags=["nbval-ignore-output"]
 custom = {row.strategy: row for row in tried if row.loop == "custom"}
@@ -167,7 +169,7 @@ figures.show(figures.bars(seconds, unit="s", title="From start to end, processes
 assert min(memory.values()) > 0 and min(seconds.values()) > 0
 
 # %% [markdown]
-# These are the costs of *starting*: TensorFlow takes hundreds of MiB before the first weight. For a network of 400 KB they say "don't distribute". The bytes of a step say more, because they grow with the model:
+# These are mostly the costs of *starting*: TensorFlow takes hundreds of MiB before the first weight. For a network of 400 KB they say "don't distribute". The bytes that a step sends tell you more, because they grow with the model:
 
 # %%
 payload, workers = custom["one-device"].variables_bytes, 2
@@ -179,7 +181,7 @@ for name, sent in network.items():
 assert network["multi-worker"] == 2 * payload
 
 # %% [markdown]
-# For two workers both cost the same: each sends its gradients once and gets sums, or parameters, back once. (For parameter servers that is one worker's step; count the workers.) What a restart needs differs more:
+# The last two lines are equal, but they count different things. The all-reduce line is what both workers together send in one step. The parameter-server line is one worker's step: it fetches the parameters and sends its gradients. If each of two workers takes a step, that's twice as much. The strategies differ more in what a failure means:
 #
 # | strategy | a worker dies | what you need |
 # |---|---|---|
@@ -187,11 +189,11 @@ assert network["multi-worker"] == 2 * payload
 # | multi-worker | all workers stop | the same, for the group: `BackupAndRestore`, or lesson 10's loop |
 # | parameter server | its step goes to another worker | nothing; for a *server*, a checkpoint |
 #
-# ## A rule of thumb, put to the simulator
+# ## A rule of thumb, tested in the simulator
 #
-# "Many weak workers: asynchronous. Few strong ones: synchronous." Why would anyone say so? Weak workers vary, and a synchronous round waits for the slowest; with many workers there is always one. Asynchronous workers wait for nobody.
+# "Many weak workers: asynchronous. Few strong ones: synchronous." Why would anyone say so? Cheap, shared machines vary in speed, and a synchronous round waits for the slowest. With many workers there is always a slow one. Asynchronous workers wait for nobody.
 #
-# **Predict.** 256 workers whose step times vary strongly (lognormal, sigma 1), against 4 that vary by 10 %. How many times as many gradients a second do the 256 get asynchronously as synchronously?
+# **Predict.** Take 256 workers whose step times vary strongly (lognormal, sigma 1). Working asynchronously, how many times as many gradients per second do they apply as in synchronous rounds?
 
 # %%
 my_guess = None  # times
@@ -215,7 +217,7 @@ show_guess(my_guess, gain["256 workers, sigma 1"], unit="x")
 assert gain["4 workers, sigma 0.1"] < 1.3 and gain["256 workers, sigma 1"] > 5
 
 # %% [markdown]
-# The rule holds for speed, and the reason is variation rather than weakness: 256 steady workers gain little. Then there is the other side of the scales:
+# The rule holds for speed. But the reason is that workers vary, not that they're weak: 256 steady workers gain little. Now look at the price, the age of the gradients:
 
 # %%
 for name, updates in stale.items():
@@ -226,11 +228,11 @@ print(f"synchronous, without the slowest 10 %: {backup:.1f} times the gradients 
 assert stale["256 workers, sigma 1"] > 200 and backup > 1.5
 
 # %% [markdown]
-# A gradient that is hundreds of updates old may point anywhere. And a synchronous round that leaves out the slowest tenth recovers much of the speed with no staleness at all. So the rule of thumb becomes: first find out *why* your workers vary; then leave out stragglers; then think of asynchrony.
+# A gradient that is hundreds of updates old may point anywhere. And a synchronous round that doesn't wait for the slowest tenth recovers much of the speed, with no stale gradients at all. So here is a better rule: first find out *why* your workers vary; then leave out stragglers; only then think of asynchronous training.
 #
 # ## Ask, and get a plan
 #
-# The explorer asks what matters: how large the model is, how much data, which devices, how often they fail. It answers with a strategy, the reasons, and lesson 20's numbers for A100s. Sometimes the answer is "one device", and sometimes it isn't TensorFlow.
+# The explorer asks what matters: how large the model is, how much data, which devices, how often they fail. It answers with a strategy, the reasons, and a plan for A100s as in lesson 20. Sometimes the answer is "one device", and sometimes it isn't TensorFlow. Five jobs follow below it. Their hours and efficiency are always for all the devices of the job, even if the advice is to use one: the small classifier would keep eight A100s only 2 % busy.
 
 # %%
 choosing_explorer()
@@ -251,9 +253,9 @@ assert advice.strategy == "not TensorFlow"
 # %% [markdown]
 # ## What you saw
 #
-# - Ten combinations tried, one without a way, on your own versions.
-# - Equal losses from synchronous strategies, another from parameter servers; memory, bytes and restarts beside them.
-# - A rule of thumb that holds for speed, for a reason other than the one it gives.
+# - Ten combinations of strategy and loop, tried on your own versions; one doesn't work.
+# - Equal losses from the synchronous strategies; what each strategy costs in memory, time and bytes, and what it needs after a failure.
+# - A rule of thumb that is right about speed, for another reason than it gives, and leaves out stale gradients.
 # - Five jobs with a strategy, reasons and a plan for each.
 #
 # ## Take-away card
@@ -270,7 +272,7 @@ assert advice.strategy == "not TensorFlow"
 # print(advice.strategy, advice.reasons, advice.row.hours)
 # ```
 #
-# Whole programs, one for each: [examples](../examples).
+# Whole programs to copy are in [examples](../examples).
 #
 # ## Where it is described
 #
@@ -281,4 +283,4 @@ assert advice.strategy == "not TensorFlow"
 #
 # ## The lab
 #
-# Choosing has no lab of its own. Its numbers are those of [lab 14, plan a run](../labs/lab14-plan-a-run.ipynb).
+# Choosing has no lab of its own. You compute the numbers behind a choice in [lab 14, plan a run](../labs/lab14-plan-a-run.ipynb).

@@ -1,11 +1,11 @@
 # %% [markdown] shows="Find an overflow, skip together on two replicas, fit a memory budget; judged on real gradients and bytes"
 # # Lab 13 · Precision and memory
 #
-# A float16 run dies in one of two ways: some number becomes `nan`, or the memory is full. In both cases the message that you get names the wrong place. Here you find where a `nan` really began, write a training loop that survives an overflow on either replica, and compute gradients within a budget of bytes that a meter watches.
+# A float16 run usually dies in one of two ways: some number becomes `nan`, or the memory is full. Either way, the place where it stops is rarely the place where it went wrong. Here you find where a `nan` really began, write a training loop that survives an overflow on either replica, and compute gradients within a budget of bytes that a meter watches.
 #
 # **Time:** 60 minutes · **Points:** 13 · **Hardware:** two CPU cores
 #
-# [Lesson 18](../notebooks/18-precision-and-memory.ipynb) has the ideas. Everything is computed for real: in float16, on two replicas, with tensors whose bytes are counted. Write your own: the course's and Keras's optimizers that scale the loss aren't allowed, and the check notices them.
+# [Lesson 18](../notebooks/18-precision-and-memory.ipynb) has the ideas. Everything is computed for real: in float16, on two replicas, with tensors whose bytes are counted. Write the loss scaling yourself: the course's and Keras's loss-scaling optimizers aren't allowed, and the check notices them.
 
 # %%
 from utils.environment import quiet_tensorflow
@@ -28,12 +28,12 @@ SEED = 2026
 #
 # **2 points · medium · 12 minutes**
 #
-# When a float16 run prints `nan`, the first thing to know is where it began. If an output overflowed in the *forward* pass, no loss scale will help. If a gradient overflowed in the *backward* pass, a smaller scale will. And `nan` spreads: one layer starts it, and all that come after have it too.
+# When a float16 run prints `nan`, the first thing to know is where it began. If an output overflowed in the *forward* pass, no loss scale will help. If a gradient overflowed in the *backward* pass, a smaller scale will. And it spreads: one layer overflows, and every layer after it is infinite or `nan` too.
 #
-# **Contract.** `find_overflow(kernels, features, labels, scale)` takes a list of float16 arrays `[inputs, outputs]`, features `[batch, inputs]` in float16, labels `[batch]` and the loss scale, a float. Each layer multiplies by its kernel, and a ReLU follows every layer but the last. The last layer's outputs are logits. The loss is their mean cross-entropy, taken in float32, times the scale. All the rest is float16. It returns a pair of a word and a layer, counted from 0:
+# **Contract.** `find_overflow(kernels, features, labels, scale)` takes a list of float16 arrays `[inputs, outputs]`, features `[batch, inputs]` in float16, labels `[batch]` and the loss scale, a float. Each layer multiplies by its kernel, and a ReLU follows every layer but the last. The last layer's outputs are logits. The loss is their mean cross-entropy, taken in float32, times the scale. All the rest is float16. The function returns a pair of a word and a layer, counted from 0:
 #
 # - `("forward", k)`: layer k is the first whose output isn't finite, before the ReLU.
-# - `("backward", k)`: all outputs are finite, and layer k's kernel is the first, *in the order in which the backward pass goes*, whose gradient isn't finite.
+# - `("backward", k)`: all outputs are finite, and layer k's kernel is the first whose gradient isn't finite, *in the order of the backward pass*.
 # - `("none", None)`: everything is finite.
 #
 # **Example.** Four layers, all outputs are finite, and the gradients of kernels 0, 1 and 2 hold `inf` or `nan`: `("backward", 2)`.
@@ -50,7 +50,7 @@ SEED = 2026
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Layer 1's output holds 80,000: in float16 that's `inf`, so layers 2 and 3 have outputs that aren't finite either, the loss is `nan`, and so is every gradient. The answer is `("forward", 1)`, whatever the gradients look like.
+# Layer 1's output should hold 80,000. In float16 that's `inf`, so the outputs of layers 2 and 3 aren't finite either, the loss is `nan`, and so is every gradient. The answer is `("forward", 1)`, whatever the gradients look like.
 #
 # </details>
 
@@ -97,15 +97,15 @@ judges.OVERFLOW.judge(overflow_cases, got_places)
 #
 # **2 points · medium · 8 minutes**
 #
-# You get the gradients of one replica's 64 images, divided by the global batch of thousands of replicas. In float16, many of them are zero. How many, and how many are left with the best scale that's safe?
+# You get the gradients of one replica's 64 images, divided by a global batch that thousands of replicas share. In float16, many of them become zero. How many are lost, and how many are still lost with the largest safe scale?
 #
-# **Contract.** `choose_scale(gradients, headroom)` takes a list of float32 arrays and a number. It returns a dictionary. `"scale"` is the largest power of two for which the largest gradient of all arrays (by absolute value), times the scale, times `headroom`, is at most 65,504, the largest float16. Of the gradients that aren't zero in float32, `"lost without"` is the share that float16 turns into zero, and `"lost with"` the share that it turns into zero after multiplying by that scale.
+# **Contract.** `choose_scale(gradients, headroom)` takes a list of float32 arrays, and how many times larger a later gradient may be without overflowing. It returns a dictionary. `"scale"` is the largest power of two for which the largest gradient of all arrays (by absolute value), times the scale, times `headroom`, is at most 65,504, the largest float16. Of the gradients that aren't zero in float32, `"lost without"` is the share that float16 turns into zero, and `"lost with"` the share that it turns into zero after multiplying by that scale.
 #
-# **Example.** Gradients 0, 1e-8, 2e-6 and 3 with headroom 4: 3 × 4 × 4096 fits, twice that doesn't. So the scale is 4,096. Of three gradients that aren't zero, one is lost without it and none with it.
+# **Example.** Gradients 0, 1e-8, 2e-6 and 3 with headroom 4: 3 × 4 × 4096 fits, twice that doesn't. So the scale is 4,096. Three of the gradients aren't zero. Without the scale one of them is lost, so `"lost without"` is 1/3; with it none is, so `"lost with"` is 0.
 #
 # <details><summary>Hint 1</summary>
 #
-# The scale depends on one number only, the largest gradient of all.
+# Apart from the headroom, the scale depends on one number only: the largest gradient of all.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -115,7 +115,7 @@ judges.OVERFLOW.judge(overflow_cases, got_places)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# 65,504 / (3 × 4) = 5,458.7, between 4,096 = 2¹² and 8,192 = 2¹³: take the lower. 1e-8 is below 2⁻²⁵ ≈ 3e-8, so float16 rounds it to zero; 4,096 × 1e-8 = 4e-5 it can hold.
+# 65,504 / (3 × 4) = 5,458.7, between 4,096 = 2¹² and 8,192 = 2¹³: take the lower. 1e-8 is below 2⁻²⁵ ≈ 3e-8, so float16 rounds it to zero. But float16 can hold 4,096 × 1e-8 = 4e-5.
 #
 # </details>
 
@@ -155,9 +155,9 @@ judges.SCALE.judge(scale_cases, got_scales)
 #
 # **4 points · hard · 20 minutes**
 #
-# Now the whole program: scope, data, compiled step, and a loss scale that moves by itself. In some steps an example is too bright, on one replica or on the other, and its gradient is infinite. Then *both* have to skip the step. Two of the six features are so small that they learn nothing unless the loss is scaled.
+# Now the whole program: scope, data, compiled step, and a dynamic loss scale. In some steps an example is far too bright, on one replica or the other, and its gradient is infinite. Then *both* replicas have to skip the step. Two of the six features are so small that they learn nothing unless the loss is scaled.
 #
-# **Contract.** `train(strategy, make_model, features, targets, scale, growth_steps)` takes a strategy with two replicas, a function without arguments that makes the model (its weights get their copies where it is called), features `[n, 6]` and targets `[n, 2]` in float32, the first loss scale and a count of steps. The model computes in float16 and keeps its weights in float32.
+# **Contract.** `train(strategy, make_model, features, targets, scale, growth_steps)` takes a strategy with two replicas, a function without arguments that makes the model (where you call it decides whether every replica gets a copy of the weights), features `[n, 6]` and targets `[n, 2]` in float32, the first loss scale, and the number of good steps after which it grows. The model computes in float16 and keeps its weights in float32.
 #
 # It goes once over the data in global batches of 8, in order. A step's loss is the mean of |output - target| over all 16 numbers of the global batch, taken in float32. The update is plain gradient descent at learning rate 2⁻⁵. If any number in any replica's gradient isn't finite, no weight changes on any replica and the scale is halved. After `growth_steps` finite steps in a row the scale is doubled; the count begins at 0 again after each skip and after each doubling. The step is compiled with `tf.function`. It returns two things: the model, and a list with the scale *after* each step.
 #
@@ -165,17 +165,17 @@ judges.SCALE.judge(scale_cases, got_scales)
 #
 # <details><summary>Hint 1</summary>
 #
-# The gradients of two replicas are added up in any case. What does the sum look like if one of them is infinite?
+# The gradients of the two replicas are added up anyway. What does the sum look like if one of them is infinite?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Inside `strategy.run`, `tf.distribute.get_replica_context().all_reduce("sum", …)` gives every replica the same number, so that all decide alike. A Keras optimizer adds up the replicas' gradients by itself. It can't stand in a branch there (`if`, `tf.cond`): apply zeros instead with `tf.where`, or return the flag from one compiled function and apply in a second one.
+# Inside `strategy.run`, `tf.distribute.get_replica_context().all_reduce("sum", …)` gives every replica the same number, so they all decide alike. A Keras optimizer's `apply_gradients` also adds up the replicas' gradients, and so it can't be called in a branch there (`if`, `tf.cond`). Either replace the gradients by zeros with `tf.where`, or return the flag from one compiled function and apply the gradients in a second one.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Replica 0 has the gradient 3, replica 1 has infinity, the scale is 512. The sum is infinite on both: nobody steps, and the scale is 256. In the next step they have 1 and 2: 3 / 256 is the gradient, and the count of good steps is 1.
+# The scale is 512; replica 0's scaled gradient is 3, replica 1's is infinite. The sum is infinite on both, so neither takes the step, and the scale becomes 256. In the next step they have 1 and 2: the gradient is (1 + 2) / 256, and the count of good steps is 1.
 #
 # </details>
 
@@ -237,14 +237,14 @@ judges.PROGRAM.judge(program_cases, got_programs)
 #
 # **2 points · medium · 10 minutes**
 #
-# A model of several blocks doesn't fit. You can cut the batch into micro-batches, and you can run some blocks again in the backward pass instead of keeping what they made. Both cost time. Which plan is the fastest of those that fit?
+# A model of several blocks doesn't fit. You can cut the batch into micro-batches, and you can run some blocks again in the backward pass instead of keeping their activations. Both cost time. Of all the plans that fit, which is the fastest?
 #
-# **Contract.** `choose_plan(parameters, blocks, batch, budget, launch)` takes the number of float32 parameters, a list of blocks, the examples of a batch, the bytes that there are, and the milliseconds that each micro-batch costs on top. A block is three numbers, for one example: the bytes that it keeps, the bytes of its input, the milliseconds of its forward pass.
+# **Contract.** `choose_plan(parameters, blocks, batch, budget, launch)` takes the number of float32 parameters, a list of blocks, the examples in a batch, the bytes of memory, and the extra milliseconds that each micro-batch costs. A block is three numbers, all for one example: the bytes it keeps for the backward pass, the bytes of its input, and the milliseconds of its forward pass.
 #
-# - **Bytes.** Weight, gradient and Adam's two numbers: 16 a parameter. With two or more micro-batches a running sum of gradients as well: 4 a parameter. And one micro-batch's activations: of every block what it keeps, or its input if it's recomputed. While the backward pass runs, recomputed blocks come back one at a time, so add what the largest of them keeps. (That counts everything at once, to be on the safe side.)
-# - **Milliseconds.** `launch` for each micro-batch, and for each example one forward pass and two more for the backward pass, over all blocks; for a recomputed block one more.
+# - **Bytes.** Weight, gradient and Adam's two numbers: 16 a parameter. With two or more micro-batches a running sum of gradients as well: 4 a parameter. And one micro-batch's activations: for each block what it keeps, or just its input if it's recomputed. While the backward pass runs, recomputed blocks come back one at a time, so add what the largest of them keeps. (That counts everything at once, to be on the safe side.)
+# - **Milliseconds.** `launch` for each micro-batch. And for each example, three forward passes' time in every block (one forward, and a backward that takes twice as long), or four in a recomputed block.
 #
-# It returns a dictionary with `"micro_batches"`, a number that divides the batch, and `"recomputed"`, a list of the blocks that run again, counted from 0; or None if nothing fits.
+# It returns a dictionary with `"micro_batches"`, a number that divides the batch, and `"recomputed"`, a list of the blocks that run again, counted from 0. If nothing fits, it returns None.
 #
 # **Example.** 100 parameters, two blocks `(40, 4, 0.2)` and `(30, 5, 0.1)`, 6 examples, 2,020 bytes, 3 ms. All at once takes 1,600 + 6 × 70 = 2,020 bytes. It fits: one micro-batch, nothing recomputed.
 #
@@ -260,7 +260,7 @@ judges.PROGRAM.judge(program_cases, got_programs)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# The same model with 1,900 bytes. Recomputing block 0 holds 6 × (4 + 30 + 40) bytes of activations, more than before, since the block comes back whole. Recomputing both holds 6 × (4 + 5 + 40) = 294, and 1,894 fits: it costs 6 × 0.3 = 1.8 ms more. Two micro-batches hold 3 × 70 bytes and 400 for the sum: 2,210, too many.
+# Take the same model with 1,900 bytes. Recompute block 0, and 6 × (4 + 30 + 40) = 444 bytes of activations are counted: more than the 420 before, since the block comes back whole. Recompute both, and it's 6 × (4 + 5 + 40) = 294. With the 1,600 that makes 1,894: it fits, and costs 6 × 0.3 = 1.8 ms more. Two micro-batches hold 3 × 70 bytes, and 400 for the running sum: 2,210 in all, too many.
 #
 # </details>
 
@@ -320,7 +320,7 @@ judges.PLAN.judge(plan_cases, got_plans)
 #
 # **3 points · hard · 14 minutes**
 #
-# Carry such a plan out. The check hands you real blocks, x + tanh(x A) B, with a meter in each: it sees every tensor that a block makes, and when the last one who holds it lets go. It wants the whole batch's gradients, as few bytes held at any moment as the plan allows, and no block run more often than the plan says.
+# Now carry out such a plan. The check passes you real blocks, x + tanh(x A) B, with a meter in each. The meter counts every tensor that a block makes, until nothing refers to that tensor any more. You pass if the gradients are those of the whole batch, the bytes held at any moment stay within the plan's budget, and no block runs more often than the plan says.
 #
 # **Contract.** `find_gradients(blocks, inputs, targets, micro_batches, recomputed)` takes a list of blocks, inputs and targets `[batch, 4]` in float64, the number of micro-batches (it divides the batch), and the list of blocks that run again. `blocks[k](x)` gives a block's output for x `[examples, 4]`, and `blocks[k].variables` are its two variables. One block's output is the next one's input. An example's loss is the sum of (output - target)² over its four numbers, the batch's loss the mean over all its examples. It returns a list with the gradient for each variable, block by block. No block may be called inside a `tf.function`, where the meter sees nothing.
 #
@@ -338,7 +338,7 @@ judges.PLAN.judge(plan_cases, got_plans)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# A tensor that a block makes for 48 examples takes 48 × 64 × 8 bytes = 24 KiB, and four blocks keep 96 KiB of those. Micro-batches of 12 keep 6 KiB a block. With blocks 1 and 2 recomputed, only two blocks' tensors stay from the forward pass to the backward pass.
+# Inside a block, tanh(x A) for 48 examples takes 48 × 64 × 8 bytes = 24 KiB, so four blocks keep 96 KiB. With micro-batches of 12 it's 6 KiB in each block. And if blocks 1 and 2 are recomputed, only two blocks keep theirs from the forward pass to the backward pass.
 #
 # </details>
 

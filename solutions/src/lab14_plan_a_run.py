@@ -1,14 +1,15 @@
 # %% [markdown] shows="Predict bytes, step, limit, saves and bill; then a measured run"
 # # Lab 14 · Plan a run
 #
-# Somebody hands you a model, a cluster's data sheet and a budget, and asks: will it work? Answer
-# step by step: bytes, seconds, the limit, checkpoints, the bill. At the end your prediction meets
-# a measurement.
+# Somebody hands you a model, a cluster's data sheet and a budget, and asks: will it work? You answer
+# step by step: bytes, seconds, the limit, checkpoints, the bill. At the end you compare your own
+# prediction with published measurements.
 #
 # **Time:** 50 minutes · **Points:** 12 · **Hardware:** one CPU core
 #
-# Everything here is arithmetic in plain Python or NumPy. Lesson 20 has the ideas. `P` is the number
-# of devices, and all sizes are bytes, all times seconds unless a contract says otherwise.
+# Everything here is arithmetic in plain Python or NumPy. [Lesson 20](../notebooks/20-planning.ipynb)
+# has the ideas. P is the number of devices. Sizes are in bytes and times in seconds, unless a
+# contract says otherwise.
 
 # %%
 import math
@@ -25,8 +26,9 @@ SEED = 2026
 #
 # **2 points · easy · 7 minutes**
 #
-# Each device holds a float32 gradient for every parameter. A ring all-reduce sums them: it cuts the
-# gradients in P equal pieces and goes round twice, P - 1 messages of one piece each time.
+# Each device holds a float32 gradient for every parameter. A ring all-reduce sums them. It cuts the
+# gradients into P equal pieces and goes round twice; each time, every device sends P - 1 messages
+# of one piece.
 #
 # **Contract.** `count_traffic(parameters, devices)` returns two numbers: the bytes of one device's
 # gradients, and the bytes that one device sends in the all-reduce.
@@ -45,7 +47,8 @@ SEED = 2026
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# 3 devices, 12 bytes: pieces of 4 bytes, 2 messages a round, 4 in all: 16 bytes.
+# 3 devices and 12 bytes make pieces of 4 bytes. A device sends 2 messages each time round, 4 in all:
+# 16 bytes.
 #
 # </details>
 
@@ -77,16 +80,16 @@ judges.TRAFFIC.judge(traffic_cases, got_traffic)
 # **3 points · medium · 15 minutes**
 #
 # Gradients become ready evenly over the backward pass. They go into equal buckets; bucket k of n is
-# full when k/n of the backward pass is over. Each is all-reduced by a ring as soon as it is full, on
-# a link that carries one at a time, in order. A ring over P devices is 2 (P - 1) messages, one after
-# the other; each takes `latency` and its bytes over `bandwidth`, and carries 1/P of the bucket. The
-# step ends with the last bucket.
+# full when k/n of the backward pass is over. A full bucket is all-reduced by a ring, as soon as the
+# link is free: it carries one bucket at a time, in order. A ring over P devices is 2 (P - 1)
+# messages, one after the other. Each carries 1/P of the bucket, and takes `latency` plus its bytes
+# divided by `bandwidth`. The step ends when the last bucket has been all-reduced.
 #
 # **Contract.** `predict_step(forward, backward, gradient_bytes, devices, latency, bandwidth,
 # buckets)` returns the seconds of a step.
 #
-# **Example.** 0.1 s and 0.2 s, 400 MB on 8 devices, 10 µs and 10 GB/s: 0.37014 s with one bucket,
-# 0.30889 s with 8.
+# **Example.** 0.1 s forward and 0.2 s backward, 400 MB of gradients on 8 devices, 10 µs and 10 GB/s:
+# 0.37014 s with one bucket, 0.30889 s with 8.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -141,21 +144,22 @@ judges.STEP.judge(step_cases, got_steps)
 #
 # **2 points · medium · 8 minutes**
 #
-# A step on one device takes `compute`. On many, the slowest device takes `slowest` times that; then
-# comes `exposed`, the part of the communication that isn't hidden. The input pipeline prepares the
-# next batch during the step, in `input_seconds`.
+# A step on one device takes `compute` seconds. On many, the slowest device takes `slowest` times as
+# long. Then comes `exposed`, the seconds of communication that aren't hidden behind the backward
+# pass. Meanwhile the input pipeline prepares the next batch, in `input_seconds`; the next step can't
+# start without it.
 #
 # **Contract.** `judge_step(compute, exposed, slowest, input_seconds)` returns a dictionary.
-# `"efficiency"` is the step of one device over the step of many. `"limit"` is the largest of four
-# parts of that step: `"computation"` (`compute`), `"network"` (`exposed`), `"stragglers"` (what the
-# slowest device adds) or `"input"` (what the step waits for input).
+# `"efficiency"` is the time of a step on one device divided by that of a step on many. `"limit"` is
+# the largest of four parts of the step on many: `"computation"` (`compute`), `"network"`
+# (`exposed`), `"stragglers"` (what the slowest device adds) or `"input"` (the wait for the input).
 #
-# **Example.** 0.1 s, 0.02 s, 1.05 and 0.4 s: the step takes 0.4 s, of which 0.275 s is waiting for
-# input. The efficiency is 0.25, the limit "input".
+# **Example.** With 0.1 s, 0.02 s, 1.05 and 0.4 s the step takes 0.4 s, and 0.275 s of that is waiting
+# for input. The efficiency is 0.25, the limit "input".
 #
 # <details><summary>Hint 1</summary>
 #
-# Two things that run at the same time take the longer of the two.
+# If two things run at the same time, the longer one decides.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -165,8 +169,8 @@ judges.STEP.judge(step_cases, got_steps)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# 2 s, 1 s, 1.5 and no input: the step takes 4 s, one second of it for the slowest device. The
-# efficiency is 0.5, the limit "computation".
+# With 2 s, 1 s, 1.5 and no input, the step takes 4 s. One second of it is the slowest device's doing.
+# The efficiency is 0.5, the limit "computation".
 #
 # </details>
 
@@ -207,36 +211,39 @@ judges.LIMIT.judge(limit_cases, got_limits)
 #
 # **3 points · hard · 12 minutes**
 #
-# Any node's failure stops the run. With M the mean time between failures of *all* nodes together, D
-# the seconds of a save and R those of a restart, each second of training at intervals of T costs
-# (Daly 2006, exact for exponential failures)
+# If any node fails, the run stops, and goes on from the last checkpoint. Let M be the mean time
+# between failures of *all* nodes together, D the seconds of a save and R those of a restart. If you
+# save after every T seconds of training, each second of training takes this many seconds in all
+# (Daly 2006, exact if failures come at random at a constant rate):
 #
 # $$C(T) = \frac{M}{T}\, e^{R/M} \left(e^{(T+D)/M} - 1\right)$$
 #
 # **Contract.** `plan_saves(nodes, mtbf_hours, save_seconds, restart_seconds, hours, price)` takes
 # the mean time between failures of *one* node, the hours that the run would take without saves and
-# failures, and the price of a node for an hour. It returns a dictionary: `"interval"`, the T of the
-# least cost in seconds (0.5 % is near enough); `"share"`, the part of the time that trains, 1/C;
-# `"hours"` that the run will take; and `"cost"` of all nodes.
+# failures, and the price of a node for an hour. It returns a dictionary: `"interval"`, the T
+# with the least C, in seconds (within 0.5 %); `"share"`, the part of the time that is spent on
+# training, 1/C; `"hours"`, how long the run will take; and `"cost"`, the price of all nodes for that
+# time.
 #
-# **Example.** 64 nodes that fail every 500 hours, 120 s to save, 60 s to restart, 24 hours at 3 an
-# hour: every 2,519 s, 90.9 % of the time trains, 26.4 hours, 5,072 in all.
+# **Example.** 64 nodes, each failing every 500 hours, 120 s to save, 60 s to restart, 24 hours, and 3
+# for a node-hour: save every 2,519 s. Then 90.9 % of the time is training, and the run takes 26.4
+# hours and costs 5,072.
 #
 # <details><summary>Hint 1</summary>
 #
-# 64 nodes that fail every 500 hours each: one of them fails every 7.8 hours.
+# If each of 64 nodes fails every 500 hours, then some node fails every 7.8 hours.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# No formula is needed: try many T between 1 s and M, and take the best. `np.geomspace` and `argmin`
-# do it.
+# You don't need a formula for the best T. Try many between 1 s and M, and take the best:
+# `np.geomspace` and `argmin`.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# C(T) falls at first, since saving gets rarer, and rises later, since a failure loses more. Twenty
-# thousand values of T in geometric steps find the bottom to well under 0.5 %.
+# As T grows, C(T) falls at first, since you save less often. Then it rises, since each failure loses
+# more. Twenty thousand values of T in geometric steps find the bottom to well under 0.5 %.
 #
 # </details>
 
@@ -276,23 +283,23 @@ judges.SAVES.judge(saves_cases, got_saves)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Exercise 5: meet a measurement
+# ## Exercise 5: compare with measurements
 #
 # **2 points · medium · 8 minutes**
 #
 # In May 2017 the TensorFlow team published images a second of five networks on 1 to 16 GPUs, on
-# three systems. The best of several runs stands in their tables; their own repeats differ by a few
-# percent. Predict the speed-ups from the rate of one GPU. Take the step without overlap, and one
-# link for all systems: a message takes 0.1 ms and its bytes over 11.3 GB/s. These two numbers were
-# fitted on ResNet-50 alone.
+# three systems. Their tables hold the best of several runs; repeated runs differ by a few percent.
+# Predict the speed-ups from the rate of one GPU. Assume that the all-reduce starts after the backward
+# pass (no overlap), and that all systems have the same link: a message takes 0.1 ms plus its bytes
+# divided by 11.3 GB/s. These two numbers were fitted on ResNet-50 alone.
 #
 # **Contract.** `predict_speed_up(images_per_second, batch, parameters, devices)` takes the rate of
 # one GPU, its batch, the parameters (float32 gradients) and the number of GPUs. It returns the rate
-# of all GPUs over the rate of one. You get the points when no prediction is more than 15 % away from
-# the measurement.
+# of all GPUs together divided by the rate of one. You get the points if every prediction is within
+# 15 % of the measurement.
 #
-# **Example.** AlexNet on 8 P100s, 2,987 images/s on one with batches of 512, 61 million parameters:
-# 5.97 was measured.
+# **Example.** AlexNet, 61 million parameters, does 2,987 images/s on one P100 with batches of 512. On
+# 8 of them, a speed-up of 5.97 was measured.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -306,8 +313,8 @@ judges.SAVES.judge(saves_cases, got_saves)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# A step of 1 s and an all-reduce of 0.25 s on 4 devices: four batches every 1.25 s, a speed-up of
-# 3.2.
+# A step takes 1 s, an all-reduce on 4 devices 0.25 s. Then four batches are done every 1.25 s: a
+# speed-up of 3.2.
 #
 # </details>
 
@@ -342,6 +349,6 @@ judges.MEASURED.judge(measured_cases, got_speed_ups)
 # %% [markdown]
 # ## On your own machine
 #
-# Not marked: `distlab plan --measure cnn --devices 1,2,4` calibrates on your laptop with two
-# processes, predicts 2 and 4 local workers, runs them, and prints both. Where the two differ, what
-# does the plan leave out?
+# This part isn't marked. `distlab plan --measure cnn --devices 1,2,4` calibrates on your laptop with
+# two processes, predicts a step of 2 and 4 local workers, runs them, and prints predictions and
+# measurements. Where they differ, what does the plan leave out?
