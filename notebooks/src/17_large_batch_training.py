@@ -46,7 +46,7 @@ from utils.training.warm_up import WarmUp
 # %% [markdown]
 # ## Five numbers first
 #
-# Twice as many devices, each as busy as before: the global batch doubles, and an epoch has half as many steps. Each step costs one all-reduce of all gradients, so communication halves too. Eight epochs of 10,000 examples are:
+# Take twice as many devices, each as busy as before. The global batch doubles, and an epoch has half as many steps. Each step costs one all-reduce of all gradients, so communication halves too. Here is how many steps eight epochs of 10,000 examples take:
 
 # %%
 BATCHES, EPOCHS, EXAMPLES = (32, 128, 512, 1024, 2048), 8, 10_000
@@ -258,7 +258,7 @@ assert series["scaled, warm-up"][1][2] < series["scaled"][1][2] < series["same r
 # %% [markdown]
 # A batch of 128 hardly needs a warm-up. At 512 it closes most of the remaining gap; at 1,024 it is the difference between a usable network and luck. At 2,048 it isn't enough. The whole warm-up is 8 steps, and then a rate of 0.32 throws the network off all the same.
 #
-# ## Next to the published one
+# ## Next to the paper's result
 #
 # Goyal and others trained ResNet-50 on ImageNet with the same rule and a gradual warm-up. Their 23 % and our 14 % are errors on different problems. So the picture shows what a larger batch *adds* to the error of the smallest one, in percentage points. The bars span our three seeds (our table of the paper has no spread). Our batch of 2,048 is far off the top; its number is printed below the picture.
 
@@ -286,7 +286,7 @@ print(f"{count / EXAMPLES:.0f} times our images; at 8,192 still {count * epochs 
 #
 # ## Which layer breaks first
 #
-# A step that is long compared with the weights it changes wrecks them. So compare each layer's weights with their gradient at the start:
+# A step that is long compared with the weights it changes wrecks them. So compare the length (the norm) of each layer's weights with that of their gradient, at the start:
 
 # %% tags=["nbval-ignore-output"]
 net.set_weights(STARTS[0])
@@ -298,7 +298,7 @@ figures.show(figures.bars(ratios, unit="", title="Length of weights / length of 
 assert max(ratios.values()) > 2 * min(ratios.values())
 
 # %% [markdown]
-# The shortest bars break first: their gradient is long compared with their weights. One rate for all layers must suit the shortest bar, and is then too small for the longest. *LARS* gives each layer its own rate, in proportion to its bar. Then every layer's step is the same fraction of the length of its weights; `trust` sets that fraction. Here are two steps on one matrix, by hand and with `Lars` (`decay` is ordinary weight decay):
+# The layers with the shortest bars are the first to break: their gradient is long compared with their weights. One rate for all layers must suit the shortest bar, and is then too small for the longest. *LARS* gives each layer its own rate, in proportion to its bar. Then every layer's step is the same fraction of the length of its weights; `trust` sets that fraction. Here are two steps on one matrix, by hand and with `Lars` (`decay` is ordinary weight decay):
 
 
 # %%
@@ -380,7 +380,7 @@ for row in lamb:
 # %% [markdown]
 # With eight times the chips there are an eighth of the steps, and training is seven times as fast. That is what a large batch buys, where one can be made to work.
 #
-# ## A large batch of small ones
+# ## A large batch made of small ones
 #
 # If a batch doesn't fit in memory, pass it through in *micro-batches*: add up their gradients, then update once. As in lesson 05, each loss is divided by the size of the whole batch. By hand, in float64, a batch of 64 in four pieces:
 
@@ -519,7 +519,7 @@ assert watch.seconds > 0
 #
 # ## What you saw
 #
-# - k times the rate won back most of the loss at 128 and much of it at 512, then broke.
+# - k times the rate won back most of the lost accuracy at 128 and much of it at 512. Then it broke.
 # - Warm-up rescued batch 1,024 on all three seeds, and didn't rescue 2,048.
 # - LARS bounded every layer's step; at its best rate, plain Adam did about as well.
 # - Micro-batches gave one large batch's update to 1e-9, on one device and on four replicas.

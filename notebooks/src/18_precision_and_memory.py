@@ -272,7 +272,7 @@ report(old)
 assert np.array_equal(old[2][1], old[1][1]) and old[2][0] == old[1][0] / 2
 
 # %% [markdown]
-# Step 3 is skipped on both replicas, the scale is halved in the same step, and training goes on. The fix for Keras 3 is the same idea: sum first, then check. If any replica's gradient is infinite, so is the sum, and every replica has the same sum. So they all decide alike, without another message. Keras calls `_tf_apply` on every replica; we add up the gradients there, and stop the inner optimizer from adding them a second time.
+# Step 3 is skipped on both replicas, the scale is halved in the same step, and training goes on. The fix for Keras 3 is the same idea: sum first, then check. If any replica's gradient isn't finite, neither is the sum, and every replica has the same sum. So they all decide alike, without another message. Keras calls `_tf_apply` on every replica; we add up the gradients there, and stop the inner optimizer from adding them a second time.
 
 
 # %%
@@ -452,7 +452,7 @@ figures.show(figures.bars(totals, unit="GB", title="Each of 64 replicas, 7.5 bil
 # - Gradients cross the network in float32 unless you cast them. Activations were the largest bar.
 # - Accumulation and recomputation cut activations, and sharding cuts the rest. You pay with smaller passes, a second forward pass, or traffic.
 #
-# A whole program: [mixed_precision.py](../examples/mixed_precision.py).
+# For a whole program, see [mixed_precision.py](../examples/mixed_precision.py).
 #
 # ## Where it is described
 #

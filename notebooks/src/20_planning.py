@@ -7,7 +7,7 @@
 #
 # ## Objectives
 #
-# - Measure what a model costs on one device: seconds, bytes and operations of a step.
+# - Measure what a step costs on one device, in seconds and bytes.
 # - Predict the step of several workers, and compare it with a measurement.
 # - Compute efficiency, hours and cost of a run on many devices, and name its limit.
 # - Find out from the batch per device, and from a roofline, what holds a step up.
@@ -177,7 +177,7 @@ figures.show(figures.lines(curves, **words))
 assert curves["strong"][1][-1] < curves["weak"][1][-1]
 
 # %% [markdown]
-# The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So on each network there is a batch below which you wait for the network, and above which for the devices:
+# The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So on each network there is a batch below which you wait for the network, and above it for the devices:
 
 
 # %%
@@ -225,7 +225,7 @@ for name in ("zero_bubble_2023: bubbles", "zero_memory", "h200_ring_busbw_gbps")
     assert all(abs(row.error) <= row.tolerance for row in rows)
 
 # %% [markdown]
-# These agree closely, as they should. Bubbles and bytes are a matter of counting. (The 4 % are interleaved schedules.) The ring got its bandwidth from the first row of its table. Now measured training runs, where a simulator has to leave something out:
+# These agree closely, as they should. Bubbles and bytes are a matter of counting. (Only the interleaved schedules are off, by up to 4 %.) The ring got its bandwidth from the first row of its table. Now measured training runs, where a simulator has to leave something out:
 
 # %%
 measured = "tf_benchmarks_2017", "lamb_bert_weak_scaling", "gpipe_table3_2019"

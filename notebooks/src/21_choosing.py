@@ -59,7 +59,7 @@ for strategy in (one, mirrored, central):
 assert model.count_params() == 101_770
 
 # %% [markdown]
-# The other two, `MultiWorkerMirroredStrategy()` and `ParameterServerStrategy(resolver)`, need processes with a TF_CONFIG. The next cells start them.
+# The other two, `MultiWorkerMirroredStrategy()` and `ParameterServerStrategy(resolver)`, need processes with a TF_CONFIG. Below, we start those too.
 #
 # ## What works, by running it
 #

@@ -1,4 +1,4 @@
-# %% [markdown] shows="Schedule closures, cut a table, measure and bound staleness"
+# %% [markdown] shows="Schedule closures, shard a table, measure and bound staleness"
 # # Lab 10 · Parameter servers
 #
 # Nobody waits in asynchronous training, which is its charm and its problem: updates arrive late.

@@ -1,4 +1,4 @@
-# %% [markdown] shows="Predict bytes, step, limit, saves and bill; then a measured run"
+# %% [markdown] shows="Predict traffic, step time, bottleneck, checkpoints and bill; compare with published runs"
 # # Lab 14 · Plan a run
 #
 # Somebody hands you a model, a cluster's data sheet and a budget, and asks: will it work? You answer
