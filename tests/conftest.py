@@ -30,17 +30,26 @@ LONG_FILES = (
 
 
 class SplitTensorFlow:
-    """A finder (`sys.meta_path`) that wraps the first import of TensorFlow, and no other."""
+    """A finder (`sys.meta_path`) that wraps the first import of TensorFlow, and no other.
+
+    Who only asks where TensorFlow is (`importlib.util.find_spec`) is no import.
+    """
+
+    is_looking = False
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if name != "tensorflow":
+        if name != "tensorflow" or self.is_looking:
             return None
-        sys.meta_path.remove(self)
-        spec = util.find_spec(name)
+        self.is_looking = True
+        try:
+            spec = util.find_spec(name)
+        finally:
+            self.is_looking = False
         if spec is not None:
             load = spec.loader.exec_module
 
             def load_and_split(module: ModuleType) -> None:
+                sys.meta_path.remove(self)
                 with quiet_tensorflow():
                     load(module)
                     split(module)
