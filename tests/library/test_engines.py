@@ -393,7 +393,10 @@ def test_diagnose_reads_logs_a_folder_or_standard_input(program):
             input=open(text).read() if text else None, timeout=60,
         )  # fmt: skip
         assert done.returncode == 1 and "cure: use a custom loop" in done.stdout
-    program("raise ValueError('no such column')", "other.py")
+    program("""
+        time.sleep(30) if index == 0 else None
+        raise ValueError("no such column")
+    """, "other.py")  # fmt: skip
     run("--logs", "others", "other.py", status=1)
     done = subprocess.run(
         [sys.executable, "-m", "distlab", "diagnose", "others", "nowhere.log"],
