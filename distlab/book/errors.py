@@ -1,0 +1,175 @@
+"""Every error message of the course on one page, with cause and cure.
+
+All of it comes from what the course itself uses: `distlab diagnose`, the linter of TF_CONFIG
+and the labs' checks. A message is its pattern in words, with "…" for what differs each time.
+"""
+
+import importlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from distlab.exercises.exercise import Exercise
+from distlab.exercises.failing_logs import LOGS, fill_in
+from distlab.exercises.refusing import EXPLANATIONS
+from utils.tf_config import diagnose, lint
+from utils.tf_config.symptoms import COLLATERAL, CONFIGURATION, PROGRAM, Symptom
+
+INTRO = """# Error messages, their causes and cures
+
+Paste what you see, a line or a whole log. The list below keeps what fits: entries whose pattern
+is in your text, or else those with your words. `distlab diagnose` does the same in a shell, for
+the logs of all tasks together.
+
+```{raw} html
+<div class="book-find"><label for="book-message">Your message or log</label>
+<textarea id="book-message" rows="3" spellcheck="false"></textarea>
+<p id="book-found" role="status"></p></div>
+```
+"""
+KINDS = {
+    "TF_CONFIG cannot be read": CONFIGURATION,
+    "The program stops or hangs": PROGRAM,
+    "Another task has gone": COLLATERAL,
+}
+_TWO = '"cluster": {"worker": ["a:2222", "b:2222"]}'
+FAULTY = (  # configurations, each with one mistake of the linter's
+    "{'cluster': {}}", '{"task": {"type": "worker", "index": 0}}', f"{{{_TWO}}}",
+    f'{{{_TWO}, "task": {{"type": "worker", "index": 2}}}}',
+    f'{{{_TWO}, "task": {{"type": "worker", "index": "0"}}}}',
+    f'{{{_TWO}, "task": {{"type": "master", "index": 0}}}}',
+    f'{{{_TWO}, "task": {{"type": "chief", "index": 0}}}}',
+    '{"cluster": {"workers": ["a:2222"]}, "task": {"type": "worker", "index": 0}}',
+    '{"cluster": {"worker": "a:2222"}, "task": {"type": "worker", "index": 0}}',
+    '{"cluster": {"worker": []}, "task": {"type": "worker", "index": 0}}',
+    '{"cluster": {"worker": ["a:2222", "a:2222"]}, "task": {"type": "worker", "index": 0}}',
+    '{"cluster": {"worker": ["http://a:2222"]}, "task": {"type": "worker", "index": 0}}',
+    '{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}',
+    '{"cluster": {"worker": ["a:port"]}, "task": {"type": "worker", "index": 0}}',
+    '{"cluster": {"worker": ["a:80"]}, "task": {"type": "worker", "index": 0}}',
+    '{"cluster": {"worker": ["0.0.0.0:2222"]}, "task": {"type": "worker", "index": 0}}',
+    '{"cluster": {"worker": ["a:1234", "localhost:2"]}, "task": {"type": "worker", "index": 0}}',
+    '{"cluster": {"chief": ["a:2222", "b:2222"]}, "task": {"type": "chief", "index": 0}}',
+    '{"cluster": {"ps": ["a:2222"]}, "task": {"type": "ps", "index": 0}}',
+)  # fmt: skip
+
+
+def write_errors(course: Path) -> str:
+    """Return the page of errors; `course` has the labs whose checks are listed."""
+    blocks, patterns = [INTRO], []
+    for title, symptoms in KINDS.items():
+        blocks.append(f"## {title}\n")
+        for symptom in symptoms:
+            blocks.append(_write_entry(*_read_symptom(symptom)))
+            patterns.append(
+                {"text": to_javascript(symptom.pattern.pattern), "needs": symptom.needs}
+            )
+    blocks += ["## No error, and still wrong\n", *_write_silent()]
+    blocks += ["## What `distlab tf-config lint` finds\n", *_write_lint()]
+    blocks.append("## What a lab's check says of TensorFlow's errors\n")
+    for pattern, words in EXPLANATIONS.items():
+        cause, _, cure = words.partition(": ")
+        blocks.append(_write_entry(list(say_pattern(pattern)), cause, cure))
+        patterns.append({"text": to_javascript(pattern), "needs": ""})
+    blocks += ["## What a lab's check says of an answer\n", *_write_mistakes(course)]
+    known = json.dumps(patterns).replace("<", "\\u003c")
+    script = f'<script type="application/json" id="book-patterns">{known}</script>'
+    return "\n".join([*blocks, "```{raw} html", script, "```", ""])
+
+
+def _write_entry(said: Iterable[str], cause: str, cure: str, look: str = "book-pattern") -> str:
+    messages = "\n".join(f"{_code(each)}\n" for each in said)
+    parts = f"**Cause:** {_plain(cause)}"
+    parts += f"\n\n**Cure:** {_plain(cure)}" if cure else ""
+    return f":::{{container}} book-error {look}\n{messages}\n{parts}\n:::\n"
+
+
+def _code(text: str) -> str:
+    """Write `text` as code, whatever backticks it has itself."""
+    fence = "`" * (max(map(len, re.findall(r"`+", text)), default=0) + 1)
+    pad = " " if "`" in text else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def _plain(text: str) -> str:
+    """Write `text` so that only its backticks mean anything."""
+    parts = text.split("`")
+    for k in range(0, len(parts), 2):
+        parts[k] = re.sub(r"([\\*_<>\[\]{}$#|~])", r"\\\1", parts[k])
+    words = "`".join(parts)
+    return words[:1].upper() + words[1:]
+
+
+def _read_symptom(symptom: Symptom) -> tuple[list[str], str, str]:
+    """Return what is seen, its cause and its cure, with words for what differs."""
+    fill = re.compile(r"\{\w+\}")
+    cause = fill.sub("…", symptom.cause.replace("{job}:{index}", "another task"))
+    cure = fill.sub("…", symptom.cure)
+    return list(say_pattern(symptom.pattern.pattern)), cause, cure
+
+
+def _write_silent() -> Iterator[str]:
+    """The mistakes that leave no error: what the log says, and how diagnose reads it."""
+    members = {"cluster": {"worker": ["a:2222", "b:2222"]}, "task": {"type": "worker", "index": 0}}
+    for name in ("missing-peer", "alone"):
+        log = fill_in(LOGS[name], 0).strip()
+        found = diagnose(log, json.dumps(members))
+        if found is not None:
+            yield _write_entry([found.evidence], found.cause, found.cure, "book-words")
+
+
+def _write_lint() -> Iterator[str]:
+    for text in FAULTY:
+        for finding in lint(text):
+            if finding.severity != "note" and finding.cure:
+                said = f"{finding.severity}: {finding.where}"
+                yield _write_entry([said, text], finding.what, finding.cure, "book-words")
+
+
+def _write_mistakes(course: Path) -> Iterator[str]:
+    for path in sorted(course.glob("labs/lab*.ipynb")):
+        lab = path.stem.partition("-")[0]
+        module = importlib.import_module(f"distlab.exercises.{lab}")
+        exercises = [each for each in vars(module).values() if isinstance(each, Exercise)]
+        yield f"### [Lab {lab[3:]}](../labs/{path.name})\n"
+        for exercise in exercises:
+            for words in dict.fromkeys(exercise.mistakes.values()):
+                yield _write_entry([exercise.function], words, "", "book-words")
+
+
+# ---- a pattern in words, and in JavaScript
+
+
+def say_pattern(pattern: str) -> Iterator[str]:
+    """Yield the messages that a regular expression means, "…" standing for what differs."""
+    tree = list(re._parser.parse(pattern))
+    branches = tree[0][1][1] if len(tree) == 1 and str(tree[0][0]) == "BRANCH" else [tree]
+    for branch in branches:
+        text = " ".join(_say(branch).split())
+        yield re.sub(r"(?:… ?)*…", "…", text).strip(" ,:")
+
+
+def _say(tree: Iterable[tuple[Any, Any]]) -> str:
+    return "".join(_say_part(str(kind), value) for kind, value in tree)
+
+
+def _say_part(kind: str, value: Any) -> str:
+    if kind == "LITERAL":
+        return chr(value)
+    if kind in ("MAX_REPEAT", "MIN_REPEAT"):
+        least, most, inside = value
+        if most == 1:  # may be left out
+            return ""
+        return _say(inside) if least == most else "…"
+    if kind == "SUBPATTERN":
+        return _say(value[3]) if value[0] is None else "…"
+    if kind == "BRANCH":
+        return _say(value[1][0])
+    return "" if kind.startswith(("AT", "ASSERT")) else "…"
+
+
+def to_javascript(pattern: str) -> str:
+    """Return a Python pattern as JavaScript writes it: named groups are all that differs."""
+    return pattern.replace("(?P<", "(?<")

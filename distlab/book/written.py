@@ -1,0 +1,106 @@
+"""The pages that are no notebooks: home, examples, sources that lessons name, the API."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+
+from distlab.home import pictures
+from distlab.home.course import Head, Item
+from distlab.home.page import PARTS
+
+LOOK_UP = (
+    "reference/glossary", "reference/errors", "reference/cards", "examples/index", "api/index",
+)  # fmt: skip
+MORE = "More labs"
+HOME = Path(__file__).with_name("home.md")
+
+
+def write_home(items: Sequence[Item]) -> str:
+    """Return the first page: the course as tiles, and the list of all pages in reading order."""
+    lessons = [item for item in items if not item.head.name.startswith("lab")]
+    parts = "".join(_write_part(number, title, [x for x in lessons if int(x.head.name) in numbers])
+                    for number, (numbers, title) in enumerate(PARTS, 1))  # fmt: skip
+    return "\n".join([
+        "# Distributed training with TensorFlow", "",
+        "Train one model on many devices, and see what really happens. This is the whole course "
+        "to read: every lesson with the results of a real run, pictures that you can move, and "
+        "the labs.", "",
+        "![Two devices train copies of one network; in the all-reduce their two gradients become "
+        "one, and both copies stay equal.](distlab/lessons/two_replicas.svg){.book-hero}", "",
+        "```{raw} html", f'<div id="distlab-home"><div class="dl-home">{parts}</div></div>', "```",
+        "", HOME.read_text(encoding="utf-8"), *_write_contents(items),
+    ])  # fmt: skip
+
+
+def _write_part(number: int, title: str, lessons: Sequence[Item]) -> str:
+    tiles = "".join(f"<li>{_write_tile(lesson)}</li>" for lesson in lessons)
+    heading = f'<h2 id="part-{number}"><span>{number}</span> {title}</h2>'
+    inside = f'{heading}<ul class="dl-tiles">{tiles}</ul>'
+    return f'<section aria-labelledby="part-{number}">{inside}</section>' if tiles else ""
+
+
+def _write_tile(lesson: Item) -> str:
+    head = lesson.head
+    labs = "".join(
+        f'<a class="dl-lab" data-here="" href="{_link(lab.head)}">Lab {lab.head.name[3:]} '
+        f"{escape(lab.head.title)}</a>" for lab in lesson.labs
+    )  # fmt: skip
+    return (
+        f'<div class="dl-place" data-here=""><a class="dl-tile" href="{_link(head)}">'
+        f'<span class="dl-picture">{pictures.draw(head.name)}</span>'
+        f'<span class="dl-title"><b>{head.name}</b> {escape(head.title)}</span>'
+        f'<span class="dl-shows">{_write_code(head.shows)}</span>'
+        f'<span class="dl-minutes">{head.minutes} min</span></a>{labs}</div>'
+    )
+
+
+def _link(head: Head) -> str:
+    return head.path.removesuffix(".ipynb") + ".html"
+
+
+def _write_code(words: str) -> str:
+    parts = escape(words).split("`")
+    return "".join(f"<code>{part}</code>" if k % 2 else part for k, part in enumerate(parts))
+
+
+def _write_contents(items: Sequence[Item]) -> Iterator[str]:
+    """Yield the sidebar: each part's lessons with their labs, then what is looked up."""
+    parts = [(title, [item for item in items if _find_part(item) == title]) for _, title in PARTS]
+    for title, chosen in [*parts, (MORE, [item for item in items if _find_part(item) == MORE])]:
+        heads = [one.head for item in chosen for one in (item, *item.labs)]
+        if heads:
+            yield from _write_list(title, [head.path.removesuffix(".ipynb") for head in heads])
+    yield from _write_list("Look things up", LOOK_UP)
+
+
+def _find_part(item: Item) -> str:
+    if item.head.name.startswith("lab"):
+        return MORE
+    return next(title for numbers, title in PARTS if int(item.head.name) in numbers)
+
+
+def _write_list(title: str, pages: Sequence[str]) -> Iterator[str]:
+    yield from ["```{toctree}", ":hidden:", f":caption: {title}", "", *pages, "```", ""]
+
+
+# ---- programs
+
+
+def write_program(path: Path, name: str) -> str:
+    """Return the page of a Python file: its docstring's first line, and the whole of it."""
+    text = path.read_text(encoding="utf-8")
+    first = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0]
+    return f"# {name}\n\n{' '.join(first.split())}\n\n``````python\n{text}``````\n"
+
+
+def write_examples(names: Sequence[str]) -> str:
+    """Return the page that lists the example programs."""
+    return "\n".join(["# Examples", "", "Whole programs in plain TensorFlow, one page each; they "
+                      "import nothing of this course.", "", "```{toctree}", "", *names, "```",
+                      ""])  # fmt: skip
+
+
+def write_sources(names: Sequence[str]) -> str:
+    return "\n".join(["---", "orphan: true", "---", "# Sources", "", "Files of the repository that "
+                      "lessons point to.", "", "```{toctree}", "", *names, "```", ""])  # fmt: skip

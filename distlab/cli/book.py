@@ -1,0 +1,42 @@
+"""`distlab book` makes the course a static site, to read without a kernel."""
+
+import argparse
+from pathlib import Path
+
+from distlab import progress
+from distlab.cli.long_command import say_waiting
+from distlab.cli.parser import Commands, add_command
+from distlab.errors import CourseError
+
+
+def add_parser(commands: Commands) -> None:
+    book = add_command(
+        commands, "book", run_book, "make the course a static site: no kernel, no network",
+        "Make the whole course a static site from the notebooks as they are stored; nothing runs. "
+        "It works from its folder (open index.html) and from any web server, without a network. "
+        "Needs the extra packages of '.[book]'.",
+    )  # fmt: skip
+    text = "where to put it (build/book)"
+    book.add_argument("--out", type=Path, default=Path("build/book"), metavar="DIR", help=text)
+    text = "pack it into one file as well, for a learning platform"
+    book.add_argument("--zip", type=Path, metavar="FILE", help=text)
+
+
+def run_book(parsed: argparse.Namespace) -> int:
+    """Build the book of the course around this folder; return 1 if a page has a fault."""
+    from distlab.book.site import build_book, check_folder, write_zip
+
+    course = progress.find_course()
+    if course is None:
+        raise CourseError("no course here: change to the folder with README.md and labs/")
+    out = parsed.out.resolve()
+    check_folder(out)
+    with say_waiting("distlab book: writing the pages"):
+        book = build_book(course, out, course / ".distlab" / "book")
+    for warning in book.warnings:
+        print(warning)
+    print(f"{book.pages} pages: open {parsed.out / 'index.html'}")
+    if parsed.zip:
+        write_zip(out, parsed.zip)
+        print(f"{parsed.zip}: {parsed.zip.stat().st_size / 1e6:.1f} MB")
+    return 1 if book.warnings else 0

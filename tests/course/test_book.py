@@ -1,0 +1,256 @@
+"""The book: every page whole and light, and in Chromium quiet, readable and alive.
+
+A few pages stand for all; with DISTLAB_TEST_BROWSER=1 (`make test-browser`) it is every page.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import zipfile
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urlparse
+
+import pytest
+
+from distlab.book.errors import KINDS, say_pattern
+from distlab.book.glossary import find_uses, read_words
+from distlab.book.site import build_book, check_folder, write_zip
+from distlab.errors import CourseError
+from distlab.exercises.failing_logs import LOGS, fill_in
+from distlab.explorables.explorable import MIME
+from utils.tf_config import diagnose
+
+ROOT = Path(__file__).parents[2]
+MAX_BYTES = 2_000_000
+SOME = (
+    "index", "notebooks/05-loss-scaling", "labs/lab07-cluster-doctor", "reference/glossary",
+    "reference/errors", "reference/cards", "api/tf_config",
+)  # fmt: skip
+EVERY = os.environ.get("DISTLAB_TEST_BROWSER") == "1"
+LOOKS = [(width, theme) for width in (1280, 390) for theme in ("light", "dark")]
+OUTSIDE = ("http:", "https:", "//", "ws:")
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    """The book, built once. Skips where what builds it is missing, but fails in CI."""
+    if any(importlib.util.find_spec(name) is None for name in ("myst_nb", "furo", "latex2mathml")):
+        miss = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        miss("needs the packages of '.[book]'")
+    folder = tmp_path_factory.mktemp("book")
+    return build_book(ROOT, folder / "book", folder / "work")
+
+
+class Page(HTMLParser):
+    """What a page's text has: ids, links, what it loads, pictures without words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.wordless: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list) -> None:
+        has = dict(attributes)
+        self.ids += [has["id"]] if has.get("id") else []
+        self.links += [has["href"]] if tag == "a" and has.get("href") else []
+        if tag in ("script", "img", "iframe", "source") and has.get("src"):
+            self.loads.append(has["src"])
+        if tag == "link" and "stylesheet" in has.get("rel", ""):
+            self.loads.append(has["href"])
+        if tag == "img" and not has.get("alt"):
+            self.wordless.append(has.get("src", "img"))
+
+
+@cache
+def read(path: Path) -> Page:
+    page = Page()
+    page.feed(path.read_text(encoding="utf-8"))
+    return page
+
+
+def list_pages(book) -> list[Path]:
+    return sorted(book.folder.rglob("*.html"))
+
+
+# ---- every page, as text
+
+
+def test_it_is_built_without_a_warning_and_has_every_notebook(book):
+    assert book.warnings == ()
+    for place in ("notebooks/[0-9]*.ipynb", "labs/lab*.ipynb"):
+        for path in ROOT.glob(place):
+            page = book.folder / path.relative_to(ROOT).with_suffix(".html")
+            assert page.is_file(), page
+
+
+def test_no_page_is_heavy_loads_from_outside_or_has_a_picture_without_words(book):
+    for path in list_pages(book):
+        page = read(path)
+        assert path.stat().st_size < MAX_BYTES, path
+        assert [each for each in page.loads if each.startswith(OUTSIDE)] == [], path
+        assert page.wordless == [], path
+        assert len(page.ids) == len(set(page.ids)), path
+
+
+def test_every_link_is_alive(book):
+    dead = []
+    for path in list_pages(book):
+        for link in read(path).links:
+            if urlparse(link).scheme or not link:
+                continue
+            place, anchor = urldefrag(unquote(link))
+            there = (path.parent / place).resolve() if place else path
+            if not there.is_file():
+                dead.append((path.name, link))
+            elif anchor and there.suffix == ".html" and anchor not in read(there).ids:
+                dead.append((path.name, link))
+    assert dead == []
+
+
+def test_every_stored_explorable_is_live(book):
+    for path in ROOT.glob("notebooks/*.ipynb"):
+        outputs = [out for cell in json.loads(path.read_text())["cells"]
+                   for out in cell.get("outputs", [])]  # fmt: skip
+        stored = sum(MIME in out.get("data", {}) for out in outputs)
+        page = (book.folder / "notebooks" / f"{path.stem}.html").read_text()
+        assert len(re.findall(r"joined\.mount\(joined\.default", page)) == stored, path.name
+
+
+def test_it_can_be_packed_and_harms_no_other_folder(book, tmp_path):
+    write_zip(book.folder, tmp_path / "out" / "book.zip")
+    with zipfile.ZipFile(tmp_path / "out" / "book.zip") as packed:
+        assert {"index.html", "searchindex.js"} <= set(packed.namelist())
+        assert not [name for name in packed.namelist() if name.startswith(("/", ".."))]
+    check_folder(book.folder)
+    with pytest.raises(CourseError, match="something else"):
+        check_folder(tmp_path)
+
+
+def test_solutions_are_not_in_it(book):
+    for path in (book.folder / "labs").glob("*.html"):
+        assert "NotImplementedError" in path.read_text(), path.name
+    assert not list(book.folder.rglob("*solution*"))
+
+
+# ---- the pages to look things up in
+
+
+def test_words_are_found_once_in_the_longest_form_and_capitals_count():
+    seen: set[str] = set()
+    text = "Parameter servers hold it; a worker asks a parameter server. TPUstrategy, TPUStrategy."
+    found = [(text[begin:end], word.name) for begin, end, word in find_uses(text, seen)]
+    assert found == [("Parameter servers", "parameter server"), ("worker", "worker"),
+                     ("TPUStrategy", "TPUStrategy")]  # fmt: skip
+    assert find_uses("workers", seen) == []
+    text = (ROOT / "distlab/book/glossary.md").read_text()
+    assert len(read_words()) == text.count("\n: "), "an entry that cannot be read"
+
+
+def test_a_message_in_words_is_what_its_pattern_means():
+    for symptoms in KINDS.values():
+        for symptom in symptoms:
+            said = list(say_pattern(symptom.pattern.pattern))
+            assert said and all(len(each) > 5 for each in said), symptom.name
+            for each in said:
+                assert "…" in each or symptom.pattern.search(each), each
+
+
+# ---- in the browser
+
+
+def open_page(chromium, book, name: str, width: int = 1280, theme: str = "light"):
+    """Return a page of the book, opened from its folder, and the list of what went wrong."""
+    page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
+    wrong: list[str] = []
+    page.on("console", lambda m: wrong.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "request", lambda asked: wrong.append(asked.url) if asked.url.startswith(OUTSIDE) else None
+    )
+    page.goto((book.folder / f"{name}.html").as_uri())
+    page.wait_for_load_state()
+    return page, wrong
+
+
+@pytest.mark.timeout(3600)  # axe reads a long page for seconds, four times
+def test_pages_are_quiet_fit_and_can_be_used_by_everyone(chromium, book):
+    from axe_playwright_python.sync_playwright import Axe
+
+    names = [p.relative_to(book.folder).with_suffix("").as_posix() for p in list_pages(book)]
+    for name in names if EVERY else SOME:
+        for width, theme in LOOKS:
+            page, wrong = open_page(chromium, book, name, width, theme)
+            assert page.evaluate("document.documentElement.dataset.theme") == theme
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, f"{name} is {wide} pixels wide on a page of {width}"
+            found = Axe().run(page, options={"resultTypes": ["violations"], "preload": False})
+            assert found.violations_count == 0, (name, width, theme, found.generate_report())
+            assert wrong == [], (name, width, theme)
+            page.close()
+
+
+def list_live_pages() -> list[str]:
+    texts = {path.stem: path.read_text() for path in sorted(ROOT.glob("notebooks/*.ipynb"))}
+    return [name for name, text in texts.items() if MIME in text]
+
+
+def test_every_explorable_changes_when_it_is_moved(chromium, book):
+    for name in list_live_pages():
+        page, wrong = open_page(chromium, book, f"notebooks/{name}")
+        stages = page.locator(".ex-stage")
+        for k in range(stages.count()):
+            move(stages.nth(k), name)
+        assert stages.count() and wrong == [], name
+        page.close()
+
+
+def move(stage, name: str) -> None:
+    """Take its first slider to an end or choose another option: what it draws must change."""
+    picture = (  # a question in words has no drawing: there the choice is what changes
+        "(node) => [...node.querySelectorAll('svg, canvas, :checked')].map((n) => n.outerHTML + "
+        "n.getAttribute('aria-label') + [...n.labels ?? []].map((l) => l.textContent)).join()"
+    )
+    before, slider = stage.evaluate(picture), stage.locator("input[type=range]").first
+    stage.scroll_into_view_if_needed()
+    if slider.count():
+        slider.focus()
+    for key in ("End", "Home"):  # at one end there may be no more to see
+        if slider.count():
+            slider.press(key)
+        else:
+            stage.locator("input[type=radio]:not(:checked)").first.check()
+        for _ in range(60):
+            if stage.evaluate(picture) != before:
+                return
+            stage.page.wait_for_timeout(50)
+    raise AssertionError(f"{name}: a piece does not change")
+
+
+def test_a_pasted_log_finds_the_cause_that_diagnose_names(chromium, book):
+    page, wrong = open_page(chromium, book, "reference/errors")
+    field, entries = page.get_by_label("Your message or log"), page.locator(".book-error:visible")
+    everything = entries.count()
+    for name in ("taken-port", "wrong-index", "not-json", "late-strategy"):
+        log = fill_in(LOGS[name], 0)
+        field.fill(log)
+        cure = diagnose(log).cure.split("`")[0].strip()
+        assert 0 < entries.count() < 5
+        assert cure[1:40] in " ".join(entries.all_inner_texts()), name
+    field.fill("no such words anywhere")
+    assert entries.count() == 0
+    field.fill("")
+    assert entries.count() == everything and wrong == []
+    page.close()
+
+
+def test_search_finds_a_word_from_a_folder(chromium, book):
+    page, wrong = open_page(chromium, book, "index")
+    page.goto((book.folder / "search.html").as_uri() + "?q=bubble")
+    page.locator("#search-results li a").first.wait_for()
+    assert "pipeline" in page.locator("#search-results").inner_text().lower() and wrong == []
+    page.close()
