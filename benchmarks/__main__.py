@@ -11,8 +11,11 @@ NAMES = (
     "pipeline_run",
     "ring_processes",
     "cluster_start",
+    "kernel_start",
+    "distlab_run",
     "input_pipeline",
     "grading",
+    "explorables",
 )
 
 

@@ -1,7 +1,7 @@
 """Kill and freeze training runs at random: `python -m benchmarks.chaos [--runs N] [--seed N]`.
 
 One line a run, then a table. Ends with status 1 if a run did not survive. A line names
-its seed: `--runs 1 --seed THAT` draws the same strike again.
+its seed: `--runs 1 --seed THAT` draws the same fault again.
 """
 
 import argparse

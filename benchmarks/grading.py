@@ -1,10 +1,10 @@
 """Grading a class: `distlab grade`, sealed, against `nbgrader autograde`, in one run.
 
-Both grade the same 40 hand-ins of lab 05, into the same gradebook: three of four are
-the solution, one is the stub. Both are timed as a teacher starts them, their start
-included, and again by what one more hand-in costs. nbgrader takes minutes for all of
-them, so a few are timed and its start is added. Processor time is shown beside the
-clock's: other programs disturb it less.
+Both grade the same 40 hand-ins of lab 05, each into a gradebook of its own: three of four
+are the solution, one is the stub, and the marks of both are looked at. Both are timed as a
+teacher starts them, their start included, and again by what one more hand-in costs. nbgrader
+takes minutes for all of them, so a few are timed and its start is added. Processor time is
+shown beside the clock's: other programs disturb it less.
 
 GRADING_LAB, GRADING_SAMPLE and GRADING_CLASS name another lab, another number of
 hand-ins for nbgrader (39: all but the first; 0: nbgrader is left out), another size of
@@ -16,11 +16,14 @@ import contextlib
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
+
+from nbgrader.api import Gradebook
 
 from distlab.authoring import sources
 from distlab.grading.executor import check_can_seal
@@ -45,7 +48,7 @@ def run(rounds: int) -> None:
     if before := os.environ.get("GRADING_BEFORE"):
         run_before(before)
     with TemporaryDirectory() as name:
-        course = Path(name)
+        course = Path(name) / "course"
         make_course(course, lab, large)
         compare(course, lab, sample, large)
 
@@ -62,7 +65,7 @@ def compare(course: Path, lab: str, sample: int, large: int) -> None:
     print(f"{large} hand-ins, sealed: {many.seconds:.1f} s, {many.used:.1f} processor seconds",
           flush=True)  # fmt: skip
     if sample > 0:
-        first, more = time_nbgrader(course, lab, sample)
+        first, more = time_nbgrader(course.parent / "theirs", course, lab, sample)
         theirs = (first + (CLASS - 1) * more) / CLASS
         print(f"nbgrader autograde     {theirs:>8.2f}   {theirs / each.seconds:.1f} times as long "
               f"({1 + sample} of them timed)")  # fmt: skip
@@ -130,30 +133,42 @@ def run_nbgrader(course: Path, *arguments: str) -> None:
         raise RuntimeError(done.stderr[-2000:])
 
 
-def time_nbgrader(course: Path, lab: str, sample: int) -> tuple[float, float]:
-    """Return the seconds of `nbgrader autograde` for one hand-in, and for one more."""
+def time_nbgrader(own: Path, course: Path, lab: str, sample: int) -> tuple[float, float]:
+    """Return the seconds of `nbgrader autograde` for one hand-in, and for one more.
+
+    It has a course of its `own`, with a gradebook that nobody else has written: a hand-in
+    whose marks are there already would be left out.
+    """
     seconds = []
-    for count, first in ((1, 0), (1 + sample, 1)):
+    copy_course(course, own, lab)
+    for first, count in ((0, 1), (1, 1 + sample)):
+        shutil.rmtree(own / "submitted", ignore_errors=True)  # it grades all that are there
         students = [f"s{k:03}" for k in range(first, first + count)]
-        pattern = f"--student={students[0]}"
-        if count > 1:  # the rest of the class is moved away: nbgrader grades all or one
-            pattern = "--student=*"
-            hide(course, students)
+        for student in students:
+            shutil.copytree(course / "submitted" / student, own / "submitted" / student)
         with Stopwatch() as watch:
-            run_nbgrader(course, "autograde", lab, pattern)
+            run_nbgrader(own, "autograde", lab)
         seconds.append(watch.seconds)
-    hidden = course / "hidden"
-    for path in hidden.iterdir():
-        path.rename(course / "submitted" / path.name)
+        check_marks(own, lab, students)
     return seconds[0], (seconds[1] - seconds[0]) / sample
 
 
-def hide(course: Path, kept: list[str]) -> None:
-    hidden = course / "hidden"
-    hidden.mkdir()
-    for path in (course / "submitted").iterdir():
-        if path.name not in kept:
-            path.rename(hidden / path.name)
+def copy_course(course: Path, own: Path, lab: str) -> None:
+    """Copy what nbgrader needs, and have it make its gradebook."""
+    own.mkdir()
+    for name in ("source", "release"):
+        shutil.copytree(course / name, own / name)
+    (own / "nbgrader_config.py").touch()
+    run_nbgrader(own, "generate_assignment", lab, "--force")
+
+
+def check_marks(own: Path, lab: str, students: list[str]) -> None:
+    """Raise unless nbgrader has run each of them and given what is deserved."""
+    with Gradebook(f"sqlite:///{own / 'gradebook.db'}") as book:
+        for student in students:
+            found = book.find_submission(lab, student)
+            wanted = 0 if int(student[1:]) % 4 == 3 else found.max_score
+            assert found.score == wanted, f"nbgrader: {student} has {found.score}, not {wanted}"
 
 
 def time_distlab(course: Path, lab: str, students: int) -> Times:

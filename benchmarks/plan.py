@@ -13,7 +13,7 @@ from utils.simulate.collective import Link
 from utils.simulate.step import Network
 
 MODELS = (("cnn", 64), ("mlp", 256))
-SIZES, LIMIT_SECONDS, LIMIT_ERROR, MIN_SHARE = 10_000, 2.0, 0.25, 0.9
+SIZES, LIMIT_SECONDS, LIMIT_ERROR = 10_000, 2.0, 0.25
 
 
 def run(rounds: int) -> None:

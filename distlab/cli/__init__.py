@@ -20,8 +20,9 @@ from utils.environment import skip_uri_grammar, versions
 from utils.errors import DistributedError
 
 MODULES = (
-    "lab", "doctor", "data", "train", "run", "manifest", "diagnose", "tf_config", "cluster",
-    "simulate", "plan", "user_function", "lab_work", "grade", "release", "build", "help",
+    "lab", "doctor", "data", "train", "run", "classroom", "manifest", "diagnose", "tf_config",
+    "cluster", "simulate", "plan", "user_function", "lab_work", "grade", "release", "build", "book",
+    "help",
 )  # fmt: skip
 
 
@@ -45,15 +46,20 @@ def describe_versions() -> str:
     return f"distlab {own}, {others}"
 
 
-def make_parser() -> OneLineParser:
-    """Return the parser of `distlab` with every command that is there."""
+def make_parser(word: str = "") -> OneLineParser:
+    """Return the parser of `distlab` with every command that is there.
+
+    Where `word`, the first of a command line, names a module, that one is imported alone:
+    all of them take half a second.
+    """
     parser = OneLineParser(
         prog="distlab", description="Distributed training with TensorFlow: the course's command."
     )
     text = "print the versions of distlab, TensorFlow, Keras and Python"
     parser.add_argument("--version", action=_ShowVersions, nargs=0, help=text)
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name in MODULES:
+    named = word.replace("-", "_")
+    for name in [named] if named in MODULES else MODULES:
         module = f"distlab.cli.{name}"
         if importlib.util.find_spec(module):  # students have no grade, release, build
             importlib.import_module(module).add_parser(subparsers)
@@ -71,7 +77,8 @@ def main(arguments: list[str] | None = None) -> int:
     atexit.register(gc.freeze)  # or Python looks for garbage once more as it ends: 0.3 s
     program = "distlab"
     try:
-        parsed = make_parser().parse_args(arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        parsed = make_parser(*words[:1]).parse_args(words)
         program = f"distlab {parsed.command}"
         status = parsed.run(parsed)
         sys.stdout.flush()

@@ -34,7 +34,7 @@ def add_parser(commands: Commands) -> None:
     text = "run nothing: for a module's change that alters no output (make test compares them)"
     chosen.add_argument("--keep-outputs", action="store_true", help=text)
     build.add_argument("--jobs", type=int, default=2, metavar="N", help="at once (default 2)")
-    text = "seconds a notebook (300)"
+    text = "seconds a notebook (300), of which a cell gets two fifths at most"
     build.add_argument("--timeout", type=float, default=300.0, metavar="S", help=text)
     new = add_command(
         commands, "new", run_new,

@@ -9,7 +9,7 @@ from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
 
 if TYPE_CHECKING:
-    from utils.cluster.registry import FoundCluster
+    from utils.processes.registry import FoundCluster
 
 Record = dict[str, Any]
 
@@ -34,7 +34,7 @@ def add_parser(subparsers: Commands) -> None:
 
 def run_list(arguments: argparse.Namespace) -> int:
     """Print the clusters; return 0."""
-    from utils.cluster.registry import find_clusters
+    from utils.processes.registry import find_clusters
 
     records = [cluster.to_record() for cluster in find_clusters()]
     if arguments.json:
@@ -68,7 +68,7 @@ def run_stop(arguments: argparse.Namespace) -> int:
     Raises CourseError for an id that no cluster has, and for a process that cannot be
     ended.
     """
-    from utils.cluster.registry import end_cluster
+    from utils.processes.registry import end_cluster
 
     chosen = _choose(arguments.id, arguments.all)
     ended = [(cluster.mark.identity, end_cluster(cluster.mark.identity)) for cluster in chosen]
@@ -83,7 +83,7 @@ def run_stop(arguments: argparse.Namespace) -> int:
 
 
 def _choose(identity: str | None, everything: bool) -> "list[FoundCluster]":
-    from utils.cluster.registry import find_clusters
+    from utils.processes.registry import find_clusters
 
     if identity is None:
         return [c for c in find_clusters() if everything or not c.mark.owner_lives]

@@ -249,6 +249,6 @@ def _describe_changes(found: "ClassResult", changes: "list[Change]") -> None:
 
 
 def _clean(text: str) -> str:
-    from distlab.grading.report.text import clean_line
+    from distlab.grading.text import clean_line
 
     return clean_line(text)

@@ -63,8 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
     """
     folder = find_course_folder()
     page = find_page(folder, arguments.notebook)
-    if page == README:
-        page = make_home_page(folder)
     if arguments.port is not None:
         check_count("--port", arguments.port, 1, 65535)
     command = make_command(folder, page, arguments)
@@ -90,12 +88,12 @@ def find_course_folder(start: Path | None = None) -> Path:
 
 
 def find_page(folder: Path, name: str | None) -> str:
-    """Return the page to open, relative to `folder`: README.md, or the notebook that `name` begins.
+    """Return the notebook that `name` begins, relative to `folder`; "" (the home page) for None.
 
     Raises CourseError, which lists what there is, unless exactly one fits.
     """
     if name is None:
-        return README
+        return ""
     pages = sorted(
         path.relative_to(folder).as_posix()
         for part in ("notebooks", "labs", "solutions")
@@ -115,20 +113,11 @@ def find_page(folder: Path, name: str | None) -> str:
     raise CourseError(f"--notebook {name} {trouble}: choose one of {listed}")
 
 
-def make_home_page(folder: Path) -> str:
-    """Write the home page, README.md with the learner's progress, and return its name.
-
-    Where the folder cannot be written to, README.md itself is the home page.
-    """
-    with suppress(OSError):
-        return progress.write_home_page(folder).name
-    return README
-
-
 def make_command(folder: Path, page: str, arguments: argparse.Namespace) -> list[str]:
     """Return the command line of JupyterLab; the options of the caller come last."""
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder}"]
-    if page != README:  # the configuration's own
+    command.append(f"--LabApp.extra_labextensions_path={CONFIG_FOLDER / 'labextensions'}")
+    if page:
         command.append(f"--LabApp.default_url=/lab/tree/{quote(page)}")
     if arguments.port is not None:
         command.append(f"--ServerApp.port={arguments.port}")

@@ -6,6 +6,7 @@ import json
 import shutil
 import unicodedata
 import zipfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from distlab import progress
 from distlab.cli.long_command import say_waiting
 from distlab.cli.parser import Commands, add_command, suggest
 from distlab.errors import CourseError
-from distlab.handing_in import is_generic, is_plain_name, make_zip_name
+from distlab.handing_in import is_generic, is_plain_name, list_attached, make_zip_name
 
 CELL_SECONDS, LAB_SECONDS = 120.0, 600.0
 
@@ -127,7 +128,7 @@ def run_submit(arguments: argparse.Namespace) -> int:
         if not result["passed"]:
             print(f"not yet  {result['id']}: {result['said']}")
     print(f"{right} of {len(results)} checks pass")
-    packed = pack(path, name, arguments.out)
+    packed = pack(path, name, arguments.out, _find_attached(path))
     print(f"hand in: {packed}")
     return 0
 
@@ -139,8 +140,28 @@ def _login_name() -> str:
         raise CourseError("who are you? Give --name, as your teacher knows you") from None
 
 
-def pack(path: Path, name: str, folder: Path) -> Path:
+def _find_attached(path: Path) -> list[Path]:
+    """Return the files that the lab wants beside its notebook; say which are missing or too large.
+
+    What the check cells have packed just now is there.
+    """
+    found = []
+    for name, most in list_attached(path.stem).items():
+        file = path.parent / name
+        if not file.is_file():
+            print(f"missing  {name}: the exercise that it belongs to earns nothing without it")
+        elif file.stat().st_size > most:
+            size = file.stat().st_size / 2**20
+            print(f"too large  {name}: {size:.1f} MiB, {most / 2**20:g} may be handed in: left out")
+        else:
+            found.append(file)
+    return found
+
+
+def pack(path: Path, name: str, folder: Path, attached: Sequence[Path] = ()) -> Path:
     """Zip the notebook as STUDENT/LAB/LAB.ipynb, with the time, and return the zip's path.
+
+    `attached` are files that go into the zip beside the notebook.
 
     Nothing that is there is overwritten: each zip's name has its time.
     """
@@ -149,6 +170,8 @@ def pack(path: Path, name: str, folder: Path) -> Path:
     packed = folder / make_zip_name(path.stem, name, now)
     with zipfile.ZipFile(packed, "x", zipfile.ZIP_DEFLATED) as archive:
         archive.write(path, f"{name}/{path.stem}/{path.name}")
+        for file in attached:
+            archive.write(file, f"{name}/{path.stem}/{file.name}")
         archive.writestr(f"{name}/{path.stem}/timestamp.txt", f"{now:%Y-%m-%d %H:%M:%S} UTC\n")
     return packed
 

@@ -37,7 +37,8 @@ from utils.calibrate.machines import MACHINES, NETWORKS, USUAL_MFU
 from utils.calibrate.prediction import SCALINGS
 from utils.simulate.step import Network
 
-MEASURED = ("mlp", "cnn", "transformer", "unet")
+MEASURED = {"mlp": 64, "cnn": 64, "transformer": 64, "unet": 8}  # with the usual batch
+USUAL_BATCH = 64
 MAX_SIZES = 10_000
 COLUMNS = ("devices", "step", "low", "high", "efficiency", "limit", "hours", "cost")
 
@@ -63,8 +64,9 @@ def add_parser(subparsers: Commands) -> None:
     add("--devices", metavar="LIST", help="sizes, such as 1,8,64 or 1-16 (1,2,4,8)")
     add("--scaling", choices=SCALINGS, default="weak",
         help="weak: each device keeps its batch; strong: all share it (%(default)s)")  # fmt: skip
-    add("--batch", type=int, default=64, metavar="N",
-        help="examples a step on one device, measured (%(default)d)")  # fmt: skip
+    add("--batch", type=int, metavar="N",
+        help=f"examples a step on one device, measured ({USUAL_BATCH}; "
+        f"{MEASURED['unet']} of unet)")  # fmt: skip
     add("--examples", type=read_count, metavar="N", help="in an epoch, for hours and cost")
     add("--epochs", type=float, metavar="E", help="for hours and cost")
     add_network(parser, required=False)
@@ -82,6 +84,8 @@ def add_parser(subparsers: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure or read, predict and print; return the exit status."""
+    if arguments.batch is None:
+        arguments.batch = MEASURED.get(arguments.measure, USUAL_BATCH)
     choice = make_choice(arguments)
     if arguments.profile:
         profile, checks = read_profile(arguments.profile), []

@@ -1,10 +1,11 @@
 """`distlab run`: start any program that reads TF_CONFIG as the tasks of a cluster."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from distlab.cli.parser import Commands, add_command
 from distlab.cli.starting import ENGINES
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
     from utils.engines import RunReport, RunSettings
 
 EPILOG = (
-    "Every task gets its own TF_CONFIG, so tf.distribute finds the others. What the program saves "
-    "and where it goes on is its own affair: --checkpoint-dir passes a folder on, in the "
-    "variable DISTLAB_CHECKPOINT_DIR; at a rendezvous every machine keeps a copy of it. "
-    "With --rendezvous, type the same line on each machine: the one that owns the address hosts "
-    "and shows a code, the others are asked for it or read it from DISTLAB_CODE. "
-    "The exit status is that of the task that failed first, "
-    "128 + the signal's number where one was killed."
+    "Every task gets its own TF_CONFIG, so tf.distribute finds the other tasks. Your program "
+    "saves and restores its checkpoints itself; it finds the folder of --checkpoint-dir in the "
+    "environment variable DISTLAB_CHECKPOINT_DIR. With --rendezvous, type the same command on "
+    "every machine. The machine that owns the address becomes the host and prints a code; the "
+    "other machines ask for that code, or read it from DISTLAB_CODE. Each machine keeps a copy "
+    "of the checkpoint folder. The exit status is that of the task that failed first, or 128 "
+    "plus the signal's number if a signal killed it."
 )
 
 
@@ -29,44 +30,74 @@ def add_parser(subparsers: Commands) -> None:
     """Declare `distlab run`."""
     parser = add_command(
         subparsers, "run", run, "start a program as the tasks of a cluster",
-        "Run a program on several workers, as torchrun does for PyTorch: ports and ranks are "
-        "assigned, output is merged, all start again when one dies.", EPILOG,
+        "Run a program on several workers, as torchrun does for PyTorch. It assigns ports and "
+        "ranks, merges the output, and with --restarts starts all tasks again when one dies.",
+        EPILOG,
     )  # fmt: skip
     parser.usage = "distlab run [options] PROGRAM [its options]"
     add = parser.add_argument
     add(
-        "--workers", default="2", metavar="N", help="worker tasks (2); at a rendezvous also MIN:MAX"
+        "--workers", default="2", metavar="N",
+        help="number of worker tasks (2); with --rendezvous also a range, MIN:MAX",
+    )  # fmt: skip
+    add(
+        "--ps",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of parameter servers; if there are any, a coordinator runs too (0)",
     )
-    add("--ps", type=int, default=0, metavar="N",
-        help="parameter servers; the program then also runs on a coordinator (0)")  # fmt: skip
     add("--restarts", type=int, default=0, metavar="N",
-        help="start all tasks again as often after one has failed (0)")  # fmt: skip
-    add("--checkpoint-dir", metavar="DIR", help="passed on as DISTLAB_CHECKPOINT_DIR")
-    add("--logs", metavar="DIR", help="one log a task, TASK.log (runs/TIME)")
-    add("--gpus", choices=("auto", "none"), default="auto", metavar="auto|none",
-        help="divide this machine's GPUs among the workers (auto)")  # fmt: skip
+        help="how often to start all tasks again after one has failed (0)")  # fmt: skip
+    add(
+        "--checkpoint-dir",
+        metavar="DIR",
+        help="folder for checkpoints, given to the program in DISTLAB_CHECKPOINT_DIR",
+    )
+    add("--logs", metavar="DIR", help="folder for the logs, one TASK.log per task (runs/TIME)")
+    add(
+        "--gpus",
+        default="auto",
+        metavar="auto|none|N",
+        help="divide this machine's GPUs among the workers (auto), or N for each; Ray and Slurm "
+        "are asked for N",
+    )
     add("--grace-seconds", type=float, default=10.0, metavar="X",
-        help="what tasks get to end by themselves after Ctrl-C or SIGTERM (10)")  # fmt: skip
-    add("--rendezvous", metavar="HOST:PORT",
-        help="where machines meet: the host's own address, the same on each of them")  # fmt: skip
+        help="how long tasks may take to end after Ctrl-C or SIGTERM (10)")  # fmt: skip
+    add(
+        "--rendezvous",
+        metavar="HOST:PORT",
+        help="run on several machines that meet at the host's address; the same on all",
+    )
     add("--workers-here", type=int, default=1, metavar="N",
-        help="workers that this machine offers at a rendezvous (1)")  # fmt: skip
-    add("--address", metavar="ADDRESS",
-        help="where others reach this machine (that from which it reaches the host)")  # fmt: skip
+        help="with --rendezvous: how many workers this machine runs (1)")  # fmt: skip
+    add(
+        "--address",
+        metavar="ADDRESS",
+        help="with --rendezvous: this machine's address as others see it (found by itself)",
+    )
     add("--join-seconds", type=float, default=300.0, metavar="X",
-        help="how long host and members wait for each other (300)")  # fmt: skip
-    add("--trust-network", action="store_true",
-        help="agree that TensorFlow's ports are open to everybody in this network")  # fmt: skip
+        help="with --rendezvous: how long machines wait for each other (300)")  # fmt: skip
+    add(
+        "--trust-network",
+        action="store_true",
+        help="with --rendezvous: confirm that anyone in this network may reach TensorFlow's ports",
+    )
     add("--engine", choices=ENGINES, metavar="NAME",
-        help=f"let it start the tasks: {', '.join(ENGINES)}; on a cluster of two nodes on this "
-        "machine, which is taken down again")  # fmt: skip
+        help=f"start the tasks with {' or '.join(ENGINES)}; without --engine-address, on a cluster "
+        "of two nodes that is set up on this machine and removed afterwards")  # fmt: skip
     add("--engine-address", metavar="WHERE",
-        help="join the cluster there: Ray's host:port, Spark's master, Slurm's partition"
+        help="use this running cluster: Ray's host:port, Spark's master, Slurm's partition"
         )  # fmt: skip
     add("-m", "--module", action="store_true", help="PROGRAM is a module, as with python -m")
     parser.add_json()
     add("program", metavar="PROGRAM", help="a Python file, or any other program")
-    add("arguments", nargs=argparse.REMAINDER, metavar="its options", help="passed on as they are")
+    add(
+        "arguments",
+        nargs=argparse.REMAINDER,
+        metavar="its options",
+        help="given to PROGRAM unchanged",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -76,22 +107,23 @@ def run(arguments: argparse.Namespace) -> int:
     least, workers = read_workers(arguments.workers)
     settings = RunSettings(
         workers=workers, min_workers=least, ps=arguments.ps, restarts=arguments.restarts,
-        checkpoint_dir=arguments.checkpoint_dir, logs=arguments.logs, gpus=arguments.gpus,
+        checkpoint_dir=arguments.checkpoint_dir, logs=arguments.logs,
+        gpus=int(arguments.gpus) if arguments.gpus.isdecimal() else arguments.gpus,
         grace_seconds=arguments.grace_seconds,
     )  # fmt: skip
     command = make_command(arguments.program, arguments.arguments, arguments.module)
     output = sys.stderr if arguments.json else sys.stdout
 
     def show(task: str, line: str) -> None:
-        print(f"[{task}] {line}", file=output, flush=True)
+        write(f"[{task}] {line}", output)
 
     report = start(arguments, command, settings, show)
     if report.cause is not None:
         if report.traceback:
-            print(report.traceback, file=sys.stderr)
+            write(report.traceback, sys.stderr)
         say(report.cause)
     if arguments.json:
-        print(report.to_json())
+        write(report.to_json(), sys.stdout)
     else:
         again = f", {count(report.restarts, 'restart')}" * bool(report.restarts)
         logs = f"; logs in {report.tasks[0].log.rpartition('/')[0]}" if report.tasks else ""
@@ -131,7 +163,15 @@ def check_places(arguments: argparse.Namespace) -> None:
 
 
 def say(text: str) -> None:
-    print(f"distlab run: {text}", file=sys.stderr, flush=True)
+    write(f"distlab run: {text}", sys.stderr)
+
+
+def write(text: str, stream: TextIO) -> None:
+    """Print to `stream`; where its reader has gone (`distlab run … | head`), the run goes on."""
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def read_workers(text: str) -> tuple[int | None, int]:

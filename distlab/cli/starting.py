@@ -1,15 +1,46 @@
-"""Who starts the tasks of a cluster that a command trains on: this machine, or an engine."""
+"""Who starts the tasks of a cluster that a command trains on: this machine, an engine, or several
+machines that meet at a rendezvous.
+"""
 
 import argparse
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from distlab.cli.parser import OneLineParser
 from distlab.errors import CourseError
 from utils.checks import check_count
 
 ENGINES = ("ray", "spark", "slurm")  # named here: commands start without importing them
 MAX_RESTARTS = 1000
+
+
+def add_starting(parser: OneLineParser) -> None:
+    """Declare the options that say who starts the tasks."""
+    add = parser.add_argument
+    add("--engine", choices=ENGINES, metavar="NAME",
+        help=f"let it start these tasks: {', '.join(ENGINES)}")  # fmt: skip
+    add("--engine-address", metavar="WHERE",
+        help="on the cluster there (one of two nodes on this machine)")  # fmt: skip
+    add("--restarts", type=int, metavar="N",
+        help="start these tasks again as often after one has died (0)")  # fmt: skip
+    add(
+        "--rendezvous",
+        metavar="HOST:PORT",
+        help="train on several machines that meet at the host's address; type the same line on all",
+    )
+    add("--workers-here", type=int, metavar="N",
+        help="with --rendezvous: how many workers this machine runs (1)")  # fmt: skip
+    add(
+        "--address",
+        metavar="ADDRESS",
+        help="with --rendezvous: this machine's address as others see it (found by itself)",
+    )
+    add("--join-seconds", type=float, metavar="X",
+        help="with --rendezvous: how long machines wait for each other (300)")  # fmt: skip
+    add("--trust-network", action="store_true",
+        help="with --rendezvous: anyone in this network may reach TensorFlow's ports")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -26,14 +57,13 @@ class Starting:
             return None
         from utils.engines import make_launcher
 
-        return make_launcher(self.engine, self.address, lambda text: print(
-            f"distlab train: {text}", file=sys.stderr))  # fmt: skip
+        return make_launcher(self.engine, self.address, _say)
 
 
 def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
     """Return who starts the tasks; raise CourseError for options that do not fit."""
     given = {"engine": arguments.engine, "engine-address": arguments.engine_address,
-             "restarts": arguments.restarts}  # fmt: skip
+             "restarts": arguments.restarts, "rendezvous": arguments.rendezvous}  # fmt: skip
     for name, value in given.items():
         if value is not None and not has_tasks:
             raise CourseError(
@@ -42,5 +72,63 @@ def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
             )
     if arguments.engine_address and not arguments.engine:
         raise CourseError(f"engine-address {arguments.engine_address}: name its --engine, too")
+    if arguments.engine and arguments.rendezvous:
+        raise CourseError(f"engine {arguments.engine} with rendezvous: name one of them")
+    for name in ("workers_here", "address", "join_seconds", "trust_network"):
+        if getattr(arguments, name) and not arguments.rendezvous:
+            raise CourseError(f"{name.replace('_', '-')}: only with rendezvous")
     restarts = check_count("restarts", arguments.restarts or 0, 0, MAX_RESTARTS)
     return Starting(arguments.engine, arguments.engine_address, restarts)
+
+
+def train_at_rendezvous(
+    arguments: argparse.Namespace, settings: Iterable[str], cluster: tuple[int, int]
+) -> int:
+    """Train on machines that meet; each runs this command as the tasks that it gets.
+
+    The host, which has the chief, prints its report. Returns the exit status.
+    """
+    from utils.engines import RendezvousSettings, RunSettings, run_at_rendezvous
+
+    run = RunSettings(
+        workers=cluster[0], ps=cluster[1], restarts=arguments.restarts or 0,
+        checkpoint_dir=arguments.checkpoint,
+    )  # fmt: skip
+    meeting = RendezvousSettings(
+        arguments.rendezvous, arguments.workers_here or 1, arguments.address,
+        arguments.join_seconds or 300.0, arguments.trust_network,
+    )  # fmt: skip
+    words = repeat_options(arguments, (*settings, "events", "json"))
+    command = [sys.executable, "-m", "distlab", "train", *words]
+    chief = "chief 0" if cluster[1] else "worker 0"
+
+    def show(task: str, line: str) -> None:
+        if not arguments.json:
+            print(f"[{task}] {line}", flush=True)
+        elif task == chief and line.startswith("{"):
+            print(line, flush=True)
+        else:
+            print(f"[{task}] {line}", file=sys.stderr, flush=True)
+
+    report = run_at_rendezvous(command, run, meeting, show, _say)
+    if report.cause is not None:
+        if report.traceback:
+            print(report.traceback, file=sys.stderr)
+        _say(report.cause)
+    return report.status
+
+
+def repeat_options(arguments: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Return the options that were given, as words of a command line."""
+    words = []
+    for name in names:
+        value, option = getattr(arguments, name), f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+        elif value is not None and value is not False:
+            words += [option, str(value)]
+    return words
+
+
+def _say(text: str) -> None:
+    print(f"distlab train: {text}", file=sys.stderr, flush=True)

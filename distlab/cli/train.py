@@ -15,7 +15,7 @@ from typing import Any
 
 from distlab.cli.long_command import Progress
 from distlab.cli.parser import Commands, add_command
-from distlab.cli.starting import ENGINES, Starting, check_starting
+from distlab.cli.starting import Starting, add_starting, check_starting, train_at_rendezvous
 from distlab.errors import CourseError
 from utils import events
 from utils.checks import check_count
@@ -58,12 +58,7 @@ def add_parser(subparsers: Commands) -> None:
     add("--workers", type=int, metavar="N",
         help="worker processes of multi-worker and parameter-server (2)")  # fmt: skip
     add("--ps", type=int, metavar="N", help="servers of parameter-server (1)")
-    add("--engine", choices=ENGINES, metavar="NAME",
-        help=f"let it start these tasks: {', '.join(ENGINES)}")  # fmt: skip
-    add("--engine-address", metavar="WHERE",
-        help="on the cluster there (one of two nodes on this machine)")  # fmt: skip
-    add("--restarts", type=int, metavar="N",
-        help="start these tasks again as often after one has died (0)")  # fmt: skip
+    add_starting(parser)
     add("--dataset", default=usual.dataset, metavar="NAME", help=f"{', '.join(DATASETS)} {USUAL}")
     add("--loop", default=usual.loop, **_one_of(LOOPS))
     add("--auto-shard", default=usual.auto_shard,
@@ -101,6 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
     config = TrainConfig(**{name: getattr(arguments, name) for name in SETTINGS})
     cluster = check_cluster(config, arguments.workers, arguments.ps)
     starting = check_starting(arguments, cluster != (0, 0))
+    if arguments.rendezvous is not None:
+        return train_at_rendezvous(arguments, SETTINGS, cluster)
     stop = threading.Event()
     received: list[int] = []
 
@@ -235,9 +232,9 @@ def train_on_cluster(
     Nothing outlives the call. Raises CourseError with the task that failed, and why.
     """
     from utils.cluster import ClusterError, LocalCluster
-    from utils.data import load
+    from utils.data import open_data
 
-    load(config.dataset, full=config.full_data, folder=config.data_folder)  # wrong? say so at once
+    open_data(config.dataset, config.full_data, config.data_folder)  # wrong? say so at once
     launcher = starting.make_launcher()
     with contextlib.ExitStack() as stack:
         if launcher is not None:

@@ -95,9 +95,10 @@ WRONG = [
     (write({"worker": [2222]}), None, "cluster.worker[0]", "no text", "quotes"),
     (write({"worker": {"0": "a:1", "2": "b:1"}}), None, "cluster.worker", "every task", "list"),
     (write({"workers": ["a:2222"]}, "workers"), None, "cluster.workers", "no job", "'worker'"),
+    (write({"workers": ["a:2222"]}, "worker"), None, "task.type", "not in the cluster", "add its"),
     (write({"master": ["a:2222"]}, "master"), None, "task.type", "no job", "'chief'"),
     (write({"gpu": ["a:2222"]}, "gpu"), None, "cluster.gpu", "no job", "choose from"),
-    (write(TWO, "chief"), None, "task.type", "not in the cluster", "be a worker"),
+    (write(TWO, "chief"), None, "task.type", "not in the cluster", '"type": "worker"'),
     (write(TWO, "worker", 2), None, "task.index", "2 worker tasks", "0 to 1"),
     (write({"worker": ["a:2222"]}, "worker", 1), None, "task.index", "1 worker task", "only index"),
     (write(TWO, "worker", -1), None, "task.index", "negative", "first task is 0"),
@@ -145,6 +146,11 @@ def test_each_mistake_is_named_with_its_place_and_cure(case):
     assert all(len(str(f).splitlines()) == 1 and str(f).startswith("error: ") for f in found)
     with pytest.raises(DistributedError, match="^TF_CONFIG: [^\n]*$"):
         cc.parse_tf_config(text, strategy)
+
+
+def test_a_misspelt_job_is_not_offered_as_a_task():
+    found = {f.where: f for f in errors_of(write({"workers": ["a:2222"]}, "worker"))}
+    assert found["task.type"].cure == "add its address"
 
 
 WARNED = [
@@ -210,7 +216,7 @@ def test_all_members_of_a_cluster_are_right_together():
 
 @pytest.mark.parametrize("texts, words", [
     ({"x": write(TWO), "y": write(TWO)}, "x and y are both worker:0"),
-    ({"x": write(TWO)}, "worker:1: is in the cluster and nobody is it"),
+    ({"x": write(TWO)}, "worker:1: is in the cluster, and no configuration here is for it"),
     (members() | {"worker1": write({"worker": ["a:2222", "b:2223"]}, "worker", 1)},
      "cluster.worker[1]: worker0 has 'b:2222', worker1 'b:2223'"),
     (members() | {"worker1": write({"worker": ["b:2222", "a:2222"]}, "worker", 1)},

@@ -76,7 +76,7 @@ TOGETHER = {
     "duplicate-index": "copy 1 and copy 2 are both worker:0",
     "duplicate-index-elsewhere": "copy 1 and copy 2 are both worker:1",
     "mismatched-sizes": "worker:0 lists 2 worker tasks, worker:1 3",
-    "missing-peer": "worker:1: is in the cluster and nobody is it",
+    "missing-peer": "worker:1: is in the cluster, and no configuration here is for it",
 }
 
 

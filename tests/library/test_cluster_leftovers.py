@@ -16,12 +16,13 @@ from pathlib import Path
 import psutil
 import pytest
 from jupyter_client import KernelManager
-from process_watch import Held, wait_for
+from process_watch import Held, lives, wait_for
 
 from distlab.cli import cluster as command
-from utils.cluster import ClusterError, LocalCluster, registry
+from utils.cluster import ClusterError, LocalCluster
 from utils.cluster.local_launcher import WarmLauncher
 from utils.errors import DistributedError
+from utils.processes import registry
 
 LEFT_SECONDS = 30.0  # it takes less than one where nothing else runs
 pytestmark = pytest.mark.cold_start  # clusters are found by what /proc shows of their start
@@ -34,6 +35,7 @@ from utils.cluster import LocalCluster
 def work(folder, tasks=2):
     import json, os, subprocess, tempfile, time
     import tensorflow as tf
+    from utils.events import report
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     step = tf.function(lambda: strategy.reduce("SUM", strategy.run(lambda: 1.0), axis=None))
     total = float(step())
@@ -45,6 +47,7 @@ def work(folder, tasks=2):
         file.write(os.environ["TMPDIR"])
     while True:
         step()
+        report("step")
         time.sleep(0.05)
 
 def wait_for_files(folder, number):
@@ -96,7 +99,7 @@ class Kernel:
         told = [[int(n) for n in path.name.split("-")] for path in self.told.iterdir()]
         folders = {Path(path.read_text()) for path in self.told.iterdir()}
         processes = {n for row in told for n in row[:2]}
-        assert all(alive(process) for process in processes)
+        assert all(lives(process) for process in processes)
         assert all(folder.is_relative_to(self.temporary) for folder in folders)
         children = psutil.Process(self.process).children(recursive=True)
         return processes | {child.pid for child in children}, [row[2] for row in told]
@@ -108,13 +111,6 @@ class Kernel:
     def close(self):
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
-
-
-def alive(process):
-    try:
-        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
 
 
 def is_free(port):
@@ -131,8 +127,8 @@ def assert_nothing_is_left(processes, ports, folder):
     """Soon no process lives, every port is free, no temporary file is there."""
     end = time.monotonic() + LEFT_SECONDS
     while time.monotonic() < end:
-        left = [p for p in processes if alive(p)], [p for p in ports if not is_free(p)]
-        files = [path.name for path in folder.iterdir()]
+        left = [p for p in processes if lives(p)], [p for p in ports if not is_free(p)]
+        files = [path.name for path in folder.glob("*")]
         if not any((*left, files)):
             return
         time.sleep(0.05)
@@ -198,17 +194,32 @@ def test_an_exception_in_the_cell_leaves_nothing(kernels):
     kernel.forget()
 
 
+WAITS = {  # how a cell can wait for a job -> the name of the error that the interrupt leaves
+    "cluster.run(work, FOLDER)": "JobInterrupted",
+    "cluster.start(work, FOLDER).wait()": "JobInterrupted",
+    "list(cluster.start(work, FOLDER).events())": "JobInterrupted",
+    "for event in cluster.start(work, FOLDER).events(): time.sleep(60)": "KeyboardInterrupt",
+}
+
+
 def test_an_interrupt_of_the_kernel_leaves_nothing(kernels):
+    """However a cell waits for a job, its tasks end with the cell, and one line says so."""
     kernel = kernels[0]
-    message = kernel.begin("""
-        with LocalCluster(workers=2) as cluster:
-            cluster.run(work, FOLDER)
-    """)
-    seen = kernel.wait_until_started()
-    kernel.manager.interrupt_kernel()
-    assert kernel.answer(message)["ename"] == "KeyboardInterrupt"
-    assert_nothing_is_left(*seen, kernel.temporary)
-    kernel.forget()
+    assert kernel.run("cluster = LocalCluster(workers=2); cluster.launcher")["status"] == "ok"
+    warm = {p.pid for p in psutil.Process(kernel.process).children(recursive=True)}
+    for code, name in WAITS.items():
+        message = kernel.begin(code)
+        processes, ports = kernel.wait_until_started()
+        time.sleep(0.5)  # until it waits
+        kernel.manager.interrupt_kernel()
+        reply = kernel.answer(message)
+        assert reply["ename"] == name, code
+        if name == "JobInterrupted":
+            assert reply["traceback"] == ["interrupted: the job was stopped, 2 tasks ended"]
+        assert_nothing_is_left(processes - warm, ports, kernel.told.parent / "none")
+        kernel.forget()
+    assert kernel.run("cluster.close()")["status"] == "ok"
+    assert_nothing_is_left(warm, [], kernel.temporary)
 
 
 START = "cluster = LocalCluster(workers=2); job = cluster.start(work, FOLDER)"
@@ -305,12 +316,12 @@ def test_list_and_stop_find_and_end_what_a_dead_owner_left(tmp_path):
         status, output, _ = run_command("stop", record["id"], folder=folder)
         assert status == 0 and output == f"{record['id']}: ended, 5 processes\n"
         assert_nothing_is_left({*processes, warm}, [], folder)
-        assert find_record(owner, folder) is None and alive(stranger.pid)
+        assert find_record(owner, folder) is None and lives(stranger.pid)
         status, _, error = run_command("stop", record["id"], folder=folder)
         assert status == 2 and error.startswith(f"distlab cluster: no cluster {record['id']}: ")
     finally:
         for process in [owner.pid, stranger.pid, *processes]:
-            if alive(process):
+            if lives(process):
                 os.kill(process, signal.SIGKILL)
         owner.wait(), stranger.wait()
 
@@ -366,7 +377,7 @@ def test_the_end_of_the_warm_process_is_said_and_clears_up():
         with pytest.raises(DistributedError, match="worker 0 was not started"):
             LocalCluster(workers=1, launcher=launcher).start(int)
     started = [*children, *(task.process for task in job.tasks)]
-    wait_for(lambda: not any(alive(process) for process in started), LEFT_SECONDS)
+    wait_for(lambda: not any(lives(process) for process in started), LEFT_SECONDS)
     assert not folder.exists()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from process_watch import Held
+from process_watch import Held, lives, wait_for
 
 from utils.cluster import ClusterError, LocalCluster
 from utils.cluster.local_launcher import ColdLauncher
@@ -112,6 +112,14 @@ def test_of_several_root_errors_the_first_is_named(cluster):
         cluster.run(fail, echo=False, timeout=60)
 
 
+def test_of_a_value_over_many_lines_the_message_keeps_its_end(cluster):
+    def fail():
+        raise ValueError("cannot convert (PerReplica:{\n  0: 1.0\n  1: 2.0\n}) to a Tensor.")
+
+    with pytest.raises(ClusterError, match=r"convert \(PerReplica:\{ … \}\) to a Tensor\."):
+        cluster.run(fail, echo=False, timeout=60)
+
+
 def test_a_killed_worker_is_named(cluster):
     job = cluster.start(reduce_for_ever)
     wait_for_event(job)
@@ -181,6 +189,28 @@ def test_the_whole_group_restarts_and_goes_on(cluster, tmp_path):
     assert len(set(resumed_at)) == 1 and resumed_at[0] >= 4
     restarts = [e for e in job.events() if e["event"] == "restart"]
     assert [e["task"] for e in restarts] == ["worker 1"] and job.attempt == 2
+
+
+def test_a_cluster_may_say_how_often_its_jobs_restart(tmp_path):
+    def die_once(path):
+        import os
+        import pathlib
+
+        if not pathlib.Path(path, "died").exists():
+            pathlib.Path(path, "died").touch()
+            os.kill(os.getpid(), 9)
+        return "back"
+
+    with LocalCluster(workers=1, restarts=1) as cluster:
+        assert cluster.run(die_once, str(tmp_path), echo=False) == ["back"]
+        (tmp_path / "died").unlink()
+        with pytest.raises(ClusterError, match="worker 0"):
+            cluster.run(die_once, str(tmp_path), echo=False, restarts=0)
+        for wrong in ({"engine": "ray", "launcher": cluster.launcher}, {"engine_address": "x:1"}):
+            with pytest.raises(DistributedError, match="give an engine or a launcher"):
+                LocalCluster(**wrong)
+    with pytest.raises(DistributedError, match="mesos"):
+        LocalCluster(engine="mesos").run(die_once, str(tmp_path))
 
 
 def test_parameter_servers_run_the_function_on_the_coordinator():
@@ -302,17 +332,5 @@ def test_nothing_outlives_its_owner(tmp_path, number):
     processes |= {child.pid for child in psutil.Process(owner.pid).children(recursive=True)}
     owner.send_signal(number)
     owner.wait(20)
-    deadline = time.monotonic() + 30
-    while any(alive(pid) for pid in processes) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert [pid for pid in processes if alive(pid)] == []
-    while folder.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not folder.exists()
-
-
-def alive(pid):
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
+    wait_for(lambda: not any(map(lives, processes)), 30)
+    wait_for(lambda: not folder.exists(), 30)

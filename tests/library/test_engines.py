@@ -10,13 +10,13 @@ import time
 
 import psutil
 import pytest
-from process_watch import wait_for
+from process_watch import lives, wait_for
 
-from utils.cluster.registry import MARK_VARIABLE, find_clusters
 from utils.engines import RunSettings, run_program
 from utils.engines.accelerators import divide_gpus, list_gpus
 from utils.engines.local import find_traceback
 from utils.errors import InputError
+from utils.processes.registry import MARK_VARIABLE, find_clusters
 
 FIRST_LINES = """
 import json, os, signal, subprocess, sys, time
@@ -108,7 +108,10 @@ def test_a_killed_task_is_128_and_its_signal(program):
 
 def test_all_start_again_on_new_ports_as_often_as_allowed(program):
     name = program("""
-        print("attempt", restart, cluster["worker"][index])
+        print("attempt", restart, cluster["worker"][index], flush=True)
+        open(f"{index}-{restart}", "w").close()
+        while not os.path.exists(f"0-{restart}"):  # or it is ended before its first line
+            time.sleep(0.01)
         if index == 1 and restart < 2:
             sys.exit(3)
         if restart < 2:
@@ -199,14 +202,7 @@ def wait_for_deaf():
 
 
 def are_gone(processes):
-    return not [p for p in processes if psutil.pid_exists(p) and _lives(p)]
-
-
-def _lives(process):
-    try:
-        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    return not any(map(lives, processes))
 
 
 def test_tasks_that_hear_nothing_are_killed_after_the_grace_with_what_they_started(program):
@@ -235,7 +231,7 @@ def test_nothing_outlives_a_launcher_that_is_killed(program, with_keeper):
     processes, mark = wait_for_deaf()
     keepers = [
         child for child in psutil.Process(running.pid).children()
-        if any("engines.keeper" in word for word in child.cmdline())
+        if any("processes.keeper" in word for word in child.cmdline())
     ]  # fmt: skip
     assert len(keepers) == 1
     if with_keeper:

@@ -194,7 +194,7 @@ def test_wrong_data_is_known_before_tensorflow_is_imported(tmp_path):
 
 
 def test_interrupt_while_the_command_is_read(monkeypatch, capsys):
-    def interrupt():
+    def interrupt(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "make_parser", interrupt)

@@ -8,9 +8,8 @@ import threading
 import time
 from contextlib import closing
 
-import psutil
 import pytest
-from process_watch import Held, wait_for
+from process_watch import Held, lives, wait_for
 
 from utils.cluster.launcher import TaskOrder
 from utils.cluster.local_launcher import ColdLauncher, WarmLauncher, can_fork
@@ -146,26 +145,19 @@ def wait_with_child():
     time.sleep(300)
 
 
-def is_alive(process):
-    try:
-        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
-
-
 def test_a_killed_task_ends_with_what_it_started_and_the_other_goes_on(launcher):
     told, tasks = start(launcher, wait_with_child)
     children = {name: told.wait(name, "event")[0][1] for name in ("worker 0", "worker 1")}
     assert "kill" in launcher.actions
     tasks.act("worker 1", "kill")
     assert told.wait("worker 1", "end") == [(-signal.SIGKILL,)]
-    wait_for(lambda: not is_alive(children["worker 1"]))
-    assert is_alive(children["worker 0"]) and not told.get("worker 0", "end")
+    wait_for(lambda: not lives(children["worker 1"]))
+    assert lives(children["worker 0"]) and not told.get("worker 0", "end")
     with pytest.raises(RunError, match="worker 0 has not ended"):
         tasks.start_again("worker 0")
     tasks.end()
     assert told.get("worker 0", "end") == [(-signal.SIGKILL,)]
-    wait_for(lambda: not is_alive(children["worker 0"]))
+    wait_for(lambda: not lives(children["worker 0"]))
 
 
 def list_files(launcher):
@@ -181,7 +173,7 @@ def test_nothing_is_left_after_an_end_nor_after_the_close(launcher):
         told, tasks = start(launcher, wait_with_child, names=["worker 0"])
         child = told.wait("worker 0", "event")[0][1]
         tasks.end()
-        wait_for(lambda child=child: not is_alive(child))
+        wait_for(lambda child=child: not lives(child))
     held.assert_nothing_stays()
     assert list_files(launcher) == before
 
@@ -195,7 +187,7 @@ def test_closing_ends_the_tasks_and_nothing_starts_any_more(kind):
     folder = getattr(launcher, "folder", "")
     launcher.close()
     launcher.close()
-    wait_for(lambda: not any(is_alive(child) for child in children))
+    wait_for(lambda: not any(lives(child) for child in children))
     assert not os.path.exists(folder) and not launcher.alive
     held.assert_nothing_stays()
 
@@ -213,7 +205,7 @@ def test_tasks_that_cannot_be_started_are_named_and_none_is_left(monkeypatch):
         monkeypatch.setattr(launcher, "start_process", start_one)
         with pytest.raises(DistributedError, match="worker 1 was not started"):
             start(launcher, time.sleep, 300)
-        assert not is_alive(started[0].number)
+        assert not lives(started[0].number)
 
 
 @pytest.mark.parametrize("name", TRAINING_MODULES)

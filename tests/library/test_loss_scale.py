@@ -8,7 +8,7 @@ is mended, and README's table changes.
 import numpy as np
 import pytest
 
-from utils.cluster import LocalCluster, make_launcher
+from utils.cluster import LocalCluster
 from utils.training import train
 
 BATCH, STEPS, GROWTH, RATE, MOMENTUM = 8, 7, 3, 0.0625, 0.5
@@ -251,13 +251,6 @@ def train_here(jobs):
     from utils.training import train
 
     return [train(**job) for job in jobs]
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = make_launcher()
-    yield launcher
-    launcher.close()
 
 
 def test_workers_skip_together(references, launcher):

@@ -26,17 +26,18 @@ JOBS = {
     "file": {**EXACT, "limit": 202, "auto_shard": "file"},
     "off": {**EXACT, "limit": 202, "auto_shard": "off"},
 }
-GROUPS = [(2, 1), (2, 2), (3, 1), (3, 2)]
+ALL = bool(os.environ.get("DISTLAB_TEST_ALL"))  # as `make test-all` sets it
+GROUPS = [(2, 1), (2, 2), (3, 1), (3, 2)] if ALL else [(2, 1), (3, 2)]  # workers, replicas of each
 LOOPS = ("custom", "fit")
-# job -> groups whose custom loop runs it; their `fit`, and the others' custom loop, do not
-CUSTOM_ONLY = {"even": [(2, 1), (3, 2)], "file": [(2, 2), (3, 1)], "off": [(2, 1), (3, 1)]}
+# job -> the group whose custom loop runs it; its `fit`, and the others' custom loop, do not
+CUSTOM_ONLY = {"even": (2, 1), "file": (3, 2), "off": (2, 1)}
 
 
 def loops_of(name, group):
     """Both loops train the uneven job and Adam's in every group, one of them each other job."""
-    if name not in CUSTOM_ONLY or os.environ.get("DISTLAB_TEST_ALL"):
+    if name not in CUSTOM_ONLY or ALL:
         return LOOPS
-    return LOOPS[:1] if group in CUSTOM_ONLY[name] else LOOPS[1:]
+    return LOOPS[:1] if group == CUSTOM_ONLY[name] else LOOPS[1:]
 
 
 def choose(*names):

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from utils.cluster import LocalCluster
-from utils.cluster.local_launcher import make_launcher
 from utils.errors import DistributedError
 from utils.training import train
 
@@ -320,13 +319,6 @@ def test_a_larger_batch_later_on_is_one_clear_sentence(tf):
 
 
 # ---- in a cluster: functions travel to the processes
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = make_launcher()
-    yield launcher
-    launcher.close()
 
 
 def train_there(settings):

@@ -19,7 +19,7 @@ from distlab.lessons.update_records import (
     mean_staleness,
     mean_staleness_by_worker,
 )
-from utils.cluster import ClusterError, LocalCluster, make_launcher
+from utils.cluster import ClusterError, LocalCluster
 from utils.data import load
 from utils.errors import DistributedError
 from utils.simulate.parameter_server import MODES, Cluster, simulate_parameter_server
@@ -137,13 +137,6 @@ def test_records_add_up():
 
 
 # ---- real processes
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = make_launcher()
-    yield launcher
-    launcher.close()
 
 
 @pytest.fixture(scope="module")
@@ -283,7 +276,7 @@ def test_staleness_of_two_workers_keeps_its_bounds(staleness):
     assert [u.ticket for u in found["even"]] == list(range(10, 50)) and written == 50
     for updates in (found["even"], found["slow"]):
         assert set(count_by_worker(updates)) == {0, 1} and all(u.staleness >= 0 for u in updates)
-        assert 0.2 < mean_staleness(updates) <= 1.0  # workers less one, whatever the speeds
+        assert 0.2 < mean_staleness(updates) <= 1.0  # workers minus one, whatever the speeds
         for update in updates:  # each counts the tickets that fell into its window, no more
             inside = [u for u in updates if update.version <= u.ticket < update.ticket]
             assert len([u for u in inside if u.worker != update.worker]) == update.staleness
@@ -535,7 +528,8 @@ def test_no_closure_is_lost_with_a_killed_worker(cluster, sample):
     job.restart("worker", 1)
     _, updates, written, iterations = job.wait(90)
     assert len(updates) == 60 and len({u.ticket for u in updates}) == 60
-    assert written == iterations >= 64, "at least once"
+    assert written >= 64 and iterations >= 64, "at least once"
+    assert abs(iterations - written) <= 1, "a killed closure has half written, another whole"
     assert {u.worker for u in updates} <= {0, 1}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from distlab.lessons.chaos import tell_attempts
+from distlab.lessons.chaos import read_attempts
 from utils.cluster import ClusterError, LocalCluster, make_launcher
 from utils.errors import DistributedError
 from utils.training.recovery import METHODS, RESTART_CODE, RecoverySettings, train_resumably
@@ -77,7 +77,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(pair, whole, tmp_path, me
         pair, tmp_path, method, 11, lambda job: job.kill("worker", 1), save_every=save_every
     )
     assert job.attempt == 2
-    first, second = tell_attempts(events)
+    first, second = read_attempts(events)
     assert 11 <= first.done <= 25 and second.restored >= first.saved >= (8 if save_every else 10)
     assert second.restored % (save_every or 5) == 0
     for report in results:
@@ -98,7 +98,7 @@ def test_notice_saves_everywhere_at_one_step_and_the_restart_is_counted(
     [restart] = [event for event in events if event["event"] == "restart"]
     assert restart["cause"] == f"left by sys.exit ({RESTART_CODE})" and job.attempt == 2
     left = {event["task"]: event["step"] for event in events if event["event"] == "left"}
-    first, second = tell_attempts(events)
+    first, second = read_attempts(events)
     assert set(left) == {"worker 0", "worker 1"} and len(set(left.values())) == 1
     assert second.restored == first.done == left["worker 0"] and second.lost == 0
     assert_same_weights(results[0], whole)
@@ -110,7 +110,7 @@ def test_notice_during_start_up_is_held_and_heeded(pair, whole, tmp_path):
     assert next(iter(job.events()))["event"] == "held"
     job.kill("worker", 1, signal.SIGTERM)
     assert_same_weights(job.wait(120)[0], whole)
-    first, second = tell_attempts(list(job.events()))
+    first, second = read_attempts(list(job.events()))
     assert job.attempt == 2 and first.done == second.restored <= 3 and second.lost == 0
 
 

@@ -13,13 +13,13 @@ import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 from machines import CODE, Launcher
-from process_watch import wait_for
+from process_watch import lives, wait_for
 
 from utils.engines import RunSettings
-from utils.engines.rendezvous.channel import Channel, ChannelLost, Frame, admit, introduce
+from utils.engines.handshake import ChannelLost
+from utils.engines.rendezvous.channel import Channel, Frame, admit, introduce
 from utils.engines.rendezvous.code import stretch_code
 from utils.engines.rendezvous.compare import describe_machine, hash_file
 from utils.engines.rendezvous.copies import CheckpointCopy, read_copy
@@ -62,20 +62,6 @@ def meeting(tmp_path, monkeypatch):
     yield Meeting()
     for launcher in started:
         launcher.close()
-
-
-def lives(process):
-    try:
-        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def wait_for_processes(count):
-    """Return the numbers that as many tasks have written into files, once all have."""
-    names = [f"pid-{index}" for index in range(count)]
-    wait_for(lambda: all(os.path.exists(name) and os.path.getsize(name) for name in names))
-    return [int(Path(name).read_text()) for name in names]
 
 
 def read_log(number, index):
@@ -174,7 +160,8 @@ def test_a_member_that_is_lost_makes_room_for_one_that_waits(meeting):
     wait_for(lambda: not any(map(lives, processes)))
 
 
-def test_an_elastic_run_goes_on_with_those_who_are_there(meeting):
+def test_an_elastic_run_goes_on_without_a_member_that_is_frozen(meeting):
+    """It is lost after ten seconds without a word, and nobody comes in its place."""
     name = meeting.write("""
         print(len(workers), "workers", flush=True)
         if restart == 0:
@@ -184,10 +171,13 @@ def test_an_elastic_run_goes_on_with_those_who_are_there(meeting):
     words = ["--workers", "1:2", "--restarts", 1, name]
     host, member = meeting.start_all(2, *words)
     wait_for(lambda: os.path.exists("here-0") and os.path.exists("here-1"))
-    member.kill()
-    status, report, _ = host.end()
+    member.freeze()
+    status, report, said = host.end()
     assert (status, report["workers"], report["restarts"]) == (0, 1, 1)
+    assert "is lost with its machine, which has said nothing for 10 s" in said
     assert read_log(1, 0) == "2 workers\n1 workers\n"
+    member.process.send_signal(signal.SIGCONT)
+    assert member.end()[0] == 2
 
 
 def test_a_lost_host_ends_everything_and_says_how_to_go_on(meeting):
@@ -207,22 +197,6 @@ def test_a_lost_host_ends_everything_and_says_how_to_go_on(meeting):
     assert status == 2 and report is None and time.monotonic() - begun < 60
     assert "is lost" in said and "same line again" in said and "newest copy of kept" in said
     wait_for(lambda: not any(map(lives, processes)))
-
-
-def test_a_frozen_member_is_lost_after_ten_seconds(meeting):
-    name = meeting.write("""
-        open(f"here-{index}", "w").close()
-        time.sleep(300)
-    """)
-    host, member = meeting.start_all(2, name)
-    wait_for(lambda: os.path.exists("here-0") and os.path.exists("here-1"))
-    begun = time.monotonic()
-    member.freeze()
-    status, report, _ = host.end()
-    assert status == 255 and 5 < time.monotonic() - begun < 60
-    assert "worker 1 on" in report["cause"] and "said nothing for 10 s" in report["cause"]
-    member.process.send_signal(signal.SIGCONT)
-    assert member.end()[0] == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -307,6 +281,17 @@ def test_the_machine_that_differs_is_named_with_what_differs(meeting, tmp_path):
     assert member.end()[0] == host.end()[0] == 0
 
 
+def test_two_runs_at_one_port_are_refused_in_one_line(meeting):
+    """Whoever wanted to host a run of their own is told so; the first run goes on."""
+    first, second = meeting.write("print(1)", "a.py"), meeting.write("print(2)", "b.py")
+    host = meeting.start(1, first)
+    for code in (CODE, None, "wrong-code-2345"):
+        status, _, said = meeting.start(2, second, code=code).end()
+        assert status == 2 and len(said.splitlines()) == 1, said
+        assert f"{meeting.address} on this machine already: to host" in said
+    assert meeting.start(3, first).end()[0] == host.end()[0] == 0
+
+
 def test_a_wrong_code_is_refused_and_five_a_minute_are_the_most(meeting):
     name = meeting.write("print('ran')")
     host = meeting.start(1, name)
@@ -354,7 +339,7 @@ class Stranger:
 
     @staticmethod
     def prove(hello, code):
-        """Return a member's answer to `hello`, by the description in `channel`."""
+        """Return a member's answer to `hello`, by the description in `handshake`."""
         salt, nonce = bytes.fromhex(hello["salt"]), bytes(32)
         told = b"member" + salt + bytes.fromhex(hello["nonce"]) + nonce
         key = hashlib.scrypt(

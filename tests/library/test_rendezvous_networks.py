@@ -8,10 +8,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import psutil
 import pytest
 from machines import Launcher, Namespaces
-from process_watch import wait_for
+from process_watch import lives, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PORT = 2950
@@ -99,13 +98,6 @@ def machines(tmp_path):
     networks.close()
 
 
-def is_gone(process):
-    try:
-        return psutil.Process(process).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 def read_copies(machines, name, numbers=(0, 1, 2, 3)):
     paths = [machines.folder(number) / "kept" / name for number in numbers]
     return {path.read_bytes() if path.is_file() else None for path in paths}
@@ -123,12 +115,12 @@ def test_kills_of_a_worker_a_launcher_and_the_host(machines):
     os.kill(processes[2], 9)  # a worker: all start again
     launchers[0].wait_for("worker 2 was ended by SIGKILL; all tasks start again, restart 1 of 3")
     again = machines.find_processes(1)
-    assert all(is_gone(process) for process in processes.values())
+    assert not any(map(lives, processes.values()))
     wait_for(lambda: None not in read_copies(machines, "step-1"))
     launchers[3].kill()  # a launcher: its machine is lost, and the others go on
     launchers[0].wait_for("is lost with its machine")
     third = machines.find_processes(2, (0, 1, 2))
-    wait_for(lambda: all(is_gone(process) for process in again.values()))
+    wait_for(lambda: not any(map(lives, again.values())))
     log = (machines.folder(1) / "logs" / "worker-1.log").read_text().splitlines()
     assert log == [
         "attempt 0 of 4 from", "attempt 1 of 4 from step-0", "attempt 2 of 3 from step-0 step-1",
@@ -138,7 +130,7 @@ def test_kills_of_a_worker_a_launcher_and_the_host(machines):
     for number in (1, 2):
         status, _, said = launchers[number].end()
         assert status == 2 and "same line again on every machine" in said
-    wait_for(lambda: all(is_gone(process) for process in third.values()))
+    wait_for(lambda: not any(map(lives, third.values())))
     shutil.rmtree(machines.folder(0))  # and its disk with it: the next host goes on from a copy
     for path in machines.folder(1).glob("running-*"):
         path.unlink()
@@ -170,7 +162,7 @@ def test_a_pulled_cable_and_a_pair_that_is_kept_apart(machines):
     assert "said nothing for 10 s" in report["cause"]
     assert launchers[3].end()[0] == 2
     assert [launchers[number].end()[0] for number in (1, 2)] == [255, 255]
-    wait_for(lambda: all(is_gone(process) for process in processes.values()))
+    wait_for(lambda: not any(map(lives, processes.values())))
 
 
 def test_a_real_training_program_over_four_machines(machines):

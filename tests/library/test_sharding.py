@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from distlab.figures import shares
-from utils.cluster import LocalCluster, make_launcher
+from utils.cluster import LocalCluster
 from utils.errors import DistributedError
 from utils.input_pipeline.service import (
     DataService,
@@ -19,6 +19,7 @@ from utils.input_pipeline.sharding import (
     all_ids,
     auto_shard,
     check_cover,
+    deal_examples,
     ids_of_replicas,
     last_part,
     say_ids,
@@ -77,6 +78,26 @@ def test_policies_share_files_examples_or_nothing(tf, tmp_path):
     assert check_cover(data, range(32)).once == 32
     assert check_cover(off, range(32)).doubled == tuple(range(32))
     assert auto_shard(batches, 2, "AUTO") == file
+
+
+@pytest.mark.parametrize(
+    ("files", "workers", "batch"), [(4, 2, 4), (3, 2, 4), (5, 3, 3), (8, 4, 5)]
+)
+def test_dealing_by_counting_is_what_tensorflow_does(tf, tmp_path, files, workers, batch):
+    batches = read_ids(tf, make_files(tf, tmp_path, files)).batch(batch)
+    parts = [list(range(8 * k, 8 * k + 8)) for k in range(files)]
+    for policy in ("FILE", "DATA", "OFF"):
+        assert deal_examples(parts, workers, policy, batch) == auto_shard(batches, workers, policy)
+
+
+def test_to_shuffle_and_then_shard_loses_as_many_as_it_doubles():
+    orders = [list(range(32)), list(range(31, -1, -1))]
+    views = deal_examples([range(32)], 2, "LATE", 4, orders)
+    assert views["worker 1"][0] == [30, 28, 26, 24]
+    cover = check_cover(views, range(32))
+    assert cover.doubled == tuple(range(0, 32, 2)) and cover.lost == tuple(range(1, 32, 2))
+    with pytest.raises(DistributedError, match="1 files for 2 workers"):
+        deal_examples([range(32)], 2, "FILE", 4)
 
 
 def test_file_needs_files_and_auto_falls_back_to_data(tf, tmp_path):
@@ -184,10 +205,10 @@ def test_shuffling_before_sharding_loses_and_doubles(tf):
 def test_the_picture_of_shares_says_what_it_shows():
     picture = shares({"a": [[0, 1], [2]], "b": [[2, 2]]}, 5, title="Shares")
     assert "a: 3 examples (0, 1, 2); b: 1 example (2)" in picture.alt
-    assert "2 examples received by nobody; 1 example more than once" in picture.alt
+    assert "2 examples received by nobody and 1 example received more than once" in picture.alt
     assert picture.svg.count(">nobody<") == 1 and len(picture.png()) > 1000
     whole = shares({"a": [[0], [1]]}, 2, title="All")
-    assert "None lost; none more than once" in whole.alt and "nobody" not in whole.svg
+    assert "Every example was received exactly once" in whole.alt and "nobody" not in whole.svg
     for views, examples in (({}, 3), ({"a": [[3]]}, 3), ({"a": [[0]]}, 81)):
         with pytest.raises(DistributedError, match="shares: "):
             shares(views, examples, title="No")
@@ -198,13 +219,6 @@ def test_last_part_takes_the_ids_of_a_tuple():
 
 
 # ---- two workers for real, and the service: one warm process for all
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = make_launcher()
-    yield launcher
-    launcher.close()
 
 
 @pytest.fixture(scope="module")

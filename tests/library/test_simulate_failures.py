@@ -71,7 +71,7 @@ def test_a_run_that_cannot_end_is_infinite_and_wrong_numbers_are_refused():
         overhead_fraction(1, 1, 1, -1)
 
 
-def test_the_explorer_shows_young_and_daly_and_says_when_a_run_hardly_gets_on():
+def test_the_explorer_shows_young_and_daly_and_says_when_a_run_makes_no_progress():
     from distlab.widgets.checkpoint_interval import interval_explorer, show_intervals
 
     picture = show_intervals(30, 1000, 365)
@@ -81,7 +81,13 @@ def test_the_explorer_shows_young_and_daly_and_says_when_a_run_hardly_gets_on():
     explorer = interval_explorer(save_seconds=0.004)
     assert explorer.values == {"save_seconds": 0.1, "workers": 1000, "mtbf_days": 365}
     assert "<img" in explorer.result or "<svg" in explorer.result
-    for values in ((0.1, 1, 1000), (300, 20000, 1000), (300, 1, 1), (0.1, 1000, 1)):
+    for values in (
+        (0.1, 1, 3000),
+        (300, 20000, 3000),
+        (300, 1, 1),
+        (0.1, 1000, 1),
+        (30, 16384, 2112),
+    ):
         assert "overhead" in show_intervals(*values).alt
     for values in ((300, 20000, 1), (0.1, 20000, 1)):  # a failure every 4 s, a minute to restart
-        assert "hardly gets on" in show_intervals(*values)
+        assert "almost no progress" in show_intervals(*values)

@@ -95,6 +95,17 @@ def test_stragglers_stretch_compute_and_lower_efficiency():
     assert slow.straggler_seconds > 0
 
 
+def test_the_update_follows_compute_and_the_last_bucket():
+    work = StepWork(0.1, 0.2, 400e6, update_seconds=0.05)
+    for bandwidth in (1e9, 1e15):
+        network = Network(Link(1e-5, bandwidth))
+        without, step = (simulate_step(w, 8, network) for w in (WORK, work))
+        assert step.step_seconds == pytest.approx(without.step_seconds + 0.05)
+        assert step.exposed_communication_seconds == without.exposed_communication_seconds
+        assert step.efficiency == pytest.approx(0.35 / step.step_seconds)
+        assert step.rows()[-1][1:] == (without.step_seconds, step.step_seconds, "U", "update")
+
+
 def test_units():
     rates = {"50": 50, "400Gb/s": 50, "400 Gbit/s": 50, "400Gbps": 50, "50GB/s": 50, "1e3": 1000,
              "1Tb/s": 125, "8b/s": 1e-9, "1GiB/s": 2**30 / 1e9}  # fmt: skip
@@ -118,6 +129,6 @@ def test_what_cannot_be_is_refused(settings, says):
     with pytest.raises(DistributedError, match=says) as refused:
         simulate_step(WORK, **{"devices": 8, "network": NETWORK, **settings})
     assert "\n" not in str(refused.value)
-    for work in ((-1, 1, 1), (0, 0, 1), (1, 1, math.nan)):
+    for work in ((-1, 1, 1), (0, 0, 1), (1, 1, math.nan), (1, 1, 1, -1)):
         with pytest.raises(DistributedError):
             StepWork(*work)

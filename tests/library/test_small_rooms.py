@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 
-from utils.environment import quiet_tensorflow, set_seeds, versions
+from utils.environment import memory_variables, quiet_tensorflow, set_seeds, versions
 from utils.events import EventWriter, make_event, read_events
 from utils.measure import (
     Stopwatch,
@@ -49,6 +49,32 @@ def test_standard_error_comes_back_after_the_quiet_block(capfd):
         os.write(2, b"hidden")
     os.write(2, b"shown")
     assert capfd.readouterr().err == "shown"
+
+
+ALLOCATE = """import os, resource
+import numpy as np
+if MEANT:
+    from utils.environment import quiet_tensorflow
+    with quiet_tensorflow():
+        pass
+[np.ones(400_000) for _ in range(20)]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5):
+    [np.ones(400_000) for _ in range(20)]  # 64 MB, in pieces of 3.2 MB
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no glibc")
+def test_memory_of_a_step_is_used_again_by_the_next(monkeypatch):
+    for name in memory_variables():
+        monkeypatch.delenv(name, raising=False)
+    anew = int(run_python(ALLOCATE.replace("MEANT", "False")).stdout)
+    again = int(run_python(ALLOCATE.replace("MEANT", "True")).stdout)
+    for name, size in memory_variables().items():
+        monkeypatch.setenv(name, size)
+    from_outside = int(run_python(ALLOCATE.replace("MEANT", "False")).stdout)
+    assert anew > 20_000 and again < 2_000 and from_outside < 2_000
+    assert memory_variables() == {}
 
 
 def test_seeds_repeat_what_python_numpy_and_keras_draw(tf):

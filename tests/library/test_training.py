@@ -1,5 +1,6 @@
 """The training program against loops written here, by hand, on one device."""
 
+import functools
 import json
 
 import numpy as np
@@ -19,6 +20,7 @@ MANY += [("central-storage", 2), ("central-storage", 3), ("central-storage", 4)]
 SINGLE = [("default", 1), ("one-device", 1), ("mirrored", 1), ("central-storage", 1)]
 
 
+@functools.cache
 def train_by_hand(tf, *, limit, batch, epochs, optimizer="sgd", dtype="float64", model="mlp"):
     """Return weights and epoch-mean losses of plain training: no strategy, no padding."""
     import keras

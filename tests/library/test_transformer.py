@@ -5,7 +5,7 @@ import pytest
 from parallel_models import DEVICES, assert_equal_step, make_batch
 from test_training import assert_same_weights, train_by_hand
 
-from utils.cluster import LocalCluster, make_launcher
+from utils.cluster import LocalCluster
 from utils.errors import InputError
 from utils.models import build_encoder_decoder, build_transformer
 from utils.parallel.attention import SplitAttention
@@ -46,13 +46,6 @@ def test_it_resumes_and_exports(by_hand, tmp_path):
     model = keras.models.load_model(tmp_path / "out" / "model.keras")
     for got, wanted in zip(model.trainable_variables, report.weights, strict=True):
         np.testing.assert_array_equal(got.numpy(), wanted)
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = make_launcher()
-    yield launcher
-    launcher.close()
 
 
 def train_here(jobs):

@@ -12,7 +12,7 @@ The way of a task:
    function and calls it, and the result goes back over a framed connection.
 5. The group keeps what is told of each task; lines, events and actions go to the `record`,
    which `job` reads. A failure is explained by `failures`, a delay by `waiting`.
-6. `registry` marks every process and folder, so that nothing is left behind.
+6. `processes.registry` marks every process and folder, so that nothing is left behind.
 """
 
 from .failures import ClusterError as ClusterError

@@ -10,8 +10,8 @@ import signal
 import sys
 import threading
 
+from ..processes.registry import MARK_VARIABLE, parse_mark, remove_folder
 from .launcher import TaskOrder
-from .registry import MARK_VARIABLE, parse_mark, remove_folder
 from .task import TaskEnds, enter_task
 
 

@@ -74,7 +74,7 @@ class Group:
             if task.state == "starting":
                 task.state = "running"
 
-    def act(self, task: Task, action: str, name: str) -> None:
+    def act(self, task: Task, action: str, name: str | None) -> None:
         """Do to a task what `LaunchedTasks.act` names, and note it in the record under `name`.
 
         Raises InputError for what the launcher cannot do.
@@ -82,13 +82,18 @@ class Group:
         if action not in self._launcher.actions:
             how = self._launcher.description
             raise InputError(f"{action}: nothing that can be done to tasks that are {how}")
-        self._record.add_action(name, task.name, task.attempt)
+        if name is not None:
+            self._record.add_action(name, task.name, task.attempt)
         self._launched.act(task.name, action)
 
     def end(self) -> None:
         """End all tasks, and wait until they have ended."""
         if self._launched is not None:
             self._launched.end()
+
+    def find(self, name: str) -> Task:
+        """Return the task called `name`, like "worker 1"."""
+        return self._named[name]
 
     @property
     def callers(self) -> list[Task]:

@@ -8,8 +8,10 @@ from ..errors import InputError
 from ..events import Event
 from .failures import ClusterError, explain_delay
 from .group import Task
+from .interrupts import stopping_at_interrupt
 from .launcher import Launcher
 from .record import JobRecord
+from .slowing import Slowing
 from .supervisor import Supervisor
 
 WORDS = {"SIGKILL": "kill", "SIGTERM": "terminate", "SIGINT": "interrupt"}
@@ -30,6 +32,7 @@ class Job:
         self._supervisor = Supervisor(
             make_tasks, function, launcher, restarts, stall_seconds, self._record
         )
+        self._slowing = Slowing(self._record, self._supervisor)
 
     # ---- what it is like now
 
@@ -42,6 +45,11 @@ class Job:
     def attempt(self) -> int:
         """How often the group has been started."""
         return self._supervisor.attempt
+
+    @property
+    def restarts_left(self) -> int:
+        """How often the group may still start again."""
+        return self._supervisor.restarts_left
 
     @property
     def error(self) -> ClusterError | None:
@@ -58,9 +66,11 @@ class Job:
     def events(self) -> Iterator[Event]:
         """Yield every event from the start on, as they arrive, until the job has ended.
 
-        Each has `task` (like "worker 0") and `attempt` beside its own fields.
+        Each has `task` (like "worker 0") and `attempt` beside its own fields. An interrupt
+        stops the job.
         """
-        return self._record.follow_events()
+        with stopping_at_interrupt(self):
+            yield from self._record.follow_events()
 
     def history(self, start: int = 0) -> list[Event]:
         """Return the events so far, from the `start`-th on, without waiting."""
@@ -101,6 +111,14 @@ class Job:
         self._supervisor.group.act(task, "resume", "resume")
         task.state = "running" if task.state == "paused" else task.state
 
+    def slow(self, job: str, index: int, seconds: float) -> None:
+        """Freeze a task for `seconds` after each step that it reports; 0 lets it run freely.
+
+        It stays slow when its group starts again. Raises InputError for seconds outside
+        0 to 1 and for a launcher that cannot pause.
+        """
+        self._slowing.set(self._find(job, index).name, seconds)
+
     def restart(self, job: str, index: int = 0) -> None:
         """Start a server of a parameter-server cluster again, at the same address.
 
@@ -132,9 +150,11 @@ class Job:
 
         With `echo`, lines of the tasks are printed as they come. Raises
         ClusterError when a task failed for good, or when the job is not done after
-        `timeout` seconds; the job is stopped then.
+        `timeout` seconds; the job is stopped then, and when the wait is interrupted.
         """
-        if not self._record.wait_until_finished(timeout, echo):
+        with stopping_at_interrupt(self):
+            finished = self._record.wait_until_finished(timeout, echo)
+        if not finished:
             error = explain_delay(self.tasks, timeout or 0)
             self.stop()
             raise error

@@ -8,6 +8,7 @@ on loopback. Nothing outlives the `with` block, nor the process that holds it.
 """
 
 import atexit
+import importlib
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -34,8 +35,14 @@ class LocalCluster:
     servers wait to be used. `replicas_per_worker` splits each worker's CPU into
     that many logical devices. Its launcher, with a warm process where that is safe, is
     closed with the cluster; a `launcher` that is given serves several clusters and
-    stays the caller's to close. Every task finds `environment` in its own, besides
-    TF_CONFIG. Raises InputError for numbers that cannot be.
+    stays the caller's to close. With `engine` ("ray", "spark" or "slurm") that starts the tasks, on
+    its cluster at `engine_address` or on one of two nodes that is set up here. `restarts` is what
+    `start` and `run` take where they are given none. Every task finds `environment` in its own,
+    besides TF_CONFIG. Raises InputError for numbers that cannot be.
+
+    A rendezvous of machines (`engines.run_at_rendezvous`) is no way to start these tasks: it
+    sends no code, and a job is a function that is sent. There, run a program that every
+    machine has.
     """
 
     def __init__(
@@ -45,12 +52,19 @@ class LocalCluster:
         replicas_per_worker: int = 1,
         *,
         launcher: Launcher | None = None,
+        engine: str | None = None,
+        engine_address: str | None = None,
+        restarts: int = 0,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         for name, value, least in (
             ("workers", workers, 1), ("ps", ps, 0), ("replicas_per_worker", replicas_per_worker, 1),
         ):  # fmt: skip
             check_count(name, value, least, MAX_TASKS)
+        if engine is not None and launcher is not None or engine_address and engine is None:
+            raise InputError("engine, engine_address, launcher: give an engine or a launcher")
+        self.restarts = check_count("restarts", restarts, 0)
+        self._engine = engine, engine_address
         self.workers, self.ps, self.replicas_per_worker = workers, ps, replicas_per_worker
         self._launcher, self._own_launcher = launcher, launcher is None
         self._environment = dict(environment or {})
@@ -65,14 +79,20 @@ class LocalCluster:
             self._launcher.close()  # ended from outside, as `distlab cluster stop` does
             self._launcher = None
         if self._launcher is None:
-            self._launcher = make_launcher()
+            self._launcher = self._make_launcher()
         return self._launcher
+
+    def _make_launcher(self) -> Launcher:
+        if self._engine[0] is None:
+            return make_launcher()
+        engines = importlib.import_module("..engines", __package__)  # which build on clusters
+        return engines.make_launcher(*self._engine)
 
     def start(
         self,
         function: Callable[..., Any],
         *arguments: Any,
-        restarts: int = 0,
+        restarts: int | None = None,
         stall_seconds: float = 10.0,
         **settings: Any,
     ) -> Job:
@@ -93,7 +113,8 @@ class LocalCluster:
                 f"{name} cannot be sent to another process ({error}); make what it needs inside it"
             ) from None
         self._jobs = [job for job in self._jobs if not job.finished]
-        job = Job(self._make_tasks, body, self.launcher, restarts, stall_seconds)
+        again = self.restarts if restarts is None else restarts
+        job = Job(self._make_tasks, body, self.launcher, again, stall_seconds)
         self._jobs.append(job)
         return job
 
@@ -103,7 +124,7 @@ class LocalCluster:
         *arguments: Any,
         timeout: float = RUN_SECONDS,
         echo: bool = True,
-        restarts: int = 0,
+        restarts: int | None = None,
         **settings: Any,
     ) -> Any:
         """Run the function and return its results in rank order (the coordinator's result with ps).

@@ -20,14 +20,14 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..errors import RunError
-from ..processes.connection import Connection, PeerGone
+from ..processes.connection import Connection, Message, PeerGone
 from ..processes.fork_server import ForkServer
 from ..processes.module_command import make_module_command
 from ..processes.preload import TRAINING_MODULES
+from ..processes.registry import MARK_VARIABLE, end_cluster, make_mark, remove_folder
 from ..tf_config import pick_free_ports
 from .launcher import Launcher, TaskListener, TaskOrder
-from .registry import MARK_VARIABLE, end_cluster, make_mark, remove_folder
-from .streams import LineReader, Streams
+from .streams import MAX_LINE_BYTES, LineReader, Streams
 from .task import TaskEnds
 
 START_SECONDS, FORK_SECONDS = 120.0, 30.0
@@ -253,15 +253,11 @@ class _Result:
         return self._connection.fileno()
 
     def read(self) -> bool | None:
-        try:
-            message = self._connection.pull()
-        except PeerGone:
-            return None
-        if message is None:
-            return False
+        return self._connection.read(self._take_message)
+
+    def _take_message(self, message: Message) -> None:
         self.arrived = True
         self._take(bytes(message.body))
-        return True
 
     def close(self) -> None:
         """Hang up, upon which the task leaves."""
@@ -282,7 +278,7 @@ class _Running:
         (output, output_end), (events, events_end) = os.pipe(), os.pipe()
         self._ends = [output_end, events_end]
         self._written = (
-            LineReader(output, lambda line: listener.take_line(name, line)),
+            LineReader(output, lambda line: listener.take_line(name, line), MAX_LINE_BYTES),
             LineReader(events, self._take_event),
         )
         self.result = _Result(ours, name, self._take_result)

@@ -54,9 +54,8 @@ class JobRecord:
         with self.changed:
             return list(self._actions)
 
-    def follow_events(self) -> Iterator[Event]:
-        """Yield every event from the start on, as they arrive, until the job has finished."""
-        place = 0
+    def follow_events(self, place: int = 0) -> Iterator[Event]:
+        """Yield every event from the `place`-th on, as they arrive, until the job has finished."""
         while True:
             with self.changed:
                 while len(self._events) == place and not self.finished:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 PIECE_BYTES = 65536  # what a pipe holds
 DRAIN_PIECES = 4
+MAX_LINE_BYTES = 2**20  # of what a program prints
 
 
 class Source(Protocol):
@@ -93,10 +94,16 @@ class Streams:
 
 
 class LineReader:
-    """A pipe's reading end: calls `take` with each whole line, without its end."""
+    """A pipe's reading end: calls `take` with each whole line, without its end.
 
-    def __init__(self, descriptor: int, take: Callable[[str], None]) -> None:
+    A line longer than `max_bytes` comes in pieces.
+    """
+
+    def __init__(
+        self, descriptor: int, take: Callable[[str], None], max_bytes: float = float("inf")
+    ) -> None:
         self._descriptor, self._take, self._rest = descriptor, take, b""
+        self._max_bytes = max_bytes
         os.set_blocking(descriptor, False)
 
     def fileno(self) -> int:
@@ -112,6 +119,9 @@ class LineReader:
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             self._take(line.decode(errors="replace").rstrip("\r"))
+        if len(self._rest) > self._max_bytes:
+            rest, self._rest = self._rest, b""
+            self._take(rest.decode(errors="replace"))
         return True if piece else None
 
     def close(self) -> None:

@@ -24,7 +24,8 @@ class Supervisor:
     """Runs a job's attempts, one group after the other, in a thread of its own.
 
     `group` is the running attempt's, `attempt` its number, `error` why the job has
-    failed for good. The first group is started by the constructor.
+    failed for good, `slow_seconds` how long tasks are frozen on purpose after each step. The
+    first group is started by the constructor.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Supervisor:
         self.restarts_left, self._stall_seconds = restarts, stall_seconds
         self._record, self._changed = record, record.changed
         self.attempt, self.error = 1, None
+        self.slow_seconds: dict[str, float] = {}
         self._accidents_left, self._stopping = ACCIDENT_RETRIES, False
         self.group = self._start_group(1)
         self._thread = threading.Thread(target=self._supervise, daemon=True)
@@ -49,6 +51,9 @@ class Supervisor:
 
     def join(self, seconds: float) -> None:
         self._thread.join(seconds)
+
+    def is_slow(self, task: str) -> bool:
+        return self.slow_seconds.get(task, 0) > 0
 
     def _start_group(self, attempt: int) -> Group:
         self._freezes = FreezeWatch()
@@ -82,7 +87,8 @@ class Supervisor:
         """Return whether a task has been frozen for too long, in a job that may restart."""
         if not self.restarts_left:
             return False
-        task = self._freezes.find(self.group.tasks, self._stall_seconds)
+        tasks = [t for t in self.group.tasks if t.state == "paused" or not self.is_slow(t.name)]
+        task = self._freezes.find(tasks, self._stall_seconds)
         if task is not None:
             task.state = "frozen"
             task.lines.append(f"frozen (SIGSTOP) for {self._stall_seconds:.1f} s")

@@ -84,6 +84,8 @@ def _describe(error: BaseException) -> tuple[str, str, str]:
     first_line, *rest = str(error).strip().split("\n")
     if first_line.endswith("root error(s) found.") and rest:  # TensorFlow lists them below
         first_line = rest[0].strip()
+    elif first_line.endswith(("(", "[", "{")) and rest:  # a value over many lines: how it ends
+        first_line = f"{first_line} … {rest[-1].strip()}"
     summary = f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
     return ("error", summary, traceback.format_exc())
 

@@ -11,8 +11,8 @@ from typing import Any
 from ..processes.fork_server import ForkLoop, serve
 from ..processes.lifetime import name_process
 from ..processes.preload import import_modules, import_tensorflow
+from ..processes.registry import MARK_VARIABLE, parse_mark, remove_folder
 from .launcher import TaskOrder
-from .registry import MARK_VARIABLE, parse_mark, remove_folder
 from .task import TaskEnds, enter_task
 
 

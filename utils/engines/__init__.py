@@ -9,16 +9,15 @@ first error is named with its likely cause. Nothing is left behind, however this
 | module | what it holds |
 |---|---|
 | `settings` | what to run: how many tasks, restarts, logs; what a run reports |
-| `task_process` | one task: a process group, its log, its lines, its end |
+| `task_process`, `task_output` | one task: a process group, its end; its log and its lines |
 | `attempt` | all tasks of one start, from first to last |
-| `keeper` | a small process that ends the tasks if this one is killed |
 | `local` | `run_program`: attempts on this machine, until one succeeds or none is left |
 | `signals` | SIGINT and SIGTERM while a run goes on |
 | `rendezvous` | `run_at_rendezvous`: the same on several machines that meet at an address |
 | `engine_run` | `run_on_engine`: the same run, its tasks started by Ray, Spark or Slurm |
 | `engine_launcher` | `make_launcher`: functions on an engine, as on a `LocalCluster` |
 | `catalogue` | the engines that are known, and what each needs here |
-| `hub`, `agent`, `handshake` | where agents call; what an engine starts for each task; a key |
+| `hub`, `agent`, `handshake` | where agents call; an engine's part of a task; who has the key |
 | `driver`, `ray_driver`, `spark_driver`, `slurm_driver` | the process that asks an engine |
 | `slurm_local` | a Slurm cluster of two nodes on this machine |
 | `accelerators` | dividing this machine's GPUs among its workers |

@@ -27,16 +27,21 @@ def list_gpus() -> list[str]:
     return [str(index) for index in range(len(found))]
 
 
-def divide_gpus(gpus: list[str], workers: int) -> list[list[str]]:
+def divide_gpus(gpus: list[str], workers: int, each: int | None = None) -> list[list[str]]:
     """Return the GPUs of each worker: equal, contiguous parts; all empty where there are none.
 
-    Raises InputError where there are fewer GPUs than workers, as two processes cannot
-    take part in one NCCL all-reduce with the same GPU.
+    With `each`, a worker gets as many, and the rest is left alone. Raises InputError where there
+    are too few: two processes cannot take part in one NCCL all-reduce with the same GPU.
     """
+    if each and len(gpus) < workers * each:
+        raise InputError(
+            f"gpus {each}: {workers} workers need {workers * each}, and this machine has "
+            f"{len(gpus)}; ask for fewer, or pass --gpus none to train on the CPU"
+        )
     if gpus and len(gpus) < workers:
         raise InputError(
             f"{workers} workers, {len(gpus)} GPUs: start at most {len(gpus)} on this machine, "
             "or pass --gpus none to train on the CPU"
         )
-    each = len(gpus) // workers
+    each = each or len(gpus) // workers
     return [gpus[each * index : each * (index + 1)] for index in range(workers)]

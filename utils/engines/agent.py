@@ -6,6 +6,7 @@ that nobody is waiting for it any more.
 """
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -16,19 +17,19 @@ from typing import Any, Protocol
 
 from ..cluster.launcher import TaskOrder
 from ..cluster.local_launcher import NUMBERS, ColdLauncher
-from ..cluster.registry import MARK_VARIABLE, end_cluster, make_mark, remove_folder
 from ..cluster.streams import Streams
 from ..errors import InputError, RunError
 from ..events import Event
-from ..processes.connection import Connection, PeerGone, connect
+from ..processes.connection import Connection, PeerGone, reach
+from ..processes.keeper import Keeper
+from ..processes.registry import MARK_VARIABLE, end_cluster, make_mark, remove_folder
 from ..tf_config import parse_tf_config, pick_free_ports
-from .handshake import greet_launcher, take_call
-from .keeper import Keeper
+from .handshake import ChannelLost, introduce, take_call
 from .task_process import TaskPlan, TaskProcess
 
 RANK_VARIABLES = ("DISTLAB_RANK", "SLURM_PROCID")
 PIPE_VARIABLE = "DISTLAB_AGENT_PIPE"  # set: its standard input ends when its starter dies
-STATUS_AGAIN, STATUS_LOST = 1, 75
+STATUS_LOST = 75
 CONNECT_SECONDS = 60.0
 END_SECONDS = 10.0
 
@@ -44,10 +45,10 @@ class Teller:
             self._connection.send({"said": said, **fields}, body)
 
     def take_line(self, task: str, line: str) -> None:
-        self.tell("line", line=line)
+        self.tell("line", line.encode(errors="replace"))  # as the body, which may be long
 
     def take_event(self, task: str, event: Event) -> None:
-        self.tell("event", event=event)
+        self.tell("event", json.dumps(event).encode())
 
     def take_result(self, task: str, body: bytes) -> None:
         self.tell("result", body)
@@ -215,10 +216,12 @@ def main() -> None:
         threading.Thread(target=_end_with_starter, daemon=True).start()
     rank = next(int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ)
     try:
-        connection = connect(call.address, "the launcher", CONNECT_SECONDS)
-        host = connection.local_host
-        greet_launcher(connection, call.key, {"rank": rank, "host": socket.gethostname()})
+        end = reach(call.address, "the launcher", CONNECT_SECONDS)
+        introduce(end, lambda salt: bytes.fromhex(call.key))
+        connection, host = Connection(end, "the launcher"), end.getsockname()[0]
+        connection.send({"rank": rank, "host": socket.gethostname()})
     except RunError as error:
-        print(f"agent {rank}: {error}", file=sys.stderr)
+        who = "the launcher " if isinstance(error, ChannelLost) else ""
+        print(f"agent {rank}: {who}{error}", file=sys.stderr)
         sys.exit(STATUS_LOST)
     sys.exit(Agent(connection, host).serve())

@@ -95,6 +95,18 @@ def find_engine(name: str, address: str | None = None) -> Engine:
     return ENGINES[name]
 
 
+def check_gpus(engine: str, address: str | None, gpus: int) -> None:
+    """Raise InputError where an engine cannot be asked for GPUs."""
+    if not gpus:
+        return
+    if engine == "spark":
+        cure = "its executors hold the GPUs; set spark.task.resource.gpu.amount where it runs"
+        raise InputError(f"gpus {gpus}: Spark is not asked for them by task: {cure}")
+    if address is None:
+        cure = "name a cluster that has them with --engine-address, or leave --gpus out"
+        raise InputError(f"gpus {gpus}: the cluster for trying {engine} gives none; {cure}")
+
+
 def find_own_host(engine: Engine, address: str | None) -> str:
     """Return the address of this machine at which the cluster's machines reach it.
 

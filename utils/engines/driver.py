@@ -9,7 +9,9 @@ ends it where the launcher is killed.
 import contextlib
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,13 +19,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from ..cluster.registry import MARK_VARIABLE, end_cluster, make_mark, remove_folder
 from ..errors import RunError
+from ..processes.keeper import Keeper
 from ..processes.module_command import make_module_command
+from ..processes.registry import MARK_VARIABLE, end_cluster, make_mark, remove_folder
 from .handshake import AGENT_VARIABLE, Call
-from .keeper import Keeper
 
-STOP_SECONDS = 20.0
+STOP_SECONDS, REACH_SECONDS = 20.0, 10.0
 LAST_WORDS = "distlab: "  # begins the line with which a driver says why it gives up
 
 
@@ -31,7 +33,8 @@ LAST_WORDS = "distlab: "  # begins the line with which a driver says why it give
 class Wanted:
     """What a driver is asked for: `count` agents on the cluster at `address`, or on a local one.
 
-    `folder` is for temporary files; `command` starts an agent, with `environment` set.
+    `folder` is for temporary files; `command` starts an agent, with `environment` set;
+    `gpus` are those of each.
     """
 
     count: int
@@ -39,18 +42,21 @@ class Wanted:
     address: str | None = None
     command: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
+    gpus: int = 0
 
 
 class Driver:
     """The launcher's end of a driver: `module` is the one that asks the engine."""
 
-    def __init__(self, module: str, count: int, address: str | None, call: Call) -> None:
-        self.count, self._mark = count, make_mark()
+    def __init__(
+        self, module: str, count: int, address: str | None, call: Call, gpus: int = 0
+    ) -> None:
+        self.count, self._mark, self._is_local = count, make_mark(), address is None
         self._keeper = Keeper(self._mark.identity)
         self._log = Path(self._mark.folder, "driver.log")
         agent = make_module_command(f"{__package__}.agent")
         environment = {AGENT_VARIABLE: call.to_text()}
-        wanted = Wanted(count, self._mark.folder, address, agent, environment)
+        wanted = Wanted(count, self._mark.folder, address, agent, environment, gpus)
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 make_module_command(module), stdin=subprocess.PIPE, stdout=log, stderr=log,
@@ -78,11 +84,14 @@ class Driver:
         return self._mark.folder
 
     def close(self) -> None:
-        """Have everything taken down, and kill what is left; safe to call twice."""
+        """Have everything taken down, and kill what is left; safe to call twice.
+
+        A cluster of this machine is killed at once, at whatever it is: it may still be starting.
+        """
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(STOP_SECONDS)
+            self._process.wait(0.0 if self._is_local else STOP_SECONDS)
         end_cluster(self._mark.identity)
         self._process.wait()
         remove_folder(self._mark.folder)
@@ -94,6 +103,20 @@ class Driver:
 
 class GivesUp(Exception):
     """Why a driver cannot go on, in words for the user."""
+
+
+def check_reachable(address: str | None) -> None:
+    """Raise GivesUp where nobody listens at "host:port", or at any of several.
+
+    An engine's own client would try for a minute or more. Anything else is left to it.
+    """
+    places = re.findall(r"(?:^|[/,])\[?([^\]/,]+?)\]?:(\d+)", address or "")
+    for host, port in places:
+        with contextlib.suppress(OSError):
+            socket.create_connection((host, int(port)), REACH_SECONDS).close()
+            return
+    if places:
+        raise GivesUp(f"nobody listens at {address}")
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from ..cluster.launcher import TaskListener, TaskOrder
 from ..cluster.local_launcher import NUMBERS
 from ..errors import RunError
 from ..events import Event
-from .catalogue import find_engine, find_own_host
+from .catalogue import check_gpus, find_engine, find_own_host
 from .driver import Driver
 from .hub import AgentLine, Hub
 
@@ -27,16 +27,17 @@ LOOPBACK = ("127.", "::1")
 
 def make_launcher(
     engine: str, address: str | None = None, say: Callable[[str], None] | None = None,
-    start_seconds: float = START_SECONDS,
+    start_seconds: float = START_SECONDS, gpus: int = 0,
 ) -> "EngineLauncher":  # fmt: skip
     """Return a launcher that has `engine` ("ray", "spark" or "slurm") start its tasks.
 
     It joins the cluster at `address` (Ray's host:port, Spark's master, Slurm's partition);
     without one it starts a cluster of two nodes on this machine, and takes it down when it
-    is closed or this process ends, in whatever way. Raises InputError, in one line,
-    if something is missing here.
+    is closed or this process ends, in whatever way. `gpus` is how many the engine is asked to
+    give each task. Raises InputError, in one line, if something is missing here.
     """
-    return EngineLauncher(engine, address, say or _say, start_seconds)
+    check_gpus(engine, address, gpus)
+    return EngineLauncher(engine, address, say or _say, start_seconds, gpus)
 
 
 def _say(text: str) -> None:
@@ -49,11 +50,12 @@ class EngineLauncher:
     actions = frozenset(NUMBERS) | {number.name for number in signal.Signals}
 
     def __init__(
-        self, engine: str, address: str | None, say: Callable[[str], None], start_seconds: float
-    ) -> None:
+        self, engine: str, address: str | None, say: Callable[[str], None], start_seconds: float,
+        gpus: int = 0,
+    ) -> None:  # fmt: skip
         self.engine, self.address, self._say = find_engine(engine, address), address, say
         self.description = f"started by {self.engine.title}"
-        self._start_seconds = start_seconds
+        self._start_seconds, self._gpus = start_seconds, gpus
         self.hub = Hub(find_own_host(self.engine, address))
         self._driver: Driver | None = None
         self.lines: list[AgentLine] = []  # of the tasks whose addresses were found last
@@ -89,7 +91,8 @@ class EngineLauncher:
             self._driver.close()
             self._driver = None
         if self._driver is None:
-            self._driver = Driver(self.engine.module, count, self.address, self.hub.call)
+            wanted = self.engine.module, count, self.address, self.hub.call, self._gpus
+            self._driver = Driver(*wanted)
         return self.hub.gather(
             count, self._start_seconds, self._say, lambda: (check(), self._check_driver())
         )

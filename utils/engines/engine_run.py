@@ -7,13 +7,13 @@ import socket
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..cluster.failures import describe_status
 from ..cluster.launcher import TaskOrder
 from ..cluster.streams import Streams
+from ..environment import memory_variables
 from ..errors import InputError
 from ..processes.connection import split_address
 from ..tf_config import ClusterSpec, TaskConfig, build_tf_config, parse_tf_config
@@ -30,7 +30,8 @@ from .settings import (
     check_command,
 )
 from .signals import Signals
-from .task_process import TAIL_LINES, Print, RunningTask, TaskPlan, to_shell_status
+from .task_output import TaskOutput
+from .task_process import Print, RunningTask, TaskPlan, to_shell_status
 
 PROBE_SECONDS = 0.3
 
@@ -51,7 +52,10 @@ def run_on_engine(
     """
     if settings.workers_text != str(settings.workers):
         raise InputError(f"workers {settings.workers_text}: fewer and more need a rendezvous")
-    with contextlib.closing(make_launcher(engine, address, say)) as launcher:
+    gpus = settings.gpus if isinstance(settings.gpus, int) else 0
+    if gpus and settings.ps:
+        raise InputError(f"gpus {gpus}: an engine gives them to servers, too; leave --gpus out")
+    with contextlib.closing(make_launcher(engine, address, say, gpus=gpus)) as launcher:
         return EngineRun(check_command(command), settings, launcher, show, say).run()
 
 
@@ -87,7 +91,10 @@ class EngineRun(Run):
 
     def _make_environment(self, config: TaskConfig) -> dict[str, str]:
         """Return what a task gets beside what its engine gives it, GPUs for one."""
-        environment = {"TF_CONFIG": config.to_json(), RESTART_VARIABLE: str(self.restarts)}
+        environment = {
+            **memory_variables(), "TF_CONFIG": config.to_json(),
+            RESTART_VARIABLE: str(self.restarts),
+        }  # fmt: skip
         if self.settings.checkpoint_dir is not None:
             environment[CHECKPOINT_VARIABLE] = os.path.abspath(self.settings.checkpoint_dir)
         if self.settings.gpus == "none":
@@ -116,17 +123,15 @@ class EngineTask:
         self, plan: TaskPlan, line: AgentLine, show: Print, on_end: Callable[[RunningTask], None]
     ) -> None:
         self.plan, self.status, self.ended_at = plan, None, 0.0
-        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
-        self._show, self._on_end, self._line = show, on_end, line
+        self._on_end, self._line = on_end, line
         self._ended = threading.Event()
-        self._log = plan.log.open("a", encoding="utf-8", errors="replace", buffering=1)
+        self._output = TaskOutput(plan.name, plan.log, show)
+        self.tail = self._output.tail
         order = TaskOrder(plan.name, "call", 1, dict(plan.environment))
         line.start(order, os.getcwd(), self, command=list(plan.command))
 
     def take_line(self, line: str) -> None:
-        self.tail.append(line)
-        self._log.write(line + "\n")
-        self._show(self.plan.name, line)
+        self._output.take(line)
 
     def take_event(self, event: dict[str, Any]) -> None:
         """A program has nobody to report events to."""
@@ -136,7 +141,7 @@ class EngineTask:
 
     def take_end(self, status: int) -> None:
         self.status, self.ended_at = status, time.monotonic()
-        self._log.close()
+        self._output.close()
         self._on_end(self)
         self._ended.set()
 

@@ -1,16 +1,52 @@
-"""How an agent and its launcher show each other that they hold the same key, without sending it."""
+"""How two ends of a connection show each other that they hold the same key, without sending it.
 
+Nobody's word counts before it (lengths in bytes):
+
+    host -> member    salt (16), host's nonce (32)
+    member -> host    member's nonce (32), HMAC(key, "member", salt, both nonces)
+    host -> member    HMAC(key, "host", salt, both nonces)      or why not
+
+The host is a launcher or the machine that hosts a rendezvous, the member an agent or a machine
+that joins. A recorded proof is worth nothing with another nonce or in the other role. Each
+message is a small JSON object after four bytes with its length.
+"""
+
+import contextlib
 import hmac
 import json
 import os
 import secrets
+import socket
+import struct
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from ..errors import RunError
-from ..processes.connection import Connection
 
 AGENT_VARIABLE = "DISTLAB_AGENT"
-HANDSHAKE_SECONDS = 10.0
+MAGIC = "distlab-rendezvous-1"
+HANDSHAKE_SECONDS, MAX_HELLO_BYTES = 10.0, 1024
+NONCE_BYTES, SALT_BYTES, MAC_BYTES = 32, 16, 32
+REFUSALS = {
+    "code": "says that the code is wrong",
+    "wait": "has seen too many wrong codes from this machine: wait a minute",
+    "busy": "is busy with too many callers: wait a moment",
+}
+LENGTH = struct.Struct("!I")
+
+
+class ChannelLost(RunError):
+    """The other side has hung up, is silent, or has sent what cannot be trusted."""
+
+
+class WrongCode(ChannelLost):
+    """The other side does not know the code, or we do not."""
+
+
+class Garbled(ChannelLost):
+    """What came in place of a handshake is none."""
 
 
 @dataclass(frozen=True)
@@ -32,36 +68,115 @@ def take_call() -> Call:
     return Call(**json.loads(os.environ.pop(AGENT_VARIABLE)))
 
 
-def make_key() -> str:
-    return secrets.token_hex(32)
+def admit(
+    end: socket.socket, key: bytes, salt: bytes = bytes(SALT_BYTES),
+    judge: Callable[[bool], bool] = bool,
+) -> bytes:  # fmt: skip
+    """Be the host, and return what both sides have said, which is theirs alone.
 
-
-def _prove(key: str, role: str, *nonces: str) -> str:
-    words = "|".join((role, *nonces)).encode()
-    return hmac.digest(bytes.fromhex(key), words, "sha256").hex()
-
-
-def greet_launcher(connection: Connection, key: str, about: dict[str, object]) -> None:
-    """Be the agent: answer the launcher's nonce, say who this is, and check its answer.
-
-    Raises RunError where the other side has another key.
+    `judge` is told whether the proof is right, and decides. Raises WrongCode, Garbled, or
+    ChannelLost for anything else.
     """
-    theirs = str(connection.receive(HANDSHAKE_SECONDS).content["nonce"])
-    ours = secrets.token_hex(16)
-    proof = _prove(key, "agent", theirs, ours)
-    connection.send({"nonce": ours, "proof": proof, **about})
-    answer = connection.receive(HANDSHAKE_SECONDS).content
-    if not hmac.compare_digest(str(answer.get("proof")), _prove(key, "launcher", theirs, ours)):
-        raise RunError(f"{connection.peer} does not know the key of this run")
+    ours = secrets.token_bytes(NONCE_BYTES)
+    _tell(end, magic=MAGIC, salt=salt.hex(), nonce=ours.hex())
+    answer = _hear(end)
+    theirs, proof = _read_hex(answer, "nonce", NONCE_BYTES), _read_hex(answer, "proof", MAC_BYTES)
+    said = salt + ours + theirs
+    if not judge(hmac.compare_digest(proof, make_mac(key, b"member" + said))):
+        with contextlib.suppress(ChannelLost):
+            _tell(end, refused="code")
+        raise WrongCode("does not know the code")
+    _tell(end, proof=make_mac(key, b"host" + said).hex())
+    return said
 
 
-def greet_agent(connection: Connection, key: str) -> dict[str, object]:
-    """Be the launcher: return what the agent says of itself. Raises RunError for a wrong key."""
-    ours = secrets.token_hex(16)
-    connection.send({"nonce": ours})
-    about = connection.receive(HANDSHAKE_SECONDS).content
-    theirs, proof = (str(about.pop(name, "")) for name in ("nonce", "proof"))
-    if not hmac.compare_digest(proof, _prove(key, "agent", ours, theirs)):
-        raise RunError(f"{connection.peer} does not know the key of this run")
-    connection.send({"proof": _prove(key, "launcher", ours, theirs)})
-    return about
+def introduce(end: socket.socket, stretch: Callable[[bytes], bytes]) -> tuple[bytes, bytes]:
+    """Be the member; return the key, which `stretch(salt)` makes, and what both sides have said.
+
+    Raises WrongCode, Garbled, or ChannelLost for anything else.
+    """
+    hello = _hear(end)
+    if "refused" in hello:
+        kind = WrongCode if hello["refused"] == "wait" else ChannelLost
+        raise kind(REFUSALS.get(str(hello["refused"]), "refused"))
+    if hello.get("magic") != MAGIC:
+        raise Garbled("is no rendezvous of this version of distlab")
+    salt, theirs = _read_hex(hello, "salt", SALT_BYTES), _read_hex(hello, "nonce", NONCE_BYTES)
+    ours, key = secrets.token_bytes(NONCE_BYTES), stretch(salt)
+    said = salt + theirs + ours
+    _tell(end, nonce=ours.hex(), proof=make_mac(key, b"member" + said).hex())
+    answer = _hear(end)
+    if "refused" in answer:
+        raise WrongCode(REFUSALS.get(str(answer["refused"]), "refused"))
+    proof = _read_hex(answer, "proof", MAC_BYTES)
+    if not hmac.compare_digest(proof, make_mac(key, b"host" + said)):
+        raise WrongCode("does not know the code itself: it is not your host")
+    return key, said
+
+
+def refuse(end: socket.socket, why: str) -> None:
+    """Be a host that admits nobody: say why, one of REFUSALS, and hang up."""
+    with contextlib.suppress(ChannelLost):
+        _tell(end, refused=why)
+    end.close()
+
+
+def make_mac(key: bytes, told: bytes) -> bytes:
+    """Return HMAC-SHA256 (RFC 2104)."""
+    return hmac.digest(key, told, "sha256")
+
+
+def read_bytes(end: socket.socket, size: int, seconds: float) -> bytes:
+    """Return `size` bytes, all of them within `seconds`; raises ChannelLost."""
+    deadline, parts, missing = time.monotonic() + seconds, [], size
+    while missing:
+        try:
+            end.settimeout(max(deadline - time.monotonic(), 0.001))
+            part = end.recv(min(missing, 2**16))
+        except TimeoutError:
+            raise ChannelLost(f"has said nothing for {seconds:.0f} s") from None
+        except OSError as error:
+            raise ChannelLost(describe(error)) from None
+        if not part:
+            raise ChannelLost("has hung up")
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)
+
+
+def describe(error: OSError) -> str:
+    return error.strerror or type(error).__name__
+
+
+def _tell(end: socket.socket, **data: str) -> None:
+    told = json.dumps(data).encode()
+    try:
+        end.settimeout(HANDSHAKE_SECONDS)
+        end.sendall(LENGTH.pack(len(told)) + told)
+    except OSError as error:
+        raise ChannelLost(f"takes nothing ({describe(error)})") from None
+
+
+def _hear(end: socket.socket) -> dict[str, Any]:
+    """Return what is said before the two know each other: a small object, in time."""
+    deadline = time.monotonic() + HANDSHAKE_SECONDS
+    (length,) = LENGTH.unpack(read_bytes(end, LENGTH.size, HANDSHAKE_SECONDS))
+    if length > MAX_HELLO_BYTES:
+        raise Garbled("is no rendezvous: it talks in another way")
+    try:
+        told = json.loads(read_bytes(end, length, deadline - time.monotonic()))
+    except (ValueError, RecursionError):  # brackets in brackets
+        told = None
+    if not isinstance(told, dict):
+        raise Garbled("has sent what is no message")
+    return told
+
+
+def _read_hex(told: dict[str, Any], name: str, size: int) -> bytes:
+    try:
+        value = bytes.fromhex(told.get(name))
+    except (TypeError, ValueError):
+        value = b""
+    if len(value) != size:
+        raise Garbled(f"has sent no {name} of {size} bytes")
+    return value

@@ -1,6 +1,8 @@
 """Where the agents of an engine call: who is there, in the order of their ranks."""
 
 import contextlib
+import json
+import secrets
 import socket
 import threading
 import time
@@ -10,8 +12,8 @@ from typing import Any, Protocol
 from ..cluster.launcher import TaskOrder
 from ..cluster.streams import Streams
 from ..errors import RunError
-from ..processes.connection import Connection, PeerGone, listen, split_address
-from .handshake import Call, greet_agent, make_key
+from ..processes.connection import Connection, listen, split_address
+from .handshake import HANDSHAKE_SECONDS, MAC_BYTES, Call, admit
 
 SEND_SECONDS = 20.0
 WAITING_SECONDS = 10.0  # between two words on who has not called yet
@@ -46,14 +48,7 @@ class AgentLine:
         return self._connection.fileno()
 
     def read(self) -> bool | None:
-        try:
-            message = self._connection.pull()
-        except PeerGone:
-            return None
-        if message is None:
-            return False
-        self._take(message.content, bytes(message.body))
-        return True
+        return self._connection.read(lambda told: self._take(told.content, bytes(told.body)))
 
     def close(self) -> None:
         """In the hub's thread: hang up. A task that runs there is lost."""
@@ -73,9 +68,9 @@ class AgentLine:
         elif said == "end":
             self._end(content["status"])
         elif listener is not None and said == "line":
-            listener.take_line(content["line"])
+            listener.take_line(body.decode(errors="replace"))
         elif listener is not None and said == "event":
-            listener.take_event(content["event"])
+            listener.take_event(json.loads(body))
         elif listener is not None and said == "result":
             listener.take_result(body)
 
@@ -116,10 +111,10 @@ class Hub:
     """
 
     def __init__(self, host: str) -> None:
-        self.streams, self._key = Streams(), make_key()
+        self.streams, self._key = Streams(), secrets.token_bytes(MAC_BYTES)
         self._listener = listen(f"[{host}]:0" if ":" in host else f"{host}:0")
         port = self._listener.getsockname()[1]
-        self.call = Call(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", self._key)
+        self.call = Call(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", self._key.hex())
         self._lines: dict[int, AgentLine] = {}
         self._changed, self._closed = threading.Condition(), False
         self._accepting = threading.Thread(target=self._accept, daemon=True)
@@ -138,12 +133,13 @@ class Hub:
 
     def _greet(self, caller: socket.socket, place: tuple[Any, ...]) -> None:
         """Take a caller in; one that is silent, garbled or has a wrong key is dropped."""
-        connection = Connection(caller, f"an agent at {place[0]}")
         try:
-            about = greet_agent(connection, self._key)
+            admit(caller, self._key)
+            connection = Connection(caller, f"an agent at {place[0]}")
+            about = connection.receive(HANDSHAKE_SECONDS).content
             line = AgentLine(connection, int(about["rank"]), str(about["host"]), self._forget)
         except (RunError, LookupError, TypeError, ValueError, AttributeError):
-            return connection.close()
+            return caller.close()
         with self._changed:
             before = self._lines.get(line.rank)
             self._lines[line.rank] = line

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from ..cluster.failures import ACCIDENT_RETRIES, OUT_OF_MEMORY, is_accident
 from ..cluster.streams import Streams
 from ..errors import InputError
+from ..processes.keeper import keep_marked
 from ..tf_config import (
     ClusterSpec,
     Diagnosis,
@@ -19,12 +20,12 @@ from ..tf_config import (
     pick_free_ports,
 )
 from .attempt import FAILURE_GRACE_SECONDS, Attempt
-from .keeper import keep_marked
 from .settings import RunReport, RunSettings, TaskReport, check_command, make_logs_folder
 from .signals import Signals, kill_all
 from .task_process import Print, RunningTask, TaskPlan, TaskProcess
 
 TRACEBACK = "Traceback (most recent call last)"
+MAX_TRACEBACK = 20_000  # letters, the last ones
 
 
 def run_program(
@@ -62,10 +63,13 @@ class Run:
         now = time.strftime("%Y%m%d-%H%M%S")
         self.logs = make_logs_folder(settings.logs, f"{now}-{os.getpid()}")
         self.restarts, self._accidents = 0, 0
+        self.signals = Signals()
+        self.attempt: Attempt | None = None
+        self.starts = 0
         self._begun = time.monotonic()
 
     def run(self) -> RunReport:
-        with keep_marked() as self._mark, Signals() as signals:
+        with keep_marked() as self._mark, self.signals as signals:
             while (report := self._try_once(signals)) is None:
                 pass
             return report
@@ -78,7 +82,7 @@ class Run:
             return self._report(None, 128 + signals.number)
         left = self.settings.restarts - self.restarts
         attempt = Attempt(plans, self._show, self._say, left, self._start_task)
-        succeeded = False
+        self.starts, self.attempt, succeeded = self.starts + 1, attempt, False
         try:
             succeeded = attempt.wait(lambda: signals.number)
         finally:
@@ -164,7 +168,7 @@ class Run:
         failed = attempt.first_failed if attempt else None
         return RunReport(
             self.workers, self.restarts, time.monotonic() - self._begun, tasks, cause,
-            status, find_traceback(failed.tail) if cause and failed else "",
+            status, find_traceback(failed.tail)[-MAX_TRACEBACK:] if cause and failed else "",
         )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from .driver import GivesUp, Wanted, drive
+from .driver import GivesUp, Wanted, check_reachable, drive
 
 NODES = 2
 STORE_BYTES = 80 * 2**20  # nothing goes through Ray's object store; its least is 75 MB
@@ -86,6 +86,7 @@ def main() -> None:
             os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
             hide_slow_import(wanted.folder)
             wanted.environment["PYTHONPATH"] = path
+        check_reachable(wanted.address)
         import ray
 
         opened = contextlib.nullcontext(wanted.address) if wanted.address else None
@@ -102,7 +103,8 @@ def main() -> None:
 
 def _keep_agents(ray: Any, wanted: Wanted, stop: threading.Event) -> None:
     kind = make_actor(ray)
-    actors = [kind.options(scheduling_strategy="SPREAD").remote() for _ in range(wanted.count)]
+    place = {"scheduling_strategy": "SPREAD", "num_gpus": wanted.gpus}
+    actors = [kind.options(**place).remote() for _ in range(wanted.count)]
     running = [
         actor.run.remote(wanted.command, {**wanted.environment, "DISTLAB_RANK": str(rank),
                                           "DISTLAB_AGENT_PIPE": "1"})

@@ -7,17 +7,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ..checks import check_count, check_number
-from ..cluster.registry import MARK_VARIABLE
+from ..environment import memory_variables
 from ..errors import InputError
+from ..processes.registry import MARK_VARIABLE
 from ..tf_config import TaskConfig
 from .accelerators import VISIBLE, divide_gpus, list_gpus
 
 MAX_TASKS = 256
 MAX_RESTARTS = 1000
+MAX_GPUS = 64  # of one worker
 GRACE_SECONDS = 10.0
 CHECKPOINT_VARIABLE = "DISTLAB_CHECKPOINT_DIR"
 RESTART_VARIABLE = "DISTLAB_RESTART"
 CODE_VARIABLE = "DISTLAB_CODE"
+HANDOUT_VARIABLE = "DISTLAB_HANDOUT"
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,10 @@ class RunSettings:
     With `ps` the program runs on a coordinator (task "chief 0") as well. `restarts` is how
     often all tasks start again after one has failed. `checkpoint_dir` is passed on to the
     program in the variable DISTLAB_CHECKPOINT_DIR. `logs` is a folder for one log a
-    task. `gpus` is "auto" (this machine's are divided among its workers) or "none".
-    `grace_seconds` is what a task gets to end by itself when it is asked to.
+    task. `gpus` is "auto" (this machine's are divided among its workers), "none", or
+    how many each worker gets, which an engine is asked for.
+    `grace_seconds` is what a task gets to end by itself when it is asked to. `handout` is
+    text that every task finds in the variable DISTLAB_HANDOUT.
     Raises InputError for numbers that cannot be.
     """
 
@@ -39,8 +44,9 @@ class RunSettings:
     restarts: int = 0
     checkpoint_dir: str | None = None
     logs: str | None = None
-    gpus: str = "auto"
+    gpus: str | int = "auto"
     grace_seconds: float = GRACE_SECONDS
+    handout: str | None = None
 
     def __post_init__(self) -> None:
         check_count("workers", self.workers, 1, MAX_TASKS)
@@ -49,8 +55,10 @@ class RunSettings:
         check_count("ps", self.ps, 0, MAX_TASKS)
         check_count("restarts", self.restarts, 0, MAX_RESTARTS)
         check_number("grace-seconds", self.grace_seconds, least=0.0)
-        if self.gpus not in ("auto", "none"):
-            raise InputError(f"gpus {self.gpus!r}: choose auto or none")
+        if isinstance(self.gpus, int):
+            check_count("gpus", self.gpus, 1, MAX_GPUS)
+        elif self.gpus not in ("auto", "none"):
+            raise InputError(f"gpus {self.gpus!r}: choose auto, none, or a number for each worker")
 
     @property
     def workers_text(self) -> str:
@@ -66,19 +74,22 @@ class RunSettings:
         The code of a rendezvous is not passed on.
         """
         environment = {
-            **os.environ, "TF_CONFIG": config.to_json(), MARK_VARIABLE: mark,
+            **os.environ, **memory_variables(), "TF_CONFIG": config.to_json(), MARK_VARIABLE: mark,
             RESTART_VARIABLE: str(restart), "PYTHONUNBUFFERED": "1",
         }  # fmt: skip
         environment.pop(CODE_VARIABLE, None)
         if self.checkpoint_dir is not None:
             environment[CHECKPOINT_VARIABLE] = os.path.abspath(self.checkpoint_dir)
+        if self.handout is not None:
+            environment[HANDOUT_VARIABLE] = self.handout
         if gpus is not None:
             environment[VISIBLE] = ",".join(gpus) if config.job == "worker" else ""
         return environment
 
     def divide_gpus(self, workers: int) -> list[list[str]] | list[None]:
         """Return the GPUs of each of this machine's workers; None each to leave them be."""
-        divided = divide_gpus(list_gpus() if self.gpus == "auto" else [], workers)
+        each = self.gpus if isinstance(self.gpus, int) else None
+        divided = divide_gpus([] if self.gpus == "none" else list_gpus(), workers, each)
         return divided if any(divided) or self.gpus == "none" else [None] * workers
 
 

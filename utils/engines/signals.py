@@ -18,10 +18,16 @@ class Signals:
     def __enter__(self) -> "Signals":
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._receive)
+                self._before[number] = signal.signal(number, self.receive)
         return self
 
-    def _receive(self, number: int, frame: object) -> None:
+    @property
+    def name(self) -> str:
+        """The name of the signal that has come, such as "SIGINT"; "" for none."""
+        return signal.Signals(self.number).name if self.number else ""
+
+    def receive(self, number: int, frame: object = None) -> None:
+        """Take a signal; a thread that has somebody's order to stop may call it, too."""
         if self.number:
             self._on_second()
         self.number = self.number or number

@@ -64,6 +64,7 @@ def submit(wanted: Wanted) -> str:
     """Submit the batch job and return its number. `address` names a partition."""
     os.environ.update(wanted.environment)  # sbatch passes its environment on
     where = [f"--partition={wanted.address}"] if wanted.address else []
+    where += [f"--gpus-per-task={wanted.gpus}"] if wanted.gpus else []
     return ask_slurm(
         "sbatch", "--parsable", "--requeue", "--spread-job", "--job-name=distlab",
         f"--ntasks={wanted.count}", *where, "--output=/dev/null", "--open-mode=append",

@@ -17,7 +17,6 @@ import psutil
 from ..tf_config import pick_free_ports
 from .driver import GivesUp
 
-DAEMONS = ("munged", "slurmctld", "slurmd")
 NODES = ("n1", "n2")
 READY_SECONDS = 60.0
 CONFIGURATION = """\

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Protocol
 
 from ..cluster.failures import describe_status, listens_at
-from ..cluster.streams import LineReader, Streams
+from ..cluster.streams import MAX_LINE_BYTES, LineReader, Streams
 from ..processes.lifetime import signal_group
 from ..tf_config import TaskConfig
-
-TAIL_LINES = 2000
-Print = Callable[[str, str], None]  # task, line
+from .task_output import Print as Print
+from .task_output import TaskOutput
 
 
 @dataclass(frozen=True)
@@ -77,9 +76,9 @@ class TaskProcess:
         self, plan: TaskPlan, streams: Streams, show: Print, on_end: Callable[["TaskProcess"], None]
     ) -> None:
         self.plan, self.status, self.ended_at = plan, None, 0.0
-        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
-        self._show, self._on_end, self._streams = show, on_end, streams
-        self._log = plan.log.open("a", encoding="utf-8", errors="replace", buffering=1)
+        self._on_end, self._streams = on_end, streams
+        self._output = TaskOutput(plan.name, plan.log, show)
+        self.tail = self._output.tail
         self._reader, self.process = self._start()
         streams.add(self._reader)
         self._waiting = threading.Thread(target=self._wait, daemon=True)
@@ -94,16 +93,11 @@ class TaskProcess:
             )  # fmt: skip
         except BaseException:
             os.close(ours)
-            self._log.close()
+            self._output.close()
             raise
         finally:
             os.close(theirs)
-        return LineReader(ours, self._take_line), process
-
-    def _take_line(self, line: str) -> None:
-        self.tail.append(line)
-        self._log.write(line + "\n")
-        self._show(self.plan.name, line)
+        return LineReader(ours, self._output.take, MAX_LINE_BYTES), process
 
     def _wait(self) -> None:
         status = self.process.wait()
@@ -116,7 +110,7 @@ class TaskProcess:
         """In the reading thread: after all that it wrote."""
         self._streams.drain(self._reader)
         self._streams.remove(self._reader)
-        self._log.close()
+        self._output.close()
         self.status = status
         self._on_end(self)
 

@@ -2,6 +2,8 @@
 
 `fork_server` forks children from a process that has imported what they need,
 `connection` carries messages, bytes and open descriptors between processes that trust
-each other, `lifetime` ends what must not outlive its parent. Clusters, the rings and
-pipelines of processes, and grading stand on these. No TensorFlow is imported here.
+each other, `lifetime` ends what must not outlive its parent; `registry` marks the processes
+and folders of a cluster, and `keeper` is a small process that ends what is marked if whoever
+started it is killed. Clusters, the rings and pipelines of processes, and grading stand on these.
+No TensorFlow is imported here.
 """

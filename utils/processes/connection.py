@@ -15,7 +15,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,11 +71,6 @@ class Connection:
 
     def fileno(self) -> int:
         return self._socket.fileno()
-
-    @property
-    def local_host(self) -> str:
-        """The address of this machine by which the other side reaches it."""
-        return self._socket.getsockname()[0]
 
     def send(
         self, content: Any, body: Any = b"", descriptors: Sequence[int] = (),
@@ -136,6 +131,20 @@ class Connection:
             return next(self._messages)
         except StopIteration:  # it has failed before
             raise self._say_gone() from None
+
+    def read(self, take: Callable[[Message], None]) -> bool | None:
+        """Do as a source of `cluster.streams` does: give `take` the next message.
+
+        Returns whether there was one, None where no more will come.
+        """
+        try:
+            message = self.pull()
+        except PeerGone:
+            return None
+        if message is None:
+            return False
+        take(message)
+        return True
 
     def close(self) -> None:
         """Hang up; safe to call twice, and from another thread than the one that waits."""
@@ -246,7 +255,12 @@ def listen(address: str) -> socket.socket:
 
 
 def connect(address: str, peer: str, limit_seconds: float = LIMIT_SECONDS) -> Connection:
-    """Connect to `peer`, who listens at `address`, or will within the limit.
+    """Connect to `peer`, who listens at `address`, or will within the limit; see `reach`."""
+    return Connection(reach(address, peer, limit_seconds), peer, limit_seconds)
+
+
+def reach(address: str, peer: str, limit_seconds: float = LIMIT_SECONDS) -> socket.socket:
+    """Return a socket that is connected to `peer`, who listens at `address` within the limit.
 
     Raises InputError for what is no address, PeerSilent where nobody answers in time.
     """
@@ -254,7 +268,7 @@ def connect(address: str, peer: str, limit_seconds: float = LIMIT_SECONDS) -> Co
     while True:
         try:
             left = max(end - time.monotonic(), 0.01)
-            return Connection(socket.create_connection(place, left), peer, limit_seconds)
+            return socket.create_connection(place, left)
         except OSError as error:
             if time.monotonic() > end:
                 raise PeerSilent(

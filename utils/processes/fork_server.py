@@ -193,7 +193,10 @@ class ForkLoop:
         signal.set_wakeup_fd(wake.fileno())
         signal.signal(signal.SIGCHLD, lambda *_: None)
         with awake, wake:
-            yield awake
+            try:
+                yield awake
+            finally:
+                signal.set_wakeup_fd(-1)  # it would name a closed socket
 
     def _answer(self) -> None:
         message = self.connection.receive()

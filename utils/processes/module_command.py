@@ -5,12 +5,18 @@ names; so the folder that holds this library is named instead.
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 START = (
     "import importlib, sys; sys.path.insert(0, sys.argv.pop(1)); "
     "importlib.import_module(sys.argv.pop(1)).main()"
 )
+
+
+def is_module_command(words: Sequence[str]) -> bool:
+    """Return whether this is one of `make_module_command`: the words 4 and 5 are FOLDER, MODULE."""
+    return list(words[1:4]) == ["-P", "-c", START] and len(words) > 5
 
 
 def make_module_command(module: str, *arguments: str) -> list[str]:

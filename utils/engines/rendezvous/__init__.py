@@ -9,27 +9,31 @@ travels (and copies of the checkpoint): every machine runs the program that it h
 | module | what it holds |
 |---|---|
 | `settings` | where to meet; the warning beyond loopback |
-| `code`, `channel`, `door` | the code, the handshake and the sealed frames, who is let in |
-| `compare`, `reach` | what must be the same; who reaches whom, and why not |
-| `member`, `lines`, `fetching` | a machine that has joined |
+| `code`, `channel`, `door` | the code, the sealed frames, who is let in |
+| `compare`, `reach`, `trial` | what must be the same; who reaches whom, and why not |
+| `names` | names that people gave their machines, fit to be shown |
+| `member`, `member_tasks`, `lines`, `fetching` | a machine that has joined |
 | `host`, `lobby`, `guest` | the machine that hosts, and members as it sees them |
-| `copies` | copies of the checkpoint folder |
+| `trial_host` | the same for a test of connections alone |
+| `copies`, `spread` | copies of the checkpoint folder, and how they get everywhere |
 """
 
+import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ...errors import InputError
-from ..keeper import keep_marked
+from ...processes.keeper import keep_marked
 from ..settings import RunReport, RunSettings, check_command, make_logs_folder
 from ..signals import Signals
 from ..task_process import Print
 from .code import ask_for_code, make_code, read_code
-from .door import open_address
+from .door import is_own_address, open_address
 from .host import HostedRun
-from .member import Member, connect_to_host
+from .member import Member, Refused, connect_to_host
+from .settings import Gathering as Gathering
 from .settings import RendezvousSettings as RendezvousSettings
 from .settings import confirm_trust
 
@@ -55,7 +59,8 @@ def run_at_rendezvous(
     try:
         confirm_trust(rendezvous.address, rendezvous.trust_network, say)
         if listener is None:
-            return _join(command, settings, rendezvous, show, say)
+            with naming_a_taken_port(rendezvous.address):
+                return join_rendezvous(command, settings, rendezvous, ask_for_code(), show, say)
         given = read_code()
         code = given or make_code()
         run = HostedRun(command, settings, rendezvous, listener, code, show, say)
@@ -69,13 +74,32 @@ def run_at_rendezvous(
     return run.run()
 
 
-def _join(
-    command: list[str], settings: RunSettings, rendezvous: RendezvousSettings, show: Print,
-    say: Callable[[str], None],
+@contextlib.contextmanager
+def naming_a_taken_port(address: str) -> Iterator[None]:
+    """Say what else a refusal may mean where `address` is this machine's own, and taken."""
+    try:
+        yield
+    except (InputError, Refused) as error:
+        if not is_own_address(address):
+            raise
+        hint = f"something listens at {address} on this machine already"
+        raise type(error)(
+            f"{error}; {hint}: to host a run of your own, name another port"
+        ) from None
+
+
+def join_rendezvous(
+    command: Sequence[str], settings: RunSettings, rendezvous: RendezvousSettings, code: str,
+    show: Print, say: Callable[[str], None],
 ) -> RunReport:  # fmt: skip
-    code = ask_for_code()
-    logs = make_logs_folder(settings.logs, f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+    """Take part in a run that another machine hosts; return its report, as `Member.run` does."""
     with keep_marked() as mark, Signals() as signals:
         channel = connect_to_host(rendezvous, code, say, signals)
-        member = Member(channel, command, settings, rendezvous, logs, mark, show, say)
+        try:
+            name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+            logs = make_logs_folder(settings.logs, name)
+            member = Member(channel, list(command), settings, rendezvous, logs, mark, show, say)
+        except BaseException:
+            channel.close()
+            raise
         return member.run(signals)

@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...errors import InputError
 from ..settings import RunSettings
+from .settings import Gathering
 
 DISTRIBUTIONS = {
     "TensorFlow": ("tensorflow", "tensorflow-cpu", "tensorflow-macos"),
@@ -22,23 +24,39 @@ CURES = {
     "TensorFlow": "install the same version on every machine",
     "Keras": "install the same version on every machine",
     "program": "copy the same file to every machine",
+    "course": "use the same copy of the course on every machine",
 }
 CURE = "type the same line on every machine"
 MAX_SHOWN = 80
 
 
-def describe_machine(command: Sequence[str], settings: RunSettings) -> dict[str, Any]:
+def describe_machine(
+    command: Sequence[str], settings: RunSettings, gathering: Gathering | None = None
+) -> dict[str, Any]:
     """Return what this machine brings: plain data that a host compares with its own."""
+    is_wsl = "microsoft" in platform.release().lower()
+    if gathering is None:
+        same = {"command": "run"} | find_versions() | describe_line(command, settings)
+        return {"same": same, "host": socket.gethostname(), "wsl": is_wsl}
+    same = {"command": gathering.kind} | find_versions() | dict(gathering.same)
+    return {"same": same, "host": gathering.name, "wsl": is_wsl, "test": gathering.only_tests}
+
+
+def find_versions() -> dict[str, str]:
+    """Return the versions of Python, TensorFlow and Keras; nothing is imported."""
     python = ".".join(platform.python_version_tuple()[:2])
-    same = {"Python": python} | {name: find_version(name) for name in DISTRIBUTIONS}
-    program = find_program(command)
+    return {"Python": python} | {name: find_version(name) for name in DISTRIBUTIONS}
+
+
+def describe_line(command: Sequence[str], settings: RunSettings) -> dict[str, str]:
+    """Return what a command line says, and the program that it names."""
+    same, program = {}, find_program(command)
     same["program"] = hash_file(program) if program else " ".join(command[:1])
     same["options"] = " ".join(command[2:] if command[0] == sys.executable else command[1:])
     same["--workers"] = settings.workers_text
     same["--ps"] = str(settings.ps)
     same["--checkpoint-dir"] = "given" if settings.checkpoint_dir else "not given"
-    is_wsl = "microsoft" in platform.release().lower()
-    return {"same": same, "host": socket.gethostname(), "wsl": is_wsl}
+    return same
 
 
 def find_version(name: str) -> str:
@@ -66,9 +84,15 @@ def find_program(command: Sequence[str]) -> Path | None:
 
 
 def hash_file(path: Path) -> str:
-    """Return the file's SHA-256, as much of it as tells two versions apart."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+    """Return the file's SHA-256, as much of it as tells two versions apart.
+
+    Raises InputError where it cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def find_difference(host: Mapping[str, Any], member: Mapping[str, Any]) -> str | None:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from ...errors import InputError
 from ...processes.connection import split_address
-from .channel import SALT_BYTES, Channel, ChannelLost, Garbled, admit, refuse
+from ..handshake import SALT_BYTES, ChannelLost, Garbled, refuse
+from .channel import Channel, admit
 from .code import stretch_code
 
 MAX_FAILURES, FAILURE_SECONDS = 5, 60.0  # wrong or garbled answers of one address
@@ -42,6 +43,16 @@ def open_address(address: str) -> socket.socket | None:
             return None
         reason = error.strerror or str(error)
         raise InputError(f"rendezvous {address}: {reason}; name another port") from None
+
+
+def is_own_address(address: str) -> bool:
+    """Return whether the address is one of this machine's."""
+    try:
+        found = socket.getaddrinfo(split_address(address)[0], 0, type=socket.SOCK_STREAM)[0]
+        socket.create_server(found[4], family=found[0]).close()
+    except OSError:
+        return False
+    return True
 
 
 class Door:

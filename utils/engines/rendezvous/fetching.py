@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import DistributedError, RunError, first_line
-from .channel import LOST_SECONDS, ChannelLost, Frame
+from ..handshake import ChannelLost
+from .channel import LOST_SECONDS, Frame
 from .copies import CheckpointCopy, read_copy
 
 PIECE_SECONDS = 6 * LOST_SECONDS  # for one piece on the slowest network

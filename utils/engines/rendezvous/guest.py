@@ -1,5 +1,6 @@
 """A member as the host sees it, and a task that runs there."""
 
+import contextlib
 import queue
 import threading
 import time
@@ -10,10 +11,13 @@ from typing import Any
 
 from ...cluster.failures import describe_status
 from ...errors import RunError
-from ..task_process import TAIL_LINES, Print, RunningTask, TaskPlan, to_shell_status
-from .channel import Channel, ChannelLost, Frame
+from ..handshake import ChannelLost
+from ..task_output import TAIL_LINES
+from ..task_process import Print, RunningTask, TaskPlan, to_shell_status
+from .channel import Channel, Frame
 from .copies import Copy, read_copy
 from .fetching import PieceAsker
+from .names import clean_name
 
 LOST_STATUS = 255  # of a task whose machine is lost, as ssh has it
 ANSWER_SECONDS = 30.0
@@ -39,10 +43,10 @@ class Guest:
     def __init__(self, channel: Channel, join: Frame, on_change: Callable[[], None]) -> None:
         """`join` is what it said first; raises ChannelLost where that makes no sense."""
         self.channel, self._on_change = channel, on_change
-        self.host = join.get("host", str)[:100]
+        self.host = clean_name(join.get("host", str))
         self.address, self.logs = join.get("address", str)[:100], join.get("logs", str)[:MAX_TEXT]
         self.seats, self.same = join.get("seats", int), join.get("same", dict)
-        self.is_wsl = join.get("wsl", bool, False)
+        self.is_wsl, self.only_tests = join.get("wsl", bool, False), join.get("test", bool, False)
         if not 1 <= self.seats <= MAX_SEATS:
             raise ChannelLost(f"offers {self.seats} workers")
         self.lost: str | None = None
@@ -194,7 +198,8 @@ class RemoteTask:
 
     def take_line(self, line: str) -> None:
         self.tail.append(line)
-        self._show(self.plan.name, line)
+        with contextlib.suppress(OSError, ValueError):  # who was shown it has gone
+            self._show(self.plan.name, line)
 
     def finish(self, status: int, tail: list[str], why: str = "") -> None:
         """Note its end, once; `tail` is what it wrote last, `why` it is lost with its machine."""

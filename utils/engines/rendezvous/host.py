@@ -7,31 +7,45 @@ and the newest copy of the checkpoint goes to every machine that lacks it.
 
 import contextlib
 import socket
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from typing import Any, NoReturn
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 
 from ...cluster.streams import Streams
-from ...errors import RunError, first_line
+from ...errors import first_line
 from ...tf_config import ClusterSpec, build_tf_config, parse_tf_config
+from ..handshake import ChannelLost
 from ..local import Interrupted, Run
 from ..settings import RunReport, RunSettings
 from ..signals import Signals
 from ..task_process import Print, RunningTask, TaskPlan, TaskProcess
-from .channel import ChannelLost
 from .compare import describe_machine
-from .copies import CheckpointCopy, Copy
 from .door import Door
 from .guest import LOST_STATUS, Guest, Prepared, RemoteTask
-from .lobby import Lobby
-from .reach import OpenPorts, explain_unreachable, try_all
+from .lobby import ELASTIC_SECONDS, Lobby
+from .reach import OpenPorts
 from .settings import RendezvousSettings
+from .spread import CheckpointSpread
+from .trial import check_pairs, try_pairs
 
-LOOK_SECONDS = 0.25  # between two looks at the checkpoint folder
-COPY_SECONDS = 600.0  # for every machine to have the newest copy, before an attempt
-LAST_SECONDS = 60.0  # for them to have the last one, once the tasks have ended
 FINISH_SECONDS = 3.0  # for members to hear how the run has ended
+AGAIN_SECONDS = 2.0  # for more people who meet, once they start again
+
+
+@dataclass(frozen=True)
+class Presence:
+    """One machine of a run as its host sees it: what it is called, and its task, None if it waits.
+
+    `status` is the task's, None while it runs; `lost` says why the machine is, `silent_seconds`
+    for how long nothing has been heard of it.
+    """
+
+    name: str
+    address: str
+    task: str | None = None
+    status: int | None = None
+    lost: str | None = None
+    silent_seconds: float = 0.0
 
 
 class HostedRun(Run):
@@ -45,54 +59,64 @@ class HostedRun(Run):
         self._rendezvous = rendezvous
         self._own_seats = min(rendezvous.workers_here, settings.workers)
         self.address = rendezvous.own_address or listener.getsockname()[0]
-        about = describe_machine(command, settings)
+        about = describe_machine(command, settings, rendezvous.gathering)
         self._about = about | {"address": self.address}
-        self._lobby = Lobby(about["same"], say)
+        self.lobby = Lobby(about["same"], say)
+        if rendezvous.gathering is not None:
+            self.lobby.try_out = lambda guest: try_pairs(self._about, [guest])
+            self.lobby.own_name = self._about["host"]
         self._places: dict[str, tuple[Guest, int]] = {}  # of tasks elsewhere: who, which seat
         self._ports: OpenPorts | None = None
         folder = settings.checkpoint_dir
-        self._copy = CheckpointCopy(folder, is_origin=True) if folder else None
-        if self._copy is not None:
-            self._lobby.read_piece = self._copy.read_piece
-        self._over = threading.Event()
-        self._door = Door(listener, code, self._lobby.welcome)
+        self._spread = CheckpointSpread(folder, self.lobby, say) if folder else None
+        self._door = Door(listener, code, self.lobby.welcome)
 
     def run(self) -> RunReport:
-        copier = threading.Thread(target=self._hand_out_copies, daemon=True)
         try:
-            copier.start()
             report = super().run()
-            self._hand_out_last()
+            if self._spread is not None:
+                self._spread.hand_out_last()
             self._tell_end(report=asdict(report))
             return report
         except BaseException as error:
             self._tell_end(error=first_line(error) or type(error).__name__)
             raise
         finally:
-            self._over.set()
             self._door.close()
             self._release_ports()
-            for guest in self._lobby.guests:
+            for guest in self.lobby.guests:
                 guest.channel.close()
-            copier.join(5)
+            if self._spread is not None:
+                self._spread.close()
+
+    def look(self) -> list[Presence]:
+        """Return who is here now: each task of the last start, then who waits for a place."""
+        tasks = dict(self.attempt.tasks) if self.attempt is not None else {}
+        found = [self._look_at(name, task) for name, task in tasks.items()]
+        seated = {id(task.guest) for task in tasks.values() if isinstance(task, RemoteTask)}
+        waiting = [guest for guest in self.lobby.guests if id(guest) not in seated]
+        return found + [Presence(guest.host, guest.address) for guest in waiting]
+
+    def _look_at(self, name: str, task: RunningTask) -> Presence:
+        if not isinstance(task, RemoteTask):
+            return Presence(self._about["host"], self.address, name, task.status)
+        guest = task.guest
+        silent = time.monotonic() - guest.channel.heard_at
+        return Presence(guest.host, guest.address, name, task.status, guest.lost, silent)
 
     def _tell_end(self, **data: object) -> None:
         """Tell every member how the run has ended, and give it time to hear that."""
-        guests = self._lobby.guests
+        guests = self.lobby.guests
         for guest in guests:
             with contextlib.suppress(ChannelLost):
                 guest.send("finish", **data)
-        self._lobby.wait_until(lambda: all(guest.lost for guest in guests), FINISH_SECONDS)
+        self.lobby.wait_until(lambda: all(guest.lost for guest in guests), FINISH_SECONDS)
 
     def _plan_tasks(self, signals: Signals) -> list[TaskPlan]:
         """Hold rounds until one is complete; return the plan of every task."""
-        self._lobby.is_running = False
+        self.lobby.is_running = False
         while True:
-            least = self.settings.min_workers or self.settings.workers
-            crew = self._lobby.gather(
-                self._own_seats, least, self.settings.workers,
-                self._rendezvous.join_seconds, lambda: signals.number,
-            )  # fmt: skip
+            crew = self._gather(lambda: signals.number)
             if signals.number:
                 raise Interrupted
             try:
@@ -100,8 +124,19 @@ class HostedRun(Run):
             except ChannelLost as lost:
                 self._say(f"a machine was lost meanwhile, which {lost}: another round")
                 continue
-            self._lobby.is_running = True
+            self.lobby.is_running = True
             return plans
+
+    def _gather(self, stop: Callable[[], int]) -> list[tuple[Guest, int]]:
+        """Return who takes part. People who meet are all waited for, before they have begun."""
+        most, seconds = self.settings.workers, self._rendezvous.join_seconds
+        gathering = self._rendezvous.gathering
+        if gathering is None or self.attempt is not None:
+            least = self.settings.min_workers or most
+            settle = ELASTIC_SECONDS if gathering is None else AGAIN_SECONDS
+            return self.lobby.gather(self._own_seats, least, most, seconds, stop, settle)
+        wanted = self._own_seats, min(2, most), most, seconds, stop
+        return self.lobby.gather(*wanted, seconds, gathering.begin.is_set)
 
     def _hold_round(self, crew: list[tuple[Guest, int]]) -> list[TaskPlan]:
         """Raises ChannelLost where a member is lost meanwhile, RunError where it cannot be done."""
@@ -112,101 +147,13 @@ class HostedRun(Run):
         for guest, seats in crew:
             guest.send("prepare", seats=seats)
         ready = [guest.wait_prepared(seats) for guest, seats in crew]
-        self._check_pairs([guest for guest, _ in crew], ready)
-        if self._copy is not None:
-            self._bring_copies([guest for guest, _ in crew], ready)
+        guests = [guest for guest, _ in crew]
+        check_pairs(self._about, self._ports, guests, ready, self._say)
+        if self._spread is not None:
+            self._spread.bring(guests, [each.copy for each in ready])
         cluster = self._make_cluster(crew, ready)
         self._release_ports()
         return [self._plan_task(cluster, job, index) for job, index in cluster.tasks]
-
-    def _check_pairs(self, guests: list[Guest], ready: list[Prepared]) -> None:
-        """Every machine tries the ports of every other one; raises RunError for those that fail."""
-        machines = [self._about, *(guest.about for guest in guests)]
-        opened = [(self._ports.ports, self._ports.token)]
-        opened += [(each.ports, each.token) for each in ready]
-        targets = [
-            [(machine["address"], port, token, number) for port in ports]
-            for number, (machine, (ports, token)) in enumerate(zip(machines, opened))
-        ]
-        tried = [  # by caller: host, port, token and number of the machine that is called
-            [target for row in targets[:caller] + targets[caller + 1 :] for target in row]
-            for caller in range(len(machines))
-        ]
-        for guest, its in zip(guests, tried[1:]):
-            guest.send("probe", targets=[target[:3] for target in its])
-        answers = [try_all([target[:3] for target in tried[0]])]
-        answers += [guest.wait_reached(len(its)) for guest, its in zip(guests, tried[1:])]
-        closed = {
-            (caller, target[3]): why
-            for caller, told in enumerate(answers)
-            for target, why in zip(tried[caller], told)
-            if why
-        }
-        if closed:
-            self._refuse_closed(machines, closed)
-
-    def _refuse_closed(
-        self, machines: list[dict[str, Any]], closed: dict[tuple[int, int], str]
-    ) -> NoReturn:
-        words = [
-            explain_unreachable(why, machines[a], machines[b]) for (a, b), why in closed.items()
-        ]
-        for each in words[1:]:
-            self._say(each)
-        ways = len(machines) * (len(machines) - 1)
-        raise RunError(f"{len(words)} of {ways} ways between machines are closed: {words[0]}")
-
-    def _bring_copies(self, guests: list[Guest], ready: list[Prepared]) -> None:
-        """Every machine gets the newest copy of the checkpoint, from wherever it is."""
-        own = self._copy.find_state()
-        states = [each.copy for each in ready]
-        for guest, state in sorted(zip(guests, states), key=lambda pair: -pair[1].number):
-            if state.number > own.number and self._fetch_from(guest, state):
-                own = state
-        rivals = [state for state in states if state.number >= own.number and state != own]
-        if rivals and own.number:
-            own = self._copy.raise_number(max(state.number for state in rivals) + 1)
-        lacking = [
-            g for g, s in zip(guests, states) if (s.number, s.files) != (own.number, own.files)
-        ]
-        if not own.number or not lacking:
-            return
-        self._say(f"the checkpoint ({own.bytes} bytes) goes to {len(lacking)} machines")
-        self._offer(own, lacking)
-        done = self._lobby.wait_until(lambda: all(_has(g, own) for g in lacking), COPY_SECONDS)
-        for guest in lacking:
-            if guest.lost:
-                raise ChannelLost(guest.lost)
-            if guest.copy_error or not done:
-                why = guest.copy_error or f"no copy within {COPY_SECONDS:.0f} s"
-                raise RunError(f"{guest.host} has no copy of the checkpoint: {why}")
-
-    def _fetch_from(self, guest: Guest, state: Copy) -> bool:
-        self._say(
-            f"the newest checkpoint is the copy on {guest.host} ({state.bytes} bytes): the run "
-            "goes on from it; to start over, empty the folder on every machine"
-        )
-        return self._copy.fetch(state, guest.pieces.ask)
-
-    def _hand_out_last(self) -> None:
-        """Once the tasks have ended: what they saved last goes to every machine that is there."""
-        last = self._copy.find_state() if self._copy is not None else Copy()
-        guests = self._lobby.guests if last.number else []
-        self._offer(last, guests)
-        if not self._lobby.wait_until(lambda: all(_has(g, last) for g in guests), LAST_SECONDS):
-            self._say("not every machine has a copy of the last checkpoint")
-
-    def _offer(self, copy: Copy, guests: Sequence[Guest]) -> None:
-        for guest in guests:
-            guest.copy_error = ""
-            with contextlib.suppress(ChannelLost):
-                guest.send("offer", **copy.to_data())
-
-    def _hand_out_copies(self) -> None:
-        """In a thread, while tasks run: each new state of the folder goes to every machine."""
-        while self._copy is not None and not self._over.wait(LOOK_SECONDS):
-            if self._lobby.is_running and (copy := self._copy.look()) is not None:
-                self._offer(copy, self._lobby.guests)
 
     def _make_cluster(self, crew: list[tuple[Guest, int]], ready: list[Prepared]) -> ClusterSpec:
         """Return the cluster: the coordinator, servers and first workers here, the rest in turn."""
@@ -236,7 +183,8 @@ class HostedRun(Run):
         guest, seat = self._places[plan.name]
         task = guest.tasks[plan.name] = RemoteTask(plan, guest, show, on_end)
         with contextlib.suppress(ChannelLost):  # the task is then lost, as it may be at any time
-            guest.send("start", tf_config=plan.config.to_json(), seat=seat, restart=self.restarts)
+            guest.send("start", tf_config=plan.config.to_json(), seat=seat, restart=self.restarts,
+                       handout=self.settings.handout or "")  # fmt: skip
         if guest.lost:
             task.finish(LOST_STATUS, [], guest.lost)
         return task
@@ -244,11 +192,6 @@ class HostedRun(Run):
     def _release_ports(self) -> None:
         if self._ports is not None:
             self._ports.release()
-
-
-def _has(guest: Guest, copy: Copy) -> bool:
-    """Whether the guest has the copy, or will not get it."""
-    return bool(guest.lost or guest.copy_error) or guest.copied >= copy.number
 
 
 def join_address(host: str, port: int) -> str:

@@ -1,8 +1,26 @@
 """What tasks of another machine wrote, on its way to the host: in order, and never too much."""
 
+import json
 import threading
+from collections.abc import Iterable
 
-MAX_BYTES, MAX_LINE = 2**18, 4000  # of what waits to be sent, and of one line
+MAX_BYTES, MAX_LINE = 2**18, 4000  # of what waits to be sent as JSON, and letters of one line
+
+
+def count_bytes(line: str) -> int:
+    """Return how long a line is in a frame, where one letter may take six bytes or twelve."""
+    return len(json.dumps(line)) + 40
+
+
+def cut_tail(lines: Iterable[str]) -> list[str]:
+    """Return the last lines, as many as fit into one frame."""
+    kept, room = [], MAX_BYTES
+    for line in reversed([line[:MAX_LINE] for line in lines]):
+        room -= count_bytes(line)
+        if room < 0:
+            break
+        kept.append(line)
+    return kept[::-1]
 
 
 class LineBuffer:
@@ -16,10 +34,11 @@ class LineBuffer:
     def add(self, task: str, line: str) -> None:
         with self._lock:
             line = line[:MAX_LINE]
-            if self._bytes + len(line) > MAX_BYTES:
+            count = count_bytes(line)
+            if self._bytes + count > MAX_BYTES:
                 self._left_out[task] = self._left_out.get(task, 0) + 1
                 return
-            self._bytes += len(line) + 1
+            self._bytes += count
             self._lines.append([task, line])
 
     def take(self) -> list[list[str]]:

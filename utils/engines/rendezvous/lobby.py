@@ -1,14 +1,19 @@
 """Who has joined a run: machines are compared at the door, and wait for a place in their order."""
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ...errors import RunError
-from .channel import Channel, ChannelLost
+from ..handshake import ChannelLost
+from ..settings import RunReport
+from .channel import Channel
 from .compare import find_difference
 from .guest import Guest
+from .names import find_free_name
 
 ELASTIC_SECONDS = 10.0  # for more members, once there are enough
 WORD_SECONDS = 10.0  # between two words on who is missing
@@ -18,15 +23,20 @@ MAX_GUESTS = 256
 class Lobby:
     """The members of a run, in the order in which they joined.
 
-    `same` is what must be the same on every machine. `gather` is called by the host.
+    `same` is what must be the same on every machine. `gather` is called by the host. With
+    `only_tests` nothing is run, and who wants that is sent away.
     """
 
-    def __init__(self, same: Mapping[str, Any], say: Callable[[str], None]) -> None:
-        self._same, self._say = same, say
+    def __init__(
+        self, same: Mapping[str, Any], say: Callable[[str], None], only_tests: bool = False
+    ) -> None:
+        self._same, self._say, self._only_tests = same, say, only_tests
         self._guests: list[Guest] = []
         self._changed = threading.Condition()
         self.is_running = False
+        self.own_name: str | None = None  # the host's, where everybody is to have another name
         self.read_piece: Callable[[str, int], bytes | None] = lambda path, offset: None
+        self.try_out: Callable[[Guest], list[str]] | None = None  # who only tests its connection
 
     @property
     def guests(self) -> list[Guest]:
@@ -42,6 +52,10 @@ class Lobby:
                 raise ChannelLost("did not join")
             guest = Guest(channel, frame, self._note_change)
             why = find_difference(self._same, guest.same)
+            if why is None and guest.only_tests and self.try_out is not None:
+                return self._test(guest)
+            if why is None and self._only_tests and not guest.only_tests:
+                why = "connections are only tested here, and nothing is run"
             if why is None and len(self.guests) >= MAX_GUESTS:
                 why = f"{MAX_GUESTS} machines are here already"
             if why is not None:
@@ -53,11 +67,28 @@ class Lobby:
         except ChannelLost:
             channel.close()
 
+    def _test(self, guest: Guest) -> None:
+        """Try the ways between this machine and a guest who takes no part; tell it."""
+        guest.listen()
+        try:
+            closed = self.try_out(guest)
+        except ChannelLost:
+            return
+        except RunError as error:
+            closed = [str(error)]
+        self._say(f"{guest.host} ({guest.address}) has tested: {'; '.join(closed) or 'all well'}")
+        tell_test(guest, closed, 2)
+        time.sleep(0.5)
+        guest.channel.close()
+
     def _enter(self, guest: Guest) -> None:
         guest.read_piece = self.read_piece
+        if self.own_name is not None:
+            taken = {self.own_name, *(other.host for other in self.guests)}
+            guest.host = find_free_name(guest.host, taken)
         workers = f"{guest.seats} worker{'s' * (guest.seats != 1)}"
         self._say(f"{guest.host} ({guest.address}) has joined with {workers}")
-        said = "you take part when the run starts again, if there is a place"
+        said = "it has begun: you take part when all start again, if there is a place"
         guest.send("say", text=f"joined; {said if self.is_running else 'waiting for the others'}")
         guest.listen()
         with self._changed:
@@ -69,19 +100,22 @@ class Lobby:
             self._changed.notify_all()
 
     def gather(
-        self, own_seats: int, least: int, most: int, seconds: float, stop: Callable[[], int]
-    ) -> list[tuple[Guest, int]]:
+        self, own_seats: int, least: int, most: int, seconds: float, stop: Callable[[], int],
+        settle_seconds: float = ELASTIC_SECONDS, begin: Callable[[], bool] = lambda: False,
+    ) -> list[tuple[Guest, int]]:  # fmt: skip
         """Return who takes part, each with its number of workers; `own_seats` are the host's.
 
-        Waits for `most` workers; with `least` of them, for `ELASTIC_SECONDS` more. Returns
-        early when `stop()` is not 0. Raises RunError if too few come within `seconds`.
+        Waits for `most` workers; with `least` of them, for `settle_seconds` more, or until
+        `begin()`. Returns early when `stop()` is not 0. Raises RunError if too few come
+        within `seconds`.
         """
         begun = now = time.monotonic()
         enough_since, next_word = None, begun + WORD_SECONDS
         while not stop():
             present = own_seats + sum(guest.seats for guest in self.guests)
             enough_since = (enough_since or now) if present >= least else None
-            if present >= most or (enough_since and now - enough_since > ELASTIC_SECONDS):
+            settled = enough_since and (now - enough_since > settle_seconds or begin())
+            if present >= most or settled:
                 break
             if now - begun > seconds and not enough_since:
                 raise RunError(
@@ -108,3 +142,11 @@ class Lobby:
         """Wait until `is_done()`, looked at whenever a guest changes; return whether it is."""
         with self._changed:
             return self._changed.wait_for(is_done, seconds)
+
+
+def tell_test(guest: Guest, closed: Sequence[str], machines: int) -> None:
+    """Tell a guest how a test of connections has ended: as a report, with status 1 or 0."""
+    cause = "; ".join(closed) or None
+    report = RunReport(machines, 0, 0.0, [], cause, int(bool(closed)))
+    with contextlib.suppress(ChannelLost):
+        guest.send("finish", report=asdict(report))

@@ -10,26 +10,28 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...cluster.registry import Mark
-from ...cluster.streams import Streams
 from ...errors import DistributedError, InputError, RunError, first_line
 from ...processes.connection import split_address
-from ...tf_config import parse_tf_config
+from ...processes.registry import Mark
+from ..handshake import ChannelLost, Garbled, WrongCode
 from ..settings import RunReport, RunSettings, TaskReport
-from ..signals import Signals, kill_all
-from ..task_process import Print, TaskPlan, TaskProcess
-from .channel import Channel, ChannelLost, Frame, Garbled, WrongCode, introduce
+from ..signals import Signals
+from ..task_process import Print, TaskProcess
+from .channel import Channel, Frame, introduce
 from .code import stretch_code
 from .compare import describe_machine
 from .copies import CheckpointCopy
 from .fetching import Fetcher
-from .lines import LineBuffer
+from .member_tasks import MemberTasks
 from .reach import OpenPorts, try_all
 from .settings import RendezvousSettings
 
-RETRY_SECONDS, CONNECT_SECONDS, LOOK_SECONDS = 0.5, 5.0, 2.0
+RETRY_SECONDS, CONNECT_SECONDS = 0.5, 5.0
 LOST_GRACE_SECONDS = 2.0  # for tasks, once the host is lost
-END_SECONDS, TAIL_LINES, NOT_STARTED = 10.0, 200, 127
+
+
+class Refused(RunError):
+    """The host does not let this machine take part."""
 
 
 def connect_to_host(
@@ -41,7 +43,8 @@ def connect_to_host(
     has_said = False
     while not stop.number:
         try:
-            return _try_host(rendezvous, stretch)
+            left = min(CONNECT_SECONDS, max(deadline - time.monotonic(), RETRY_SECONDS))
+            return _try_host(rendezvous, stretch, left)
         except (WrongCode, Garbled) as error:
             raise InputError(f"rendezvous {rendezvous.address}: {error}") from None
         except (OSError, ChannelLost) as error:
@@ -55,9 +58,11 @@ def connect_to_host(
     raise RunError("stopped while waiting for the host")
 
 
-def _try_host(rendezvous: RendezvousSettings, stretch: Callable[[bytes], bytes]) -> Channel:
+def _try_host(
+    rendezvous: RendezvousSettings, stretch: Callable[[bytes], bytes], seconds: float
+) -> Channel:
     source = (rendezvous.own_address, 0) if rendezvous.own_address else None
-    end = socket.create_connection(split_address(rendezvous.address), CONNECT_SECONDS, source)
+    end = socket.create_connection(split_address(rendezvous.address), seconds, source)
     try:
         return introduce(end, rendezvous.address, stretch)
     except BaseException:
@@ -74,23 +79,21 @@ class Member:
         say: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._channel, self._command, self._settings = channel, list(command), settings
-        self._rendezvous, self._logs, self._mark = rendezvous, logs, mark
-        self._show, self._say = show, say
+        self._rendezvous, self._logs, self._say = rendezvous, logs, say
         self.address = rendezvous.own_address or channel.own_address
         self._inbox = queue.Queue[Frame | TaskProcess]()
-        self._streams, self._lines = Streams(), LineBuffer(socket.gethostname())
-        self._tasks: dict[str, TaskProcess] = {}
-        self._silent: set[str] = set()  # tasks that have not opened their port yet
+        self._tasks = MemberTasks(
+            self._command, settings, logs, mark, show, self._send, self._inbox.put,
+            takes_handout=rendezvous.gathering is not None,
+        )  # fmt: skip
         self._ports: OpenPorts | None = None
-        self._gpus: list[list[str] | None] = []
         folder = settings.checkpoint_dir
         self._copy = CheckpointCopy(folder, is_origin=False) if folder else None
         self._fetcher = Fetcher(self._copy, channel.send) if self._copy else None
-        self._next_look = 0.0
 
     def run(self, signals: Signals) -> RunReport:
         """Take part to the end. Raises RunError if refused, or if the host is lost."""
-        about = describe_machine(self._command, self._settings)
+        about = describe_machine(self._command, self._settings, self._rendezvous.gathering)
         self._send("join", **about, address=self.address, logs=str(self._logs.absolute()),
                    seats=self._rendezvous.workers_here)  # fmt: skip
         threading.Thread(target=self._read, daemon=True).start()
@@ -124,11 +127,9 @@ class Member:
             got = self._inbox.get(timeout=0.1)
         except queue.Empty:
             got = None
-        self._flush_lines()
-        self._look_for_ports()
+        self._tasks.tell()
         if isinstance(got, TaskProcess):
-            tail = list(got.tail)[-TAIL_LINES:]
-            self._send("ended", task=got.plan.name, status=got.status, tail=tail)
+            self._tasks.tell_end(got)
         elif got is not None:
             return self._handle(got)
         return None
@@ -138,27 +139,25 @@ class Member:
             return _read_report(frame)
         if frame.kind == "lost":
             raise ChannelLost(frame.get("why", str))
+        if frame.kind == "refuse":
+            raise Refused(f"the host does not take this machine: {frame.get('why', str)}")
+        if frame.kind == "say":
+            self._say(frame.get("text", str))
+            return None
         handlers = {
-            "refuse": self._on_refuse, "say": self._on_say, "prepare": self._on_prepare,
-            "probe": self._on_probe, "start": self._on_start, "signal": self._on_signal,
-            "offer": self._on_offer, "give": self._on_give,
+            "prepare": self._on_prepare, "probe": self._on_probe, "start": self._on_start,
+            "signal": self._tasks.pass_signal, "offer": self._on_offer, "give": self._on_give,
         }  # fmt: skip
         if frame.kind not in handlers:
             raise ChannelLost(f"has sent {frame.kind[:20]!r}, which means nothing here")
         handlers[frame.kind](frame)
         return None
 
-    def _on_refuse(self, frame: Frame) -> None:
-        raise RunError(f"the host does not take this machine: {frame.get('why', str)}")
-
-    def _on_say(self, frame: Frame) -> None:
-        self._say(frame.get("text", str))
-
     def _on_prepare(self, frame: Frame) -> None:
         """Open the ports of the next attempt; tell them, and which checkpoint is here."""
         self._release_ports()
         try:
-            self._gpus = self._settings.divide_gpus(frame.get("seats", int))
+            self._tasks.prepare(frame.get("seats", int))
             self._ports = OpenPorts(self.address, frame.get("seats", int))
             copy = self._copy.find_state().to_data() if self._copy else None
         except (DistributedError, OSError) as error:
@@ -171,27 +170,7 @@ class Member:
 
     def _on_start(self, frame: Frame) -> None:
         self._release_ports()
-        config = parse_tf_config(frame.get("tf_config", str))
-        name = f"{config.job} {config.index}"
-        seat = frame.get("seat", int)
-        if config.job != "worker" or not 0 <= seat < len(self._gpus):
-            raise ChannelLost(f"wants to start {name} here")
-        environment = self._settings.make_environment(
-            config, self._mark.value, frame.get("restart", int), self._gpus[seat]
-        )
-        log = self._logs / f"{config.job}-{config.index}.log"
-        plan = TaskPlan(config, self._command, environment, log)
-        try:
-            self._tasks[name] = TaskProcess(plan, self._streams, self._take_line, self._inbox.put)
-            self._silent.add(name)
-        except OSError as error:
-            words = f"{name} was not started: {self._command[0]}: {error.strerror or error}"
-            self._send("ended", task=name, status=NOT_STARTED, tail=[words])
-
-    def _on_signal(self, frame: Frame) -> None:
-        task = self._tasks.get(frame.get("task", str))
-        if task is not None:
-            task.send(frame.get("number", int))
+        self._tasks.start(frame)
 
     def _on_offer(self, frame: Frame) -> None:
         if self._fetcher:
@@ -201,22 +180,6 @@ class Member:
         path, offset = frame.get("path", str), frame.get("offset", int)
         piece = self._copy.read_piece(path, offset) if self._copy else None
         self._send("piece", piece or b"", gone=piece is None)
-
-    def _take_line(self, task: str, line: str) -> None:
-        self._show(task, line)
-        self._lines.add(task, line)
-
-    def _flush_lines(self) -> None:
-        if told := self._lines.take():
-            self._send("lines", lines=told)
-
-    def _look_for_ports(self) -> None:
-        if not self._silent or time.monotonic() < self._next_look:
-            return
-        self._next_look = time.monotonic() + LOOK_SECONDS
-        for name in [n for n in self._silent if self._tasks[n].listens]:
-            self._silent.discard(name)
-            self._send("listens", task=name)
 
     def _send(self, kind: str, body: bytes = b"", **data: Any) -> None:
         self._channel.send(kind, body, **data)
@@ -230,31 +193,24 @@ class Member:
         grace, name = self._settings.grace_seconds, signal.Signals(signals.number).name
         self._say(f"{name}: this machine leaves; its tasks have {grace:g} s to end")
         self._send("leaving", why=name)
-        with signals.insist(lambda: kill_all(self._tasks.values())):
-            self._end_tasks(grace, signals.number)
+        with signals.insist(self._tasks.kill):
+            self._tasks.end(grace, signals.number)
         return RunReport(self._settings.workers, 0, 0.0, [], None, 128 + signals.number)
-
-    def _end_tasks(self, grace_seconds: float, number: int = signal.SIGTERM) -> None:
-        left = [task for task in self._tasks.values() if task.status is None]
-        for task in left:
-            task.send(number)
-        deadline = time.monotonic() + grace_seconds
-        while time.monotonic() < deadline and any(task.lives for task in left):
-            time.sleep(0.02)
-        kill_all(left)
-        for task in left:
-            task.join(END_SECONDS)
 
     def _close(self) -> None:
         self._channel.close()
         self._release_ports()
         if self._fetcher:
             self._fetcher.close()
-        self._end_tasks(LOST_GRACE_SECONDS)
-        self._streams.close()
+        self._tasks.end(LOST_GRACE_SECONDS)
+        self._tasks.close()
 
     def _explain_lost_host(self, why: str) -> str:
-        words = f"the rendezvous host {self._rendezvous.address} is lost ({why}): this machine's "
+        address = self._rendezvous.address
+        if self._rendezvous.gathering is not None:
+            again = "type the same line again, to take part from the next start on"
+            return f"the connection to {address} is lost ({why}), and your task is ended; {again}"
+        words = f"the rendezvous host {address} is lost ({why}): this machine's "
         words += "tasks are ended; type the same line again on every machine"
         words += ", with another machine's address after --rendezvous if that one is gone"
         if self._copy is None:

@@ -1,8 +1,9 @@
 """Where machines meet, and what a user must have agreed to before they do."""
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from ...checks import check_count, check_number
 from ...errors import InputError
@@ -18,12 +19,31 @@ WARNING = (
 
 
 @dataclass(frozen=True)
+class Gathering:
+    """People who meet for a run, each with a machine, where one of them decides what is run.
+
+    Everyone's program must be the same, and so must `same`, in which `kind` names the occasion.
+    All else is the host's: members take its handout (`RunSettings`) and its number of workers.
+    `name` is what this machine is called on the others. The first start waits for all workers
+    until `begin` is set or the time to join is over, and goes on with those who are there.
+    With `only_tests` machines try to reach each other, and nothing is run.
+    """
+
+    kind: str
+    name: str
+    same: Mapping[str, str] = field(default_factory=dict)
+    begin: threading.Event = field(default_factory=threading.Event)
+    only_tests: bool = False
+
+
+@dataclass(frozen=True)
 class RendezvousSettings:
     """Where the machines of a run meet: `address` is "host:port", one machine's own.
 
     `workers_here` is how many workers this machine offers, `own_address` where the others
     reach it (None: the address from which it reaches the host). Host and members wait
-    `join_seconds` for each other. `trust_network` agrees to WARNING beforehand.
+    `join_seconds` for each other. `trust_network` agrees to WARNING beforehand. `gathering` is
+    for people who meet; without it all machines are one user's, who has typed one line on each.
     """
 
     address: str
@@ -31,6 +51,7 @@ class RendezvousSettings:
     own_address: str | None = None
     join_seconds: float = JOIN_SECONDS
     trust_network: bool = False
+    gathering: Gathering | None = None
 
     def __post_init__(self) -> None:
         split_address(self.address)

@@ -11,8 +11,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from ..cluster.registry import Mark, end_cluster, make_mark, remove_folder
-from ..processes.module_command import make_module_command
+from .module_command import make_module_command
+from .registry import Mark, end_cluster, make_mark, remove_folder
 
 DONE = b"done\n"
 

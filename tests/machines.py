@@ -16,13 +16,14 @@ CODE = "test-code-2345"
 
 
 class Launcher:
-    """One `distlab run` that goes on while its lines are read."""
+    """One `distlab run`, or another `command`, that goes on while its lines are read."""
 
-    def __init__(self, *words, inside=(), code=CODE, **settings):
+    def __init__(self, *words, inside=(), code=CODE, command=("run", "--json"), **settings):
         environment = {**os.environ, "DISTLAB_CODE": code}
         if code is None:
             del environment["DISTLAB_CODE"]
-        command = [*inside, sys.executable, "-m", "distlab", "run", "--json", *map(str, words)]
+        program = settings.pop("program", ["-m", "distlab"])
+        command = [*inside, sys.executable, *program, *command, *map(str, words)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, env={**environment, **settings.pop("variables", {})}, **settings,

@@ -1,0 +1,79 @@
+"""Explorables: milliseconds from the input event to the next painted frame, while one core trains.
+
+Each example is opened in Chromium and moved by the keyboard. The time runs from the moment
+that the browser stamped on the event to just after the frame in which the piece drew its
+answer was handed to the screen. Needs playwright and chromium.
+"""
+
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from distlab.explorables.catalogue import EXAMPLES
+from distlab.explorables.look import write_page
+
+MOVES_A_ROUND, LIMITS_MS = 12, (50, 100)
+_TRAIN = "train --strategy one-device --epochs 1000".split()
+_WATCH = """() => {
+  window.times = [];
+  window.addEventListener("input", (event) => requestAnimationFrame(() => {
+    const painted = new MessageChannel();
+    painted.port1.onmessage = () => window.times.push(performance.now() - event.timeStamp);
+    painted.port2.postMessage(0);
+  }), true);
+}"""
+
+
+def run(rounds: int) -> None:
+    """Print median and 95th percentile of each example over `rounds` rounds of moves."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        print("\nExplorables: not measured, playwright is not installed")
+        return
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    print("\nExplorables, milliseconds from the input to the painted frame, while one core trains")
+    print(f"{'piece':<14}{'moves':>8}{'median':>10}{'95 %':>10}")
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder, train():
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for name in EXAMPLES:
+            times = sorted(measure(browser, name, Path(folder), rounds))
+            median, late = statistics.median(times), times[int(0.95 * len(times))]
+            held = median <= LIMITS_MS[0] and late <= LIMITS_MS[1]
+            mark = "" if held else "  more than 50 and 100"
+            print(f"{name:<14}{len(times):>8}{median:>10.1f}{late:>10.1f}{mark}", flush=True)
+        browser.close()
+
+
+def measure(browser, name: str, folder: Path, rounds: int) -> list[float]:
+    """Return the milliseconds of each move of the example's sliders."""
+    page = browser.new_page(viewport={"width": 1270, "height": 1000})
+    page.goto(write_page(EXAMPLES[name](), folder / f"{name}.html").as_uri())
+    page.evaluate(_WATCH)
+    sliders = page.locator(".ex-slider input, .ex-player input")
+    for number in range(rounds * MOVES_A_ROUND):
+        sliders.nth(number // 2 % sliders.count()).focus()
+        page.keyboard.press("ArrowRight" if number % 2 == 0 else "ArrowLeft")
+        page.wait_for_timeout(60 if number % 3 else 400)  # gliding, or at rest
+    times = page.evaluate("window.times")
+    page.close()
+    return times
+
+
+@contextmanager
+def train() -> Iterator[None]:
+    """Keep a core busy with a real training run, and end it."""
+    command = [sys.executable, "-m", "distlab", *_TRAIN]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    training = subprocess.Popen(["taskset", "-c", "0", *command], start_new_session=True, **quiet)
+    try:
+        yield
+        assert training.poll() is None, f"{' '.join(command)} ended early: {training.returncode}"
+    finally:
+        training.kill()
+        training.wait()

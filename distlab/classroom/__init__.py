@@ -1,0 +1,37 @@
+"""A class as a cluster: the students' laptops train one model, and the teacher sees every lane.
+
+    from distlab.classroom import start         # the teacher, or: distlab class start
+    from distlab.classroom import join          # each student, or: distlab class join ADDRESS
+
+It is a rendezvous (`utils.engines.rendezvous`): the laptops prove that they know the code, and
+only numbers travel. What runs is `classroom.program`, which everybody has, with the
+teacher's settings.
+
+| module | what it holds |
+|---|---|
+| `settings` | what is trained, and how it is handed out |
+| `meeting` | where the class meets; what must be the same on every laptop |
+| `program` | what runs on each laptop |
+| `joining`, `hosting` | a student's side, and the test of connections; the teacher's side |
+| `events`, `roll` | what laptops tell, taken with care; everybody's lane |
+| `table`, `watching` | the lanes at a terminal and in a notebook |
+| `notebook` | a class that is hosted from a cell |
+
+Importing this package does not import TensorFlow; what only a notebook needs comes when asked for.
+"""
+
+from typing import Any
+
+from distlab.classroom.hosting import Classroom as Classroom
+from distlab.classroom.joining import join as join
+from distlab.classroom.joining import try_connections as try_connections
+from distlab.classroom.settings import ClassSettings as ClassSettings
+
+
+def __getattr__(name: str) -> Any:
+    """Return `start` or `RunningClass`, whose cockpit is too much for a student's shell."""
+    if name not in ("start", "RunningClass"):
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    from distlab.classroom import notebook
+
+    return getattr(notebook, name)

@@ -1,0 +1,87 @@
+"""The teacher's laptop: hosts the class, trains along as worker 0, and knows everybody's lane."""
+
+import signal
+
+from distlab.classroom.joining import begin_at_enter
+from distlab.classroom.meeting import COMMAND, Place, Say, say
+from distlab.classroom.roll import Ending, Roll
+from distlab.classroom.settings import ClassSettings
+from distlab.errors import CourseError
+from utils.checks import check_count
+from utils.engines import RunReport
+from utils.engines.rendezvous.code import make_code, read_code
+from utils.engines.rendezvous.door import open_address
+from utils.engines.rendezvous.host import HostedRun
+from utils.engines.rendezvous.settings import confirm_trust
+from utils.errors import DistributedError
+
+WORKERS, RESTARTS, MAX_WORKERS = 8, 20, 64
+
+
+class Classroom:
+    """A class, open at its address from the moment this is made. `run` trains it to its end.
+
+    `roll` has everybody's lane. The class begins when `workers` laptops are there, this one
+    included, or with those who are when `begin` is called; who is lost then is left
+    out from the next start on, and who comes later takes part from the next start on.
+    Raises CourseError where the address is taken or not ours.
+    """
+
+    def __init__(
+        self, settings: ClassSettings, place: Place, workers: int = WORKERS,
+        restarts: int = RESTARTS, tell: Say = say,
+    ) -> None:  # fmt: skip
+        check_count("workers", workers, 1, MAX_WORKERS)
+        self._tell, self._rendezvous = tell, place.to_rendezvous()
+        self.settings, self.address = settings, self._rendezvous.address
+        name = self._rendezvous.gathering.name
+        self.roll, self.report = Roll(name), None
+        run = place.to_run(workers, restarts, settings.to_text())
+        self.code = read_code() or make_code()
+        listener = open_address(self.address)
+        if listener is None:
+            raise CourseError(
+                f"{self.address}: is not this machine's, or something listens there already, "
+                "such as another class; name this machine's --address, or another --port"
+            )
+        try:
+            confirm_trust(self.address, place.trust_network, tell)
+            self._run = HostedRun(
+                COMMAND, run, self._rendezvous, listener, self.code, self.roll.take_line, tell
+            )
+        except BaseException:
+            listener.close()
+            raise
+        self.roll.follow(self._run)
+        self.logs = str(self._run.logs)
+
+    def announce(self) -> None:
+        """Say what students type, and the code, unless it is known beforehand."""
+        self._tell(f"each student types   distlab class join {self.address}")
+        known = "the one in DISTLAB_CODE" if read_code() else self.code
+        self._tell(f"and then the code    {known}")
+        begin_at_enter(self._rendezvous.gathering.begin, "begins with those who are here",
+                       self._tell)  # fmt: skip
+
+    def begin(self) -> None:
+        """Begin with those who are here, two at least."""
+        self._rendezvous.gathering.begin.set()
+
+    def stop(self) -> None:
+        """End the class on all laptops, as Ctrl-C does."""
+        self._run.signals.receive(signal.SIGINT)
+
+    def run(self) -> RunReport:
+        """Train to the end; return the report. Raises RunError where nobody comes in time."""
+        ending = Ending("an error of the course")
+        try:
+            self.report = self._run.run()
+            stopped = self._run.signals.number
+            cause = "was stopped" if stopped else self.report.cause
+            ending = Ending(cause) if cause else None
+            return self.report
+        except DistributedError as error:
+            ending = Ending(str(error))
+            raise
+        finally:
+            self.roll.finish(ending)

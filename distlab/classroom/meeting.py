@@ -1,0 +1,116 @@
+"""Where a class meets: the address, and what must be the same on every laptop."""
+
+import hashlib
+import os
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from getpass import getuser
+from pathlib import Path
+
+from distlab.classroom.settings import name_folder
+from distlab.errors import CourseError
+from utils.engines.rendezvous import Gathering, RendezvousSettings
+from utils.engines.rendezvous.names import clean_line, clean_name
+from utils.engines.settings import RunSettings
+
+PORT, JOIN_SECONDS, GRACE_SECONDS = 2950, 600.0, 3.0
+PROGRAM = "distlab.classroom.program"
+COMMAND = [sys.executable, "-m", PROGRAM]
+ELSEWHERE = "10.255.255.255"  # nothing is sent there: only our own address towards it is asked for
+
+
+@dataclass(frozen=True)
+class Place:
+    """This laptop in a class: where to meet, what it is called, and where its files go.
+
+    `address` is the teacher's, "host" or "host:port". `own_address` is where the others reach
+    this machine (None: found by itself).
+    """
+
+    address: str
+    name: str | None = None
+    logs: str | None = None
+    checkpoint_dir: str | None = None
+    own_address: str | None = None
+    join_seconds: float = JOIN_SECONDS
+    trust_network: bool = False
+
+    def to_rendezvous(self, only_tests: bool = False) -> RendezvousSettings:
+        gathering = Gathering(
+            "class", clean_name(self.name or find_user()), {"course": find_course()},
+            only_tests=only_tests,
+        )  # fmt: skip
+        return RendezvousSettings(
+            add_port(self.address), 1, self.own_address, self.join_seconds, self.trust_network,
+            gathering,
+        )  # fmt: skip
+
+    def to_run(
+        self, workers: int = 1, restarts: int = 0, handout: str | None = None
+    ) -> RunSettings:
+        logs = self.logs or os.path.join("runs", f"{name_folder()}-{os.getpid()}")
+        kept = self.checkpoint_dir or os.path.join(logs, "checkpoint")
+        return RunSettings(
+            workers=workers, min_workers=1, restarts=restarts, checkpoint_dir=kept, logs=logs,
+            grace_seconds=GRACE_SECONDS, handout=handout,
+        )  # fmt: skip
+
+
+def add_port(address: str) -> str:
+    """Return "host:port" for "host", too; raises CourseError for an empty one."""
+    if not address.strip(":[] "):
+        raise CourseError("address: name the teacher's, such as 192.168.1.10")
+    if address.count(":") > 1 and not address.startswith("["):
+        address = f"[{address}]"  # IPv6
+    has_port = ":" in address.rpartition("]")[2]
+    return address if has_port else f"{address}:{PORT}"
+
+
+def join_port(host: str, port: int) -> str:
+    """Return "host:port" of an address without a port."""
+    return f"[{host}]:{port}" if ":" in host.strip("[]") else f"{host}:{port}"
+
+
+def find_own_address() -> str:
+    """Return this machine's address in its network, as far as that can be seen from here.
+
+    Raises CourseError where it has none.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+        try:
+            end.connect((ELSEWHERE, PORT))  # sends nothing
+            return end.getsockname()[0]
+        except OSError:
+            raise CourseError(
+                "this machine is in no network: join one, or try it alone with --address 127.0.0.1"
+            ) from None
+
+
+def find_user() -> str:
+    """Return what this machine's user is called, or the machine."""
+    try:
+        return getuser()
+    except (KeyError, OSError):
+        return socket.gethostname()
+
+
+@cache
+def find_course() -> str:
+    """Return the checksum of all code that a class runs: everybody's must be the same."""
+    digest, root = hashlib.sha256(), Path(__file__).parents[2]
+    for folder in ("utils", "distlab/classroom"):
+        for path in sorted((root / folder).rglob("*.py")):
+            code = path.read_bytes().replace(b"\r\n", b"\n")
+            digest.update(path.relative_to(root).as_posix().encode() + code)
+    return digest.hexdigest()[:12]
+
+
+def say(text: str) -> None:
+    """Print a line about the class on standard error, without what a terminal would obey."""
+    print(f"distlab class: {clean_line(text)}", file=sys.stderr, flush=True)
+
+
+Say = Callable[[str], None]

@@ -1,0 +1,65 @@
+"""What every laptop of a class runs: the course's own training, with the teacher's settings.
+
+Started as a task of a rendezvous: TF_CONFIG, the settings (`DISTLAB_HANDOUT`) and the folder of
+this machine's checkpoints come in the environment. What happens is written as events, one JSON
+object a line, from which the teacher's machine draws everybody's lane.
+"""
+
+import os
+import sys
+import time
+
+from distlab.classroom.settings import ClassSettings, read_settings
+from utils.engines.settings import CHECKPOINT_VARIABLE, HANDOUT_VARIABLE
+from utils.environment import quiet_tensorflow
+from utils.errors import DistributedError
+from utils.events import EVENTS_VARIABLE, report
+
+STDOUT = "1"
+PATIENCE_SECONDS = 12.0  # in which the teacher's machine finds out who is lost, and ends this task
+PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError")  # of TensorFlow
+
+
+def train(settings: ClassSettings, folder: str) -> None:
+    """Train to the end from this machine's newest checkpoint, then say which weights came out."""
+    with quiet_tensorflow():
+        from utils.training.recovery.custom import train_with_manager
+        from utils.training.recovery.trainer import Trainer
+    from utils.training.report import weights_checksum
+
+    class Pupil(Trainer):
+        """Says when the pause after a step is over, which is no computing."""
+
+        def note(self, epoch: int, step: int, loss: float) -> int:
+            taken = super().note(epoch, step, loss)
+            report("batch")
+            return taken
+
+    pupil = Pupil(settings.to_recovery(folder))
+    done = train_with_manager(pupil)
+    report("weights", step=done.step, checksum=weights_checksum(done.weights))
+    pupil.group.barrier()  # who leaves early fails the others
+
+
+def main() -> int:
+    """Train; return the exit status. What is nobody's mistake is one line, and no traceback."""
+    os.environ[EVENTS_VARIABLE] = STDOUT
+    try:
+        settings = read_settings(os.environ.get(HANDOUT_VARIABLE, ""))
+        train(settings, os.environ[CHECKPOINT_VARIABLE])
+    except DistributedError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if type(error).__name__ not in PEER_ERRORS:
+            raise
+        print(f"the others do not answer any more ({type(error).__name__})", file=sys.stderr)
+        time.sleep(PATIENCE_SECONDS)
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""Everybody's lane: what the students' laptops tell, in the way in which a job shows its tasks.
+
+The cockpit and the table read a `Roll` as they read a job. Its events come as lines from laptops
+whose clocks differ: each is put on the teacher's clock by the quickest line of that laptop so
+far. What laptops write is taken as anybody's words.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Protocol
+
+from distlab.classroom.events import read_event
+from utils.cluster.launcher import TaskOrder
+from utils.engines.rendezvous.host import Presence
+from utils.engines.rendezvous.names import clean_line
+from utils.events import Event
+
+MAX_KEPT, MAX_LINE = 50_000, 300  # events and lines of all; letters of a line
+SILENT_SECONDS = 3.0
+WAITS = "waits for the next start"
+
+
+class Hosted(Protocol):
+    """What a roll wants of `HostedRun`."""
+
+    attempt: Any
+    starts: int
+
+    def look(self) -> list[Presence]: ...
+
+
+@dataclass
+class Pupil:
+    """One laptop, as cockpit and table take a task: `name` is the student's."""
+
+    name: str
+    index: int
+    state: str = "starting"
+    attempt: int = 1
+    ended_at: float | None = None
+    clock: float = float("inf")  # what to add to its own times, at most
+    last_time: float = 0.0
+    job: str = "worker"
+    calls: bool = True
+    process: int | None = None
+    order: TaskOrder = field(default_factory=lambda: TaskOrder("worker", "call", 1))
+
+    def place(self, told: float, now: float) -> float:
+        """Return the moment of its time `told` on our clock, never before the last one."""
+        self.clock = min(self.clock, now - told)
+        self.last_time = max(self.last_time, told + self.clock)
+        return self.last_time
+
+
+class Kept:
+    """The last MAX_KEPT rows of all that came, by their number; `filler` is for earlier ones."""
+
+    def __init__(self, filler: Any) -> None:
+        self._rows, self._dropped, self._filler = deque[Any](), 0, filler
+
+    def add(self, row: Any) -> None:
+        self._rows.append(row)
+        if len(self._rows) > MAX_KEPT:
+            self._rows.popleft()
+            self._dropped += 1
+
+    def list_from(self, start: int) -> list[Any]:
+        """Return what came from number `start` on."""
+        lost = [self._filler] * max(0, self._dropped - start)
+        return lost + list(islice(self._rows, max(0, start - self._dropped), None))
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a class ended that did not end well; `cause` "was stopped" is the teacher's."""
+
+    cause: str
+
+    def __str__(self) -> str:
+        return self.cause
+
+
+class Roll:
+    """The laptops of a class. `take_line(task, line)` gets what their tasks write."""
+
+    def __init__(self, name: str, clock: Callable[[], float] = time.time) -> None:
+        self._own_name, self._clock, self._run = name, clock, None
+        self._lock = threading.RLock()
+        self._pupils: dict[str, Pupil] = {}
+        self._seats: dict[str, str] = {}  # task -> name, of the running start
+        self._attempt: Any = None
+        nothing = {"event": "nothing", "time": 0.0, "task": name, "attempt": 1}
+        self._events, self._lines = Kept(nothing), Kept((name, ""))
+        self.weights: dict[str, tuple[int, str]] = {}  # name -> last step, checksum
+        self.finished, self.error = False, None
+        self.attempt = 1
+
+    def follow(self, run: Hosted) -> None:
+        self._run = run
+
+    def finish(self, error: Ending | None) -> None:
+        self._refresh()
+        with self._lock:
+            self.finished, self.error = True, error
+            for pupil in self._pupils.values():
+                if pupil.state in ("starting", "waiting", "running", "frozen"):
+                    pupil.state = "stopped"
+
+    # ---- what is told
+
+    def take_line(self, task: str, line: str) -> None:
+        """Take a line of a task: an event, or words."""
+        self._refresh()
+        event, now = read_event(line), self._clock()
+        with self._lock:
+            pupil = self._pupils.get(self._seats.get(task, ""))
+            if pupil is None:
+                return
+            if event is None:
+                return self._lines.add((pupil.name, clean_line(line)[:MAX_LINE]))
+            moment = pupil.place(event["time"], now)
+            kept = {"task": pupil.name, "attempt": self.attempt, "time": moment}
+            self._events.add(event | kept)
+            if event["event"] == "weights":
+                self.weights[pupil.name] = event["step"], event["checksum"]
+            pupil.state = "running" if pupil.state == "starting" else pupil.state
+
+    def _refresh(self) -> None:
+        """Look who is there; note a new start."""
+        if self._run is None or self.finished:
+            return
+        with self._lock:
+            attempt = self._run.attempt
+            if attempt is not self._attempt:
+                self._begin(attempt)
+            present = self._run.look()
+            if self._attempt is None:
+                present = [Presence(self._own_name, ""), *present]
+            for here in present:
+                self._meet(here)
+            names = {here.name for here in present}
+            for pupil in self._pupils.values():
+                if pupil.name not in names:
+                    pupil.state = "stopped"  # has left, or is lost
+
+    def _begin(self, attempt: Any) -> None:
+        before, self._attempt = self._attempt, attempt
+        if before is not None and before.first_failed is not None:
+            failed = before.first_failed
+            self.attempt = self._run.starts
+            who = self._seats.get(failed.plan.name, self._own_name)
+            cause = clean_line(failed.describe_end())
+            self._events.add({"event": "restart", "time": self._clock(), "task": who,
+                              "attempt": self.attempt, "cause": cause})  # fmt: skip
+        self.attempt, self._seats = self._run.starts, {}
+        for pupil in self._pupils.values():
+            pupil.attempt, pupil.ended_at, pupil.state = self.attempt, None, "starting"
+
+    def _meet(self, here: Presence) -> None:
+        pupil = self._pupils.setdefault(here.name, Pupil(here.name, len(self._pupils)))
+        if here.task is None:
+            pupil.state = "waiting"
+            return
+        self._seats[here.task] = here.name
+        if here.status is None and pupil.state in ("stopped", "waiting", "frozen"):
+            pupil.state = "running"
+        if here.status is None and here.silent_seconds > SILENT_SECONDS:
+            pupil.state = "frozen"
+        elif here.status is not None and pupil.ended_at is None:
+            pupil.ended_at, pupil.state = time.monotonic(), self._name_end(here)
+
+    def _name_end(self, here: Presence) -> str:
+        """Return how a task has ended; the others of a failed start wait for the next."""
+        if here.status == 0:
+            return "done"
+        failed = self._attempt.first_failed
+        is_first = failed is not None and failed.plan.name == here.task
+        return "killed" if here.lost or is_first else "starting"
+
+    def describe_weights(self) -> list[str]:
+        """Return a line on the weights that came out on all laptops."""
+        with self._lock:
+            sums = {checksum for _, checksum in self.weights.values()}
+            last = max((step for step, _ in self.weights.values()), default=0)
+            number = len(self.weights)
+        if len(sums) == 1:
+            return [f"after step {last} the weights are {min(sums)[:12]}, the same on {number} "
+                    f"laptop{'s' * (number != 1)}"]  # fmt: skip
+        return [f"the weights differ: {sorted(sums)}"] if sums else []
+
+    # ---- what readers of a job ask for
+
+    @property
+    def tasks(self) -> list[Pupil]:
+        self._refresh()
+        with self._lock:
+            return list(self._pupils.values())
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether tasks have been started."""
+        return self._attempt is not None
+
+    def history(self, start: int = 0) -> list[Event]:
+        with self._lock:
+            return self._events.list_from(start)
+
+    def output(self, start: int = 0) -> list[tuple[str, str]]:
+        with self._lock:
+            return self._lines.list_from(start)
+
+    def actions(self) -> list[Event]:
+        return []
+
+    @property
+    def restarts_left(self) -> int:
+        return 0
+
+    def stop(self) -> None:
+        """A roll stops nothing; the class does."""

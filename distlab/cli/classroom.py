@@ -1,0 +1,165 @@
+"""`distlab class`: a room full of laptops trains one model, and the teacher sees every lane."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from distlab.cli.parser import Commands, OneLineParser, add_command
+
+if TYPE_CHECKING:
+    from utils.engines import RunReport
+
+PORT, WORKERS = 2950, 8
+SETTINGS = (
+    "epochs", "examples", "global_batch_size", "hidden_units", "optimizer", "learning_rate",
+    "save_every", "pause_seconds", "seed",
+)  # fmt: skip
+PLACE = ("name", "logs", "own_address", "join_seconds", "trust_network")
+EPILOG = (
+    "The code is asked for, or read from the environment variable DISTLAB_CODE. TEACHING.md has "
+    "the lesson plan."
+)
+
+
+def add_parser(subparsers: Commands) -> None:
+    """Declare `distlab class start`, `distlab class join` and `distlab class test`."""
+    text = "Train one model on all laptops of a class; the teacher sees what each of them does."
+    parser = subparsers.add_parser("class", help="train with a class", description=text)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    _add_start(actions)
+    join = add_command(
+        actions, "join", run_join, "take part with this laptop",
+        "Take part in a class. What runs is the course's own training, with the teacher's "
+        "settings. Ctrl-C leaves.", EPILOG,
+    )  # fmt: skip
+    test = add_command(
+        actions, "test", run_test, "only try the connections, the day before",
+        "Try whether the laptops reach each other; nothing is trained. On the machine that owns "
+        "ADDRESS this waits for the others, if no class has been started there.", EPILOG,
+    )  # fmt: skip
+    for each in (join, test):
+        each.add_argument("address", metavar="ADDRESS", help="the teacher's, as HOST or HOST:PORT")
+        _add_place(each, "--own-address")
+    test.add_argument("--machines", type=int, default=2, metavar="N",
+                      help="how many to wait for, this one included (2)")  # fmt: skip
+
+
+def _add_start(actions: Commands) -> None:
+    start = add_command(
+        actions, "start", run_start, "host a class on the teacher's laptop",
+        "Host a class: shows the address and the code that students type, waits for them, and "
+        "trains along. Ctrl-C ends the class on all laptops.", EPILOG,
+    )  # fmt: skip
+    add = start.add_argument
+    add("--workers", type=int, default=WORKERS, metavar="N",
+        help=f"laptops in all, this one included ({WORKERS}); Enter begins with fewer")  # fmt: skip
+    add("--address", metavar="ADDRESS", help="this machine's address in the room's network "
+        "(found by itself)")  # fmt: skip
+    add("--port", type=int, default=PORT, metavar="N", help=f"({PORT})")
+    add("--epochs", type=int, default=20, metavar="N", help="epochs in all (20)")
+    add("--examples", type=int, default=2560, metavar="N", help="images of each epoch (2560)")
+    add("--global-batch-size", type=int, default=128, metavar="N",
+        help="images a step, over all laptops (128)")  # fmt: skip
+    add("--hidden-units", type=int, default=32, metavar="N", help="of the network (32)")
+    add("--optimizer", default="momentum", metavar="NAME", help="sgd, momentum or adam (momentum)")
+    add("--learning-rate", type=float, default=0.05, metavar="X", help="(0.05)")
+    add("--save-every", type=int, default=20, metavar="N", help="steps to a checkpoint (20)")
+    add("--pause-seconds", type=float, default=0.25, metavar="X",
+        help="everyone sleeps so long after each step, for the room to follow (0.25)")  # fmt: skip
+    add("--seed", type=int, default=0, metavar="N", help="of the first weights (0)")
+    add("--restarts", type=int, default=20, metavar="N",
+        help="how often all start again after a laptop was lost (20)")  # fmt: skip
+    add("--checkpoint-dir", metavar="DIR", help="go on from the checkpoint there (a new folder)")
+    _add_place(start, None)
+    start.add_json()
+
+
+def _add_place(parser: OneLineParser, own_address: str | None) -> None:
+    add = parser.add_argument
+    add("--name", metavar="NAME", help="what the others see (your login)")
+    add("--logs", metavar="DIR", help="folder for logs and checkpoints (runs/class-TIME)")
+    if own_address:
+        add(own_address, metavar="ADDRESS", help="where others reach this machine "
+            "(found by itself)")  # fmt: skip
+    add("--join-seconds", type=float, default=600.0, metavar="X",
+        help="how long to wait for each other (600)")  # fmt: skip
+    add("--trust-network", action="store_true",
+        help="confirm that anyone in this network may reach TensorFlow's ports")  # fmt: skip
+
+
+def run_start(arguments: argparse.Namespace) -> int:
+    """Host a class to its end; return 0, or the status of what stopped it."""
+    from distlab.classroom.hosting import Classroom
+    from distlab.classroom.meeting import Place, find_own_address, join_port, say
+    from distlab.classroom.settings import ClassSettings
+    from distlab.classroom.table import Table
+    from utils.engines.rendezvous.names import clean_line
+
+    host = arguments.address or find_own_address()
+    place = Place(
+        join_port(host, arguments.port), **_take(arguments, PLACE[:2] + PLACE[3:]),
+        checkpoint_dir=arguments.checkpoint_dir,
+    )  # fmt: skip
+    settings = ClassSettings(**_take(arguments, SETTINGS))
+    tables: list[Table] = []
+
+    def tell(text: str) -> None:
+        tables[0].say(f"distlab class: {clean_line(text)}") if tables else say(text)
+
+    room = Classroom(settings, place, arguments.workers, arguments.restarts, tell)
+    room.announce()
+    tables.append(Table(room.roll))
+    try:
+        report = room.run()
+    finally:
+        tables.pop().close()
+    _report(report, arguments.json)
+    for line in room.roll.describe_weights():
+        say(line)
+    say(f"the logs and the checkpoint are in {room.logs}")
+    return report.status
+
+
+def run_join(arguments: argparse.Namespace) -> int:
+    """Take part in a class to its end; return its status."""
+    from distlab.classroom.joining import join
+    from distlab.classroom.meeting import say
+
+    report = join(arguments.address, **_take(arguments, PLACE))
+    if report.status and not report.seconds:
+        say("you have left the class; type the same line again to come back")
+    else:
+        _report(report, False)
+    return report.status
+
+
+def run_test(arguments: argparse.Namespace) -> int:
+    """Try the connections; return 0 if all are open, 1 if one is closed."""
+    from distlab.classroom.joining import try_connections
+    from distlab.classroom.meeting import say
+
+    report = try_connections(arguments.address, arguments.machines, **_take(arguments, PLACE))
+    if report.cause is None:
+        say(f"{report.workers} machines reach each other in both directions")
+    else:
+        say(f"not all is well: {report.cause}")
+    return report.status
+
+
+def _take(arguments: argparse.Namespace, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(arguments, name) for name in names}
+
+
+def _report(report: "RunReport", as_json: bool) -> None:
+    """Say how a class has ended."""
+    from distlab.classroom.meeting import say
+
+    if report.cause:
+        say(report.cause)
+    elif report.status:
+        say("the class was ended before its last step")
+    again = f", {report.restarts} restart{'s' * (report.restarts != 1)}" * bool(report.restarts)
+    if report.tasks:
+        say(f"{report.workers} laptop{'s' * (report.workers != 1)}, {report.seconds:.0f} s{again}")
+    if as_json:
+        print(report.to_json(), file=sys.stdout, flush=True)

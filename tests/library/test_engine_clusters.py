@@ -1,0 +1,210 @@
+"""Ray, Spark and Slurm, each on a real cluster of two nodes: the same must hold on all three.
+
+One process keeps the launcher of an engine for all of its tests (`engine_host`), as a cluster
+takes long to start; the last test kills it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from engine_host import EngineHost
+from process_watch import lives, wait_for
+from test_launchers import (
+    test_lines_and_events_come_in_order_then_the_result_then_the_end as check_lines,
+)
+
+from utils.cluster import LocalCluster
+from utils.engines import RunSettings
+from utils.engines.catalogue import find_engine
+from utils.engines.engine_run import EngineRun
+from utils.errors import InputError
+from utils.processes.registry import MARK_FILE, PREFIX, parse_mark
+
+pytestmark = pytest.mark.timeout(900)  # an engine's start takes minutes where others compute
+SECONDS = 280.0
+EXACT = {"strategy": "multi-worker", "dtype": "float64", "optimizer": "sgd", "model": "mlp",
+         "epochs": 2, "global_batch_size": 64, "limit": 202}  # fmt: skip
+KILLED = {"ray": "starter", "spark": "starter", "slurm": "agent"}  # of worker 1
+
+
+@pytest.fixture(scope="module", params=list(KILLED))
+def engine(request):
+    """The name of an engine; without it, skip on laptops and fail in CI."""
+    try:
+        find_engine(request.param, None)
+    except InputError as error:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(str(error))
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def host(engine):
+    host = EngineHost(engine)
+    yield host
+    host.close()
+
+
+def test_lines_and_events_come_in_order_then_the_result_then_the_end(host):
+    host.run(check_lines)
+
+
+# ---- a worker is killed
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """The weights of the same training on one device, in a process of this machine."""
+    with LocalCluster(1) as cluster:
+        config = {**EXACT, "strategy": "one-device"}
+        [weights] = cluster.run(train_here, config, echo=False)
+    return weights
+
+
+def train_here(config, folder=None):
+    """In a task: train; with `folder`, worker 0 waits to be disturbed at step 4, the first time."""
+    import os
+    import time
+
+    import psutil
+
+    from utils.events import report
+    from utils.training import train
+    from utils.training.config import TrainConfig
+
+    agent = psutil.Process(os.getppid())
+    report("there", agent=agent.pid, starter=agent.ppid())
+
+    def wait_at_step_4(event):
+        if event["event"] == "restore":
+            report("restore", epoch=event.get("epoch"))
+        if folder and event["event"] == "step" and event["step"] == 4:
+            waited = os.path.join(folder, "waited")
+            if '"index": 0' in os.environ["TF_CONFIG"] and not os.path.exists(waited):
+                open(waited, "w").close()
+                report("waiting")
+                time.sleep(300)
+
+    return train(TrainConfig(**config), on_event=wait_at_step_4).weights
+
+
+def test_a_killed_worker_starts_again_goes_on_and_ends_with_the_weights_of_one_process(
+    host, engine, alone, tmp_path
+):
+    host.run(check_restart, alone, str(tmp_path), KILLED[engine])
+
+
+def check_restart(launcher, alone, folder, victim):
+    """Kill `victim`, a process of worker 1, in the middle of the training."""
+    with LocalCluster(2, launcher=launcher) as cluster:
+        config = {**EXACT, "checkpoint": folder, "checkpoint_every": 1}
+        job = cluster.start(train_here, config, folder, restarts=1)
+        there = {}
+        for event in job.events():
+            if event["event"] == "there":
+                there[event["task"]] = event
+            if event["event"] == "waiting":
+                os.kill(there["worker 1"][victim], signal.SIGKILL)
+                break
+        results = job.wait(SECONDS)
+        history = job.history()
+    assert job.attempt == 2 and [e["event"] for e in history].count("there") == 4
+    assert any(e["event"] == "restore" for e in history), "it went on from its checkpoint"
+    again = [e for e in history if e["event"] == "there" and e["attempt"] == 2]
+    assert {e["agent"] for e in again}.isdisjoint({e["agent"] for e in there.values()})
+    for weights in results:
+        for ours, theirs in zip(weights, alone, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
+
+
+# ---- programs
+
+
+PROGRAM = """
+import json, os, signal, subprocess, sys, time
+config = json.loads(os.environ["TF_CONFIG"])
+index, restart = config["task"]["index"], int(os.environ["DISTLAB_RESTART"])
+print("restart", restart, "task", index, "of", len(set(config["cluster"]["worker"])), sys.argv[1:])
+if sys.argv[1] == "stay":
+    child = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    with open(f"part-{index}", "w") as file:
+        file.write(f"{os.getpid()} {child.pid}")
+    os.rename(f"part-{index}", f"ready-{index}")
+    time.sleep(300)
+if index == 1 and not restart:
+    os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(0 if restart else 100)
+"""
+
+
+def test_a_program_runs_starts_again_and_is_reported(host, tmp_path):
+    host.run(check_program, tmp_path)
+
+
+def check_program(launcher, folder):
+    """Place, arguments, folder; a killed task, a restart, the report."""
+    said, shown = [], []
+    report = run_program(launcher, folder, ["go", "--epochs", "3"], shown, said)
+    assert (report.status, report.cause, report.restarts) == (0, None, 1)
+    assert [(t.task, t.status) for t in report.tasks] == [("worker 0", 0), ("worker 1", 0)]
+    assert any("worker 1 was ended by SIGKILL; all tasks start again" in text for text in said)
+    for index in range(2):
+        line = f"restart 1 task {index} of 2 ['go', '--epochs', '3']"
+        assert (f"worker {index}", line) in shown
+        assert line in (folder / "logs" / f"worker-{index}.log").read_text()
+
+
+def run_program(launcher, folder, words, shown, said):
+    os.chdir(folder)
+    (folder / "program.py").write_text(PROGRAM)
+    settings = RunSettings(workers=2, restarts=1, logs=str(folder / "logs"))
+    command = [sys.executable, "program.py", *words]
+    run = EngineRun(command, settings, launcher, lambda *both: shown.append(both), said.append)
+    return run.run()
+
+
+def test_nothing_outlives_a_launcher_that_is_killed(host, tmp_path):
+    """No task, no daemon, no folder."""
+    host.start(run_program, tmp_path, ["stay"], [], [])
+    check_kill(host.process, tmp_path)
+
+
+def test_nothing_outlives_the_command_that_is_killed(tmp_path):
+    """`distlab run --engine`; Slurm's cluster is the one that starts fast."""
+    find_engine("slurm", None)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "distlab", "run", "--engine", "slurm", "program.py", "stay"],
+        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    check_kill(psutil.Process(running.pid), tmp_path)
+    running.wait(60)
+
+
+def check_kill(launcher, folder):
+    """Kill the process of a launcher once two tasks are there, and see everything go."""
+    names = [folder / "ready-0", folder / "ready-1"]
+    try:
+        wait_for(lambda: not lives(launcher.pid) or all(p.exists() for p in names), SECONDS)
+        assert lives(launcher.pid)
+        tasks = [int(number) for path in names for number in path.read_text().split()]
+        below = [p.pid for p in psutil.Process(launcher.pid).children(recursive=True)]
+        agents = [psutil.Process(task).ppid() for task in tasks[::2]]
+        folders = list_folders({launcher.pid, *below, *agents})
+    finally:
+        launcher.kill()
+    assert len(folders) >= 2, "of the engine's driver and of the run"
+    wait_for(lambda: not [p for p in (*tasks, *below, *agents) if lives(p)])
+    wait_for(lambda: not [folder for folder in folders if folder.exists()])
+
+
+def list_folders(owners):
+    """Return the temporary folders of clusters that one of `owners`, process numbers, has made."""
+    marks = Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{MARK_FILE}")
+    return [path.parent for path in marks if parse_mark(path.read_text()).owner in owners]

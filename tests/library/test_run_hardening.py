@@ -1,0 +1,110 @@
+"""`distlab run` where disks, terminals and neighbours misbehave: it goes on, or says why not."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from utils.cluster.streams import LineReader
+from utils.engines.handshake import Garbled, admit
+from utils.engines.rendezvous.channel import MAX_FRAME_BYTES
+from utils.engines.rendezvous.compare import hash_file
+from utils.engines.rendezvous.lines import LineBuffer, cut_tail
+from utils.errors import InputError
+
+WIDE = "\N{GRINNING FACE}" * 5000  # twelve bytes each in a frame
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run a program, or start it where a test reads by itself."""
+
+    def start(text, *words, wait=True):
+        (tmp_path / "program.py").write_text(textwrap.dedent(text))
+        command = [sys.executable, "-m", "distlab", "run", "--logs", "logs", *words, "program.py"]
+        running = subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        if not wait:
+            return running
+        output, said = running.communicate(timeout=120)
+        return running.returncode, output, said
+
+    return start
+
+
+def test_a_full_disk_costs_the_log_and_not_the_run(run, tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "worker-1.log").symlink_to("/dev/full")
+    status, output, _ = run("print('one')\nprint('two')")
+    assert status == 0
+    lines = [line for line in output.splitlines() if line.startswith("[worker 1]")]
+    lost = "[worker 1] (its log is not whole: No space left on device)"
+    assert lines == [lost, "[worker 1] one", "[worker 1] two"]
+    assert (tmp_path / "logs" / "worker-0.log").read_text() == "one\ntwo\n"
+
+
+def test_a_reader_that_leaves_ends_nothing(run, tmp_path):
+    """As `distlab run … | head -1`: the program goes on to its end, whose status counts."""
+    text = "import sys\nfor i in range(20000):\n    print(i, 'x' * 50)\nsys.exit(5)"
+    running = run(text, "--workers", "1", wait=False)
+    assert running.stdout.readline().startswith("[worker 0] 0 x")
+    running.stdout.close()
+    said = running.stderr.read()
+    assert running.wait(60) == 5 and "ended with status 5" in said and "Exception" not in said
+    running.stderr.close()
+    assert len((tmp_path / "logs" / "worker-0.log").read_text().splitlines()) == 20000
+
+
+def test_one_endless_line_comes_in_pieces(run, tmp_path):
+    status, output, _ = run("print('y' * 5_000_000, end='')", "--workers", "1")
+    assert status == 0 and output.count("y") == 5_000_000
+    assert (tmp_path / "logs" / "worker-0.log").read_text().count("y") == 5_000_000
+
+
+def test_a_program_that_closes_its_output_still_ends_with_its_status(run):
+    text = "import os, sys\nprint('before', flush=True)\nos.close(1)\nos.close(2)\nos._exit(7)"
+    status, output, said = run(text, "--workers", "1")
+    assert (status, output) == (7, "[worker 0] before\n") and "status 7" in said
+
+
+def test_pieces_of_a_line_lose_nothing():
+    ours, theirs = os.pipe()
+    taken = []
+    reader = LineReader(ours, taken.append, max_bytes=100)
+    os.write(theirs, b"a" * 150 + b"b" * 30 + b"\nshort\n" + b"c" * 20)
+    os.close(theirs)
+    while reader.read() is not None:
+        pass
+    reader.close()
+    assert taken == ["a" * 150 + "b" * 30, "short", "c" * 20]
+
+
+def test_what_is_sent_of_lines_fits_into_a_frame_in_any_alphabet():
+    buffer = LineBuffer("there")
+    for _ in range(500):
+        buffer.add("worker 1", WIDE)
+    lines = buffer.take()
+    assert len(json.dumps(["lines", {"lines": lines}])) < MAX_FRAME_BYTES
+    assert lines[-1][1].startswith("… ") and "lines left out here" in lines[-1][1]
+    tail = cut_tail([*[WIDE] * 200, "the last"])
+    assert tail[-1] == "the last" and len(tail) > 1
+    assert len(json.dumps(["ended", {"tail": tail}])) < MAX_FRAME_BYTES
+
+
+@pytest.mark.parametrize("noise", [b"[" * 1024, b'{"a":' * 200, b"\x00" * 100, b"null"])
+def test_rubbish_in_place_of_a_handshake_is_garbled(noise):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(len(noise).to_bytes(4, "big") + noise)
+        with pytest.raises(Garbled):
+            admit(ours, b"k" * 32)
+
+
+def test_a_program_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(InputError, match=f"{tmp_path}: cannot be read"):
+        hash_file(tmp_path)

@@ -1,0 +1,30 @@
+"""Names that came over a network: letters and digits, short, and nothing that a terminal obeys."""
+
+import unicodedata
+from collections.abc import Collection
+from itertools import chain, count
+
+MAX_NAME, MAX_MARKS = 32, 2  # letters of a name; accents on one letter
+ALSO = " .-_'’"
+
+
+def clean_name(name: str, otherwise: str = "somebody") -> str:
+    """Return what is fit to be shown of `name`, in any script; `otherwise` where nothing is."""
+    kept, marks = [], 0
+    for letter in unicodedata.normalize("NFC", " ".join(name[: 8 * MAX_NAME].split())):
+        kind = unicodedata.category(letter)[0]
+        marks = marks + 1 if kind == "M" else 0
+        if kind in "LN" or letter in ALSO or (kind == "M" and kept and marks <= MAX_MARKS):
+            kept.append(letter)
+    return "".join(kept)[:MAX_NAME].strip() or otherwise
+
+
+def find_free_name(name: str, taken: Collection[str]) -> str:
+    """Return `name`, or "name 2", "name 3" where somebody has it already."""
+    names = chain([name], (f"{name} {number}" for number in count(2)))
+    return next(each for each in names if each not in taken)
+
+
+def clean_line(line: str) -> str:
+    """Return a line without what is no sign on a screen, such as a terminal's commands."""
+    return "".join(sign if sign.isprintable() else " " for sign in line)

@@ -1,0 +1,89 @@
+"""The host's side of the checkpoint: the newest copy goes to every machine that lacks it."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+
+from ...errors import RunError
+from ..handshake import ChannelLost
+from .copies import CheckpointCopy, Copy
+from .guest import Guest
+from .lobby import Lobby
+
+LOOK_SECONDS = 0.25  # between two looks at the checkpoint folder
+COPY_SECONDS = 600.0  # for every machine to have the newest copy, before an attempt
+LAST_SECONDS = 60.0  # for them to have the last one, once the tasks have ended
+
+
+class CheckpointSpread:
+    """Keeps the copies of `folder` on all machines of `lobby` alike, until `close`."""
+
+    def __init__(self, folder: str, lobby: Lobby, say: Callable[[str], None]) -> None:
+        self._copy, self._lobby, self._say = CheckpointCopy(folder, is_origin=True), lobby, say
+        lobby.read_piece = self._copy.read_piece
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._hand_out, daemon=True)
+        self._thread.start()
+
+    def _hand_out(self) -> None:
+        """In a thread, while tasks run: each new state of the folder goes to every machine."""
+        while not self._over.wait(LOOK_SECONDS):
+            if self._lobby.is_running and (copy := self._copy.look()) is not None:
+                self._offer(copy, self._lobby.guests)
+
+    def bring(self, guests: Sequence[Guest], states: Sequence[Copy]) -> None:
+        """Give every guest, which has the copy in `states`, the newest one, wherever that is.
+
+        Raises ChannelLost where a guest is lost meanwhile, RunError where one cannot take it.
+        """
+        own = self._copy.find_state()
+        for guest, state in sorted(zip(guests, states), key=lambda pair: -pair[1].number):
+            if state.number > own.number and self._fetch(guest, state):
+                own = state
+        rivals = [state for state in states if state.number >= own.number and state != own]
+        if rivals and own.number:
+            own = self._copy.raise_number(max(state.number for state in rivals) + 1)
+        lacking = [
+            g for g, s in zip(guests, states) if (s.number, s.files) != (own.number, own.files)
+        ]
+        if not own.number or not lacking:
+            return
+        self._say(f"the checkpoint ({own.bytes} bytes) goes to {len(lacking)} machines")
+        self._offer(own, lacking)
+        done = self._lobby.wait_until(lambda: all(_has(g, own) for g in lacking), COPY_SECONDS)
+        for guest in lacking:
+            if guest.lost:
+                raise ChannelLost(guest.lost)
+            if guest.copy_error or not done:
+                why = guest.copy_error or f"no copy within {COPY_SECONDS:.0f} s"
+                raise RunError(f"{guest.host} has no copy of the checkpoint: {why}")
+
+    def _fetch(self, guest: Guest, state: Copy) -> bool:
+        self._say(
+            f"the newest checkpoint is the copy on {guest.host} ({state.bytes} bytes): the run "
+            "goes on from it; to start over, empty the folder on every machine"
+        )
+        return self._copy.fetch(state, guest.pieces.ask)
+
+    def hand_out_last(self) -> None:
+        """Once the tasks have ended: what they saved last goes to every machine that is there."""
+        last = self._copy.find_state()
+        guests = self._lobby.guests if last.number else []
+        self._offer(last, guests)
+        if not self._lobby.wait_until(lambda: all(_has(g, last) for g in guests), LAST_SECONDS):
+            self._say("not every machine has a copy of the last checkpoint")
+
+    def _offer(self, copy: Copy, guests: Sequence[Guest]) -> None:
+        for guest in guests:
+            guest.copy_error = ""
+            with contextlib.suppress(ChannelLost):
+                guest.send("offer", **copy.to_data())
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join(5)
+
+
+def _has(guest: Guest, copy: Copy) -> bool:
+    """Whether the guest has the copy, or will not get it."""
+    return bool(guest.lost or guest.copy_error) or guest.copied >= copy.number

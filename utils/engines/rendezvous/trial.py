@@ -1,0 +1,73 @@
+"""Whether all machines of a run reach each other: asked of each, and told in words."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...errors import RunError
+from .guest import Guest, Prepared
+from .reach import OpenPorts, explain_unreachable, try_all
+
+Ways = dict[tuple[int, int], str]  # caller and called, by number (0 is the host) -> why not
+
+
+def check_pairs(
+    own: Mapping[str, Any], ports: OpenPorts, guests: Sequence[Guest], ready: Sequence[Prepared],
+    say: Callable[[str], None],
+) -> None:  # fmt: skip
+    """Have every machine try the ports of every other one; `own` is what this one says of itself.
+
+    Raises RunError that names a way that is closed; `say` gets a line on each other one.
+    """
+    words = describe_ways([own, *(guest.about for guest in guests)],
+                          find_closed(own, ports, guests, ready))  # fmt: skip
+    for each in words[1:]:
+        say(each)
+    if words:
+        ways = len(guests) * (len(guests) + 1)
+        raise RunError(f"{len(words)} of {ways} ways between machines are closed: {words[0]}")
+
+
+def try_pairs(own: Mapping[str, Any], guests: Sequence[Guest]) -> list[str]:
+    """Have every machine open one port and try all others'; return a line on each closed way.
+
+    Raises ChannelLost where one is lost meanwhile, RunError where it can open none.
+    """
+    ports = OpenPorts(own["address"], 1)
+    try:
+        for guest in guests:
+            guest.send("prepare", seats=1)
+        ready = [guest.wait_prepared(1) for guest in guests]
+        closed = find_closed(own, ports, guests, ready)
+    finally:
+        ports.release()
+    return describe_ways([own, *(guest.about for guest in guests)], closed)
+
+
+def find_closed(
+    own: Mapping[str, Any], ports: OpenPorts, guests: Sequence[Guest], ready: Sequence[Prepared]
+) -> Ways:
+    """Return the ways between machines that are closed, and why."""
+    machines = [own, *(guest.about for guest in guests)]
+    opened = [(ports.ports, ports.token), *((each.ports, each.token) for each in ready)]
+    targets = [
+        [(machine["address"], port, token, number) for port in ports]
+        for number, (machine, (ports, token)) in enumerate(zip(machines, opened))
+    ]
+    tried = [  # by caller: host, port, token and number of the machine that is called
+        [target for row in targets[:caller] + targets[caller + 1 :] for target in row]
+        for caller in range(len(machines))
+    ]
+    for guest, its in zip(guests, tried[1:]):
+        guest.send("probe", targets=[target[:3] for target in its])
+    answers = [try_all([target[:3] for target in tried[0]])]
+    answers += [guest.wait_reached(len(its)) for guest, its in zip(guests, tried[1:])]
+    return {
+        (caller, target[3]): why
+        for caller, told in enumerate(answers)
+        for target, why in zip(tried[caller], told)
+        if why
+    }
+
+
+def describe_ways(machines: Sequence[Mapping[str, Any]], closed: Ways) -> list[str]:
+    return [explain_unreachable(why, machines[a], machines[b]) for (a, b), why in closed.items()]
