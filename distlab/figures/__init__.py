@@ -27,7 +27,7 @@ from distlab.figures.grids import images as images
 from distlab.figures.grids import matrix as matrix
 from distlab.figures.grids import shares as shares
 from distlab.figures.lanes import LaneRecord as LaneRecord
-from distlab.figures.lanes import job_lanes as job_lanes
+from distlab.figures.lanes import draw_stage as draw_stage
 from distlab.figures.lines import lines as lines
 from distlab.figures.picture import Picture as Picture
 from distlab.figures.timeline import timeline as timeline

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from distlab.errors import CourseError
+from distlab.figures.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION
 from distlab.figures.picture import INK, PAPER, Picture, clean_svg, follow_theme
 
 if TYPE_CHECKING:
@@ -22,10 +23,7 @@ WIDTH_PX = 720
 SCREEN_DPI = 100  # an inch of a figure is as wide as where matplotlib shows it
 TITLE_PX, TEXT_PX, SMALL_PX = 15.0, 13.0, 12.0
 
-# Okabe and Ito's colours (jfly.uni-koeln.de/color), the ones with 3:1 on white and on
-# JupyterLab's dark page first.
-BLUE, VERMILLION, GREEN = "#0072B2", "#D55E00", "#009E73"
-PURPLE, ORANGE, SKY = "#CC79A7", "#E69F00", "#56B4E9"
+# The ones with 3:1 on white and on JupyterLab's dark page first.
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 2)), (0, (8, 2, 2, 2)), (0, (4, 4)), ":")

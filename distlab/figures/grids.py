@@ -226,6 +226,7 @@ def _describe_shares(rows: Mapping, seen: Counter[int], lost: list[int], title: 
         some = f" ({', '.join(map(str, ids[:12]))}{' …' if len(ids) > 12 else ''})" if ids else ""
         says.append(f"{who}: {count(len(ids), 'example')}{some}")
     more = [i for i, times in seen.items() if times > 1]
-    ends = f"{count(len(lost), 'example')} received by nobody; " if lost else "None lost; "
-    ends += f"{count(len(more), 'example')} more than once" if more else "none more than once"
-    return f"{title}. {'; '.join(says)}. {ends}."
+    ends = [f"{count(len(lost), 'example')} received by nobody"] if lost else []
+    ends += [f"{count(len(more), 'example')} received more than once"] if more else []
+    end = " and ".join(ends) or "Every example was received exactly once"
+    return f"{title}. {'; '.join(says)}. {end}."

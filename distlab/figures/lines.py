@@ -26,6 +26,7 @@ HEIGHT_PX = 340
 MAX_MARKERS = 40
 MAX_OWN_TICKS = 12
 LABEL_STEP_PX = 17
+TURN_SHARE = 0.1  # of the line's range: how far a peak worth a word lies beyond both ends
 
 
 def lines(
@@ -286,12 +287,26 @@ def _describe_ranges(ranges: Ranges, write: Write) -> str:
     )  # fmt: skip
 
 
+def _find_turn(y: np.ndarray) -> int | None:
+    """Return the place of a peak or a trough well beyond both ends of `y`, None without one."""
+    low, high = sorted((y[0], y[-1]))
+    beyond = np.maximum(y - high, low - y)
+    return int(beyond.argmax()) if beyond.max() > TURN_SHARE * np.ptp(y) else None
+
+
 def _describe_line(name: str, x: np.ndarray, y: np.ndarray, write_x: Write, write_y: Write) -> str:
     good = np.isfinite(y)
     if not good.any():
         return f"{name} is never a finite number"
     first, last = y[good][0], y[good][-1]
-    if write_y(first) == write_y(last):
+    turn = _find_turn(y[good])
+    if turn is not None:
+        there, back = ("rises", "falls") if y[good][turn] > first else ("falls", "rises")
+        says = (
+            f"{name} {there} from {write_y(first)} to {write_y(y[good][turn])} at "
+            f"{write_x(x[good][turn])}, then {back} to {write_y(last)}"
+        )
+    elif write_y(first) == write_y(last):
         says = f"{name} begins and ends at {write_y(first)}"
     else:
         verb = "rises" if last > first else "falls"

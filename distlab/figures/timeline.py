@@ -25,15 +25,15 @@ class Style(NamedTuple):
 
 
 def timeline(
-    rows: Sequence[Row], *, title: str, unit: str = "s", alt: str | None = None
+    rows: Sequence[Row], *, title: str, unit: str = "s", axis: str = "time", alt: str | None = None
 ) -> Picture:
     """Draw spans (lane, start, end, label, kind) as bars in lanes, lanes in their first order.
 
     Spans of one kind share a colour (from the seventh on, with a dashed edge), named in a
     key when there is more than one kind. Kinds that differ only behind a comma ("forward,
     chunk 0", "forward, chunk 1") are shades of one colour, from dark to light. A label is
-    written where it fits into its bar. Raises CourseError for no rows and for a span that
-    ends before it starts.
+    written where it fits into its bar. `axis` and `unit` name what runs from left to right.
+    Raises CourseError for no rows and for a span that ends before it starts.
     """
     _check_spans(rows)
     lanes = list(dict.fromkeys(row[0] for row in rows))
@@ -50,7 +50,8 @@ def timeline(
         begin, end = min(row[1] for row in rows), max(row[2] for row in rows)
         scale = (WIDTH_PX - left - 12) / ((end - begin) or 1.0)
         bottom = top_px + len(lanes) * LANE_PX
-        _draw_axis(sheet, begin, end, left, scale, top_px, bottom, unit)
+        along = f"{axis} ({unit})" if axis and unit else axis or unit
+        _draw_axis(sheet, begin, end, left, scale, top_px, bottom, along)
         for number, lane in enumerate(lanes):
             sheet.write(left - 10, top_px + (number + 0.5) * LANE_PX, lane, "right")
         for lane, start, stop, label, kind in rows:
@@ -71,7 +72,7 @@ def _check_spans(rows: Sequence[Row]) -> None:
             raise CourseError(f"timeline: {label!r} of {lane!r} starts at {start}, ends at {end}")
 
 
-def _draw_axis(sheet: Sheet, begin, end, left, scale, top, bottom, unit: str) -> None:
+def _draw_axis(sheet: Sheet, begin, end, left, scale, top, bottom, along: str) -> None:
     from matplotlib.ticker import MaxNLocator
 
     for tick in MaxNLocator(nbins=8, steps=[1, 2, 5, 10]).tick_values(begin, end):
@@ -80,7 +81,7 @@ def _draw_axis(sheet: Sheet, begin, end, left, scale, top, bottom, unit: str) ->
             sheet.line([x, x], [top, bottom], alpha=0.16, linewidth=1)
             sheet.write(x, bottom + 13, f"{tick:,.6g}", size=SMALL_PX)
     middle = left + (WIDTH_PX - left) / 2
-    sheet.write(middle, bottom + 33, f"time ({unit})" if unit else "time")
+    sheet.write(middle, bottom + 33, along)
 
 
 def _draw_span(sheet: Sheet, x, y, wide, label: str, style: Style) -> None:

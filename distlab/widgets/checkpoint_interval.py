@@ -1,4 +1,4 @@
-"""The checkpoint-interval explorer: what each interval costs, and where the least is."""
+"""The checkpoint-interval explorer: what each interval costs, and which one costs least."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from utils.simulate.failures import (
 )
 
 DAY_SECONDS = 86_400.0
-MOST_PERCENT = 1000.0  # dearer intervals are left out of the picture
+MAX_PERCENT = 1000.0  # intervals with more overhead are left out of the picture
 
 
 def interval_explorer(
@@ -33,7 +33,7 @@ def interval_explorer(
         show_intervals,
         save_seconds=Slider("One checkpoint takes", 0.1, 300, start, step=0.1, unit="s"),
         workers=Slider("Workers", 1, 20000, workers),
-        mtbf_days=Slider("Each fails once in", 1, 1000, mtbf_days, unit="days"),
+        mtbf_days=Slider("Each fails once in", 1, 3000, mtbf_days, unit="days"),
     )
 
 
@@ -42,7 +42,7 @@ def show_intervals(
 ) -> Picture | str:
     """Return the expected overhead (%) over the interval (minutes), with Young's and Daly's.
 
-    Where even the best interval takes ten times the work, it returns that in words.
+    If even the best interval adds ten times the work's own time, it returns a sentence instead.
     """
     mtbf = group_mtbf_seconds(mtbf_days * DAY_SECONDS, workers)
     title = f"One failure in {say_seconds(mtbf)}, {say_seconds(save_seconds)} to save"
@@ -56,19 +56,22 @@ def show_intervals(
         return 100 * overhead_fraction(interval, save_seconds, mtbf, restart_seconds)
 
     costs = {name: percent(interval) for name, interval in places.items()}
-    if costs["Least possible"] > MOST_PERCENT:
-        return f"<p>{title}: such a run hardly gets on, whatever the interval.</p>"
+    if costs["Least possible"] > MAX_PERCENT:
+        return (
+            f"<p>{title}: this run makes almost no progress. Even with the best interval, it "
+            "takes more than ten times as long as the work alone.</p>"
+        )
     says = "; ".join(
         f"{name}: every {say_seconds(places[name])}, {say_number(cost)} % overhead"
         for name, cost in costs.items()
     )
     intervals = places["Least possible"] * np.geomspace(1 / 30, 30, 61)  # [61]
     curve = np.array([percent(interval) for interval in intervals])
-    shown = curve <= MOST_PERCENT
+    shown = curve <= MAX_PERCENT
     picture = lines(
         {"overhead": (intervals[shown] / 60, curve[shown])},
         x_label="minutes of work between two checkpoints",
-        y_label="% more time than the work alone",
+        y_label="extra time, % of the work alone",
         title=title,
         log_x=True,
         log_y=True,

@@ -1,0 +1,70 @@
+"""The arrow that is four times too long: what each way to scale a loss does to a step."""
+
+from typing import Any
+
+import numpy as np
+
+from distlab.errors import CourseError
+from distlab.explorables.explorable import Explorable
+from distlab.figures import split_evenly
+from distlab.lessons.scaled_updates import DIVISORS, Shares, draw_updates, update_ratio
+
+EXAMPLES, RATE = 64, 0.55
+
+
+def update_arrow(way: str = "tf.reduce_mean", replicas: int = 4) -> Explorable:
+    """Show the valley of a linear model's loss, and the steps that `way` takes in it.
+
+    The model has two weights and 64 examples, so that its whole loss is one map. `way` is one
+    of DIVISORS. Raises CourseError for another, and for fewer than 1 replica or more than 8.
+    """
+    if way not in DIVISORS:
+        raise CourseError(f"way {way!r} is unknown: choose {', '.join(DIVISORS)}")
+    if not 1 <= replicas <= 8:
+        raise CourseError(f"{replicas} replicas: give 1 to 8")
+    data = make_problem()
+    options = {
+        "way": way, "replicas": replicas, "examples": EXAMPLES, "written": EXAMPLES, "time": 0,
+    }  # fmt: skip
+    singles = list_gradients(data, np.array(data["start"]))
+    batch = Shares(replicas, EXAMPLES, EXAMPLES)
+    ratios = {name: update_ratio(singles @ singles.T, batch, name) for name in DIVISORS}
+    title = f"{EXAMPLES} examples on {replicas} replicas: what each way applies"
+    return Explorable("arrow", data, options, draw_updates(ratios, title=title, selected=way))
+
+
+def make_problem() -> dict[str, Any]:
+    """Return the examples, where training starts, and the shape of the valley, as plain data."""
+    rng = np.random.default_rng(5)
+    angle = np.radians(24)
+    turned = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    inputs = rng.normal(size=(EXAMPLES, 2)) * (0.55, 1.0) @ turned.T  # [example, weight]
+    targets = inputs @ (0.4, -0.2) + rng.normal(scale=0.25, size=EXAMPLES)
+    best = np.linalg.lstsq(inputs, targets, rcond=None)[0]
+    curves, axes = np.linalg.eigh(inputs.T @ inputs / EXAMPLES)
+    start = best + axes @ np.array([-2.3, 0.75])
+    return {
+        "label": "The arrow that is four times too long", "inputs": inputs.tolist(),
+        "targets": targets.tolist(), "start": start.tolist(), "best": best.tolist(),
+        "rate": RATE / float(curves.max()), "curves": curves.tolist(), "view": [3.4, 2.1],
+        "turn": float(np.degrees(np.arctan2(axes[1, 0], axes[0, 0]))),
+    }  # fmt: skip
+
+
+def list_gradients(data: dict[str, Any], weights: np.ndarray) -> np.ndarray:
+    """Return each example's gradient of half its squared error, [example, weight]."""
+    inputs, targets = np.array(data["inputs"]), np.array(data["targets"])
+    return (inputs @ weights - targets)[:, None] * inputs
+
+
+def take_steps(data: dict[str, Any], batch: Shares, way: str, steps: int) -> np.ndarray:
+    """Return the weights before each step and after the last, [step, weight]."""
+    factors = np.array([
+        1 / DIVISORS[way](own, batch)
+        for own in split_evenly(batch.examples, batch.replicas) for _ in range(own)
+    ])  # [example]  # fmt: skip
+    path = [np.array(data["start"])]
+    for _ in range(steps):
+        gradients = list_gradients(data, path[-1])[: batch.examples]
+        path.append(path[-1] - data["rate"] * factors @ gradients)
+    return np.array(path)

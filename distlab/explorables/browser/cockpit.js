@@ -1,0 +1,279 @@
+// The cockpit of a job: one axis of time, a row for each process. The kernel sends what happened a
+// few times a second; in between, the picture moves on by the clock, a moment late.
+import { make, button, toggle, slider, readColours, sizeCanvas, isStill, ticks, clamp, sayNumber } from "./core.js";
+
+const LAG = 0.35, FRAME_MS = 33, ROW = 58, LOSS = 64, AXIS = 20, SLOWEST_MS = 1000;
+// kind -> [colour, strength, words in a wide block]
+const KINDS = {
+  start: ["wait", 0.14, "starts"],
+  compute: ["forward", 0.85, ""],
+  wait: ["wait", 0.4, "waits"],
+  send: ["all-reduce", 1, ""],
+  paused: ["data", 0.6, "paused"],
+  down: ["over", 0.4, "killed"],
+};
+const STOPS = new Set(["paused", "down"]);
+const KEY = [["forward", "computes"], ["all-reduce", "all-reduce"], ["wait", "waits"], ["data", "paused"],
+  ["over", "killed, or trained again later"], ["variables", "checkpoint"]];
+
+export default function piece(stage) {
+  const parts = build(stage);
+  let colours, clock = { told: 0, at: 0 }, frame = 0, drawn = 0, seen = true;
+  const moving = () => seen && !stage.data.finished && !isStill();
+  const paint = () => {
+    const { told, at } = clock;
+    const now = moving() ? Math.max(0, told - LAG + (performance.now() - at) / 1000) : told;
+    paintAll(parts, stage.data, now, colours);
+  };
+  const run = (time) => {
+    frame = 0;
+    if (time - drawn >= FRAME_MS) { drawn = time; paint(); }
+    if (moving()) frame = requestAnimationFrame(run);
+  };
+  const eye = new IntersectionObserver(([entry]) => { seen = entry.isIntersecting; if (seen) stage.redraw(); });
+  eye.observe(stage.root);
+  stage.ends.push(() => { eye.disconnect(); cancelAnimationFrame(frame); });
+  return () => {
+    colours = readColours(stage.root);
+    if (stage.data.clock !== clock.told) clock = { told: stage.data.clock, at: performance.now() };
+    write(stage, parts);
+    paint();
+    frame ||= moving() ? requestAnimationFrame(run) : 0;
+  };
+}
+
+// ---- elements
+
+function build(stage) {
+  const parts = { rows: new Map() };
+  let pressed = stage.options.press?.count ?? 0;
+  parts.send = (action, task = "") => stage.set("press", { count: ++pressed, action, task });
+  parts.status = make("p", { class: "ck-status" });
+  parts.stop = button("Stop the job", () => parts.send("stop"), { class: "ex-main" });
+  parts.chaos = toggle(stage, { name: "chaos", label: "Chaos: let a worker fail every few seconds" });
+  parts.message = make("p", { class: "ck-message", role: "status" });
+  parts.loss = makeBand("loss", "");
+  parts.axis = makeBand("", "");
+  parts.list = make("div", { class: "ck-rows" });
+  parts.lines = make("pre");
+  parts.log = make("pre");
+  parts.logWords = make("summary");
+  parts.logBox = make("details", {}, parts.logWords, parts.log);
+  const key = make("ul", { class: "ex-key" }, ...KEY.map(([idea, words]) =>
+    make("li", { style: `--idea: var(--ex-${idea})` }, make("i"), make("span", { text: words }))));
+  stage.root.classList.add("ck");
+  stage.root.append(
+    make("div", { class: "ck-head" }, parts.status, parts.chaos, parts.stop), parts.message,
+    parts.loss.node, parts.list, parts.axis.node, key,
+    make("details", {}, make("summary", { text: "What the tasks print" }), parts.lines), parts.logBox);
+  return parts;
+}
+
+function makeBand(name, label) {
+  const words = make("div", { class: "ck-about", text: name });
+  const canvas = make("canvas", label ? { role: "img", "aria-label": label } : { "aria-hidden": true });
+  return { node: make("div", { class: "ck-row ck-band" }, words, make("div", { class: "ck-time" }, canvas), make("div")), canvas, words };
+}
+
+function makeRow(stage, parts, lane) {
+  const { name } = lane, row = { lane };
+  const about = make("div", { class: "ck-about" }, make("b", { text: name }));
+  for (const part of ["words", "facts", "bytes"]) about.append((row[part] = make("span", { class: `ck-${part}` })));
+  row.canvas = make("canvas", { role: "img" });
+  const press = (action) => button("", () => parts.send(action(), name));
+  row.kill = press(() => "kill");
+  row.pause = press(() => row.lane.pause);
+  row.restart = press(() => "restart");
+  const hand = make("div", { class: "ck-hand" }, make("div", { class: "ck-buttons" }, row.kill, row.pause, row.restart));
+  if (lane.can.slow !== null) {
+    const option = `slow ${name}`;
+    stage.options[option] ??= 0;
+    const node = slider(stage, { name: option, label: "Slow down", min: 0, max: SLOWEST_MS, step: 50, say: (ms) => (ms ? `+${ms} ms a step` : "no") });
+    row.slow = node.querySelector("input");
+    row.slow.setAttribute("aria-label", `Slow down ${name}`);
+    hand.append(node);
+  }
+  hand.hidden = !!stage.data.watchOnly;
+  row.node = make("div", { class: "ck-row", role: "group", "aria-label": name }, about, make("div", { class: "ck-time" }, row.canvas), hand);
+  return row;
+}
+
+function setText(node, text) { if (node.textContent !== text) node.textContent = text; }
+
+function setButton(node, words, name, able) {
+  setText(node, words);
+  node.setAttribute("aria-label", `${words} ${name}`);
+  node.disabled = !able;
+}
+
+function write(stage, parts) {
+  const { data } = stage, names = data.lanes.map((lane) => lane.name);
+  setText(parts.status, data.status);
+  setText(parts.message, data.message);
+  setText(parts.lines, data.lines);
+  setText(parts.log, data.log);
+  setText(parts.logWords, data.logWords);
+  parts.logBox.hidden = !data.log;
+  parts.loss.node.hidden = !data.losses.length;
+  parts.stop.disabled = data.finished;
+  if (data.watchOnly) setText(parts.stop, data.stopWords);
+  parts.chaos.hidden = !!data.watchOnly;
+  parts.chaos.querySelector("input").disabled = data.finished;
+  if (names.join() !== [...parts.rows.keys()].join()) {
+    parts.rows = new Map(data.lanes.map((lane) => [lane.name, makeRow(stage, parts, lane)]));
+    parts.list.replaceChildren(...[...parts.rows.values()].map((row) => row.node));
+    stage.shows.forEach((show) => show());
+  }
+  for (const lane of data.lanes) writeRow(parts.rows.get(lane.name), lane);
+}
+
+function writeRow(row, lane) {
+  row.lane = lane;
+  if (row.node.dataset.state !== lane.state) row.node.dataset.state = lane.state;
+  for (const part of ["words", "facts", "bytes"]) setText(row[part], lane[part]);
+  const label = `${lane.name}: ${lane.words}. ${lane.facts}. ${lane.notes}`;
+  if (row.canvas.getAttribute("aria-label") !== label) row.canvas.setAttribute("aria-label", label);
+  setButton(row.kill, "Kill", lane.name, lane.can.kill);
+  setButton(row.pause, lane.pause === "pause" ? "Pause" : "Resume", lane.name, lane.can.pause);
+  setButton(row.restart, "Restart", lane.name, lane.can.restart);
+  if (row.slow) row.slow.disabled = !lane.can.slow;
+}
+
+// ---- painting
+
+function paintAll(parts, data, now, colours) {
+  const width = parts.axis.canvas.parentElement.clientWidth || parts.width || 300;  // 0 while JupyterLab hides it
+  parts.width = width;
+  const span = clamp(width / 45, 9, 20), from = Math.max(0, now - span);
+  const x = (time) => ((time - from) / span) * width;
+  const scene = { data, now, from, width, x, colours };
+  for (const [name, row] of parts.rows) paintRow(row.canvas, data.lanes.find((lane) => lane.name === name), scene);
+  if (data.losses.length) paintLoss(parts.loss, scene);
+  paintAxis(parts.axis.canvas, scene);
+}
+
+function paintRow(canvas, lane, scene) {
+  const { x, now, width, colours, data } = scene, top = 14, height = ROW - top - 4;
+  const pen = sizeCanvas(canvas, width, ROW);
+  pen.fillStyle = colours("line");
+  pen.globalAlpha = 0.35;
+  pen.fillRect(0, top, width, height);
+  // What stops a task stands before what it was doing meanwhile.
+  for (const [start, end, kind] of [...lane.spans.filter((span) => !STOPS.has(span[2])), ...lane.spans.filter((span) => STOPS.has(span[2]))]) {
+    const until = end >= data.clock ? now : Math.min(end, now);
+    if (until > scene.from && start < now) paintSpan(pen, scene, kind, x(Math.max(start, scene.from)), x(until), top, height);
+  }
+  pen.globalAlpha = 1;
+  for (const [start, end] of lane.lost) if (end > scene.from) hatch(pen, colours("over"), Math.max(0, x(start)), Math.min(x(end), width), top, height);
+  for (const flag of lane.flags) if (flag[0] > scene.from && flag[0] <= now) paintFlag(pen, scene, flag);
+  for (const [time, kind] of lane.marks) if (time > scene.from - 1 && time <= now) paintMark(pen, scene, time, kind, top, height);
+}
+
+function paintSpan(pen, { colours }, kind, left, right, top, height) {
+  const [idea, strength, words] = KINDS[kind], wide = right - left;
+  pen.globalAlpha = strength;
+  pen.fillStyle = colours(idea);
+  if (STOPS.has(kind)) {
+    pen.globalAlpha = 1;
+    pen.fillStyle = colours("panel");
+    pen.fillRect(left, top, wide, height);
+    pen.globalAlpha = strength;
+    pen.fillStyle = colours(idea);
+  }
+  const inset = kind === "wait" ? height * 0.3 : kind === "send" ? height * 0.12 : 0;
+  pen.fillRect(left, top + inset, Math.max(wide - (kind === "compute" ? 1 : 0), 0.8), height - 2 * inset);
+  if (words && wide > 60) {
+    pen.globalAlpha = 1;
+    label(pen, colours, words, left + wide / 2, top + height / 2, "center");
+  }
+}
+
+function label(pen, colours, words, x, y, align = "left") {
+  pen.font = "600 12px system-ui, sans-serif";
+  pen.textAlign = align;
+  pen.textBaseline = "middle";
+  pen.lineWidth = 4;
+  pen.lineJoin = "round";
+  pen.strokeStyle = colours("panel");
+  pen.strokeText(words, x, y);
+  pen.fillStyle = colours("ink");
+  pen.fillText(words, x, y);
+}
+
+function hatch(pen, colour, left, right, top, height) {
+  if (right <= left) return;
+  pen.save();
+  pen.beginPath();
+  pen.rect(left, top, right - left, height);
+  pen.clip();
+  pen.strokeStyle = colour;
+  pen.lineWidth = 2.5;
+  pen.beginPath();
+  for (let at = Math.floor((left - height) / 9) * 9; at < right; at += 9) { pen.moveTo(at, top + height); pen.lineTo(at + height, top); }
+  pen.stroke();
+  pen.restore();
+  pen.strokeStyle = colour;
+  pen.lineWidth = 1.5;
+  pen.strokeRect(left, top, right - left, height);
+}
+
+function paintFlag(pen, { x, colours, now, data }, [time, step, used]) {
+  const at = x(time), size = used ? 13 : 9;
+  const glow = used && !isStill() && !data.finished ? 0.5 + 0.5 * Math.sin(now * 5) : 1;
+  pen.strokeStyle = pen.fillStyle = colours(used ? "data" : "variables");
+  if (used) { pen.globalAlpha = 0.35 * glow; pen.beginPath(); pen.arc(at + 5, 7, 13, 0, 7); pen.fill(); pen.globalAlpha = 1; }
+  pen.lineWidth = used ? 3 : 2;
+  pen.beginPath(); pen.moveTo(at, 0); pen.lineTo(at, ROW - 4); pen.stroke();
+  pen.beginPath(); pen.moveTo(at, 0); pen.lineTo(at + size, size / 2); pen.lineTo(at, size); pen.fill();
+  pen.font = `${used ? 700 : 400} 11px system-ui, sans-serif`;
+  pen.textAlign = "left"; pen.textBaseline = "top";
+  pen.fillStyle = colours("ink");
+  pen.fillText(`${step}`, at + size + 3, 0);
+}
+
+function paintMark(pen, { x, colours, now }, time, kind, top, height) {
+  const at = x(time), age = now - time, idea = { end: "over", pause: "data", back: "all-reduce" }[kind];
+  if (kind === "end" && age < 1.1 && !isStill()) {
+    pen.globalAlpha = 0.75 * (1 - age / 1.1);
+    pen.fillStyle = colours("over");
+    pen.beginPath(); pen.arc(at, top + height / 2, 12 + 90 * age, 0, 7); pen.fill();
+    pen.globalAlpha = 1;
+  }
+  pen.fillStyle = colours(idea);
+  pen.fillRect(at - 1, top - 2, 2.5, height + 4);
+  const symbol = { end: "\u2715", pause: "\u275a\u275a", back: "\u21bb" }[kind];
+  pen.beginPath(); pen.arc(at, top + height / 2, 10, 0, 7); pen.fill();
+  pen.fillStyle = colours(`on-${idea}`);
+  pen.font = "700 12px system-ui, sans-serif"; pen.textAlign = "center"; pen.textBaseline = "middle";
+  pen.fillText(symbol, at, top + height / 2 + 1);
+}
+
+function paintLoss({ canvas, words }, { data, x, now, from, width, colours }) {
+  const pen = sizeCanvas(canvas, width, LOSS);
+  const shown = data.losses.map((run) => run.filter(([time]) => time >= from && time <= now));
+  const values = shown.flat().map(([, loss]) => loss);
+  if (!values.length) return;
+  const low = Math.min(...values), high = Math.max(...values), y = (loss) => 8 + ((LOSS - 16) * (high - loss)) / (high - low || 1);
+  pen.strokeStyle = pen.fillStyle = colours("ink");
+  pen.lineWidth = 2; pen.lineJoin = "round";
+  for (const run of shown) {
+    pen.beginPath();
+    run.forEach(([time, loss], k) => (k ? pen.lineTo(x(time), y(loss)) : pen.moveTo(x(time), y(loss))));
+    pen.stroke();
+  }
+  const last = shown.flat().at(-1);
+  pen.beginPath(); pen.arc(x(last[0]), y(last[1]), 4, 0, 7); pen.fill();
+  label(pen, colours, sayNumber(high), 2, 8);
+  label(pen, colours, sayNumber(low), 2, LOSS - 8);
+  setText(words, `loss ${sayNumber(last[1])}`);
+}
+
+function paintAxis(canvas, { x, from, width, colours }) {
+  const pen = sizeCanvas(canvas, width, AXIS);
+  pen.fillStyle = colours("ink");
+  pen.font = "12px system-ui, sans-serif"; pen.textAlign = "center"; pen.textBaseline = "top";
+  const until = from + clamp(width / 45, 9, 20);
+  for (const tick of ticks(from, until, 6)) {
+    if (x(tick) > 12 && x(tick) < width - 20) { pen.fillRect(x(tick), 0, 1, 5); pen.fillText(`${tick} s`, x(tick), 7); }
+  }
+}

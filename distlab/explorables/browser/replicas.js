@@ -1,0 +1,238 @@
+// Lesson 00: replicas that train while one watches. Each device has its own images and finds its
+// own gradient; in the all-reduce the gradients become one, and every copy is updated with it.
+import { make, button, choice, toggle, readColours, sizeCanvas, isStill, clamp, sayNumber } from "./core.js";
+
+const ACROSS = 8, FILTERS = 16, SIDE = 5, PIXELS = 28;
+const GAP = 18, HEAD = 42, WIRE = 64, CHART = 118;
+
+export default function piece(stage) {
+  const parts = build(stage);
+  let colours, frame = 0, shown = -1, since = 0, pictures = null, seen = false;
+  const paint = (time) => {
+    const seconds = isStill() ? 9 : (time - since) / 1000;
+    const share = clamp(seconds / Math.max(0.15, Math.min(1.25, 0.92 * stage.data.interval)), 0, 1);
+    paintAll(parts, stage, pictures, share, colours);
+    return share < 1;
+  };
+  const run = (time) => { frame = paint(time) ? requestAnimationFrame(run) : 0; };
+  const eye = new IntersectionObserver(([entry]) => {
+    if (entry.isIntersecting !== seen) { seen = entry.isIntersecting; stage.set("seen", seen); }
+  }, { threshold: 0.2 });
+  eye.observe(parts.canvas);
+  stage.ends.push(() => { eye.disconnect(); cancelAnimationFrame(frame); });
+  return () => {
+    colours = readColours(stage.root);
+    const { data } = stage, mark = `${data.replicas} ${data.step}`;
+    if (mark !== shown) { shown = mark; since = performance.now(); }
+    pictures = makePictures(data, colours);
+    write(stage, parts);
+    if (!frame && paint(performance.now())) frame = requestAnimationFrame(run);
+  };
+}
+
+// ---- elements
+
+function build(stage) {
+  const parts = {};
+  parts.play = button("", () => stage.set("running", !stage.options.running), { class: "ex-main" });
+  parts.again = button("Start again", () => stage.set("again", (stage.options.again ?? 0) + 1));
+  parts.canvas = make("canvas", { role: "img" });
+  parts.says = make("p", { role: "status" });
+  stage.root.append(
+    make("div", { class: "ex-row" }, parts.play, parts.again,
+      choice(stage, { name: "replicas", label: "Replicas", options: [1, 2, 3, 4] }),
+      toggle(stage, { name: "broken", label: "Break the all-reduce" })),
+    parts.canvas, parts.says);
+  return parts;
+}
+
+function write(stage, parts) {
+  const { data, options } = stage, words = options.running && !data.resting ? "Pause" : "Train on";
+  if (parts.play.textContent !== words) parts.play.textContent = words;
+  const says = tell(data);
+  if (parts.says.textContent !== says) parts.says.textContent = says;
+  const each = data.accuracy.map((share, k) => `device ${k} (${data.classes[k]}): ${Math.round(100 * share)}% right`);
+  parts.canvas.setAttribute("aria-label", `Step ${data.step}. Loss ${sayNumber(data.losses.at(-1))}. ` +
+    `${each.join("; ")}. Largest difference between the copies' filters: ${sayNumber(data.apart)}.`);
+}
+
+function tell({ replicas, broken, apart, everBroken }) {
+  if (replicas === 1) return "One device sees all ten classes. Nothing has to be added up.";
+  if (broken) return "The all-reduce is broken: each copy learns from its own images alone, forgets the classes that it does not see, and drifts away from the other.";
+  if (everBroken) return "The all-reduce works again, but it adds up gradients, not weights: copies that have drifted apart stay apart.";
+  return apart === 0 ? "Each device sees its own classes only. But every copy gets the mean of all gradients, so the copies are equal after each step, to the last bit, and know all ten classes." : "";
+}
+
+// ---- numbers to pictures
+
+const bytes = (text) => Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+
+function rgb(words) {
+  const pen = rgb.pen ??= document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  pen.clearRect(0, 0, 1, 1);
+  pen.fillStyle = words;
+  pen.fillRect(0, 0, 1, 1);
+  return [...pen.getImageData(0, 0, 1, 1).data];
+}
+
+// A canvas of width x height dots, coloured by `at(x, y)`: [red, green, blue].
+function makeDots(width, height, at) {
+  const canvas = document.createElement("canvas");
+  canvas.width = width;
+  canvas.height = height;
+  const pen = canvas.getContext("2d"), image = pen.createImageData(width, height);
+  for (let y = 0, k = 0; y < height; y++) for (let x = 0; x < width; x++, k += 4) image.data.set([...at(x, y), 255], k);
+  pen.putImageData(image, 0, 0);
+  return canvas;
+}
+
+function makePictures(data, colours) {
+  const zero = rgb(colours("panel")), plus = rgb(colours("backward")), minus = rgb(colours("forward"));
+  const mix = (value) => zero.slice(0, 3).map((z, k) => z + ((value < 0 ? minus : plus)[k] - z) * Math.abs(value));
+  const bank = (values, start, columns) => makeDots(columns * SIDE, (FILTERS / columns) * SIDE, (x, y) => {
+    const filter = Math.floor(y / SIDE) * columns + Math.floor(x / SIDE);
+    const value = (values[start + filter * SIDE * SIDE + (y % SIDE) * SIDE + (x % SIDE)] - 128) / 127;
+    return mix(Math.sign(value) * Math.abs(value) ** 0.6); // small values can be seen, too
+  });
+  const dark = rgb(colours("ink"))[0] > 128, size = FILTERS * SIDE * SIDE;
+  const images = bytes(data.images), gradients = bytes(data.gradients), filters = bytes(data.filters);
+  const devices = Array.from({ length: data.replicas }, (_, r) => ({
+    images: makeDots(ACROSS * PIXELS, 2 * PIXELS, (x, y) => {
+      const image = Math.floor(y / PIXELS) * ACROSS + Math.floor(x / PIXELS);
+      const value = images[((r * 16 + image) * PIXELS + (y % PIXELS)) * PIXELS + (x % PIXELS)];
+      return Array(3).fill(dark ? value : 255 - value);
+    }),
+    strip: bank(gradients, r * size, FILTERS),
+    bank: bank(filters, r * size, ACROSS),
+  }));
+  return { devices, total: bank(bytes(data.total), 0, FILTERS) };
+}
+
+// ---- painting
+
+const smooth = (share) => share * share * (3 - 2 * share);
+const part = (share, from, to) => smooth(clamp((share - from) / (to - from), 0, 1));
+
+function paintAll(parts, stage, pictures, share, colours) {
+  const { data } = stage, width = stage.width - 34, wide = (width - GAP * (data.replicas - 1)) / data.replicas;
+  const column = Math.min(wide, 380), tall = column / 4, strip = column / 16;
+  const rows = { images: HEAD, strip: HEAD + tall + 22, wire: 0, bank: 0, chart: 0 };
+  rows.wire = rows.strip + strip + 16;
+  rows.bank = rows.wire + WIRE + 16;
+  rows.chart = rows.bank + tall + 34;
+  const pen = sizeCanvas(parts.canvas, width, rows.chart + CHART);
+  pen.imageSmoothingEnabled = false;
+  const scene = { pen, data, colours, width, wide, column, tall, strip, rows, share };
+  paintWire(scene);
+  pictures.devices.forEach((device, k) => paintDevice(scene, device, pictures.total, k));
+  const wire = data.broken ? "the all-reduce is broken" : "all-reduce: the mean of all gradients";
+  if (data.replicas > 1) inscribe(scene, wire, width / 2, rows.wire + 13, "center");
+  if (data.replicas > 1) inscribe(scene, apartWords(data), width / 2, rows.bank + tall + 16, "center", data.apart ? "over" : "ink");
+  paintChart(scene);
+}
+
+const apartWords = ({ apart }) => apart ? `largest difference between the copies: ${sayNumber(apart)}` : "all copies are equal";
+
+function inscribe({ pen, colours }, words, x, y, align = "left", idea = "ink", weight = 600) {
+  pen.font = `${weight} 13px system-ui, sans-serif`;
+  pen.textAlign = align;
+  pen.textBaseline = "middle";
+  pen.fillStyle = colours(idea);
+  pen.fillText(words, x, y);
+}
+
+function paintWire(scene) {
+  const { pen, data, colours, width, rows } = scene;
+  if (data.replicas === 1) return;
+  pen.strokeStyle = colours(data.broken ? "over" : "all-reduce");
+  pen.lineWidth = 2;
+  pen.setLineDash(data.broken ? [5, 6] : []);
+  pen.fillStyle = colours("paper");
+  pen.beginPath();
+  pen.roundRect(1, rows.wire, width - 2, WIRE, 12);
+  pen.fill();
+  pen.stroke();
+  pen.setLineDash([]);
+}
+
+function paintDevice(scene, device, total, k) {
+  const { pen, data, colours, wide, column, tall, strip, rows, share, width } = scene;
+  const left = k * (wide + GAP) + (wide - column) / 2, right = left + column;
+  inscribe(scene, `device ${k}`, left, 9);
+  inscribe(scene, shorten(pen, data.classes[k], column), left, 27, "left", "ink", 400);
+  pen.globalAlpha = 0.25 + 0.75 * part(share, 0, 0.12);
+  pen.drawImage(device.images, left, rows.images, column, tall);
+  pen.globalAlpha = 1;
+  inscribe(scene, wide > 150 ? "its gradient, of 16 filters" : "gradient", left, rows.strip - 10, "left", "ink", 400);
+  const alone = data.broken || data.replicas === 1, middle = (width - column) / 2;
+  const home = { x: left, y: rows.strip }, meet = { x: alone ? left : middle, y: rows.wire + WIRE - strip - 14 };
+  const bank = { x: left, y: rows.bank - strip - 4 };
+  const born = part(share, 0.1, 0.25), going = part(share, 0.25, 0.55), coming = part(share, 0.68, 0.95);
+  pen.globalAlpha = born * (going === 1 ? 0.35 : 1);
+  pen.drawImage(device.strip, home.x, home.y, column, strip);
+  pen.globalAlpha = 1;
+  const moving = going < 1 || alone ? device.strip : total;
+  const at = coming ? between(meet, bank, coming) : between(home, meet, going);
+  if (!alone && coming > 0) {
+    pen.globalAlpha = 0.3;
+    pen.drawImage(total, meet.x, meet.y, column, strip);
+    pen.globalAlpha = 1;
+  }
+  if (going > 0 && coming < 1) pen.drawImage(moving, at.x, at.y, column, strip);
+  pen.drawImage(device.bank, left, rows.bank, column, tall);
+  pen.strokeStyle = colours("panel");
+  for (let n = 0; n <= 8; n++) line(pen, left + (n * column) / 8, rows.bank, left + (n * column) / 8, rows.bank + tall, 3);
+  for (let n = 0; n <= 2; n++) line(pen, left, rows.bank + (n * tall) / 2, right, rows.bank + (n * tall) / 2, 3);
+  pen.strokeStyle = colours(`replica-${k}`);
+  pen.lineWidth = 2 + 3 * coming * (share < 1);
+  pen.strokeRect(left, rows.bank, column, tall);
+  inscribe(scene, `${Math.round(100 * data.accuracy[k])}% right`, right, 9, "right");
+}
+
+function shorten(pen, words, room) {
+  pen.font = "400 13px system-ui, sans-serif";
+  let text = words;
+  while (text && pen.measureText(text === words ? text : `${text}\u2026`).width > room) text = text.slice(0, -1);
+  return text === words ? words : `${text}\u2026`;
+}
+
+const between = (a, b, share) => ({ x: a.x + (b.x - a.x) * share, y: a.y + (b.y - a.y) * share });
+
+function line(pen, x1, y1, x2, y2, wide = 1) {
+  pen.lineWidth = wide;
+  pen.beginPath();
+  pen.moveTo(x1, y1);
+  pen.lineTo(x2, y2);
+  pen.stroke();
+}
+
+function paintChart(scene) {
+  const { pen, data, colours, width, rows } = scene, top = rows.chart + 22, tall = CHART - 44;
+  const half = (width - 40) / 2, longest = Math.max(40, data.losses.length);
+  inscribe(scene, `loss ${sayNumber(data.losses.at(-1))}`, 0, rows.chart + 8);
+  inscribe(scene, half > 230 ? "accuracy on images of all classes" : "accuracy", half + 40, rows.chart + 8);
+  const plot = (values, left, low, high, idea, dash = []) => {
+    pen.strokeStyle = pen.fillStyle = colours(idea);
+    pen.lineWidth = 2;
+    pen.setLineDash(dash);
+    pen.beginPath();
+    const x = (n) => left + (n / (longest - 1)) * half, y = (v) => top + (tall * (high - clamp(v, low, high))) / (high - low);
+    values.forEach((value, n) => pen.lineTo(x(n), y(value)));
+    pen.stroke();
+    pen.setLineDash([]);
+    pen.beginPath();
+    pen.arc(x(values.length - 1), y(values.at(-1)), 4, 0, 7);
+    pen.fill();
+  };
+  pen.strokeStyle = colours("line");
+  for (const left of [0, half + 40]) line(pen, left, top + tall, left + half, top + tall);
+  for (const [from, to] of data.breaks) {
+    pen.fillStyle = colours("over");
+    pen.globalAlpha = 0.13;
+    for (const left of [0, half + 40]) pen.fillRect(left + (from / (longest - 1)) * half, top, (Math.min(Math.max(to - from, 0.5), longest - 1 - from) / (longest - 1)) * half, tall);
+    pen.globalAlpha = 1;
+  }
+  plot(data.losses, 0, 0, 2.5, "ink");
+  for (let k = data.replicas - 1; k >= 0; k--) plot(data.history.map((each) => each[k]), half + 40, 0, 1, `replica-${k}`, k ? [7, 5 + 2 * k] : []);
+  inscribe(scene, `step ${data.step}`, width, rows.chart + CHART - 10, "right", "ink", 400);
+}

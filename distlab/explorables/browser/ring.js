@@ -1,0 +1,255 @@
+// The ring as a ring, and three other ways to add up, on one clock. A rank is a pie in its own
+// colour; bands in a slice show whose numbers it has taken in, and the complete sum is green.
+import { choice, clamp, colour, draw, join, logarithmic, make, player, readColours, sayBytes, saySeconds, sizeCanvas, slider, startWhenSeen } from "./core.js";
+import { findCost, listHeld, listSteps, makeClock, timeStep } from "./ring_model.js";
+
+const NAMES = { naive: "Naive", ring: "Ring", "recursive-doubling": "Recursive doubling", hierarchical: "Hierarchical" };
+const LINES = { naive: "wait", ring: "all-reduce", "recursive-doubling": "data", hierarchical: "optimizer" };
+const SMALLEST = 1e3, LARGEST = 1e9;
+
+export default function ring(stage) {
+  const { algorithms, values } = stage.data, alone = algorithms.length === 1;
+  const controls = alone ? "" : make("div", { class: "ex-controls" },
+    slider(stage, { name: "ranks", label: "Ranks", min: 2, max: 16 }),
+    slider(stage, { name: "bytes", label: "Size of the vector", min: SMALLEST, max: LARGEST, log: true, say: sayBytes }),
+    slider(stage, { name: "latency", label: "Message latency", min: 1e-6, max: 1e-3, log: true, say: saySeconds }),
+    slider(stage, { name: "bandwidth", label: "Link bandwidth", min: 1e8, max: 1e12, log: true, say: (n) => `${sayBytes(n)}/s` }),
+    choice(stage, { name: "perNode", label: "Ranks in a node", options: [2, 4, 8] }),
+    choice(stage, { name: "inside", label: "Links inside a node", options: [[1, "the same"], [10, "10 ×"]] }));
+  const panels = algorithms.map(makePanel), done = make("ul", { class: "ex-key", style: "display: block; font-size: 14px" });
+  const grid = make("div", { style: "display: grid; gap: 12px 18px" }, ...panels.map((panel) => panel.node));
+  let runs = [];
+  const last = () => Math.max(...runs.map((run) => run.total));
+  const clock = player(stage, {
+    name: "time", label: "Time of the all-reduce", say: (share) => saySeconds(share * last()),
+    seconds: () => clamp((3 * last()) / Math.min(...runs.map((run) => run.total)), 5, 14),
+    marks: () => [...new Set(runs.flatMap((run) => run.ends))].sort((a, b) => a - b).map((end) => end / last()),
+  });
+  const chart = alone ? null : makeChart(stage);
+  if (alone) { grid.append(done); panels[0].node.querySelector("canvas").dataset.alone = "yes"; }
+  const key = make("ul", { class: "ex-key" }, ...[["paper", "bands: whose numbers a slice has added up"], ["all-reduce", "the complete sum"]].map(([idea, words]) =>
+    make("li", { style: `--idea: ${idea === "paper" ? `linear-gradient(${[0, 1, 2, 3].map((k) => `${colour(`replica-${k}`)} ${25 * k}% ${25 * k + 25}%`).join(", ")})` : colour(idea)}` }, make("i"), words)));
+  stage.root.append(controls, clock.node, grid, key, chart?.node ?? "");
+  let made = "";
+  if (stage.data.autoplay) startWhenSeen(stage, clock);
+  return () => {
+    const network = readNetwork(stage.options);
+    const wanted = JSON.stringify([network, stage.width]);
+    if (wanted !== made) { runs = algorithms.map((name) => prepare(name, network)); made = wanted; chart?.update(network, runs); }
+    const columns = alone ? (stage.width > 560 ? 2 : 1) : stage.width > 900 ? 4 : 2, wide = (stage.width - 34 - 18 * (columns - 1)) / columns;
+    grid.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
+    const now = stage.options.time * last(), read = readColours(stage.root);
+    panels.forEach((panel, k) => panel.update(runs[k], now, wide, read, runs));
+    if (alone) done.replaceChildren(...listSums(runs[0], now, values, stage.data.unit).map((text) => make("li", { text })));
+    stage.say(describe(runs, network));
+  };
+}
+
+function readNetwork({ ranks, bytes, latency, bandwidth, perNode, inside }) {
+  return { ranks, bytes, latency, bandwidth, inside, perNode: Math.min(perNode, ranks) };
+}
+
+function prepare(name, network) {
+  const steps = listSteps(name, network.ranks, network.perNode), ends = [];
+  let total = 0;
+  for (const step of steps) ends.push((total += timeStep(step, network)));
+  return { name, steps, ends, total, held: listHeld(steps, network.ranks), cost: findCost(name, network), network };
+}
+
+function describe(runs, { ranks, bytes }) {
+  const order = [...runs].sort((a, b) => a.total - b.total);
+  return `${ranks} ranks, ${sayBytes(bytes)}: ${order.map((run) => `${NAMES[run.name]} ${saySeconds(run.total)}`).join(", ")}.`;
+}
+
+// What the step under way does, message by message, with the first number of each chunk.
+function listSums(run, now, values, unit) {
+  const place = run.ends.findIndex((end) => end > now * (1 + 1e-9));
+  if (place < 0) return ["Every rank holds every sum: all pies are alike."];
+  const sum = (mask, slice) => values.reduce((total, row, rank) => total + (Math.floor(mask / 2 ** rank) % 2 ? row[slice] : 0), 0);
+  const say = (number) => number.toFixed(2).replace("-", "\u2212");
+  return [`Each chunk's first number, ${unit}rounded:`, ...run.steps[place].messages.map(({ source, destination, from, adds }) => {
+    const head = `rank ${source} \u2192 rank ${destination}, chunk ${from}: `, sent = sum(run.held[place][source][from], from);
+    if (values[0][from] === null) return `${head}empty`;
+    const own = sum(run.held[place][destination][from], from);
+    return head + (adds ? `${say(own)} + ${say(sent)} = ${say(own + sent)}` : `${say(sent)} copied`);
+  })];
+}
+
+// ---- one algorithm: its name, its time, its ranks on a circle
+
+function makePanel(name) {
+  const swatch = make("i", { style: `display: inline-block; width: 14px; height: 14px; border-radius: 3px; margin-right: 7px; background: ${colour(LINES[name])}` });
+  const time = make("strong", { style: "float: right" });
+  const canvas = make("canvas", { role: "img" });
+  const node = make("div", {}, make("div", { style: "font-size: 15px" }, swatch, make("strong", { text: NAMES[name] }), time), canvas);
+  const update = (run, now, wide, read, runs) => {
+    const done = run.ends.filter((end) => end <= now * (1 + 1e-9)).length, over = done === run.steps.length;
+    const first = run.total <= Math.min(...runs.map((each) => each.total)) * (1 + 1e-9);
+    time.textContent = over && first && runs.length > 1 ? "\u2713 first" : over ? "\u2713" : "";
+    const words = over ? [saySeconds(run.total), `${run.steps.length} steps`, `${sayBytes(run.cost.bytes)} sent`, "by the busiest"]
+      : [saySeconds(now), `step ${done + 1} of ${run.steps.length}`, ...run.steps[done].phase.split(/ (?=in )/)];
+    canvas.setAttribute("aria-label", `${NAMES[name]} over ${run.network.ranks} ranks: ${words.join(", ")}.`);
+    const start = done ? run.ends[done - 1] : 0;
+    const share = over ? 0 : (now - start) / (run.ends[done] - start);
+    paint(canvas, wide, run, done, share, words, read);
+  };
+  return { node, update };
+}
+
+function paint(canvas, wide, run, done, share, words, read) {
+  const { ranks, perNode } = run.network, side = Math.min(wide, canvas.dataset.alone ? 440 : 340);
+  const context = sizeCanvas(canvas, wide, side), reach = side / 2;
+  const size = clamp((Math.PI * reach * 0.6) / ranks, 9, reach * 0.25), orbit = reach - size - (size > 13 ? 17 : 3);
+  const place = (rank) => {
+    const angle = (2 * Math.PI * rank) / ranks - Math.PI / 2;
+    return [wide / 2 + orbit * Math.cos(angle), reach + orbit * Math.sin(angle)];
+  };
+  const held = run.held[done], step = run.steps[done];
+  if (run.name === "hierarchical") paintNodes(context, ranks, perNode, place, size, read);
+  if (step) for (const message of step.messages) paintLink(context, place(message.source), place(message.destination), message.share, size, read);
+  for (let rank = 0; rank < ranks; rank++) paintPie(context, place(rank), size, held[rank], [0, ranks], ranks, read, 1);
+  if (step) {
+    for (const { source, destination, from, to } of step.messages) {
+      const [a, b] = place(source), [c, d] = place(destination);
+      paintPie(context, [a + (c - a) * share, b + (d - b) * share], size * 0.86, held[source], [from, to], ranks, read, 0.97);
+    }
+  }
+  context.textAlign = "center";
+  context.fillStyle = read("ink");
+  context.strokeStyle = read("panel");
+  context.lineWidth = 5;
+  context.lineJoin = "round";
+  words.forEach((line, k) => {
+    context.font = k ? `${side > 260 ? 13 : 11}px system-ui, sans-serif` : `700 ${side > 260 ? 21 : 15}px system-ui, sans-serif`;
+    const at = [line, wide / 2, reach + (k - (words.length - 1) / 2) * (side > 260 ? 18 : 14) + 3];
+    context.strokeText(...at);
+    context.fillText(...at);
+  });
+  context.font = "600 11px system-ui, sans-serif";
+  for (let rank = 0; rank < ranks && size > 13; rank++) {
+    const [x, y] = place(rank), out = (size + 9) / orbit;
+    context.fillText(rank, x + (x - wide / 2) * out, y + (y - reach) * out + 4);
+  }
+}
+
+function paintNodes(context, ranks, perNode, place, size, read) {
+  context.strokeStyle = read("wait");
+  context.lineWidth = 2;
+  context.setLineDash([5, 4]);
+  for (let first = 0; first < ranks; first += perNode) {
+    context.beginPath();
+    for (let rank = first; rank < Math.min(first + perNode, ranks); rank++) context.lineTo(...place(rank));
+    context.stroke();
+  }
+  context.setLineDash([]);
+}
+
+function paintLink(context, [a, b], [c, d], share, size, read) {
+  context.strokeStyle = read("all-reduce");
+  context.globalAlpha = 0.5;
+  context.lineWidth = Math.max(2, size * 0.9 * share);
+  context.beginPath();
+  context.moveTo(a, b);
+  context.lineTo(c, d);
+  context.stroke();
+  context.globalAlpha = 1;
+}
+
+// Slices `from` to `to` of a pie; in each a band for every rank whose numbers it holds, own at the rim.
+function paintPie(context, [x, y], radius, held, [from, to], ranks, read, alpha) {
+  context.globalAlpha = alpha;
+  context.fillStyle = read("paper");
+  wedge(context, x, y, 0, radius, from, to, ranks);
+  context.fill();
+  for (let slice = from; slice < to;) {
+    let end = slice + 1;
+    while (end < to && held[end] === held[slice]) end += 1;
+    const owners = [];
+    for (let rank = 0; rank < ranks; rank++) if (Math.floor(held[slice] / 2 ** rank) % 2) owners.push(rank);
+    const bands = owners.length === ranks ? ["all-reduce"] : owners.map((rank) => `replica-${rank % 8}`);
+    bands.forEach((band, k) => {
+      context.fillStyle = read(band);
+      wedge(context, x, y, radius * Math.sqrt(k / bands.length), radius * Math.sqrt((k + 1) / bands.length), slice, end, ranks);
+      context.fill();
+    });
+    slice = end;
+  }
+  context.globalAlpha = 1;
+  context.strokeStyle = read("ink");
+  context.lineWidth = 1.2;
+  wedge(context, x, y, 0, radius, from, to, ranks);
+  context.stroke();
+}
+
+function wedge(context, x, y, inner, outer, from, to, ranks) {
+  const angle = (slice) => (2 * Math.PI * slice) / ranks - Math.PI / 2;
+  const whole = to - from === ranks;
+  context.beginPath();
+  if (!whole && inner === 0) context.moveTo(x, y);
+  context.arc(x, y, outer, angle(from), angle(to));
+  if (inner > 0) context.arc(x, y, inner, angle(to), angle(from), true);
+  if (!whole || inner > 0) context.closePath();
+}
+
+// ---- where they cross: seconds against bytes, and who is first at which size
+
+function makeChart(stage) {
+  const layers = Object.fromEntries(["bands", "grid", "lines", "marks", "words", "labels", "now"].map((name) => [name, draw("g")]));
+  const svg = draw("svg", { role: "img", height: 10 }, ...Object.values(layers));
+  const node = make("div", { style: "margin-top: 14px" }, make("strong", { style: "font-size: 15px", text: "Which is fastest for which size?" }), svg);
+  const update = (network, runs) => drawChart(stage, svg, layers, network, runs);
+  return { node, update };
+}
+
+function drawChart(stage, svg, layers, network, runs) {
+  const { glider, width } = stage, inner = width - 34, tall = 190, top = 34, left = 66, right = inner < 600 ? 8 : 130;
+  const sizes = [...Array(61).keys()].map((k) => SMALLEST * (LARGEST / SMALLEST) ** (k / 60));
+  const curves = runs.map((run) => ({ name: run.name, seconds: sizes.map(makeClock(run.steps, network)) }));
+  const all = curves.flatMap((curve) => curve.seconds);
+  const x = logarithmic([SMALLEST, LARGEST], [left, inner - right]), y = logarithmic([Math.min(...all), Math.max(...all)], [top + tall, top]);
+  glider.to(svg, { height: top + tall + 26, viewBox: `0 0 ${inner} ${top + tall + 26}` }, 0);
+  const bands = findWinners(sizes, curves).map((band) => ({ ...band, from: x(band.from), to: x(band.to) }));
+  join(glider, layers.bands, bands, { key: (d) => d.name, tag: "rect",
+    end: (d) => ({ x: d.from, y: 4, width: Math.max(0, d.to - d.from - 2), height: 20, rx: 5, fill: colour(LINES[d.name]) }) });
+  join(glider, layers.marks, bands.filter((d) => d.to - d.from > 60), { key: (d) => d.name, tag: "text",
+    text: (d) => (d.to - d.from > 190 ? `${NAMES[d.name]} is fastest` : d.to - d.from > 130 ? NAMES[d.name] : NAMES[d.name].split(" ")[0]),
+    end: (d) => ({ x: (d.from + d.to) / 2, y: 18, "text-anchor": "middle", style: `font-weight: 700; fill: var(--ex-on-${LINES[d.name]})` }) });
+  drawScales(glider, layers, x, y, { inner, left, right, top, tall, all });
+  join(glider, layers.lines, curves, { key: (d) => d.name, tag: "path",
+    end: (d) => ({ d: `M${d.seconds.map((s, k) => `${x(sizes[k]).toFixed(1)} ${y(s).toFixed(1)}`).join("L")}`, fill: "none",
+      stroke: colour(LINES[d.name]), "stroke-width": 3.2, "stroke-linejoin": "round" }) });
+  const ends = [...curves].map((d) => ({ name: d.name, y: y(d.seconds.at(-1)) })).sort((a, b) => a.y - b.y);
+  ends.forEach((d, k) => { if (k) d.y = Math.max(d.y, ends[k - 1].y + 15); });
+  join(glider, layers.labels, right > 20 ? ends : [], { key: (d) => d.name, tag: "text", text: (d) => NAMES[d.name],
+    end: (d) => ({ x: inner - right + 8, y: d.y + 4 }) });
+  join(glider, layers.now, [0], { key: String, tag: "line",
+    end: () => ({ x1: x(network.bytes), x2: x(network.bytes), y1: 0, y2: top + tall, stroke: colour("ink"), "stroke-width": 2, "stroke-dasharray": "4 3" }) });
+  svg.setAttribute("aria-label", `Seconds of the all-reduce against the bytes of a vector, both logarithmic. ${describe(runs, network)} Fastest, from short to long vectors: ${bands.map((d) => NAMES[d.name]).join(", ")}.`);
+}
+
+// Which algorithm is fastest from which size to which.
+function findWinners(sizes, curves) {
+  const bands = [];
+  sizes.forEach((size, k) => {
+    const { name } = curves.reduce((best, each) => (each.seconds[k] < best.seconds[k] * (1 - 1e-9) ? each : best));
+    if (bands.at(-1)?.name === name) bands.at(-1).to = size;
+    else {
+      const from = bands.length ? Math.sqrt(size * sizes[k - 1]) : size;
+      if (bands.length) bands.at(-1).to = from;
+      bands.push({ name, from, to: size });
+    }
+  });
+  return bands;
+}
+
+function drawScales(glider, layers, x, y, { inner, left, right, top, tall, all }) {
+  const low = Math.ceil(Math.log10(Math.min(...all)) - 1e-9), high = Math.floor(Math.log10(Math.max(...all)) + 1e-9);
+  const across = [3, 4, 5, 6, 7, 8, 9].filter((n) => inner > 600 || n % 2).map((n) => ({ id: `x${n}`, at: x(10 ** n), words: sayBytes(10 ** n) }));
+  const up = [];
+  for (let n = low; n <= high; n++) if (high - low < 5 || (n - low) % 2 === 0) up.push({ id: `y${n}`, at: y(10 ** n), words: saySeconds(10 ** n) });
+  join(glider, layers.grid, [...across, ...up], { key: (d) => d.id, tag: "line",
+    end: (d) => (d.id[0] === "x" ? { x1: d.at, x2: d.at, y1: top, y2: top + tall, stroke: colour("line") }
+      : { x1: left, x2: inner - right, y1: d.at, y2: d.at, stroke: colour("line") }) });
+  join(glider, layers.words, [...across, ...up], { key: (d) => d.id, tag: "text", text: (d) => d.words,
+    end: (d) => (d.id[0] === "x" ? { x: d.at, y: top + tall + 17, "text-anchor": "middle" } : { x: left - 8, y: d.at + 4, "text-anchor": "end" }) });
+}

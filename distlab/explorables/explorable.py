@@ -1,0 +1,105 @@
+"""An explorable: a living picture that the browser draws, in JupyterLab and on any web page.
+
+    Explorable("schedule", data, options, still)      # the last expression of a cell
+    Explorable(...).to_html()                         # a fragment for a page, scripts and all
+
+The browser's side is one file of `browser/`, joined with what it imports. It answers the hand
+by itself; the kernel only hears which options were chosen.
+"""
+
+import hashlib
+import html
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import anywidget
+import traitlets
+
+from distlab.explorables.joining import join_script, join_style
+from distlab.figures.picture import Picture, add_still
+
+MIME = "application/vnd.distlab.explorable+json"
+_WIDGET = """const joined = {script};
+export default {{
+  render({{ model, el }}) {{
+    let waiting = 0;
+    const heard = (options) => {{
+      clearTimeout(waiting);  // a dragged slider tells the kernel where it stopped
+      const tell = () => {{ model.set("options", {{ ...options }}); model.save_changes(); }};
+      waiting = setTimeout(tell, 120);
+    }};
+    const shown = joined.mount(joined.default, el, model.get("data"), model.get("options"), heard);
+    const follow = () => shown.stage.change(model.get("options"));
+    const renew = () => {{ shown.stage.data = model.get("data"); shown.stage.redraw(); }};
+    model.on("change:options", follow);
+    model.on("change:data", renew);
+    return () => {{
+      model.off("change:options", follow);
+      model.off("change:data", renew);
+      clearTimeout(waiting);
+      shown.end();
+    }};
+  }},
+}};
+"""
+_FRAGMENT = """<div id="{name}">{still}</div>
+<style>{style}</style>
+<script>{{ const joined = {script};
+joined.mount(joined.default, document.getElementById("{name}"), {data}, {options}); }}</script>
+"""
+
+
+class Explorable(anywidget.AnyWidget):
+    """One piece: `data` is what it shows (plain JSON), `options` what the hand has chosen.
+
+    `options` follows the controls, and setting it moves them. `still` is the picture (or the
+    HTML) that stands in where scripts do not run. Raises CourseError for an unknown piece.
+    """
+
+    data = traitlets.Dict().tag(sync=True)
+    options = traitlets.Dict().tag(sync=True)
+
+    def __init__(
+        self, piece: str, data: Mapping[str, Any], options: Mapping[str, Any], still: Picture | str
+    ) -> None:
+        self.piece, self.still = piece, still
+        self._first = dict(options)
+        self._esm = _WIDGET.format(script=join_script(piece))
+        self._css = join_style()
+        super().__init__(data=dict(data), options=dict(options))
+
+    def to_html(self) -> str:
+        """Return a fragment that shows the piece on any page: nothing is fetched, no kernel.
+
+        It holds the still until its script runs. Several may stand on one page.
+        """
+        return write_fragment(self.piece, self.data, self._first, self._still_html())
+
+    def _still_html(self) -> str:
+        return self.still if isinstance(self.still, str) else self.still.html
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        """The widget, its still, and under MIME what a page needs to show it without a kernel."""
+        words = f"Explorable {self.piece}: {getattr(self.still, 'alt', self.data.get('label', ''))}"
+        bundle = add_still(super()._repr_mimebundle_(**options), self.still, html.unescape(words))
+        what = {"piece": self.piece, "data": self.data, "options": self._first}
+        return bundle | {MIME: _write_json(what)}
+
+
+def write_fragment(
+    piece: str, data: Mapping[str, Any], options: Mapping[str, Any], still: str
+) -> str:
+    """Return a piece as HTML for any page; `still` is the HTML that its script replaces."""
+    told, chosen, script = _write_json(data), _write_json(options), join_script(piece)
+    mark = hashlib.sha256((script + told + chosen).encode()).hexdigest()[:10]
+    return _FRAGMENT.format(
+        name=f"ex-{piece}-{mark}", still=still, style=join_style(),
+        script=script.replace("</", "<\\/"), data=told, options=chosen,
+    )  # fmt: skip
+
+
+def _write_json(value: Any) -> str:
+    """Return `value` as JSON that can stand in a script of a page."""
+    text = json.dumps(value, sort_keys=True, allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

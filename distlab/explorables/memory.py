@@ -1,0 +1,78 @@
+"""The memory machine: what fits on a device, and what crosses the wires, moved by hand."""
+
+from typing import Any
+
+from distlab.errors import CourseError
+from distlab.explorables.explorable import Explorable
+from distlab.figures import stacked_bars
+from distlab.figures.picture import Picture
+from utils.simulate.memory import DeviceMemory, ParameterBytes, find_device_memory
+from utils.simulate.transformer import count_in_flight, find_activation_bytes, find_shape
+
+PARTS = ("weights", "gradients", "optimizer", "activations")
+# Powers of two for what ends in Log. Sizes: Rajbhandari et al. 2020 (figure 1), Brown et al.
+# 2020 (table 2.1); how many devices, and of which kind, is a choice of ours.
+_PLAIN = {
+    "sequenceLog": 11, "batch": 1, "micros": 1, "dataLog": 0, "tensorLog": 0, "pipelineLog": 0,
+    "zero": 0, "recompute": False, "precision": "mixed", "capacity": 80,
+}  # fmt: skip
+PRESETS: dict[str, dict[str, Any]] = {
+    "10 million, one device": {**_PLAIN, "parameters": 1e7, "sequenceLog": 8, "capacity": 8},
+    "7.5 billion on 64 devices": {
+        **_PLAIN, "parameters": 7.5e9, "dataLog": 6, "sequenceLog": 10,
+    },
+    "the same with ZeRO 3": {
+        **_PLAIN, "parameters": 7.5e9, "dataLog": 6, "sequenceLog": 10, "zero": 3,
+    },
+    "175 billion on 1,024 devices": {
+        **_PLAIN, "parameters": 1.75e11, "dataLog": 4, "tensorLog": 3, "pipelineLog": 3,
+        "micros": 32, "zero": 1, "recompute": True,
+    },
+}  # fmt: skip
+
+
+def memory_machine(preset: str = "7.5 billion on 64 devices") -> Explorable:
+    """Show devices as glasses that fill with what training a Transformer keeps on them.
+
+    It opens with one of PRESETS; the others are buttons. The glasses are those of
+    `find_device_memory`, with activations by `find_activation_bytes`. Raises CourseError for an
+    unknown preset.
+    """
+    if preset not in PRESETS:
+        raise CourseError(f"preset {preset!r} is unknown: choose {', '.join(PRESETS)}")
+    data = {
+        "label": "The memory machine",
+        "presets": [{"name": name, "options": chosen} for name, chosen in PRESETS.items()],
+    }
+    return Explorable("memory", data, PRESETS[preset], _draw_still(preset))
+
+
+def find_held(options: dict[str, Any], stage: int = 0) -> DeviceMemory:
+    """Return what a device of pipeline stage `stage` holds, for the options of the piece."""
+    mixed = options["precision"] == "mixed"
+    each, number = (ParameterBytes(), 2) if mixed else (ParameterBytes(4, 4, 8), 4)
+    tensor, stages = 2 ** options["tensorLog"], 2 ** options["pipelineLog"]
+    shape = find_shape(options["parameters"])
+    activations = find_activation_bytes(
+        shape, 2 ** options["sequenceLog"], options["batch"], tensor_parallel=tensor,
+        number_bytes=number,
+    )  # fmt: skip
+    kept = count_in_flight(stage, stages, options["micros"]) / stages
+    layers = max(1, int(shape.layers / stages + 0.5))
+    return find_device_memory(
+        options["parameters"], 2 ** options["dataLog"], options["zero"], each,
+        tensor_parallel=tensor, pipeline_parallel=stages, activation_bytes=activations * kept,
+        recomputed_layers=layers if options["recompute"] else None,
+    )  # fmt: skip
+
+
+def _draw_still(preset: str) -> Picture:
+    """Draw what a device holds at each of ZeRO's stages, with the other options of the preset."""
+    options = PRESETS[preset]
+    held = {
+        f"ZeRO {zero}" if zero else "nothing shared": find_held({**options, "zero": zero})
+        for zero in range(4)
+    }
+    bars = {name: {part: getattr(h, part) / 1e9 for part in PARTS} for name, h in held.items()}
+    line = (f"a device: {options['capacity']}", float(options["capacity"]))
+    return stacked_bars(bars, unit="GB", title=f"On each device: {preset}", reference=line)

@@ -1,0 +1,62 @@
+"""The schedule as a toy: pipeline schedules drawn, compared and followed in the browser."""
+
+from typing import Any
+
+from distlab.errors import CourseError
+from distlab.explorables.explorable import Explorable
+from distlab.figures import timeline
+from utils.schedules import SCHEDULES, Schedule, check_schedule, make_schedule
+from utils.simulate.pipeline import StageTimes, simulate_pipeline
+
+MAX_STAGES, MAX_MICRO_BATCHES = 8, 16
+
+
+def schedule_toy(
+    name: str = "gpipe",
+    compare: str | None = "1f1b",
+    *,
+    stages: int = 4,
+    micro_batches: int = 8,
+    own: Schedule | None = None,
+) -> Explorable:
+    """Show a schedule's lanes, its bubble and its activations, and below it another to compare.
+
+    With `own`, a schedule that can run, that one stands above. Times are in forward passes
+    of one micro-batch; the backward pass is half for the inputs and half for the weights.
+    Raises CourseError for an unknown name, more than 8 stages or 16 micro-batches, and an
+    own schedule that `check_schedule` refuses.
+    """
+    for each in (name, compare or name):
+        if each not in SCHEDULES:
+            raise CourseError(f"schedule {each!r} is unknown: choose {', '.join(SCHEDULES)}")
+    if own is not None:
+        stages, micro_batches = own.stages, own.micro_batches
+        if fault := check_schedule(own):
+            raise CourseError(f"this schedule cannot run: {fault}")
+    if not (1 <= stages <= MAX_STAGES and 1 <= micro_batches <= MAX_MICRO_BATCHES):
+        raise CourseError(
+            f"{stages} stages and {micro_batches} micro-batches: this picture has room for "
+            f"{MAX_STAGES} and {MAX_MICRO_BATCHES}"
+        )
+    data: dict[str, Any] = {"label": "Pipeline schedules", "own": own and _write_orders(own)}
+    options = {
+        "upper": "own" if own else name, "lower": compare or "none", "stages": stages,
+        "micros": micro_batches, "chunks": 2, "backward": 2, "hop": 0, "follow": -1, "time": 1,
+    }  # fmt: skip
+    run = simulate_pipeline(own or make_schedule(name, stages, micro_batches), _UNITS)
+    title = f"{run.schedule.name}: {stages} stages, {micro_batches} micro-batches"
+    still = timeline(run.rows(), title=title, unit="forwards")
+    return Explorable("schedule", data, options, still)
+
+
+_UNITS = StageTimes(forward=1.0, backward_input=1.0, backward_weight=1.0)
+
+
+def _write_orders(schedule: Schedule) -> dict[str, Any]:
+    """Return a schedule as the browser's `makeSchedule` has it."""
+    orders = [
+        [{"kind": o.kind, "micro": o.micro_batch, "chunk": o.chunk} for o in order]
+        for order in schedule.orders
+    ]
+    micro, chunks = schedule.micro_batches, schedule.chunks
+    return {"name": "own", "micros": micro, "chunks": chunks, "orders": orders}

@@ -1,0 +1,40 @@
+"""The conveyor of several workers: which examples reach whom, which fall, and which twice."""
+
+import numpy as np
+
+from distlab.errors import CourseError
+from distlab.explorables.explorable import Explorable
+from distlab.figures import shares
+from utils.input_pipeline.sharding import deal_examples
+
+EXAMPLES, MAX_WORKERS, MAX_FILES, MAX_BATCH = 32, 4, 8, 8
+POLICIES = ("FILE", "DATA", "OFF", "LATE")
+
+
+def sharding_belt(
+    policy: str = "FILE", files: int = 4, workers: int = 2, batch: int = 4
+) -> Explorable:
+    """Show 32 examples fall from their files to the workers that read them under `policy`.
+
+    `policy` is FILE, DATA, OFF, or LATE: shuffle in an order of its own, then take every
+    `workers`-th. `batch` is of one worker. Raises CourseError for another policy and sizes that
+    the sliders do not reach, and what `deal_examples` raises.
+    """
+    if policy not in POLICIES:
+        raise CourseError(f"policy {policy!r} is unknown: choose {', '.join(POLICIES)}")
+    sizes = (
+        ("files", files, MAX_FILES),
+        ("workers", workers, MAX_WORKERS),
+        ("batch", batch, MAX_BATCH),
+    )
+    for name, value, most in sizes:
+        if not 1 <= value <= most:
+            raise CourseError(f"{name} {value}: give 1 to {most}")
+    rng = np.random.default_rng(0)
+    orders = [rng.permutation(EXAMPLES).tolist() for _ in range(MAX_WORKERS)]
+    data = {"label": "Who trains on which example", "examples": EXAMPLES, "orders": orders}
+    options = {"policy": policy, "files": files, "workers": workers, "batch": batch, "time": 1}
+    parts = [part.tolist() for part in np.array_split(np.arange(EXAMPLES), files)]
+    views = deal_examples(parts, workers, policy, batch, orders)
+    title = f"{policy}: {files} files, {workers} workers, batches of {batch}"
+    return Explorable("sharding", data, options, shares(views, EXAMPLES, title=title))

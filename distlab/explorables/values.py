@@ -1,0 +1,57 @@
+"""One value per replica, and where reduce, gather and all_reduce leave it."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from distlab.errors import CourseError
+from distlab.explorables.explorable import Explorable
+from distlab.figures import Picture, split_evenly, timeline
+from utils.collectives.replica_values import WAYS, combine_values
+from utils.errors import InputError
+
+MAX_REPLICAS, MAX_VALUES = 8, 16
+
+
+def replica_values(
+    way: str = "sum",
+    replicas: int = 4,
+    count: int = 8,
+    values: Sequence[float] | None = None,
+    *,
+    autoplay: bool = True,
+) -> Explorable:
+    """Show what `way`, one of WAYS, makes of `count` values that replicas hold in equal parts.
+
+    `values` are up to 16 numbers to take them from: 0 to 15 unless given. Raises CourseError for
+    an unknown way, fewer than 1 replica or more than 8, and more values than there are.
+    """
+    values = [float(value) for value in (range(MAX_VALUES) if values is None else values)]
+    if way not in WAYS:
+        raise CourseError(f"way {way!r} is unknown: choose {', '.join(WAYS)}")
+    if not 1 <= replicas <= MAX_REPLICAS:
+        raise CourseError(f"{replicas} replicas: give 1 to {MAX_REPLICAS}")
+    if not 1 <= count <= len(values) <= MAX_VALUES or not np.isfinite(values).all():
+        raise CourseError(f"{count} of {len(values)} values: give 1 to {MAX_VALUES} finite numbers")
+    data = {
+        "label": "One value per replica, reduced and gathered",
+        "values": values,
+        "autoplay": autoplay,
+    }
+    options = {"way": way, "replicas": replicas, "count": count, "first": values[0],
+               "pieces": "even", "time": 0}  # fmt: skip
+    return Explorable("values", data, options, _draw(way, values[:count], replicas))
+
+
+def _draw(way: str, values: list[float], replicas: int) -> Picture:
+    """Draw what each replica holds, and the answer where there is one."""
+    ends = np.cumsum(split_evenly(len(values), replicas))[:-1]
+    parts = np.split(np.array(values), ends)
+    lanes = {f"replica {k}": part for k, part in enumerate(parts)}
+    with suppress(InputError):  # then the picture shows what the replicas hold
+        lanes["the answer"] = combine_values(way, parts)
+    rows = [(lane, k, k + 1, f"{value:.4g}", lane.split()[0])
+            for lane, held in lanes.items() for k, value in enumerate(held.tolist())]  # fmt: skip
+    title = f"What {replicas} replicas hold, and what {way} makes of it"
+    return timeline(rows, title=title, axis="", unit="numbers")

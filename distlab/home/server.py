@@ -1,0 +1,82 @@
+"""What the server of `distlab lab` answers beside JupyterLab, and the kernels that it makes ready.
+
+    GET  /distlab/home   the home page; 204 where it is still what `?seen=` names
+    POST /distlab/ran    {"path": "notebooks/05-….ipynb", "cells": [ids]}: these cells have run
+
+An extension of Jupyter's server, named in `distlab/lab_config`:
+https://jupyter-server.readthedocs.io/en/latest/developers/extensions.html
+"""
+
+import hashlib
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.utils import url_path_join
+from tornado import web
+
+from distlab import progress
+from distlab.home.page import make_page
+
+MAX_CELLS, MAX_LETTERS = 500, 64
+
+
+class _Handler(JupyterHandler):
+    _track_activity = False  # the open page asks often: that is nobody at work
+
+    @property
+    def course(self) -> Path:
+        return Path(self.settings["server_root_dir"]).expanduser()
+
+
+class HomeHandler(_Handler):
+    """Gives the home page."""
+
+    @web.authenticated
+    def get(self) -> None:
+        page = make_page(self.course)
+        mark = hashlib.sha256(page.encode()).hexdigest()[:16]
+        if self.get_query_argument("seen", "") == mark:
+            self.set_status(204)
+            return self.finish()
+        self.set_header("Content-Type", "application/json")
+        self.finish(json.dumps({"mark": mark, "page": page}))
+
+
+class RanHandler(_Handler):
+    """Takes down which cells of a lesson have run."""
+
+    @web.authenticated
+    def post(self) -> None:
+        try:
+            asked = json.loads(self.request.body)
+            lesson, cells = asked["path"], asked["cells"]
+            right = all(isinstance(cell, str) and len(cell) <= MAX_LETTERS for cell in cells)
+        except (ValueError, TypeError, KeyError):
+            right = False
+        if not right or len(cells) > MAX_CELLS:
+            raise web.HTTPError(400, "give the path of a lesson and the ids of its cells")
+        path = self.course / "notebooks" / Path(str(lesson)).name
+        if path == self.course / str(lesson) and path.is_file():
+            with suppress(OSError):  # a folder that cannot be written to keeps nothing
+                progress.record_cells(self.course, path.stem, cells)
+        self.set_status(204)
+        self.finish()
+
+
+def _jupyter_server_extension_points() -> list[dict[str, str]]:
+    return [{"module": "distlab.home.server"}]
+
+
+def _load_jupyter_server_extension(server: Any) -> None:
+    """Add the answers, and start the process that kernels are forked from."""
+    from distlab.kernel import provisioner
+
+    base = server.web_app.settings["base_url"]
+    server.web_app.add_handlers(".*$", [
+        (url_path_join(base, "distlab", "home"), HomeHandler),
+        (url_path_join(base, "distlab", "ran"), RanHandler),
+    ])  # fmt: skip
+    provisioner.install(server)

@@ -1,0 +1,649 @@
+"""Explorables: what they compute against its truth, and each piece under the hand in Chromium."""
+
+import json
+import re
+
+import nbformat
+import numpy as np
+import pytest
+from lab_server import END_SECONDS, Lab
+from nbformat.v4 import new_code_cell, new_notebook
+
+from distlab.exercises.predict import show_guess
+from distlab.explorables import (
+    Explorable,
+    conveyor,
+    guess_number,
+    guess_word,
+    memory_machine,
+    replica_values,
+    ring_of,
+    schedule_toy,
+    sharding_belt,
+    staleness_race,
+    step_time_line,
+)
+from distlab.explorables.arrow import list_gradients, make_problem, take_steps
+from distlab.explorables.catalogue import EXAMPLES
+from distlab.explorables.conveyor import run_belt
+from distlab.explorables.explorable import MIME
+from distlab.explorables.joining import BROWSER, join_script, join_style
+from distlab.explorables.look import write_page
+from distlab.explorables.memory import find_held
+from distlab.figures import split_evenly
+from distlab.figures.palette import BLACK, IDEAS, REPLICAS
+from distlab.lessons.scaled_updates import DIVISORS, Shares, update_ratio
+from utils.collectives import ALGORITHMS, all_reduce, combine_values
+from utils.collectives.replica_values import WAYS
+from utils.errors import DistributedError
+from utils.input_pipeline.sharding import check_cover, deal_examples
+from utils.schedules import SCHEDULES, make_schedule, read_schedule
+from utils.simulate.collective import Link, Nodes, simulate_all_reduce
+from utils.simulate.input import InputCosts
+from utils.simulate.parameter_server import MODES, Cluster, simulate_parameter_server
+from utils.simulate.pipeline import StageTimes, simulate_pipeline
+from utils.simulate.stale_descent import descend_stale
+from utils.simulate.step import Network, StepWork, simulate_step
+from utils.simulate.transformer import find_shape, find_wire_bytes
+
+# What a keyboard moves in each example: the control's name, and the keys.
+MOVES = {
+    "race": [("Ranks", "ArrowLeft"), ("Size of the vector", "End")],
+    "ring": [("Time of the all-reduce", "End")],
+    "schedule": [("Micro-batches", "ArrowLeft"), ("Follow micro-batch", "End")],
+    "arrow": [("Replicas", "ArrowRight"), ("Steps", "End")],
+    "memory": [("Parameters", "ArrowRight"), ("Data parallel", "ArrowLeft")],
+    "conveyor": [
+        ("Files read at once", "End"),
+        ("Prefetch, batches", "End"),
+        ("Time of the belt", "Home"),
+    ],
+    "sharding": [("Workers", "ArrowRight"), ("Files", "ArrowLeft"), ("Time of the epoch", "Home")],
+    "step": [("Bucket", "End"), ("Workers", "ArrowRight"), ("Time of one step", "Home")],
+    "values": [("First value", "ArrowRight"), ("Steps", "End"), ("Values", "ArrowLeft")],
+    "staleness": [("Slow worker", "End"), ("Time of the race", "Home")],
+    "guess": [("Idle time of four devices", "ArrowRight")],
+}
+
+
+@pytest.fixture(scope="module")
+def blank(chromium):
+    return chromium.new_page()
+
+
+def ask(page, model: str, cases: list, body: str) -> list:
+    """Return what `body`, an expression of `m` (the model's functions) and `c`, gives each case."""
+    return page.evaluate(
+        f"(cases) => {{ const m = {join_script(model)}; return cases.map((c) => {body}); }}", cases
+    )
+
+
+# ---- the models against utils
+
+
+def test_schedules_are_those_of_utils(blank):
+    rng, cases = np.random.default_rng(1), []
+    for name in SCHEDULES * 8:
+        stages, micro_batches, chunks = (int(n) for n in rng.integers(1, (9, 17, 5)))
+        if name == "interleaved-1f1b":
+            micro_batches = stages * max(1, micro_batches // stages)
+        backward, hop = float(rng.uniform(1, 3)), float(rng.uniform(0, 1))
+        cases.append(
+            [name, stages, micro_batches, chunks, {"forward": 1, "backward": backward, "hop": hop}]
+        )
+    told = ask(
+        blank, "schedule_model", cases, "m.runSchedule(m.makeSchedule(...c.slice(0, 4)), c[4])"
+    )
+    for (name, stages, micro_batches, chunks, times), run in zip(cases, told):
+        own = chunks if name == "interleaved-1f1b" else None
+        costs = StageTimes(1.0, times["backward"] / 2, times["backward"] / 2, times["hop"])
+        truth = simulate_pipeline(make_schedule(name, stages, micro_batches, own), costs)
+        assert run["bubble"] == pytest.approx(truth.bubble_fraction, abs=1e-9)
+        assert run["peaks"] == pytest.approx(list(truth.peak_activations_per_stage))
+        blocks = sorted(
+            (o["stage"], o["place"], o["kind"], o["micro"], o["chunk"]) for o in run["done"]
+        )
+        assert blocks == [
+            (stage, place, o.kind, o.micro_batch, o.chunk)
+            for stage, order in enumerate(truth.schedule.orders) for place, o in enumerate(order)
+        ]  # fmt: skip
+        ends = [o["end"] for o in sorted(run["done"], key=lambda o: (o["stage"], o["place"]))]
+        np.testing.assert_allclose(ends, truth.ends, atol=1e-9)
+
+
+def test_memory_and_wires_are_those_of_utils(blank):
+    rng, cases = np.random.default_rng(2), []
+    for _ in range(40):
+        tops = {"sequenceLog": 16, "dataLog": 11, "tensorLog": 5, "pipelineLog": 6}
+        logs = {name: int(rng.integers(0, top)) for name, top in tops.items()}
+        powers = {name.removesuffix("Log"): 2**n for name, n in logs.items()}
+        cases.append({
+            **logs, **powers, "parameters": float(10 ** rng.uniform(7, 12)),
+            "batch": int(rng.integers(1, 65)), "micros": int(rng.integers(1, 65)),
+            "zero": int(rng.integers(0, 4)), "recompute": bool(rng.integers(2)),
+            "precision": str(rng.choice(["mixed", "float32"])),
+            "stage": int(rng.integers(powers["pipeline"])),
+        })  # fmt: skip
+    told = ask(blank, "memory_model", cases, "[m.findDevice(c, c.stage), m.findWires(c)]")
+    for case, (held, wires) in zip(cases, told):
+        truth = find_held(case, case["stage"])
+        for part in ("weights", "gradients", "optimizer", "activations"):
+            assert held[part] == pytest.approx(getattr(truth, part)), (part, case)
+        sent = find_wire_bytes(
+            find_shape(case["parameters"]), case["parameters"], sequence=case["sequence"],
+            micro_batch=case["batch"], micro_batches=case["micros"], data_parallel=case["data"],
+            tensor_parallel=case["tensor"], pipeline_parallel=case["pipeline"],
+            zero_stage=case["zero"], recompute=case["recompute"],
+            number_bytes=2 if case["precision"] == "mixed" else 4,
+        )  # fmt: skip
+        assert wires == pytest.approx(vars(sent))
+
+
+def test_all_reduces_are_those_of_utils(blank):
+    """Its seconds are the simulation's, its messages those that the algorithms really send."""
+    rng, cases = np.random.default_rng(3), []
+    for algorithm in ALGORITHMS * 10:
+        ranks = int(rng.integers(2, 17))
+        cases.append([algorithm, {
+            "ranks": ranks, "perNode": int(rng.integers(1, ranks + 1)),
+            "inside": int(rng.choice([1, 10])), "bytes": 720720 * int(rng.integers(1, 1000)),
+            "latency": float(rng.uniform(0, 1e-3)), "bandwidth": float(10 ** rng.uniform(8, 12)),
+        }])  # fmt: skip
+    told = ask(
+        blank,
+        "ring_model",
+        cases,
+        """((steps) => ({
+            ...m.findCost(...c),
+            clock: m.makeClock(steps, c[1])(c[1].bytes),
+            sent: steps.map((step) => step.messages.map((one) => [one.source, one.destination])),
+            end: m.listHeld(steps, c[1].ranks).at(-1),
+        }))(m.listSteps(c[0], c[1].ranks, c[1].perNode))""",
+    )
+    for (algorithm, n), cost in zip(cases, told):
+        inside = Link(n["latency"] / n["inside"], n["bandwidth"] * n["inside"])
+        truth = simulate_all_reduce(
+            algorithm,
+            n["ranks"],
+            n["bytes"],
+            Link(n["latency"], n["bandwidth"]),
+            Nodes(n["perNode"], inside),
+        )
+        assert cost["seconds"] == pytest.approx(truth.seconds), (algorithm, n)
+        assert cost["clock"] == pytest.approx(truth.seconds)
+        assert cost["messages"] == truth.messages_per_rank
+        assert cost["bytes"] == pytest.approx(truth.bytes_per_rank)
+        run = all_reduce([np.zeros(n["ranks"])] * n["ranks"], algorithm, n["perNode"])
+        sent = [[] for _ in range(run.steps)]
+        for message in run.messages:
+            sent[message.step].append([message.source, message.destination])
+        assert [sorted(step) for step in cost["sent"]] == [sorted(step) for step in sent]
+        whole = 2 ** n["ranks"] - 1
+        assert cost["end"] == [[whole] * n["ranks"]] * n["ranks"]
+
+
+def test_every_way_to_scale_takes_the_steps_of_numpy(blank):
+    rng, cases = np.random.default_rng(4), []
+    problem = make_problem()
+    for way in list(DIVISORS) * 6:
+        cases.append({
+            "way": way, "replicas": int(rng.integers(1, 9)), "examples": int(rng.integers(2, 65)),
+            "written": int(rng.integers(2, 65)),
+        })  # fmt: skip
+    told = ask(
+        blank,
+        "arrow_model",
+        [problem, *cases],
+        "c.way && [m.takeSteps(cases[0], c, 5), m.takeSteps(cases[0], c, 5, true),"
+        " m.compare(...['update', 'wanted'].map((n) =>"
+        " m.findUpdate(cases[0], cases[0].start, c)[n])),"
+        " m.findLoss(cases[0], cases[0].start, c.examples)]",
+    )[1:]
+    singles = list_gradients(problem, np.array(problem["start"]))
+    for case, (path, alone, compared, loss) in zip(cases, told):
+        batch = Shares(case["replicas"], case["examples"], case["written"])
+        np.testing.assert_allclose(path, take_steps(problem, batch, case["way"], 5), rtol=1e-9)
+        one = Shares(1, case["examples"], case["examples"])
+        np.testing.assert_allclose(alone, take_steps(problem, one, "tf.reduce_mean", 5), rtol=1e-9)
+        ratio, residual = update_ratio(singles @ singles.T, batch, case["way"])
+        assert compared["ratio"] == pytest.approx(ratio)
+        turned = np.degrees(np.arctan2(residual, ratio))
+        assert abs(compared["degrees"]) == pytest.approx(turned, abs=1e-4)
+        errors = np.array(problem["inputs"]) @ problem["start"] - problem["targets"]
+        assert loss == pytest.approx(np.mean(errors[: case["examples"]] ** 2) / 2)
+
+
+def test_steps_with_buckets_are_those_of_utils(blank):
+    rng, cases = np.random.default_rng(5), []
+    for _ in range(40):
+        cases.append({
+            "forward": float(rng.uniform(0, 0.1)), "backward": float(rng.uniform(0.001, 0.2)),
+            "update": float(rng.uniform(0, 0.01)), "gradients": float(rng.uniform(1e6, 4e8)),
+            "bucket": float(10 ** rng.uniform(5.5, 8.6)), "workers": int(rng.integers(1, 257)),
+            "latency": float(10 ** rng.uniform(-6, -3)), "overlap": bool(rng.integers(2)),
+            "bandwidth": float(10 ** rng.uniform(8, 11)),
+        })  # fmt: skip
+    told = ask(blank, "step_model", cases, "[m.simulateStep(c), m.listWaits(c, [c.bucket])[0]]")
+    for c, (run, wait) in zip(cases, told):
+        work = StepWork(c["forward"], c["backward"], c["gradients"], c["update"])
+        truth = simulate_step(
+            work, c["workers"], Network(Link(c["latency"], c["bandwidth"])),
+            bucket_bytes=c["bucket"], overlap=c["overlap"],
+        )  # fmt: skip
+        assert run["step"] == pytest.approx(truth.step_seconds)
+        assert run["exposed"] == wait == pytest.approx(truth.exposed_communication_seconds)
+        assert run["communication"] == pytest.approx(truth.communication_seconds)
+        assert run["efficiency"] == pytest.approx(truth.efficiency)
+        for mine, theirs in (("ready", "ready"), ("start", "starts"), ("end", "ends")):
+            told_seconds = [bucket[mine] for bucket in run["buckets"]]
+            np.testing.assert_allclose(told_seconds, getattr(truth, theirs), rtol=1e-9)
+
+
+def test_values_are_combined_as_in_utils(blank):
+    rng, cases = np.random.default_rng(6), []
+    for way in WAYS * 12:
+        values = rng.normal(size=int(rng.integers(1, 17))).tolist()
+        cases.append([way, values, int(rng.integers(1, 9)), str(rng.choice(["even", "filled"]))])
+    told = ask(
+        blank,
+        "values_model",
+        cases,
+        """((parts, fault = m.findValuesFault(c[0], parts)) => [parts, fault,
+            fault ? [] : m.findAnswer(c[0], parts, m.listValueSteps(c[0], parts).length),
+        ])(m.cutValues(...c.slice(1)))""",
+    )
+    faults = 0
+    for (way, values, replicas, pieces), (parts, fault, answer) in zip(cases, told):
+        counts = split_evenly(len(values), replicas)
+        if pieces == "filled":  # as a dataset cuts its last batch: full pieces first
+            full = -(-len(values) // replicas)
+            counts = [min(full, max(0, len(values) - k * full)) for k in range(replicas)]
+        assert [len(part) for part in parts] == counts and sum(parts, []) == values
+        if fault:
+            faults += 1
+            with pytest.raises(DistributedError):
+                combine_values(way, parts)
+        else:
+            assert answer == pytest.approx(combine_values(way, parts).tolist())
+    assert 0 < faults < len(cases) - len(WAYS)
+
+
+class GivenFactors(Cluster):
+    """Workers whose steps take longer by FACTORS, one after the other, as in the browser."""
+
+    FACTORS = np.random.default_rng(7).gamma(4, 1 / 4, 97)
+
+    def draw_factors(self, random, size):
+        return np.resize(self.FACTORS, 97 * 100)
+
+
+def test_the_staleness_race_is_that_of_utils(blank):
+    rng, cases = np.random.default_rng(8), []
+    for mode in MODES * 8:
+        seconds = rng.uniform(0.5, 3, int(rng.integers(2, 9))).tolist()
+        backup = int(rng.integers(1, len(seconds)))
+        cases.append({
+            "mode": mode, "seconds": seconds, "updates": int(rng.integers(1, 80)),
+            "factors": GivenFactors.FACTORS.tolist(), "bound": int(rng.integers(0, 5)),
+            "backup": backup, "rate": float(rng.uniform(0.05, 2.5)),
+        })  # fmt: skip
+    body = """((run) => ({
+        ...run, losses: m.descendStale(run.updates.map((one) => one.staleness), c.rate),
+    }))(m.race(c))"""
+    for case, run in zip(cases, ask(blank, "staleness_model", cases, body)):
+        mode, takes = case["mode"], {"bounded": ["bound"], "backup": ["backup"]}
+        extra = {name: case[name] for name in takes.get(mode, [])}
+        truth = simulate_parameter_server(
+            mode, GivenFactors(case["seconds"]), case["updates"], **extra
+        )
+        assert [one["staleness"] for one in run["updates"]] == truth.staleness
+        ended = [step for step in run["steps"] if step["update"] >= 0 or step["late"]]
+        assert [step["worker"] for step in ended] == truth.workers_of
+        np.testing.assert_allclose([step["begun"] for step in ended], truth.begun, atol=1e-9)
+        np.testing.assert_allclose([step["ended"] for step in ended], truth.ended, atol=1e-9)
+        assert {k for k, step in enumerate(ended) if step["late"]} == truth.late
+        assert run["end"] == pytest.approx(truth.seconds)
+        np.testing.assert_allclose(
+            run["losses"], descend_stale(truth.staleness, case["rate"]), rtol=1e-9
+        )
+
+
+def test_every_box_is_where_the_simulation_of_utils_has_it(blank):
+    rng, piece = np.random.default_rng(6), EXAMPLES["conveyor"]()
+    timed = ("read", "decode", "augment", "step")
+    draws, picks = piece.data["draws"], piece.data["picks"]
+    cases = [
+        {
+            **piece.options,
+            **{f"{name}Ms": float(10 ** rng.uniform(0, 2)) for name in timed},
+            "reads": int(rng.integers(1, 17)), "calls": int(rng.integers(1, 17)),
+            "cores": int(rng.integers(1, 17)), "prefetch": int(rng.integers(0, 5)),
+            "shuffle": int(rng.integers(1, 33)), "jitter": float(rng.uniform()),
+            "cache": str(rng.choice(["nothing", "nothing", "decoded", "augmented"])),
+        }
+        for _ in range(30)
+    ]  # fmt: skip
+    body = """m.simulateInput({ ...c, read: c.readMs / 8e3, decode: c.decodeMs / 8e3,
+        augment: c.augmentMs / 8e3, step: c.stepMs / 1e3, batch: 8, batches: 16 },
+        cases[0].draws.map((d) => [1 + c.jitter * (d - 1), 1]), cases[0].picks)"""
+    first = {"draws": draws, "picks": picks}
+    told = ask(blank, "conveyor_model", [first, *cases], f"c.draws ? null : {body}")[1:]
+    for case, run in zip(cases, told):
+        truth = run_belt(case, piece.data)
+        for mine, begins, ends in (
+            (run["reads"], truth.read_begins, truth.read_ends),
+            (run["maps"], truth.map_begins, truth.map_ends),
+        ):
+            np.testing.assert_allclose(mine, np.stack([begins, ends], axis=1), atol=1e-9)
+        for name in ("pulled", "emitted", "ready", "starts", "ends"):
+            np.testing.assert_allclose(run[name], getattr(truth, name), atol=1e-9)
+        assert run["order"] == truth.order
+        assert run["batchSeconds"] == pytest.approx(truth.batch_seconds)
+        assert run["needs"] == pytest.approx(truth.machine_seconds)
+        assert run["bottleneck"] == truth.bottleneck
+        assert run["starved"] == pytest.approx(truth.starved, abs=1e-9)
+
+
+def test_every_example_reaches_whom_utils_says(blank):
+    orders = EXAMPLES["sharding"]().data["orders"]
+    cases = [
+        {"count": files, "workers": workers, "policy": policy, "batch": batch}
+        for policy in ("FILE", "DATA", "OFF", "LATE") for files in (1, 3, 4, 8)
+        for workers in (1, 2, 3, 4) for batch in (3, 4, 8) if policy != "FILE" or files >= workers
+    ]  # fmt: skip
+    body = """((files) => ((views) => ({ files, views, cover: m.countCover(views, 32) }))(
+        m.dealExamples({ ...c, files }, cases[0].orders)))(m.fillFiles(32, c.count))"""
+    told = ask(blank, "sharding_model", [{"orders": orders}, *cases], f"c.orders ? null : {body}")
+    for case, run in zip(cases, told[1:]):
+        workers, policy = case["workers"], case["policy"]
+        parts = [part.tolist() for part in np.array_split(np.arange(32), case["count"])]
+        assert run["files"] == parts
+        truth = deal_examples(parts, workers, policy, case["batch"], orders)
+        assert [[step["kept"] for step in view] for view in run["views"]] == list(truth.values())
+        cover = check_cover(truth, range(32))
+        counted = (run["cover"]["once"], run["cover"]["doubled"], tuple(run["cover"]["lost"]))
+        assert counted == (cover.once, len(cover.doubled), cover.lost)
+        read = [sum(len(s["kept"]) + len(s["thrown"]) for s in view) for view in run["views"]]
+        assert policy == "FILE" or read == [32 if view else 0 for view in run["views"]]
+        assert sum(read) == 32 or policy != "FILE"
+
+
+# ---- each piece under the hand
+
+
+def open_piece(chromium, name: str, folder, theme: str = "light", width: int = 1000, **options):
+    """Return a page with the example, opened from its folder, and the list of what went wrong."""
+    path = write_page(EXAMPLES[name](), folder / f"{name}-{theme}.html", theme)
+    page = chromium.new_page(viewport={"width": width, "height": 900}, **options)
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(message.text))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "request", lambda asked: wrong.append(asked.url) if asked.url.startswith("http") else None
+    )
+    page.goto(path.as_uri())
+    page.locator(".ex-stage").wait_for()
+    return page, wrong
+
+
+def see(page) -> bytes:
+    """Return the picture without its controls, when it has come to rest."""
+    page.wait_for_timeout(450)
+    hide = page.add_style_tag(content=".ex-controls, .ex-player { visibility: hidden }")
+    picture = page.locator(".ex-stage").screenshot()
+    hide.evaluate("(style) => style.remove()")
+    return picture
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_move_changes_the_picture_by_keyboard_alone(chromium, tmp_path, name):
+    page, wrong = open_piece(chromium, name, tmp_path)
+    for label, key in MOVES[name]:
+        before = see(page)
+        control = page.get_by_label(label, exact=True)
+        said = control.get_attribute("aria-valuetext")
+        reach(page, control)
+        page.keyboard.press(key)
+        assert see(page) != before, label
+        assert control.get_attribute("aria-valuetext") != said
+    assert wrong == []
+    page.close()
+
+
+def reach(page, control) -> None:
+    """Press Tab until the control has the focus."""
+    page.evaluate("document.activeElement.blur()")
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if control.evaluate("(node) => node === document.activeElement"):
+            return
+    raise AssertionError(f"{control} cannot be reached by Tab")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_it_is_accessible_and_fits_in_both_themes(chromium, tmp_path, name):
+    from axe_playwright_python.sync_playwright import Axe
+
+    for theme, width in (("light", 480), ("dark", 1600)):
+        page, wrong = open_piece(chromium, name, tmp_path, theme, width)
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, f"{name} is {wide} pixels wide on a page of {width}"
+        used = page.locator(".ex-stage").bounding_box()["width"]
+        assert used > 0.93 * width
+        pictures = page.locator("svg[role=img], canvas")
+        for words in pictures.evaluate_all("(all) => all.map((n) => n.getAttribute('aria-label'))"):
+            assert len(words) > 20
+        assert wrong == []
+        page.close()
+
+
+def test_play_moves_and_with_reduced_motion_it_steps(chromium, tmp_path):
+    for motion in ("no-preference", "reduce"):
+        page, _ = open_piece(chromium, "race", tmp_path, reduced_motion=motion)
+        place = page.get_by_label("Time of the all-reduce", exact=True)
+        page.get_by_role("button", name="Play").click()
+        page.wait_for_timeout(300)
+        first = float(place.input_value())
+        page.wait_for_timeout(300)
+        assert first > 0
+        assert (float(place.input_value()) > first) == (motion == "no-preference")
+        page.close()
+
+
+def test_several_pieces_stand_on_one_page(chromium, tmp_path):
+    own = read_schedule([[("F", 0), ("BW", 0)], [("F", 0), ("BW", 0)]], micro_batches=1)
+    pieces = [schedule_toy(own=own), schedule_toy("zb-h2", None), memory_machine()]
+    path = tmp_path / "page.html"
+    path.write_text("<!doctype html><meta charset=utf-8>" + "".join(p.to_html() for p in pieces))
+    page = chromium.new_page()
+    page.goto(path.as_uri())
+    assert page.locator(".ex-stage").count() == 3
+    assert page.locator(".ex-stage strong").first.inner_text() == "Your schedule"
+    page.close()
+
+
+def test_the_cockpit_shows_a_pause_before_what_it_interrupts(chromium, tmp_path):
+    """And keeps its width when JupyterLab hides it for a moment, as for another theme."""
+    can = {"kill": False, "pause": False, "restart": False, "slow": None}
+    lane = {
+        "name": "worker 0", "state": "done", "words": "done", "facts": "", "bytes": "",
+        "notes": "", "can": can, "pause": "pause", "lost": [], "flags": [], "marks": [],
+        "spans": [[0, 8, "paused"], [0, 8, "compute"]],
+    }  # fmt: skip
+    words = dict.fromkeys(("status", "message", "lines", "log", "logWords"), "")
+    data = words | {"finished": True, "lanes": [lane], "losses": [], "clock": 8}
+    path = write_page(
+        Explorable("cockpit", data | {"label": "Cockpit"}, {}, ""), tmp_path / "c.html"
+    )
+    page = chromium.new_page()
+    page.goto(path.as_uri())
+    look = """(canvas) => [canvas.width / canvas.clientWidth,
+        ...canvas.getContext("2d").getImageData(9, 20, 1, 1).data]"""
+    canvas = page.locator(".ck-row[role=group] canvas")
+    before, red, _, blue, _ = canvas.evaluate(look)
+    assert red > blue + 60  # amber, not the blue of computing
+    page.evaluate("""async () => {
+        const frame = () => new Promise((done) => requestAnimationFrame(done)), { body } = document;
+        body.style.display = "none";
+        document.documentElement.dataset.theme = "dark";
+        await frame();
+        await frame();
+        body.style.display = "";
+        await frame();
+    }""")
+    assert canvas.evaluate(look)[0] == pytest.approx(before, rel=0.02)
+    page.close()
+
+
+def test_in_jupyterlab_the_kernel_hears_what_the_hand_chose(chromium, tmp_path):
+    cells = [
+        "from distlab.explorables import schedule_toy\ntoy = schedule_toy()\ntoy",
+        "print(toy.options['micros'], toy.options['follow'])",
+        "toy.options = {**toy.options, 'stages': 2}",
+    ]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = new_notebook(
+        cells=[new_code_cell(c) for c in cells], metadata={"kernelspec": kernel}
+    )
+    course, home = tmp_path / "course", tmp_path / "home"
+    for folder in (course / "notebooks", course / "labs", home):
+        folder.mkdir(parents=True)
+    (course / "README.md").write_text("# The course\n")
+    nbformat.write(notebook, course / "notebooks/01-toy.ipynb")
+    running = Lab(course, home)
+    try:
+        page = chromium.new_page(viewport={"width": 1400, "height": 1000})
+        where = f"127.0.0.1:{running.port}/lab/tree/notebooks/01-toy.ipynb"
+        page.goto(f"http://{where}?token={running.token}")
+        move_in_jupyterlab(page)
+        page.close()
+    finally:
+        running.process.terminate()
+        running.process.wait(END_SECONDS)
+
+
+def move_in_jupyterlab(page) -> None:
+    """Run the piece, move it by the keyboard, read its options, set one from Python."""
+    page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=60_000)
+    cells = [page.locator(".jp-Notebook .jp-CodeCell").nth(k) for k in range(3)]
+    cells[0].locator(".cm-content").click()
+    page.keyboard.press("Shift+Enter")
+    micros, follow = (
+        page.get_by_label(n, exact=True) for n in ("Micro-batches", "Follow micro-batch")
+    )
+    micros.wait_for(timeout=60_000)
+    micros.focus()
+    page.keyboard.press("ArrowRight")
+    follow.focus()
+    page.keyboard.press("End")
+    page.wait_for_timeout(400)
+    assert page.locator(".jp-Notebook .jp-CodeCell").count() == 3  # Lab's own keys did nothing
+    cells[1].locator(".cm-content").click()
+    page.keyboard.press("Shift+Enter")
+    cells[1].get_by_text("9 15").wait_for(timeout=20_000)
+    cells[2].locator(".cm-content").click()
+    page.keyboard.press("Shift+Enter")
+    page.locator(".ex-stage").get_by_text("stage 1").first.wait_for()
+    page.locator(".ex-stage").get_by_text("stage 2").first.wait_for(
+        state="detached", timeout=20_000
+    )
+
+
+def test_the_answer_slides_in_beside_a_word(chromium, tmp_path):
+    piece = guess_word("Which one?", "ring", "tree")
+    piece.show_answer("tree")
+    page = chromium.new_page()
+    page.goto(write_page(piece, tmp_path / "word.html").as_uri())
+    assert "measured: tree" in page.locator(".ex-stage").inner_text()
+    page.get_by_label("tree").check()
+    page.get_by_text("measured: tree, as you said").wait_for(timeout=5000)
+    page.close()
+
+
+# ---- without a browser
+
+
+def test_a_guess_is_what_the_hand_has_chosen(capsys):
+    card = guess_number("How long?", 0, 60, "min")
+    show_guess(card, 75.0, "min")
+    assert capsys.readouterr().out == "measured: 75.0 min\n" and card.value is None
+    card.options = {"guess": 20}
+    show_guess(card, 75.0, "min", how="simulated")
+    assert capsys.readouterr().out == "you said 20, simulated: 75.0 min\n"
+    assert (card.data["answer"], card.data["how"]) == (75.0, "simulated")
+    card.show_answer("a word")
+    assert card.data["answer"] == 75.0
+
+
+def test_a_piece_says_what_it_is_where_scripts_do_not_run():
+    piece = schedule_toy()
+    bundle = piece._repr_mimebundle_()
+    assert "<svg" in bundle["text/html"] and "<script" not in bundle["text/html"]
+    assert bundle["text/plain"].startswith("Explorable schedule: gpipe: 4 stages")
+    told = json.loads(bundle[MIME])
+    assert Explorable(**told, still="").to_html() == Explorable(**told, still="").to_html()
+    assert told["options"]["upper"] == "gpipe"
+
+
+def test_a_fragment_fetches_nothing_and_cannot_end_its_script():
+    html = Explorable("memory", {"label": "</script><b>", "presets": []}, {}, "").to_html()
+    assert html.count("</script") == 1
+    addresses = set(re.findall(r"https?://[^\s\"'`]+", html))
+    assert addresses == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"^\s*(import|export)\b", html, re.M)
+
+
+def test_the_files_of_a_piece_share_no_name():
+    for path in BROWSER.glob("*.js"):
+        script = join_script(path.stem)
+        names = re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", script, re.M)
+        twice = {name for name in names if names.count(name) > 1}
+        assert not twice, f"{path.name}: {twice}"
+
+
+def test_the_style_has_every_idea_in_both_themes():
+    style = join_style()
+    for name, shade in IDEAS.items():
+        assert f"--ex-{name}: {shade.light};" in style and f"--ex-{name}: {shade.dark};" in style
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_what_is_written_on_a_colour_can_be_read():
+    pairs = [(s.light, s.ink) for s in IDEAS.values()] + [(s.dark, BLACK) for s in IDEAS.values()]
+    for fill, ink in [*pairs, *((replica, BLACK) for replica in REPLICAS)]:
+        low, high = sorted((luminance(fill), luminance(ink)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (fill, ink)
+
+
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: schedule_toy("2f2b"), "unknown"),
+    (lambda: schedule_toy(stages=9), "has room for 8"),
+    (lambda: schedule_toy(own=read_schedule([[("F", 0)]], micro_batches=1)), "B0 is missing"),
+    (lambda: ring_of([np.ones(3)]), "give 2 to 16"),
+    (lambda: memory_machine("huge"), "preset 'huge'"),
+    (lambda: conveyor(InputCosts(1, 1, 1), 1, batch=12), "a multiple of 8"),
+    (lambda: sharding_belt("AUTO"), "policy 'AUTO' is unknown"),
+    (lambda: sharding_belt("FILE", files=1), "give one each"),
+    (lambda: sharding_belt(workers=5), "give 1 to 4"),
+    (lambda: step_time_line(StepWork(1, 2, 1e8), 3, Link(1e-5, 1e10)), "3 workers: choose 1, 2, 4"),
+    (lambda: step_time_line(StepWork(1, 2, 1e9), 4, Link(1e-5, 1e10)), "gradients 1e"),
+    (lambda: replica_values("product"), "way 'product'"),
+    (lambda: replica_values(replicas=9), "9 replicas: give 1 to 8"),
+    (lambda: replica_values(count=5, values=[1, 2]), "5 of 2 values"),
+    (lambda: staleness_race("eager"), "mode 'eager'"),
+    (lambda: staleness_race(workers=1), "give 2 to 8"),
+    (lambda: staleness_race(rate=0), "0.02 to 2"),
+    (lambda: guess_number("Loss", 0, 1, log=True), "a smaller number first"),
+    (lambda: guess_word("Loss", "up"), "two different words"),
+    (lambda: Explorable("nothing", {}, {}, ""), "no explorable file nothing.js"),
+])  # fmt: skip
+def test_what_cannot_be_shown_is_refused(make, words):
+    with pytest.raises(DistributedError, match=words):
+        make()

@@ -1,0 +1,195 @@
+"""The home page: what it says of a course, and how it goes along with a learner in JupyterLab."""
+
+import json
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from lab_server import BROWSER_FLAGS, END_SECONDS, Lab, browser_path
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from distlab import progress
+from distlab.cli.lab import CONFIG_FOLDER
+from distlab.figures.palette import IDEAS
+from distlab.home import pictures
+from distlab.home.course import find_next, read_course
+from distlab.home.page import make_page
+
+ROOT = Path(__file__).parents[2]
+KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
+MARK = {"locked": False, "schema_version": 3, "task": False}
+
+
+def write(path, title, cells, **metadata):
+    head = new_markdown_cell(f"# {title}\n\nWhy.\n\n**Time:** 20 minutes · **Builds on:** nothing")
+    head.metadata.update(metadata)
+    notebook = new_notebook(cells=[head, *cells], metadata={"kernelspec": KERNEL})
+    nbformat.write(notebook, path)
+
+
+def make_exercise(name):
+    solved = new_code_cell("pass", metadata={"nbgrader": MARK | {
+        "grade_id": name, "solution": True, "grade": False}})  # fmt: skip
+    return [new_markdown_cell("## Exercise 1: one"), solved]
+
+
+@pytest.fixture
+def course(tmp_path):
+    """Two lessons of two cells, a lab of two exercises, and a lab that no lesson names."""
+    folder = tmp_path / "course"
+    for part in ("notebooks", "labs"):
+        (folder / part).mkdir(parents=True)
+    (folder / "README.md").write_text("# The course <b>\n")
+    link = new_markdown_cell("[lab](../labs/lab01-words.ipynb)")
+    for number in ("00", "01"):
+        cells = [new_code_cell("a = 1", id=f"{number}-a"), new_code_cell("a / 0", id=f"{number}-b"),
+                 new_code_cell("", id=f"{number}-c"), link]  # fmt: skip
+        write(folder / "notebooks" / f"{number}-go.ipynb", f"Go {number}", cells, shows="`a` & b")
+    exercises = [*make_exercise("one"), *make_exercise("two")]
+    write(folder / "labs" / "lab01-words.ipynb", "Lab 01 · Words", exercises)
+    write(folder / "labs" / "lab90-own.ipynb", "Lab 90 · Own", make_exercise("own"))
+    (folder / "notebooks" / "02-broken.ipynb").write_text("{")
+    return folder
+
+
+def test_a_course_is_read_from_its_notebooks(course):
+    first, second, own = read_course(course)
+    assert (first.head.title, first.head.minutes, first.head.shows) == ("Go 00", 20, "`a` & b")
+    assert first.head.steps == ("00-a", "00-b"), "a cell without code is nothing to run"
+    assert first.labs == () and [lab.head.title for lab in second.labs] == ["Words"]
+    assert second.labs[0].head.steps == ("one", "two") and own.head.name == "lab90"
+
+
+def test_what_to_go_on_with(course, monkeypatch):
+    assert find_next(read_course(course)).head.name == "00"
+    times = iter(f"2026-01-01T00:00:{k:02}" for k in range(60))
+    monkeypatch.setattr(progress, "_tell_time", lambda: next(times))
+    progress.record_cells(course, "01-go", ["01-a"])
+    assert find_next(read_course(course)).head.name == "01", "what was touched last"
+    progress.record_cells(course, "01-go", ["01-b", "not-there"])
+    assert [item.share for item in read_course(course)] == [0, 1, 0]
+    assert find_next(read_course(course)).head.name == "lab01", "what comes after it"
+    monkeypatch.chdir(course / "labs")
+    for lab, exercise in (("lab01", "one"), ("lab01", "two"), ("lab90", "own")):
+        assert progress.record(lab, exercise)
+    assert find_next(read_course(course)) is None
+    assert "Everything is done" in make_page(course)
+
+
+def test_the_page_says_how_far_one_is(course):
+    page = make_page(course)
+    assert "The course &lt;b&gt;" in page and "<code>a</code> &amp; b" in page
+    assert "Begin here:" in page and page.count(">start here<") == 1
+    progress.record_cells(course, "00-go", ["00-a"])
+    page = make_page(course)
+    assert "1 of 2 cells run" in page and page.count(">continue here<") == 1
+    assert "0 of 2 exercises passed" in page and "Go on with" in page
+    names = re.findall(r' id="([^"]+)"', page)
+    assert len(names) == len(set(names))
+    for named in re.findall(r'aria-labelledby="([^"]+)"', page):
+        assert set(named.split()) <= set(names)
+
+
+def test_every_lesson_has_a_picture_of_its_own():
+    lessons = sorted(p.name[:2] for p in (ROOT / "notebooks").glob("[0-9][0-9]-*.ipynb"))
+    drawn = [pictures.draw(lesson) for lesson in lessons]
+    assert len(set(drawn)) == len(drawn) and pictures.draw("99") not in drawn
+    for svg in drawn:
+        assert re.search(r'role="img" aria-label="[^"]{20,}"', svg)
+        for side, limit in (("x", pictures.WIDTH), ("y", pictures.HEIGHT)):
+            places = re.findall(rf' c?{side}="([\d.]+)"', svg)
+            assert all(float(place) <= limit for place in places)
+
+
+def test_the_colours_are_those_of_the_whole_course():
+    css = (CONFIG_FOLDER / "labextensions/distlab-home/static/home.css").read_text()
+    for number, idea in enumerate(("forward", "backward", "all-reduce", "variables", "data"), 1):
+        light, dark, _ = (colour.lower() for colour in IDEAS[idea])
+        assert re.findall(rf"--dl-{number}: (#\w+)", css) == [light, dark]
+        assert set(re.findall(rf": {light}' i\] {{ \w+: (#\w+)", css)) == {dark}
+
+
+def test_a_damaged_file_of_lessons_is_put_aside(course):
+    progress.record_cells(course, "00-go", ["00-a"])
+    (course / progress.LESSONS_FILE).write_text("[1]")
+    assert progress.read_lessons(course) == {}
+    assert (course / ".distlab" / "lessons.json.damaged").read_text() == "[1]"
+
+
+def test_home_in_jupyterlab(course, tmp_path):
+    """It opens first, opens notebooks in tabs, fills as cells run and checks pass, by itself."""
+    path = browser_path()
+    from playwright.sync_api import sync_playwright
+
+    (tmp_path / "home").mkdir()
+    running = Lab(course, tmp_path / "home")
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
+            page = browser.new_page(viewport={"width": 1400, "height": 900})
+            trouble = []
+            page.on("pageerror", lambda error: trouble.append(str(error)))
+            page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
+            page.goto(f"{running.url}?token={running.token}")
+            use_home(page, course)
+            look_at_narrow_widths(page)
+            browser.close()
+        refused(running)
+    finally:
+        running.process.terminate()
+        running.process.wait(END_SECONDS)
+    assert trouble == []
+    ran = json.loads((course / progress.LESSONS_FILE).read_text())
+    assert {lesson: set(cells) for lesson, cells in ran.items()} == {"00-go": {"00-a"}}, (
+        "a cell that failed has not run"
+    )
+
+
+def use_home(page, course):
+    home = page.locator("#distlab-home")
+    home.get_by_role("heading", name="The course <b>").wait_for(timeout=60_000)
+    listed = page.locator(".jp-DirListing-itemText").all_inner_texts()
+    assert "notebooks" in listed and "labs" in listed
+    tile = home.get_by_role("link", name=re.compile("00 Go 00.*not begun"))
+    tile.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=60_000)
+    page.locator(".jp-Notebook .jp-CodeCell .cm-content >> visible=true").first.click()
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.press("Shift+Enter")
+    page.locator(".jp-OutputArea-output >> text=ZeroDivisionError").first.wait_for(timeout=30_000)
+    page.get_by_role("button", name="Course home").click()
+    tile = home.get_by_role("link", name=re.compile("00 Go 00.*1 of 2 cells run"))
+    tile.wait_for(timeout=20_000)
+    assert home.get_by_text("continue here").count() == 1
+    (course / progress.FILE).write_text(json.dumps({"lab01": {"two": "2999-01-01T00:00:00"}}))
+    passed = re.compile("Lab 01 Words.*1 of 2 exercises passed")
+    home.get_by_role("link", name=passed).wait_for(timeout=20_000)
+    assert home.get_by_role("link", name="Go on with Lab 01 Words").count() == 1
+
+
+def look_at_narrow_widths(page):
+    """Nothing is wider than the tab, with the file browser shut."""
+    page.keyboard.press("Control+b")
+    for width in (1600, 800, 480):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(300)
+        sizes = page.evaluate(
+            "[document.querySelector('#distlab-home').scrollWidth, "
+            "document.querySelector('#distlab-home').clientWidth]"
+        )
+        assert sizes[0] <= sizes[1], width
+
+
+def refused(running):
+    """The server takes down nothing but cells of lessons."""
+    import urllib.error
+
+    for asked in ({"path": "notebooks/../labs/lab01-words.ipynb", "cells": ["x"]},
+                  {"path": "notebooks/09-none.ipynb", "cells": ["x"]}):  # fmt: skip
+        running.ask("distlab/ran", asked)
+    for asked in ([], {"path": "notebooks/00-go.ipynb", "cells": [1]},
+                  {"path": "notebooks/00-go.ipynb", "cells": ["x" * 65]}):  # fmt: skip
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            running.ask("distlab/ran", asked)
