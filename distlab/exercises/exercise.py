@@ -6,10 +6,11 @@ by `distlab.grading.judges`, which learners do not have.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from distlab import progress
 from distlab.exercises.comparing import explain_kind, find_wrong, same, show
+from distlab.exercises.feedback import praise, show_picture, word_fault
 from distlab.exercises.refusing import refuse
 from distlab.exercises.watching import watch_calls
 from distlab.exercises.worked import read_worked
@@ -43,11 +44,16 @@ def contrast(got: Any, right: Any) -> str:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with an answer: the whole message, the mistake's name or "", its words."""
+    """What is wrong with an answer: what differs, the mistake's name or "", its words."""
 
-    message: str
+    difference: str
     mistake: str = ""
     why: str = ""
+
+    @property
+    def message(self) -> str:
+        """The whole in one sentence."""
+        return f"{self.difference}: {self.why}" if self.why else self.difference
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,18 +108,33 @@ class Exercise:
             )
         return observed
 
-    def check(self, answer: Answer) -> None:
-        """Try `answer` on the examples: print one line if it is right, else AssertionError.
+    def check(self, answer: Answer, only: int | None = None) -> None:
+        """Try `answer` on the examples: say so if it is right, else AssertionError.
 
-        The error names what was given, what should be, and the misconception behind it.
+        The error names what was given, what should be, and the misconception behind it
+        (`feedback` has what somebody at work in JupyterLab sees). Where an exercise is judged in
+        parts, `only` is the number of one example; the last one makes the whole right.
         """
-        worked = read_worked(self.lab)[self.name]
-        observed = self.observe(answer, self.examples)
-        fault = self.find_fault(self.examples, observed, worked.__getitem__)
+        part = slice(None) if only is None else slice(only, only + 1)
+        worked = {way: found[part] for way, found in read_worked(self.lab)[self.name].items()}
+        examples = self.examples[part]
+        observed = self.observe(answer, examples)
+        fault = self.find_fault(examples, observed, worked.__getitem__)
+        draw = partial(self._draw, examples, observed, worked[RIGHT])
         if fault is not None:
-            raise refuse(fault.message)
-        print(self.success or f"{self.function}: {len(self.examples)} worked examples are right")
-        progress.record(self.lab, self.name)
+            show_picture(draw)
+            raise refuse(word_fault(self.lab, self.name, fault.difference, fault.why))
+        if only not in (None, len(self.examples) - 1):
+            print(f"{self.function}: part {only + 1} of {len(self.examples)} is right")
+            return
+        right = f"{self.function}: {len(self.examples)} worked examples are right"
+        praise(self.lab, self.name, self.success or right, draw)
+
+    def _draw(self, cases: Cases, observed: Sequence[Any], right: Sequence[Any]) -> Any:
+        """Return the answer's picture; what draws it is imported only where somebody looks."""
+        from distlab.exercises.answer_pictures import draw_answer
+
+        return draw_answer(self.lab, self.name, cases, observed, right)
 
     def find_fault(
         self, cases: Cases, observed: Any, expect: Callable[[str], Sequence[Any]]
@@ -137,7 +158,7 @@ class Exercise:
         name = next(names, "")
         why = self.mistakes.get(name) or explain_kind(got[k]) or self.hint
         shown = f"({', '.join(show(a) for a in cases[k])})" if self.shows_case else ""
-        return Fault(f"{self.function}{shown} {self.contrast(got[k], right[k])}: {why}", name, why)
+        return Fault(f"{self.function}{shown} {self.contrast(got[k], right[k])}", name, why)
 
 
 def list_exercises(module: Any) -> dict[str, Exercise]:

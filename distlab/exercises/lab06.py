@@ -29,7 +29,6 @@ BY_HAND = tuple(
         "recursive_doubling",
         "hierarchical",
         "choice",
-        "moments",
         "buckets",
         "naive",
     )

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from distlab.exercises.closure_events import draw_events
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import read_number, refuse_task
 
 WORKERS, SERVERS = 2, 3
 RUN_SECONDS = 90.0
-Event = tuple[str, int]  # ("read" or "apply", number of the closure)
 
 
 @cache
@@ -179,24 +179,6 @@ PARTITIONER = Exercise(
 
 
 # ---- exercises 3 and 4: staleness
-
-
-def draw_events(seed: int, workers: int, updates: int) -> list[Event]:
-    """Return what closures did, in order: each reads, and applies its update later."""
-    rng = np.random.default_rng(seed)
-    events: list[Event] = []
-    under_way: list[int] = []
-    started = 0
-    while started < updates or under_way:
-        may_start = started < updates and len(under_way) < workers
-        if may_start and (not under_way or rng.random() < 0.6):
-            events.append(("read", started))
-            under_way.append(started)
-            started += 1
-        else:
-            done = under_way.pop(int(rng.integers(len(under_way))))
-            events.append(("apply", done))
-    return events
 
 
 def try_staleness(measure_staleness: Callable[..., Any], *case: int) -> Any:

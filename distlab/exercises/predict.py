@@ -3,25 +3,33 @@
 from typing import Any
 
 
-def show_guess(guess: Any, measured: Any, unit: str = "") -> None:
-    """Print the reader's guess beside what was measured, in one line.
+def show_guess(guess: Any, measured: Any, unit: str = "", how: str = "measured") -> None:
+    """Print the reader's guess next to what was measured, in one line.
 
-    `guess` is a number, a word, or None when nothing was written down; then only what
-    was measured is printed. `unit` follows the values (" images/s", "%"), a factor ("x",
-    "×") is printed as "4.0 times", and a currency's sign stands before its amount.
+    `guess` is a number, a word, a guess of `distlab.explorables` (the answer then slides
+    into it), or None when nothing was written down; then only what was measured is printed.
+    `unit` follows the values (" images/s", "%"), a factor ("x", "×") is printed as
+    "4.0 times", and a currency's sign stands before its amount. `how` says where the answer
+    comes from, if not from a measurement: "simulated", "computed".
     """
     seen = _format(measured, unit)
+    if hasattr(guess, "show_answer"):
+        guess.show_answer(_plain(measured), how)
+        guess = guess.value
     if guess is None or (isinstance(guess, str) and not guess.strip()):
-        print(f"measured: {seen}")
+        print(f"{how}: {seen}")
     else:
-        print(f"you said {_format(guess, '')}, measured: {seen}")
+        print(f"you said {_format(guess, '')}, {how}: {seen}")
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "numpy"):  # a tensor or a variable
+        value = value.numpy()
+    return value.item() if hasattr(value, "item") and getattr(value, "size", 1) == 1 else value
 
 
 def _format(value: Any, unit: str) -> str:
-    if hasattr(value, "numpy"):  # a tensor or a variable
-        value = value.numpy()
-    if hasattr(value, "item") and getattr(value, "size", 1) == 1:
-        value = value.item()
+    value = _plain(value)
     text = _format_number(value) if isinstance(value, int | float) else str(value).strip()
     if unit in ("€", "$"):
         return unit + text

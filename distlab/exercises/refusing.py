@@ -1,6 +1,7 @@
 """What is said of an answer that is not right, and how what a function returned is read."""
 
 import re
+import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ import numpy as np
 
 from distlab.exercises.comparing import as_numbers, show
 
+LINE_LETTERS = 96  # JupyterLab breaks longer lines in the middle of a word
+
 
 def refuse(message: str, details: str = "") -> AssertionError:
     """Return the error of an answer that is not right.
@@ -19,8 +22,11 @@ def refuse(message: str, details: str = "") -> AssertionError:
     A notebook shows its message and `details`, without this process's traceback.
     """
     error = AssertionError(message)
-    shown = f"Not right yet. {message}" + (f"\n\n{details}" if details else "")
-    error._render_traceback_ = lambda: shown.split("\n")  # IPython asks for it
+    lines = []
+    for line in f"Not right yet. {message}".split("\n"):
+        lines += textwrap.wrap(line, LINE_LETTERS, break_long_words=False) or [""]
+    lines += ["", *details.split("\n")] if details else []
+    error._render_traceback_ = lambda: lines  # IPython asks for it
     return error
 
 
@@ -39,7 +45,7 @@ def refuse_task(error: Any) -> AssertionError:
 
 
 # what TensorFlow says -> what a learner can do about it
-_EXPLANATIONS = {
+EXPLANATIONS = {
     r"merge_call. called while defining a new graph|merge_call called while": "an all-reduce "
     "(or an optimizer's step) stands in a tf.function that a single replica runs: put "
     "@tf.function round the call of strategy.run instead",
@@ -70,7 +76,7 @@ _EXPLANATIONS = {
 def explain_error(error: BaseException) -> str:
     """Return what an error that TensorFlow raised means for an answer, "" if it is not known."""
     said = f"{type(error).__name__}: {error}"
-    found = (why for sign, why in _EXPLANATIONS.items() if re.search(sign, said, re.DOTALL))
+    found = (why for sign, why in EXPLANATIONS.items() if re.search(sign, said, re.DOTALL))
     return next(found, "")
 
 

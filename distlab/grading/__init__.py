@@ -13,7 +13,7 @@ The way of a hand-in:
     (`harness`) and, sealed (`sealing`), the process of each answer (`answer_process`).
  7. The harness makes the inputs and calls the answer over a pipe (`answer_calls`); `encoding`
     makes plain data of what it gives, `tripwire` compares what is around it.
- 8. `frames` reads what comes out, with limits: nothing of it is trusted.
+ 8. `frames` reads what comes out, with limits, and `text` cleans it: nothing of it is trusted.
  9. What was seen is an `observation`; it is judged outside, while others run
     (`judging_queue`), by a second reader (`judge_process`): `cell_verdict`, the lab's `judges`.
 10. `verdict` has the marks of exercises, `results` what a policy makes of them, `gradebook`

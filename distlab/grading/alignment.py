@@ -13,6 +13,8 @@ from distlab.grading.answer_code import Code, Part
 from distlab.grading.answer_reader import AnswerReader
 from distlab.grading.labs import ExerciseSpec, GivenCell, GradedCell, LabSpec
 from distlab.grading.notebook_file import Cell, Notebook
+from distlab.grading.program_cell import is_program
+from distlab.handing_in import ATTACHED
 
 MAX_REMARKS = 5
 
@@ -214,14 +216,19 @@ class Aligner:
         needed = code.find_needed(exercise.functions, place)
         bound = {name for statement in needed for name in statement.binds}
         failed = self._find_failure(exercise, pieces, code, answers, bound)
-        remarks = AnswerReader(self.lab, needed).read()
+        attached = ATTACHED.get(self.lab.name, {}).get(exercise.id)
+        remarks = [] if attached else AnswerReader(self.lab, needed).read()
+        parts = code.cut(needed)
+        if attached:  # a file is judged: nothing of the learner's runs
+            (name,) = exercise.functions
+            parts = (Part("the file that was handed in", f"{name} = {attached!r}", (0,)),)
         return PlannedCell(
             id=graded.id,
             exercise=exercise.id,
             source=f"{graded.imports}\n{graded.inputs}\n{visible}",
             got=graded.got,
             functions=exercise.functions,
-            parts=() if failed else code.cut(needed),
+            parts=() if failed else parts,
             needs=tuple(
                 e.id for e in self.lab.exercises if e.id != exercise.id and bound & set(e.functions)
             ),  # fmt: skip
@@ -251,6 +258,8 @@ def is_answer(piece: Piece, exercise: ExerciseSpec) -> bool:
     if piece.check:
         return False
     named = piece.grade_id == exercise.id and bool(piece.text.strip())
+    if exercise.program:
+        return named or is_program(piece.text)
     return named or bool(set(cell_text.find_defined(piece.text)) & set(exercise.functions))
 
 

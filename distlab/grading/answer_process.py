@@ -7,6 +7,7 @@ and no pipe of the grader are in it.
 
 import ast
 import asyncio
+import base64
 import contextlib
 import importlib
 import inspect
@@ -26,6 +27,7 @@ import numpy as np
 from distlab.exercises.exercise import list_exercises
 from distlab.grading.answer_calls import AnswerGone, Channel, pack_changed, unpack
 from distlab.grading.encoding import decode, encode
+from distlab.grading.program_cell import FUNCTION, write_program
 from distlab.grading.tripwire import Tripwire
 
 MAX_TEXT = 4000
@@ -39,6 +41,7 @@ class Answer:
         sys.modules["__main__"] = module  # as in a kernel: cloudpickle sends what is in it
         self.space, self.labels = vars(module), dict[str, str]()
         self.space["display"] = print
+        self.space[FUNCTION] = write_program
         self.failed: list[str] = []
         for number, part in enumerate(parts):
             self._run_part(f"<answer {number}>", part)
@@ -98,6 +101,8 @@ def serve(channel: Channel, tripwire: Tripwire) -> None:
             if asked["do"] == "load":
                 answer = Answer(asked["parts"])
                 told = {"failed": answer.failed[:8]}
+            elif asked["do"] == "files":
+                told = write_files(asked["files"])
             elif asked["do"] == "call":
                 told = call(channel, answer, asked)
             else:
@@ -111,6 +116,14 @@ def serve(channel: Channel, tripwire: Tripwire) -> None:
         if os.getpid() != process:
             os._exit(0)  # a process that the learner's code forked has nothing to say
         channel.send(**told)
+
+
+def write_files(files: Mapping[str, str]) -> dict[str, Any]:
+    """Put the files that were handed in with the notebook into the working folder."""
+    for name, body in files.items():
+        with open(os.path.basename(name), "wb") as file:
+            file.write(base64.b64decode(body))
+    return {}
 
 
 def call(channel: Channel, answer: Answer, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 
+from distlab.grading import cell_text
 from distlab.grading.answer_code import Statement, find_root, unparse
 from distlab.grading.labs import LabSpec
+from distlab.grading.program_cell import find_program
 
 KNOWN = frozenset(
     "abc array ast base64 bisect cmath collections contextlib copy csv dataclasses "
@@ -83,6 +85,8 @@ PRIVATE_PACKAGES = ("tensorflow.python", "tensorflow.core", "keras.src", "numpy.
                     "numpy._core", "numpy.testing", "numpy.ctypeslib", "numpy.lib",
                     "logging.config")  # fmt: skip
 SUBMODULES = frozenset("keras data nn random linalg path layers optimizers losses".split())
+PROGRAM_MODULES = frozenset({"argparse"})
+PROGRAM_PARTS = frozenset({"sys.argv", "os.environ.setdefault", "os.environ.pop"})
 _PLACES = re.compile(
     r"^/?(?:proc|sys|dev)(?:/|$)|/proc/|memfd|__\w+__|distlab|"
     r"\b(?:f_(?:back|globals|locals|builtins|code)|(?:tb|gi|cr|ag)_frame)\b"
@@ -106,6 +110,10 @@ class AnswerReader:
         nodes = [n for s in self.statements for n in ast.walk(s.node)]
         self._learn_names(nodes)
         for statement in self.statements:
+            program = find_program(statement.node)
+            if program is not None:
+                self._read_program(statement.place[0], program)
+                continue
             if unparse(statement.node) in self.lab.given_statements:
                 continue
             for node, parent in walk_pairs(statement.node):
@@ -114,6 +122,16 @@ class AnswerReader:
                     shown = f"line {getattr(node, 'lineno', 0)}: `{line.split(chr(10))[0][:90]}`"
                     self.remarks.append((statement.place[0], f"{shown} {why}"))
         return list(dict.fromkeys(self.remarks))
+
+    def _read_program(self, piece: int, text: str) -> None:
+        """Read a whole program, which may look at its command line and set its environment."""
+        try:
+            body = cell_text.parse(text).body
+        except cell_text.BAD:
+            return  # it will say so itself
+        none: frozenset[str] = frozenset()
+        parts = [Statement((piece, k), node, none, none, none) for k, node in enumerate(body)]
+        self.remarks += ProgramReader(self.lab, parts).read()
 
     def _learn_names(self, nodes: Sequence[ast.AST]) -> None:
         """Note which names stand for modules and for what they hold, also under another name."""
@@ -238,6 +256,23 @@ class AnswerReader:
             )
             if not isinstance(parent, ast.Attribute) and not plain:
                 yield "hands a whole module on, which no answer needs"
+
+
+class ProgramReader(AnswerReader):
+    """Reads a program: what any program does at its start and its end is ordinary in one."""
+
+    def _judge(self, node: ast.AST, parent: ast.AST | None) -> Iterator[str]:
+        if ast.unparse(node) in PROGRAM_PARTS:
+            return
+        if isinstance(node, ast.Import) and all(a.name in PROGRAM_MODULES for a in node.names):
+            return
+        if isinstance(node, ast.Import | ast.ImportFrom) and "distlab" in ast.unparse(node):
+            yield "takes the course's own code: a program stands by itself"
+        if isinstance(node, ast.Constant) and node.value == "__main__":
+            return
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "os.environ":
+            return
+        yield from super()._judge(node, parent)
 
 
 def walk_pairs(top: ast.AST) -> Iterator[tuple[ast.AST, ast.AST | None]]:

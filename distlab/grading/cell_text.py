@@ -7,6 +7,7 @@ from bisect import bisect_right
 from functools import lru_cache
 
 from distlab.grading.labs import find_names
+from distlab.grading.program_cell import to_statement
 
 MAX_LINES, MAX_PARSED = 2000, 30_000
 _DEFINED = re.compile(r"^(?:async[ \t]+def|def|class)[ \t]+(\w+)|^(\w+)[ \t]*=[^=]", re.MULTILINE)
@@ -19,6 +20,7 @@ def transform(text: str) -> str:
     """Return `text` as IPython would run it: magics as calls, no common indentation."""
     from IPython.core.inputtransformer2 import TransformerManager
 
+    text = to_statement(text)
     if len(text) > MAX_PARSED or _is_python(text):
         return text
     try:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from distlab.grading.encoding import decode
-from distlab.grading.frames import clean_text
 from distlab.grading.judging import WrongAnswer
 from distlab.grading.labs import GradedCell
 from distlab.grading.observation import CellObservation
+from distlab.grading.text import clean
 
 MAX_MESSAGE = 2000
 MISSING = ("ModuleNotFoundError", "FileNotFoundError")
@@ -47,9 +47,9 @@ def judge_cell(
         run_hidden(graded, got, seed)
     except AssertionError as error:
         name = error.misconception if isinstance(error, WrongAnswer) else ""
-        return CellVerdict("wrong", name, clean_text(str(error), MAX_MESSAGE))
+        return CellVerdict("wrong", name, clean(str(error), MAX_MESSAGE))
     except Exception as error:
-        what = clean_text(f"{type(error).__name__}: {error}", MAX_MESSAGE)
+        what = clean(f"{type(error).__name__}: {error}", MAX_MESSAGE)
         return CellVerdict("for a human", "", f"the judge could not read this answer ({what})")
     return judge_right(cell, traffic)
 
@@ -113,7 +113,7 @@ def judge_right(cell: CellObservation, traffic: tuple[float, float] | None = Non
                    f"expected {traffic[0]:,.0f} to {traffic[1]:,.0f}")  # fmt: skip
     if odd:
         said = "its results are right; a human should look at how it got them: " + "; ".join(odd)
-        return CellVerdict("for a human", "", clean_text(said, MAX_MESSAGE))
+        return CellVerdict("for a human", "", clean(said, MAX_MESSAGE))
     if cell.status == "ok":
         return CellVerdict("right")
     if cell.status == "raised" and not cell.error.startswith("AssertionError"):

@@ -13,10 +13,17 @@ from itertools import count
 from pathlib import Path
 
 from distlab.errors import CourseError
-from distlab.grading.handed_in import NOTEBOOKS, TIMESTAMP, Entry, hash_file, list_files
+from distlab.grading.handed_in import (
+    NOTEBOOKS,
+    TIMESTAMP,
+    Entry,
+    hash_file,
+    hash_together,
+    list_files,
+)
 from distlab.grading.naming import LabNames, Owner, find_owner, parse_time
 from distlab.grading.roster import Roster
-from distlab.handing_in import is_generic
+from distlab.handing_in import is_generic, list_attached
 
 _COPIES = {"originals", "kept"}  # folders of the course's own, handed in with the whole course
 _QUIET = (".csv", ".md", ".txt", ".html", ".htm", ".pdf")  # lists and read-mes beside hand-ins
@@ -29,7 +36,7 @@ class HandIn:
     `path` is None, and `problem` says why, where there is no notebook that can be read.
     `timestamp` (UTC) is None where nothing trustworthy tells it, `clock` says what does.
     `question` is "", or why a human must say whose it is. `owner` is what the platform
-    calls the student.
+    calls the student. `files` are what the lab wants beside the notebook: names and places.
     """
 
     student: str
@@ -41,6 +48,7 @@ class HandIn:
     question: str = ""
     clock: str = ""
     owner: Owner = Owner("")
+    files: tuple[tuple[str, Path], ...] = ()
 
     @property
     def key(self) -> str:
@@ -69,7 +77,8 @@ def collect(
     zip holds is unpacked into `keep`. Raises CourseError where nothing is found.
     """
     roster = roster or Roster()
-    listing = list_files(source, keep, lambda names: _find_depth(names, lab))
+    wanted = list_attached(lab.short)
+    listing = list_files(source, keep, lambda names: _find_depth(names, lab), wanted)
     alone = source.resolve().name if source.is_dir() else source.stem
     groups, notes = _group(listing.entries, lab, pattern, alone)
     mine = {key: found for key, found in groups.items() if any(_is_mine(e, lab) for e, _ in found)}
@@ -78,7 +87,8 @@ def collect(
         other = "files of other labs" if groups else "no notebook (.ipynb)"
         why = "; ".join([*listing.notes, *notes][:2]) or f"only {other} lies there"
         raise CourseError(f"{source}: no hand-in of {lab.short} found: {why}")
-    listing.clear({hand_in.path for hand_in in hand_ins if hand_in.path})
+    used = [h.path for h in hand_ins] + [path for h in hand_ins for _, path in h.files]
+    listing.clear({path for path in used if path})
     absent = {name: "handed in nothing" for name in roster.ids}
     for key in groups.keys() - mine.keys():
         student = roster.find(groups[key][0][1]) or groups[key][0][1].student
@@ -97,14 +107,14 @@ def _find_depth(names: list[tuple[str, ...]], lab: LabNames) -> int:
         return 0
     (top,) = tops
     owner = find_owner((top, "x"), lab)
-    if lab.is_folder(top) or owner and owner.platform:
+    if lab.is_nobody(top) or owner and owner.platform:
         return 0
     wanted = [parts[1:] for parts in names if parts[-1].lower().endswith((*NOTEBOOKS, ".zip"))]
     folders = {parts[0] for parts in wanted if len(parts) > 1}
     files = {parts[0].lower() for parts in wanted if len(parts) == 1}
     several = len(files) > 1 and not folders and not any(lab.is_named(name) for name in files)
     packed = any(name.endswith(".zip") for name in files) and len(files) > 1
-    students = {f for f in folders if not lab.is_folder(f) and not lab.is_other_lab(f)}
+    students = {f for f in folders if not lab.is_nobody(f) and not lab.is_other_lab(f)}
     return int(several or packed or bool(students))
 
 
@@ -200,7 +210,7 @@ def _choose(found: _Found, lab: LabNames, roster: Roster, only: bool) -> HandIn:
     student, question = _ask_whose(owner, roster, only)
     base = HandIn(student, None, question=question, owner=owner)
     stamps = [e for e, _ in found if _is_stamp(e)]
-    files = [(e, o) for e, o in found if _is_mine(e, lab)]
+    files = [(e, o) for e, o in found if _is_mine(e, lab) and not e.attached]
     readable = [(e, o) for e, o in files if e.path is not None]
     told = [e for e, _ in files if e.problem and not (readable and e.other)]
     notes = [f"{e.name!r}: {e.problem}" for e in told[:20]]
@@ -214,13 +224,30 @@ def _choose(found: _Found, lab: LabNames, roster: Roster, only: bool) -> HandIn:
     notes += [f"{e.name!r} was left alone: {entry.parts[-1]!r} is the lab"
               for e, _ in readable if _rank(e, lab) < best]  # fmt: skip
     notes += ["the platform calls it late"] * owner.late
-    base = replace(base, timestamp=timestamp, clock=clock, notes=tuple(notes), owner=owner)
+    attached, said = _find_attached(entry, [e for e, _ in found if e.attached])
+    base = replace(base, timestamp=timestamp, clock=clock, notes=(*notes, *said), owner=owner,
+                   files=attached)  # fmt: skip
+    notes = list(base.notes)
     assert entry.path is not None
     try:
-        return replace(base, path=entry.path, sha256=hash_file(entry.path))
+        sha256 = hash_together(hash_file(entry.path), attached)
+        return replace(base, path=entry.path, sha256=sha256)
     except OSError as error:
         problem = f"{entry.name!r}: cannot be read ({error.strerror or error})"
         return replace(base, notes=(*notes, problem), problem=problem)
+
+
+def _find_attached(
+    notebook: Entry, entries: list[Entry]
+) -> tuple[tuple[tuple[str, Path], ...], list[str]]:
+    """Return what was handed in beside a notebook: next to it, or else the latest; and notes."""
+    found: dict[str, Path] = {}
+    entries = sorted(entries, key=lambda e: (e.modified or datetime.min, e.name))
+    near = [e for e in entries if e.parts[:-1] == notebook.parts[:-1]]
+    for entry in [*entries, *near]:
+        if entry.path is not None:
+            found[entry.attached] = entry.path
+    return tuple(sorted(found.items())), [f"{e.name!r}: {e.problem}" for e in entries if e.problem]
 
 
 def _ask_whose(owner: Owner, roster: Roster, only: bool) -> tuple[str, str]:

@@ -77,7 +77,7 @@ def make_class(folder: Path) -> Path:
     for student, (kind, answers, when) in CLASS.items():
         place = submitted / student / LAB
         place.mkdir(parents=True)
-        (place / target.notebook.name).write_text(json.dumps(_fill(notebooks[kind], answers)))
+        (place / target.lab.name).write_text(json.dumps(_fill(notebooks[kind], answers)))
         (place / "timestamp.txt").write_text(TIMES[when])
     place = submitted / "student-9" / LAB
     place.mkdir(parents=True)

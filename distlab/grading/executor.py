@@ -1,7 +1,8 @@
 """Runs what was handed in, sealed, and yields what was seen.
 
-One loop, no thread: it starts submissions, reads their pipes, keeps their time
-limits, and is the only one who says that a submission has ended.
+One loop: it starts submissions, reads their pipes, keeps their time limits, and is the
+only one who says that a submission has ended. It never waits for a file: a thread of
+`reading_queue` has those read ahead.
 """
 
 import contextlib
@@ -10,12 +11,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from distlab.grading.alignment import Plan, PlannedCell
+from distlab.grading.handed_in import hash_together
 from distlab.grading.labs import LabSpec
 from distlab.grading.observation import Observation, Submission
 from distlab.grading.reader_process import ReaderProcess, Refused
+from distlab.grading.reading_queue import Read, ReadingQueue
 from distlab.grading.running import Running
 from distlab.grading.sandbox import Sandbox, check_can_seal
 
@@ -34,6 +36,17 @@ class Prepared:
     running: Running | None = None
     alone: bool = True  # whether nothing else ran at any time while it did
     tried_again: bool = False
+
+
+def prepare(submission: Submission, seed: int, told: Read) -> Prepared:
+    """Return what the reader's process has told of one notebook."""
+    if isinstance(told, Refused):
+        problem = f"the notebook could not be read ({told}): a human should look at it"
+        return Prepared(submission, seed, "", Plan((), ()), problem)
+    cells = tuple(PlannedCell.from_data(cell) for cell in told["cells"])
+    plan = Plan(cells, tuple(told["notes"]))
+    sha256 = hash_together(told["sha256"], submission.files)
+    return Prepared(submission, seed, sha256, plan, told["problem"])
 
 
 class LabProcesses:
@@ -81,7 +94,8 @@ def observe(
         processes.sandbox.wait_until_ready()
         selector = stack.enter_context(selectors.DefaultSelector())
         jobs = 1 if lab.rules.exclusive else jobs
-        executor = Executor(lab, processes.sandbox, processes.reader, selector, jobs)
+        reading = stack.enter_context(ReadingQueue(processes.reader))
+        executor = Executor(lab, processes.sandbox, reading, selector, jobs)
         yield from executor.run(deque(submissions), seed_for)
 
 
@@ -91,9 +105,11 @@ class Executor:
 
     lab: LabSpec
     sandbox: Sandbox
-    reader: ReaderProcess
+    reading: ReadingQueue
     selector: selectors.BaseSelector
     jobs: int
+    asked: deque[tuple[Submission, int]] = field(default_factory=deque)  # being read, their seeds
+    ahead: deque[Prepared] = field(default_factory=deque)
     active: dict[int, Prepared] = field(default_factory=dict)
     finished: deque[Observation] = field(default_factory=deque)
     late: deque[Prepared] = field(default_factory=deque)  # to be run once more, alone
@@ -101,38 +117,38 @@ class Executor:
     def run(
         self, waiting: deque[Submission], seed_for: Callable[[Submission], int]
     ) -> Iterator[Observation]:
-        self.selector.register(self.sandbox, selectors.EVENT_READ, None)
-        ahead: deque[Prepared] = deque()
-        while waiting or ahead or self.active or self.finished or self.late:
-            if self.late and not (waiting or ahead or self.active):
+        self.selector.register(self.sandbox, selectors.EVENT_READ, self.take_news)
+        self.selector.register(self.reading, selectors.EVENT_READ, self.take_read)
+        while waiting or self.asked or self.ahead or self.active or self.finished or self.late:
+            if self.late and not (waiting or self.asked or self.ahead or self.active):
                 self.start_again(self.late.popleft())
-            while len(self.active) < self.jobs and (ahead or waiting):
-                self.start(ahead.popleft() if ahead else self.prepare(waiting.popleft(), seed_for))
-            if waiting and not ahead and self.jobs > 1:  # while the others run
+            while len(self.active) < self.jobs and self.ahead:
+                self.start(self.ahead.popleft())
+            if waiting and self.may_read_ahead():
                 submission = waiting.popleft()
-                ahead.append(self.prepare(submission, seed_for))
+                self.asked.append((submission, seed_for(submission)))
+                self.reading.put(submission.path)
             while self.finished:
                 yield self.finished.popleft()
-            if self.active:
+            if self.active or self.asked:
                 self.step()
 
-    def prepare(self, submission: Submission, seed_for: Callable[[Submission], int]) -> Prepared:
-        """Read and align one notebook, in a process of its own."""
-        seed = seed_for(submission)
-        try:
-            told = self.reader.ask(do="align", path=str(submission.path))
-        except Refused as error:
-            problem = f"the notebook could not be read ({error}): a human should look at it"
-            return Prepared(submission, seed, "", Plan((), ()), problem)
-        cells = tuple(PlannedCell.from_data(cell) for cell in told["cells"])
-        plan = Plan(cells, tuple(told["notes"]))
-        return Prepared(submission, seed, told["sha256"], plan, told["problem"])
+    def may_read_ahead(self) -> bool:
+        """Return whether a file may be read now: one at a time, none beside what is timed."""
+        free = self.jobs > 1 or not self.active
+        return free and not self.asked and len(self.ahead) < self.jobs
+
+    def take_read(self) -> None:
+        for told in self.reading.take():
+            self.ahead.append(prepare(*self.asked.popleft(), told))
 
     def start(self, prepared: Prepared) -> None:
         if prepared.problem:
             self.finish(prepared)
             return
-        prepared.running = Running(prepared.plan, prepared.seed, self.lab.rules, self.sandbox)
+        files = prepared.submission.files
+        prepared.running = Running(prepared.plan, prepared.seed, self.lab.rules, self.sandbox,
+                                   files)  # fmt: skip
         if prepared.running.find_unseen():
             self.fork(prepared)
         else:
@@ -156,18 +172,19 @@ class Executor:
     def step(self) -> None:
         """Read what has come, then look at the clocks."""
         now = time.monotonic()
-        first = min(p.running.attempt.deadline for p in self.active.values())
+        first = min((p.running.attempt.deadline for p in self.active.values()), default=now + 1)
         for key, _ in self.selector.select(min(max(first - now, 0.0), TICK_SECONDS)):
-            if key.data is None:
-                self.take_news(self.sandbox.receive())
+            if not isinstance(key.data, Prepared):
+                key.data()
             elif key.fd in self.selector.get_map():
                 if key.data.running.read(key.fd) == 0:
                     self.selector.unregister(key.fd)
         for prepared in self.active.values():
             prepared.running.check_time(time.monotonic())
 
-    def take_news(self, message: dict[str, Any]) -> None:
+    def take_news(self) -> None:
         """If a submission's processes have ended: observe what is left, or start it again."""
+        message = self.sandbox.receive()
         if message["told"] != "ended":
             return
         prepared = self.active.pop(message["id"])

@@ -5,18 +5,14 @@ and as many bytes follow, which are kept as text and not parsed.
 """
 
 import json
-import re
 from dataclasses import dataclass
 from typing import Any
+
+from distlab.grading.text import clean
 
 MAX_LINE, MAX_BODY = 2**16, 8 * 2**20
 STATUSES = ("ok", "raised", "timed out", "killed")
 MAX_KEPT, MAX_WRITTEN = 20_000, 32 * 2**20
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)|[@-Z\\-_])")
-_INVISIBLE = {n: None for n in (*range(32), *range(127, 160), 0x061C, 0xFEFF)} | {
-    n: None for n in (*range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
-}
-_INVISIBLE.update({9: "    ", 10: "\n"})
 
 
 class BadFrame(ValueError):
@@ -95,17 +91,10 @@ def make_frame(head: dict[str, Any], body: str) -> Frame:
     if parts["at"] == "end" and parts.get("status") not in STATUSES:
         raise BadFrame("an end of another kind")
     for name in ("error", "trace", "failed", "changed"):
-        parts[name] = clean_text(parts.get(name, ""), MAX_KEPT)
+        parts[name] = clean(parts.get(name, ""), MAX_KEPT)
     seconds = parts.get("seconds", 0.0)
     parts["seconds"] = round(min(max(seconds, 0.0), 1e6), 4) if seconds == seconds else 0.0
     return Frame(**parts, got=body)
-
-
-def clean_text(text: str, most: int = MAX_KEPT) -> str:
-    """Return `text` without escape sequences, control and direction characters, and cut."""
-    plain = _ANSI.sub("", text[: 4 * most]).replace("\r\n", "\n").replace("\r", "\n")
-    plain = plain.translate(_INVISIBLE).encode("utf-8", "replace").decode()
-    return plain if len(plain) <= most else plain[:most] + " … (cut)"
 
 
 class OutputReader:
@@ -142,7 +131,7 @@ class OutputReader:
         """Return what each cell wrote, cleaned; nothing more is to come."""
         self._keep(self.rest)
         self.rest = b""
-        texts = {k: clean_text(b.decode("utf-8", "replace")).strip("\n")
+        texts = {k: clean(b.decode("utf-8", "replace"), MAX_KEPT).strip("\n")
                  for k, b in self.kept.items()}  # fmt: skip
         return {k: text for k, text in texts.items() if text}
 

@@ -16,7 +16,7 @@ import tempfile
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -25,6 +25,8 @@ from typing import BinaryIO
 
 from distlab.errors import CourseError
 from distlab.handing_in import read_packed_name
+
+Files = Sequence[tuple[str, Path]]  # what is handed in with a notebook: names, and where they lie
 
 MAX_NOTEBOOK_BYTES = 200 * 2**20
 MAX_BYTES_OF_ONE = 400 * 2**20  # what one student's zips may unpack to, together
@@ -52,7 +54,8 @@ class Entry:
     """One file: its name in parts, when it was written, where it can be read, or why not.
 
     `own_zip` says that it was in a zip within the hand-in: one that a student packed.
-    `text` is the content of a timestamp; `other` marks what is no notebook at all.
+    `text` is the content of a timestamp; `other` marks what is no notebook at all. `attached` is
+    the name of a file that the lab wants beside its notebook, "" for all others.
     """
 
     parts: tuple[str, ...]
@@ -62,6 +65,7 @@ class Entry:
     own_zip: bool = False
     text: str = ""
     other: bool = False
+    attached: str = ""
 
     @property
     def name(self) -> str:
@@ -97,6 +101,7 @@ class Listing:
     """Every notebook and timestamp of a hand-in, and notes on what was passed over."""
 
     keep: Path
+    wanted: Mapping[str, int] = field(default_factory=dict)  # files beside notebooks, most bytes
     entries: list[Entry] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -131,14 +136,20 @@ class Listing:
             path.unlink()
 
 
-def list_files(source: Path, keep: Path, unwrap: Unwrap = lambda names: 0) -> Listing:
+def list_files(
+    source: Path,
+    keep: Path,
+    unwrap: Unwrap = lambda names: 0,
+    wanted: Mapping[str, int] | None = None,
+) -> Listing:
     """Return what lies in `source`: a folder, a zip, or one notebook.
 
     Notebooks of a zip are unpacked into the folder `keep`, under their SHA-256. `unwrap`
-    says how many outer folders are only a wrapper. Raises CourseError where there is
-    nothing to list.
+    says how many outer folders are only a wrapper; `wanted` are the files that the lab wants
+    beside a notebook, with the most bytes of each. Raises CourseError where there is nothing to
+    list.
     """
-    listing = Listing(keep)
+    listing = Listing(keep, wanted or {})
     course = _is_course(source)
     source = source / "submitted" if course else source
     if source.is_dir():
@@ -248,7 +259,9 @@ def open_plain(path: Path) -> BinaryIO:
 
 def _look_at(file: _File, listing: Listing) -> None:
     """Add what one file is; whatever is wrong with it becomes an entry with a problem."""
-    if not _is_wanted(file.parts):
+    if attached := next((n for n in listing.wanted if file.parts[-1].endswith(n)), ""):
+        _attach(file, attached, listing)
+    elif not _is_wanted(file.parts):
         listing.add(file, problem=file.problem or _OTHER, other=file.problem != _LINK)
     elif file.problem:
         listing.add(file, problem=file.problem)
@@ -259,6 +272,21 @@ def _look_at(file: _File, listing: Listing) -> None:
             _unpack(file, listing)
         except (*_DAMAGE, TooMuch) as error:
             listing.add(file, problem=f"cannot be unpacked: {error}")
+
+
+def _attach(file: _File, name: str, listing: Listing) -> None:
+    """Add a file that the lab wants beside its notebook, unless it is too large."""
+    problem, path, most = file.problem, None, listing.wanted[name]
+    try:
+        if not problem:
+            path = file.path or _keep(file, listing)
+            with closing(open_plain(path)) as stream:
+                size = os.fstat(stream.fileno()).st_size
+            if size > most:
+                problem = f"{size / 2**20:,.1f} MiB: more than {most / 2**20:g} MiB: left out"
+    except (*_DAMAGE, TooMuch) as error:
+        problem = f"cannot be read: {error}"
+    listing.add(file, path=None if problem else path, problem=problem, other=True, attached=name)
 
 
 def _unpack(file: _File, listing: Listing) -> None:
@@ -362,3 +390,11 @@ def hash_file(path: Path) -> str:
     """Return the SHA-256 of a plain file, as hex digits."""
     with closing(open_plain(path)) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def hash_together(sha256: str, files: Files) -> str:
+    """Return the digest of a notebook's `sha256` and what was handed in with it."""
+    if not files or not sha256:
+        return sha256
+    told = [sha256, *(f"{name} {hash_file(path)}" for name, path in files)]
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()

@@ -70,6 +70,7 @@ class Harness:
     ) -> None:
         self.order, self.answers, self.pipe, self.traffic = order, answers, pipe, traffic
         self.end = time.monotonic() + order["submission_seconds"]
+        self.has_files: Channel | None = None  # the answer's process that has the files
 
     def run(self) -> None:
         for k, cell in enumerate(self.order["cells"]):
@@ -81,7 +82,7 @@ class Harness:
             frame = {"at": "end", "cell": k, "seconds": time.monotonic() - begun,
                      "traffic": read_traffic_bytes(self.traffic) - before, **told}  # fmt: skip
             self.say(frame, json.dumps(got).encode())
-            if cell["alone"]:
+            if cell["last"]:
                 self.answers.close()
         self.answers.close()
         self.say({"at": "done"})
@@ -92,9 +93,10 @@ class Harness:
         deadline = min(self.end, time.monotonic() + seconds)
         space: dict[str, Any] = {"np": np, "SEED": self.order["seed"], "__name__": "harness"}
         told = {"status": "ok"}
-        channel = self.answers.open(cell["alone"])
+        channel = self.answers.open(cell["fresh"])
         channel.deadline, channel.failed, channel.changed = deadline, [], []
         try:
+            self.give_files(channel)
             load(channel, cell["parts"])
             space |= {name: RemoteAnswer(channel, name) for name in cell["functions"]}
             exec(compile(cell["source"], f"<{cell['id']}>", "exec"), space)  # noqa: S102 - ours
@@ -116,6 +118,13 @@ class Harness:
         told |= {"failed": "\n".join(channel.failed), "changed": "\n".join(channel.changed)}
         got = {n: encode(v) for n, v in space.items() if n in cell["got"]}
         return told, got
+
+    def give_files(self, channel: Channel) -> None:
+        """Let a process that is new have what was handed in with the notebook."""
+        if self.order["files"] and channel is not self.has_files:
+            channel.send(do="files", files=self.order["files"])
+            ask_until_answered(channel, [])
+        self.has_files = channel
 
     def say(self, frame: dict[str, Any], body: bytes | None = None) -> None:
         if body is not None:

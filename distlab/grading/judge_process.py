@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from distlab.grading.cell_verdict import CellVerdict
-from distlab.grading.frames import clean_text
 from distlab.grading.labs import LabSpec
 from distlab.grading.observation import CellObservation, Observation
 from distlab.grading.reader_process import ReaderProcess, Refused
+from distlab.grading.text import clean
 from distlab.grading.verdict import Verdict, judge_exercise, mark_built_on
 
 
@@ -56,7 +56,7 @@ class JudgeProcess:
             return self._ask([cell], seen)[0]
         except Refused as error:
             why = f"the judge could not finish on this answer ({error})"
-            return CellVerdict("for a human", "", clean_text(why))
+            return CellVerdict("for a human", "", clean(why))
 
     def _ask(self, cells: Sequence[CellObservation], seen: Observation) -> list[CellVerdict]:
         answer = self._process.ask(do="judge", cells=[asdict(c) for c in cells], seed=seen.seed,

@@ -7,7 +7,7 @@ of a graded cell come from here and never from what was handed in.
 import ast
 import importlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from distlab.authoring import sources
 from distlab.errors import CourseError
 from distlab.grading.judging import LabRules
+from distlab.grading.program_cell import is_program, to_statement
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,14 @@ class GivenCell:
 
 @dataclass(frozen=True)
 class ExerciseSpec:
-    """One exercise: the id is the grade_id of its solution cell."""
+    """One exercise: the id is the grade_id of its solution cell, which may write a `program`."""
 
     id: str
     number: int
     title: str
     cells: tuple[GradedCell, ...]
     functions: tuple[str, ...]  # what its stub defines
+    program: bool = False
 
     @property
     def points(self) -> float:
@@ -142,7 +144,8 @@ def _read_target(target: sources.Target) -> LabSpec:
         if role.get("solution"):
             title, number = heading
             names = find_names(seen.source)
-            exercises.append(ExerciseSpec(role["grade_id"], number, title, (), names))
+            program = is_program(seen.source)
+            exercises.append(ExerciseSpec(role["grade_id"], number, title, (), names, program))
         elif role.get("grade"):
             exercises[-1] = _add_graded(exercises[-1], cell, seen, imports)
     title = notebook.cells[0].source.split("\n")[0].lstrip("# ")
@@ -188,8 +191,7 @@ def _add_graded(exercise: ExerciseSpec, cell: Any, seen: Any, imports: list[str]
         hidden=sources.region_text(source, "HIDDEN TESTS"),
         text=seen.source,
     )
-    cells = (*exercise.cells, graded)
-    return ExerciseSpec(exercise.id, exercise.number, exercise.title, cells, exercise.functions)
+    return replace(exercise, cells=(*exercise.cells, graded))
 
 
 def _find_imports(texts: list[str], user: str) -> str:
@@ -205,7 +207,7 @@ def _find_imports(texts: list[str], user: str) -> str:
 
 def _parse(text: str) -> list[ast.stmt]:
     try:
-        return ast.parse(text).body
+        return ast.parse(to_statement(text)).body
     except SyntaxError:  # a magic
         return []
 

@@ -25,6 +25,8 @@ CANVAS = (
     r"|(?P<named>[^/]+?)(?P<late>_late|_LATE)?_(?P<number>\d+))_\d+_[^/]+"
 )
 PATTERNS = {"moodle": MOODLE, "canvas": CANVAS}
+# what the course itself has round a lab's notebook: never a student's name
+COURSE_FOLDERS = ("labs", "notebooks", "solutions", "originals", "kept")
 _LAB = re.compile(r"lab\d\d(?!\d)", re.IGNORECASE)
 
 
@@ -62,6 +64,10 @@ class LabNames:
 
     def is_folder(self, name: str) -> bool:
         return name.lower() in (self.short.lower(), self.slug.lower())
+
+    def is_nobody(self, name: str) -> bool:
+        """Return whether a folder of this name is the lab's or the course's, and no student's."""
+        return self.is_folder(name) or name.lower() in COURSE_FOLDERS
 
     def is_named(self, name: str) -> bool:
         """Return whether `name` holds this lab's."""
@@ -101,8 +107,9 @@ def find_owner(
     for platform, known in PATTERNS.items():
         if owner := _match(re.compile(known), parts, platform):
             return owner
-    if len(parts) > 1 and lab.is_folder(parts[0]):  # LAB/STUDENT/...
-        return find_owner(parts[1:], lab, "", alone)
+    if len(parts) > 1 and lab.is_nobody(parts[0]):  # LAB/STUDENT/..., or the course's folder
+        lesson = parts[0].lower() == "notebooks" and not lab.is_named(parts[-1])
+        return None if lesson else find_owner(parts[1:], lab, "", alone)
     if len(parts) == 1 or parts[0].lower().endswith(".zip"):
         return _name_flat(parts, lab, alone)
     others = _LAB.match(parts[0]) and not any(lab.is_named(part) for part in parts)
@@ -133,7 +140,7 @@ def _name_flat(parts: tuple[str, ...], lab: LabNames, alone: str) -> Owner | Non
     stamp = parse_time(time)
     if stamp:
         return Owner(name, parts[0], timestamp=stamp, clock="the name of the student's zip")
-    if rest or len(parts) == 1 or lab.is_folder(parts[1]):
+    if rest or len(parts) == 1 or lab.is_nobody(parts[1]):
         return Owner(rest or alone or stem, parts[0], inside=not rest)
     if parts[1].lower().endswith(".ipynb"):
         owner = _name_flat(parts[1:], lab, alone or stem)

@@ -16,10 +16,14 @@ STATUSES = ("ok", "raised", "timed out", "killed", "missing")
 
 @dataclass(frozen=True)
 class Submission:
-    """One notebook that was handed in: `student` is any text, `path` where the file lies."""
+    """One notebook that was handed in: `student` is any text, `path` where the file lies.
+
+    `files` are what was handed in with it: names, and where each lies.
+    """
 
     student: str
     path: Path
+    files: tuple[tuple[str, Path], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,23 @@
 """One submission while it runs: its pipes, its time limit, and what has been seen of it."""
 
+import base64
 import json
 import os
 import secrets
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from distlab.grading.alignment import Plan, PlannedCell
 from distlab.grading.frames import MAX_WRITTEN, BadFrame, Frame, FrameReader, OutputReader
+from distlab.grading.handed_in import Files, open_plain
 from distlab.grading.judging import LabRules
 from distlab.grading.observation import CellObservation
 from distlab.grading.process_tree import SHORTAGE
 from distlab.grading.sandbox import Sandbox
+from distlab.handing_in import MAX_ATTACHED_BYTES
 
 SPARE_SECONDS, MAX_STARTS, PIECE = 15.0, 3, 2**18
 MAX_PROCESSES = {False: 16, True: 96}  # by whether the lab starts processes
@@ -42,8 +47,11 @@ class Attempt:
 class Running:
     """Runs the cells of `plan` behind one harness; what cannot be run is seen at once."""
 
-    def __init__(self, plan: Plan, seed: int, rules: LabRules, sandbox: Sandbox) -> None:
+    def __init__(
+        self, plan: Plan, seed: int, rules: LabRules, sandbox: Sandbox, files: Files = ()
+    ) -> None:
         self.plan, self.seed, self.rules, self.sandbox = plan, seed, rules, sandbox
+        self.files = files
         self.seen = {k: _see(cell, "raised", cell.failed) for k, cell in enumerate(plan.cells)
                      if cell.failed}  # fmt: skip
         self.notes: list[str] = []
@@ -88,24 +96,35 @@ class Running:
         return self.attempt
 
     def _write_order(self, indexes: list[int]) -> int:
-        cells = []
+        cells: list[dict[str, Any]] = []
+        before = None
         for cell in (self.plan.cells[k] for k in indexes):
             parts = [{"label": p.label, "text": p.text, "chosen": p.chosen} for p in cell.parts]
             alone = not self.rules.one_fork or bool(cell.remarks)
+            again = before is not None and before.exercise == cell.exercise
+            if alone and again:  # cells of one exercise share a process
+                cells[-1]["last"] = False
             cells.append({"id": cell.id, "source": cell.source, "got": cell.got, "parts": parts,
-                          "functions": cell.functions, "alone": alone})  # fmt: skip
+                          "functions": cell.functions, "fresh": alone and not again,
+                          "last": alone})  # fmt: skip
+            before = cell
         told = {
             "cells": cells,
             "seed": self.seed,
             "token": self.token,
             "cell_seconds": self.rules.cell_seconds,
             "submission_seconds": self.rules.submission_seconds,
+            "files": {name: self._read_file(path) for name, path in self.files},
         }
         order = os.memfd_create("order")
         data = json.dumps(told).encode()
         while data:
             data = data[os.write(order, data) :]
         return order
+
+    def _read_file(self, path: Path) -> str:
+        with open_plain(path) as stream:
+            return base64.b64encode(stream.read(MAX_ATTACHED_BYTES)).decode("ascii")
 
     def read(self, descriptor: int) -> int | None:
         """Read what is there on one pipe: how many bytes, 0 at its end, None if none came yet."""

@@ -206,7 +206,7 @@ def _observe(
         record = records[submission.student]
         return journal.seed_for(record.student, record.sha256, record.attempt)
 
-    submissions = [Submission(h.student, h.path) for h in todo if h.path is not None]
+    submissions = [Submission(h.student, h.path, h.files) for h in todo if h.path is not None]
     seen = observe(settings.lab, submissions, seed_for, settings.jobs, processes=processes)
     with closing(seen):  # ends its processes
         yield from seen

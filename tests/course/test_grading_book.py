@@ -100,8 +100,8 @@ def course(lab, tmp_path_factory):
     root = tmp_path_factory.mktemp("course")
     (root / "source" / "lab01").mkdir(parents=True)
     (root / "nbgrader_config.py").touch()
-    solution = ROOT / "solutions" / f"{lab.slug}.ipynb"
-    (root / "source" / "lab01" / solution.name).write_bytes(solution.read_bytes())
+    solution = ROOT / "solutions" / f"{lab.slug}-solution.ipynb"
+    (root / "source" / "lab01" / f"{lab.slug}.ipynb").write_bytes(solution.read_bytes())
     config = Config()
     config.CourseDirectory.root = str(root)
     before = os.environ["PATH"]

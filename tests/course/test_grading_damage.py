@@ -214,7 +214,6 @@ TEXTS = {
     ),
     "a byte order mark": (lambda t: "\ufeff" + t, "byte order mark"),
 }
-SOURCE_LISTS = "sources as lists"
 
 
 @pytest.fixture(scope="module")

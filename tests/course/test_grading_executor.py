@@ -3,7 +3,9 @@
 import dataclasses
 import json
 import os
+import select
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import psutil
 import pytest
 from grading_notebooks import LAB, RIGHT, fill, write
 
+from distlab.errors import CourseError
 from distlab.grading import sandbox, submission_server
 from distlab.grading.alignment import Aligner
 from distlab.grading.executor import observe
@@ -18,6 +21,8 @@ from distlab.grading.judge_process import JudgeProcess
 from distlab.grading.judging import LabRules
 from distlab.grading.notebook_file import read_notebook
 from distlab.grading.observation import Observation, Submission
+from distlab.grading.reader_process import Refused
+from distlab.grading.reading_queue import ReadingQueue
 from utils.errors import DistributedError
 
 QUICK = dataclasses.replace(LAB, rules=LabRules(cell_seconds=4, submission_seconds=30))
@@ -242,3 +247,36 @@ def test_graded_cells_run_their_checks_only_where_the_rules_say_so():
         plan = Aligner(dataclasses.replace(LAB, rules=rules), book).align()
         sources = [cell.source for cell in plan.cells if cell.id == graded.id]
         assert ["EPOCH.check" in source for source in sources] == [checks]
+
+
+class SlowReader:
+    """Stands for the reader's process: one file keeps it until it is let go."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+
+    def ask(self, do: str, path: str) -> dict[str, str]:
+        if path == "held":
+            assert self.let_go.wait(60)
+            raise Refused("it took too long")
+        if path == "ended":
+            raise CourseError("the reader has ended")
+        return {"path": path}
+
+
+def test_a_file_that_keeps_the_reader_does_not_keep_the_loop():
+    reader = SlowReader()
+    with ReadingQueue(reader) as queue:
+        for path in ("held", "other"):
+            queue.put(Path(path))
+        assert list(queue.take()) == [] and queue.waiting == 2  # at once
+        reader.let_go.set()
+        told = []
+        while queue.waiting:
+            assert select.select([queue], [], [], 60)[0], "nothing was read"
+            told += queue.take()
+        assert isinstance(told[0], Refused) and told[1] == {"path": "other"}
+        queue.put(Path("ended"))
+        assert select.select([queue], [], [], 60)[0]
+        with pytest.raises(CourseError):
+            list(queue.take())

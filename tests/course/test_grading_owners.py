@@ -227,6 +227,19 @@ def test_copies_that_the_course_keeps_never_count_before_the_lab(tmp_path):
     }
 
 
+@pytest.mark.parametrize("inside", [
+    {"labs/" + NAME: "mine"},
+    {"labs/" + NAME: "mine", "notebooks/00-start-here.ipynb": "-", "labs/originals/" + NAME: "-"},
+])  # fmt: skip
+def test_the_courses_own_folders_are_no_students(tmp_path, inside):
+    alone = write(tmp_path / "in", {f"ana/{name}": text for name, text in inside.items()})
+    packed = tmp_path / "ana.zip"
+    packed.write_bytes(zipped(inside))
+    for source in (alone, alone / "ana", packed):
+        found = by_student(gather(source, tmp_path))
+        assert {s: text_of(h) for s, h in found.items()} == {"ana": "mine"}, source
+
+
 def test_one_students_zips_share_one_budget_and_nothing_unused_stays(tmp_path, monkeypatch):
     monkeypatch.setattr(handed_in, "MAX_BYTES_OF_ONE", 4000)
     inner = zipped({f"{k}.ipynb": "e" * 900 for k in range(4)})

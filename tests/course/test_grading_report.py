@@ -20,10 +20,11 @@ from distlab.grading.report.course import find_percent, write_course
 from distlab.grading.report.pages import make_csv, write_report
 from distlab.grading.report.similar import find_groups, list_tokens
 from distlab.grading.report.tasks import read_tasks
-from distlab.grading.report.text import clean, clean_line, to_cell
+from distlab.grading.report.text import to_cell
 from distlab.grading.report.wording import page_name
 from distlab.grading.results import ClassResult, finish
 from distlab.grading.roster import Roster, Student
+from distlab.grading.text import clean, clean_line
 from distlab.grading.verdict import ExerciseVerdict, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -278,6 +279,7 @@ def test_the_table_of_marks_holds_no_formula(report, lab):
 def test_clean_text():
     assert clean("\x1b[1;31mred\x1b[0m \x1b]8;;http://x\x07link\x1b]8;;\x07 a\rb\r\nc\td") == (
         "b\nc\td")  # fmt: skip
+    assert clean("\u202ec\u200b\x08<b>") == "\\x202ec\\x200b\\x08<b>"
     assert clean("a\x00b\x9b31mc") == "a\\x00bc" and clean_line("a\n b\t c") == "a b c"
     long = clean("x" * 100_000, 100)
     assert long.startswith("x" * 100) and "more characters" in long and len(long) < 200

@@ -64,7 +64,7 @@ def _drop_rules(lines: list[str]) -> list[str]:
 
 def fit_pyproject(text: str) -> str:
     """Return pyproject.toml without the tools that test the course."""
-    tools = r"^(?:#.*\n)?(?:test|manifests) = \[\n(?:    .*\n)*\]\n"
+    tools = r"^(?:#.*\n)?(?:test|manifests|book) = \[\n(?:    .*\n)*\]\n"
     text = re.sub(tools, "", text, flags=re.MULTILINE)
     sections = re.split(r"(?=^\[)", text, flags=re.MULTILINE)
     kept = [s for s in sections if not re.match(r"\[tool\.(ruff|pytest)", s)]

@@ -15,11 +15,11 @@ from distlab.authoring.sources import Target, make_lab, read_source, to_text
 from distlab.grading.release.papers import fit_makefile, fit_pyproject, fit_readme, unlink
 
 AS_THEY_ARE = ("LICENSE", "constraints.txt")
-TEACHERS_COMMANDS = ("grade", "release", "build")
+TEACHERS_COMMANDS = ("grade", "release", "build", "book")
 # What learners' commands use.
 AUTHORING = ("__init__.py", "course_map.py", "execute.py", "sources.py")
 JUNK = re.compile(r"__pycache__|\..*|.*\.egg-info|.*\.py[co]|.*~")
-IGNORED = ".venv/\n__pycache__/\n*.egg-info/\n.ipynb_checkpoints/\n.distlab/\nHOME.md\n"
+IGNORED = ".venv/\n__pycache__/\n*.egg-info/\n.ipynb_checkpoints/\n.distlab/\n"
 
 
 def write_students(root: Path, folder: Path, labs: Sequence[Target]) -> int:
@@ -48,8 +48,8 @@ def _write(path: Path, text: str) -> None:
 
 
 def _copy_library(root: Path, folder: Path) -> None:
-    """Copy utils/, examples/, and distlab/ without grading, teachers' commands, authors' tools."""
-    left_out = {root / "distlab" / "grading"}
+    """Copy utils, examples, and distlab without what only teachers and authors need."""
+    left_out = {root / "distlab" / name for name in ("grading", "book")}
     left_out |= {root / "distlab" / "cli" / f"{name}.py" for name in TEACHERS_COMMANDS}
     authoring = root / "distlab" / "authoring"
     left_out |= {path for path in authoring.iterdir() if path.name not in AUTHORING}

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from distlab.authoring import sources
-from distlab.grading.report.text import clean, write_if_new
+from distlab.grading.report.text import write_if_new
 from distlab.grading.results import ClassResult, Result
+from distlab.grading.text import clean
 
 
 def is_course(folder: Path) -> bool:

@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from distlab.grading.report.text import clean_line, to_cell, write_if_new
+from distlab.grading.report.text import to_cell, write_if_new
 from distlab.grading.report.wording import show_points
 from distlab.grading.results import BY_HAND, ClassResult, Result
+from distlab.grading.text import clean_line
 from utils.files import write_atomically
 
 LATENESS = "lateness"

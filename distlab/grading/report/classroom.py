@@ -11,9 +11,9 @@ from distlab.grading.labs import ExerciseSpec
 from distlab.grading.report.changes import Change
 from distlab.grading.report.lesson_sections import Section, find_sections
 from distlab.grading.report.similar import find_groups
-from distlab.grading.report.text import clean_line
 from distlab.grading.report.wording import find_kind, page_name, show_points
 from distlab.grading.results import ClassResult, Result
+from distlab.grading.text import clean_line
 
 BINS = 10
 

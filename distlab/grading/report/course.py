@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from distlab.grading.policy import Policy
-from distlab.grading.report.text import clean_line, to_cell, write_if_new
+from distlab.grading.report.text import to_cell, write_if_new
 from distlab.grading.report.wording import show_points
 from distlab.grading.results import Course
 from distlab.grading.roster import Roster
+from distlab.grading.text import clean_line
 
 LAST, FEW = 3, 50.0  # who falls behind: two of the last three labs missing or under half
 _NEVER = datetime.max

@@ -17,9 +17,10 @@ from distlab.grading.report.answers import read_answers
 from distlab.grading.report.changes import Change
 from distlab.grading.report.platforms import write_for_platforms
 from distlab.grading.report.tasks import read_tasks
-from distlab.grading.report.text import clean, clean_line, to_cell, write_if_new
+from distlab.grading.report.text import to_cell, write_if_new
 from distlab.grading.report.wording import find_kind, page_name, show_points
 from distlab.grading.results import ClassResult, Result, describe_lateness
+from distlab.grading.text import clean, clean_line
 from distlab.grading.verdict import ExerciseVerdict
 
 STATES = {"right": "Right", "wrong": "Not right yet", "human": "A teacher will look at this"}

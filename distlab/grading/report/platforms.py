@@ -13,9 +13,10 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from distlab.grading.report.text import clean_line, to_cell, write_if_new
+from distlab.grading.report.text import to_cell, write_if_new
 from distlab.grading.report.wording import show_points
 from distlab.grading.results import ClassResult, Result
+from distlab.grading.text import clean_line
 from utils.files import replace_atomically
 
 MOODLE_HEAD = ("Identifier", "Full name", "Email address", "Grade", "Maximum Grade",

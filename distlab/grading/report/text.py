@@ -1,46 +1,10 @@
-"""Text that others wrote, made fit to be shown: one thing at a time, nothing that acts.
+"""Tables and pages of what others wrote: no formula in a table, no file written for nothing."""
 
-Escaping for HTML is the templates' work (Jinja2, autoescape); here goes what escaping
-leaves: terminal sequences, control characters, marks that turn the direction of
-writing (https://trojansource.codes), and formulas in a table of numbers.
-"""
-
-import re
 import unicodedata
 from pathlib import Path
 
+from distlab.grading.text import clean_line
 from utils.files import write_atomically
-
-MAX_CHARACTERS = 8000
-_TERMINAL = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor
-    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # titles, links, device strings
-    r"|\x1b[ -/]*[0-~]"
-    r"|\x9b[0-?]*[ -/]*[@-~]",
-    re.DOTALL,
-)
-
-
-def clean(text: str, most: int = MAX_CHARACTERS) -> str:
-    """Return `text` without terminal sequences; other invisible characters as their code."""
-    plain = _TERMINAL.sub("", text[: 4 * most]).replace("\r\n", "\n")
-    plain = "\n".join(line.rpartition("\r")[2] or line.strip("\r") for line in plain.split("\n"))
-    shown = "".join(_show(c) for c in plain)
-    left_out = len(shown) - most
-    return shown if left_out <= 0 else f"{shown[:most]}\n… ({left_out:,} more characters)"
-
-
-def _show(character: str) -> str:
-    if character in "\n\t":
-        return character
-    if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}:
-        return f"\\x{ord(character):02x}"
-    return character
-
-
-def clean_line(text: str, most: int = 500) -> str:
-    """Return `text` as one clean line."""
-    return " ".join(clean(text, most).split())
 
 
 def to_cell(text: str) -> str:

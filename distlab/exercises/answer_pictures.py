@@ -1,0 +1,232 @@
+"""A learner's own answer as a picture, right or wrong, under its check in JupyterLab.
+
+Each function here draws what an answer gave for the visible examples, and nothing that the
+answer did not give. An exercise without one has no picture, nor has an answer of another form.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from distlab.exercises.closure_events import draw_events
+from distlab.exercises.comparing import Digest, add_up
+from distlab.explorables import Explorable, schedule_toy
+from distlab.figures import Picture, bars, images, lines, matrix, timeline
+from distlab.lessons.scaled_updates import draw_updates
+from utils.schedules import read_schedule
+
+Row = tuple[str, float, float, str, str]
+
+
+def draw_answer(
+    lab: str, exercise: str, cases: Sequence[Any], observed: Sequence[Any], right: Sequence[Any]
+) -> Picture | Explorable | None:
+    """Return the picture, None where there is none.
+
+    `observed` is what the answer gave for each of `cases`. `right` serves only to turn an update
+    of lab 05, 7,840 numbers, into the ratio that its check prints.
+    """
+    draw = _PICTURES.get((lab, exercise))
+    if draw is None:
+        return None
+    try:
+        return draw(cases, observed, right) if lab == "lab05" else draw(cases, observed)
+    except Exception:  # whatever comes of drawing what a learner returned: the check goes on
+        return None
+
+
+def _cut(lane: str, sizes: Sequence[int], kinds: Sequence[str]) -> list[Row]:
+    """Rows of pieces of these sizes, one behind the other; an empty piece is not drawn."""
+    ends = pairwise(accumulate(map(int, sizes), initial=0))
+    return [(lane, start, end, str(end - start), kind)
+            for (start, end), kind in zip(ends, kinds, strict=True) if end > start]  # fmt: skip
+
+
+def _cut_epochs(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    rows = []
+    for (examples, batch), (steps, last) in zip(cases, observed, strict=True):
+        sizes = [batch] * (int(steps) - 1) + [int(last)]
+        kinds = ["full step" if size == batch else "smaller last step" for size in sizes]
+        rows += _cut(f"{examples} in batches of {batch}", sizes, kinds)
+    return timeline(rows, title="Your epochs, step by step", axis="", unit="examples")
+
+
+def _cut_batches(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    rows = []
+    for (batch, workers, each), sizes in list(zip(cases, observed, strict=True))[1:]:
+        kinds = [f"worker {k // each}" for k in range(workers * each)]
+        rows += _cut(f"{batch} on {workers} × {each}", list(sizes), kinds)
+    title = "Your shares: what each replica gets of a global batch"
+    return timeline(rows, title=title, axis="", unit="examples")
+
+
+def _play_schedule(cases: Sequence[Any], observed: Sequence[Any]) -> Explorable:
+    (_, micro_batches), orders = cases[0], observed[0]
+    orders = [[tuple(operation) for operation in order] for order in orders]
+    return schedule_toy(own=read_schedule(orders, micro_batches), compare=None)
+
+
+def _place(lane: str, values: Any, kind: str) -> list[Row]:
+    """Rows of boxes of one width, each with its number."""
+    held = np.asarray(values, dtype=float).ravel().tolist()
+    return [(lane, k, k + 1, f"{value:.4g}", kind) for k, value in enumerate(held)]
+
+
+def _draw_mean(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    parts, mean = cases[0][0], observed[0]
+    rows = [row for k, part in enumerate(parts) for row in _place(f"replica {k}", part, "held")]
+    rows += _place("your mean", mean, "your answer")
+    title = f"What the replicas hold, and your mean, {mean:.4g}"
+    return timeline(rows, title=title, axis="", unit="numbers")
+
+
+def _draw_rows(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    rows = np.atleast_2d(observed[0])
+    names = [f"row {k}" for k in range(len(rows))]
+    return matrix(rows, names, [str(k) for k in range(rows.shape[1])], title="The rows you return")
+
+
+def _draw_hands(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    rows = [row for k, ids in enumerate(observed[0]["ids"])
+            for row in _place(f"replica {k}", ids, f"replica {k}")]  # fmt: skip
+    title = f"The ids you deal to {cases[0][0]} replicas"
+    return timeline(rows, title=title, axis="", unit="ids")
+
+
+def _draw_arrows(cases: Sequence[Any], observed: Sequence[Any], right: Sequence[Any]) -> Picture:
+    updates = {}
+    for case, given, wanted in zip(cases, observed, right, strict=True):
+        digest = isinstance(wanted, Digest)
+        given = add_up(given) if digest else np.asarray(given, dtype=float)
+        wanted = np.array(wanted.sums) if digest else np.asarray(wanted)
+        ratio = float(np.sum(given * wanted) / np.sum(wanted * wanted))
+        off = float(np.linalg.norm(given - ratio * wanted) / np.linalg.norm(wanted))
+        updates[f"{case[1]} examples (seed {case[0]})"] = (ratio, off if off > 1e-4 else 0.0)
+    return draw_updates(updates, title="Your update beside the single-device gradient")
+
+
+def _draw_sent(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    sent = observed[0]["bytes of each rank"]
+    title = "Bytes each rank sends in your first example"
+    return bars({f"rank {k}": float(size) for k, size in enumerate(sent)}, unit="B", title=title)
+
+
+def _draw_vectors(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    vectors = np.array([np.ravel(vector) for vector in observed[0]["vectors"]], dtype=float)
+    ranks = [f"rank {k}" for k in range(len(vectors))]
+    columns = [str(k) for k in range(vectors.shape[1])]
+    return matrix(vectors, ranks, columns, format="{:.2f}", title="What each rank ends with")
+
+
+def _draw_tasks(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    """Draw the cluster that each TF_CONFIG lists, with the task that it says it is."""
+    rows: list[Row] = []
+    for number, text in enumerate(observed):
+        config = json.loads(text)
+        task = config["task"]
+        for job, hosts in config["cluster"].items():
+            lane = f"{number}: {job}" if len(observed) > 1 else job
+            rows += [(lane, k, k + 1, str(host), "this task"
+                      if (job, k) == (task["type"], task["index"]) else "another task")
+                     for k, host in enumerate(hosts)]  # fmt: skip
+    title = "The tasks in each TF_CONFIG you write, and which one it says it is"
+    says = "; ".join(f"{lane} {k}: {host} ({kind})" for lane, k, _, host, kind in rows)
+    return timeline(rows, title=title, axis="", unit="index", alt=f"{title}. {says}.")
+
+
+def _draw_repaired(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    return _draw_tasks(cases, observed[0])
+
+
+def _draw_killed(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    steps = list(observed[0]["steps taken"])
+    series = {"your run": (list(range(1, len(steps) + 1)), steps)}
+    title = "The steps worker 0 took, in order: a fall is what was trained again"
+    return lines(series, x_label="step taken", y_label="number of the step", title=title)
+
+
+def _draw_stale(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    events, stale = draw_events(*cases[0]), list(observed[0])
+    at = {event: place for place, event in enumerate(events)}
+    rows = [(f"closure {k}", at["read", k], at["apply", k], f"staleness {stale[k]}", "under way")
+            for k in range(len(stale))]  # fmt: skip
+    title = "From read to write, with the staleness that you return"
+    says = "; ".join(f"{lane}: {words}" for lane, _, _, words, _ in rows)
+    return timeline(rows, title=title, axis="event", unit="number", alt=f"{title}. {says}.")
+
+
+def _draw_pieces(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    pieces = observed[0]["rows and server of each piece"]
+    ends = pairwise(accumulate((int(rows) for rows, _ in pieces), initial=0))
+    rows = [(f"server {server}", start, end, f"{end - start} rows", "piece")
+            for (start, end), (_, server) in zip(ends, pieces, strict=True)]  # fmt: skip
+    return timeline(sorted(rows), title="Where your pieces of the table lie", axis="", unit="rows")
+
+
+def _draw_images(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    epochs = observed[0]["epochs"]
+    shown = np.concatenate([np.asarray(epoch["images"]) for epoch in epochs])
+    return images(shown, title="The same images in each epoch of your pipeline", columns=8)
+
+
+def _draw_rates(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    names = ["with prefetch" if case[2] else "without prefetch" for case in cases]
+    rates = {name: float(rate) for name, rate in zip(names, observed, strict=True)}
+    return bars(rates, unit="images/s", title="The rates you predict")
+
+
+def _draw_calls(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    rows = {f"cache after {case[2]}" if case[2] != "nothing" else "no cache": list(map(int, found))
+            for case, found in zip(cases, observed, strict=True)}  # fmt: skip
+    title = f"Calls you count in {cases[0][1]} epochs of {cases[0][0]:,} examples"
+    return matrix(list(rows.values()), list(rows), ["parse", "augment"], title=title,
+                  format="{:,}")  # fmt: skip
+
+
+def _draw_plans(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    rows: list[Row] = []
+    for number, (case, plan) in enumerate(zip(cases, observed, strict=True)):
+        lane = f"{number}: {plan['micro_batches']} micro-batches" if plan else f"{number}: no plan"
+        again = set(plan["recomputed"]) if plan else set()
+        ends = pairwise(accumulate((block[0] for block in case[1]), initial=0))
+        kind = "kept" if plan else "no plan"
+        rows += [(lane, start, end, str(end - start), "recomputed" if k in again else kind)
+                 for k, (start, end) in enumerate(ends)]  # fmt: skip
+    title = "Your plans: which blocks' activations are kept"
+    return timeline(rows, title=title, axis="", unit="bytes for each example")
+
+
+def _draw_runs(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
+    table = [found["examples through each block"] for found in observed]
+    names = [f"{case[1]} micro-batches" for case in cases]
+    columns = [f"block {k}" for k in range(len(table[0]))]
+    title = "How many examples went through each block of yours"
+    return matrix(table, names, columns, title=title)
+
+
+_PICTURES: Mapping[tuple[str, str], Callable[..., Picture]] = {
+    ("lab01", "epoch"): _cut_epochs,
+    ("lab01", "batches"): _cut_batches,
+    ("lab02", "mean"): _draw_mean,
+    ("lab02", "collect"): _draw_rows,
+    ("lab02", "deal"): _draw_hands,
+    **{("lab05", name): _draw_arrows for name in ("plain", "weighted", "penalised", "uneven")},
+    ("lab06", "scatter"): _draw_sent,
+    ("lab06", "gather"): _draw_vectors,
+    ("lab06", "all-reduce"): _draw_vectors,
+    ("lab07", "worker"): _draw_tasks,
+    ("lab07", "role"): _draw_tasks,
+    ("lab07", "repair"): _draw_repaired,
+    ("lab09", "killed"): _draw_killed,
+    ("lab10", "partitioner"): _draw_pieces,
+    ("lab10", "staleness"): _draw_stale,
+    ("lab11", "pipeline"): _draw_images,
+    ("lab11", "rate"): _draw_rates,
+    ("lab11", "calls"): _draw_calls,
+    ("lab12", "schedule"): _play_schedule,
+    ("lab13", "plan"): _draw_plans,
+    ("lab13", "gradients"): _draw_runs,
+}

@@ -1,0 +1,304 @@
+# ruff: noqa: E501
+"""Lab 15: plans and measures in several styles, whole programs, SavedModels exported in many ways.
+
+The programs train a U-Net that is far too narrow, to be quick. The models of `model` are made by
+tests/capstone_models.py, out of the one that solutions/ hands in.
+"""
+
+from pathlib import Path
+
+from distlab.authoring import sources
+
+ROOT = Path(__file__).parents[2]
+
+
+def one(name, arguments, body):
+    lines = "".join(f"    {line}\n" for line in body.split("\n"))
+    return f"import math\nimport numpy as np\ndef {name}({arguments}):\n{lines}"
+
+
+def plan(step, images="g * b / step"):
+    return one("predict_step", "r, b, g", f"step = {step}\nreturn step, {images}")
+
+
+RING = "2 * (g - 1) / g * 4 * 31_030_658 / 15e9"
+
+
+def iou(body):
+    return one(
+        "measure_iou",
+        "masks, predicted",
+        f"m, p = np.asarray(masks), np.asarray(predicted)\n{body}",
+    )
+
+
+SETS = """
+spots = list(zip(m.ravel().tolist(), p.ravel().tolist()))
+both, either = {}, {}
+for right, said in spots:
+    for kind in {right, said}:
+        either[kind] = either.get(kind, 0) + 1
+        both[kind] = both.get(kind, 0) + (right == said)
+kinds = [both[k] / either[k] for k in either if k]
+seen = [bool(a) + bool(b) for a, b in spots]
+return seen.count(2) / (len(seen) - seen.count(0)), sum(kinds) / len(kinds)""".strip()
+TABLE = """
+counts = np.zeros((11, 11))
+np.add.at(counts, (m.ravel(), p.ravel()), 1)
+both = np.diag(counts)
+either = counts.sum(0) + counts.sum(1) - both
+shown = either[1:] > 0
+return counts[1:, 1:].sum() / (counts.sum() - counts[0, 0]), (both[1:][shown] / either[1:][shown]).mean()""".strip()
+ONE_HOT = """
+a, b = (np.eye(11)[part.ravel()] for part in (m, p))
+either = np.maximum(a, b).sum(0)
+kinds = np.divide((a * b).sum(0), either, out=np.full(11, np.nan), where=either > 0)
+one, other = 1 - a[:, 0], 1 - b[:, 0]
+return one @ other / (one.sum() + other.sum() - one @ other), np.nanmean(kinds[1:])""".strip()
+LOOPED = """
+found = []
+for k in range(1, 11):
+    both, either = np.sum((m == k) & (p == k)), np.sum((m == k) | (p == k))
+    if either:
+        found.append(both / either)
+return [np.sum((m > 0) & (p > 0)) / np.sum((m > 0) | (p > 0)), float(np.mean(found))]""".strip()
+BINS = """
+pairs = np.bincount(11 * m.ravel() + p.ravel(), minlength=121).reshape(11, 11)
+score = lambda k: pairs[k, k] / (pairs[k].sum() + pairs[:, k].sum() - pairs[k, k])
+there = [k for k in range(1, 11) if pairs[k].sum() + pairs[:, k].sum()]
+return pairs[1:, 1:].sum() / (pairs.sum() - pairs[0, 0]), sum(map(score, there)) / len(there)""".strip()
+TENSORS = """
+import tensorflow as tf
+table = tf.cast(tf.math.confusion_matrix(m.ravel(), p.ravel(), 11), tf.float64)
+both = tf.linalg.diag_part(table)
+either = tf.reduce_sum(table, 0) + tf.reduce_sum(table, 1) - both
+kinds = tf.boolean_mask(both[1:] / tf.maximum(either[1:], 1), either[1:] > 0)
+return tf.reduce_sum(table[1:, 1:]) / (tf.reduce_sum(table) - table[0, 0]), tf.reduce_mean(kinds)""".strip()
+PLACES = """
+def find(values, test):
+    return {k for k, value in enumerate(values.ravel().tolist()) if test(value)}
+def divide(test):
+    one, other = find(m, test), find(p, test)
+    return len(one & other) / len(one | other) if one | other else None
+found = [divide(lambda v, k=k: v == k) for k in range(1, 11)]
+found = [iou for iou in found if iou is not None]
+return divide(lambda v: v > 0), sum(found) / len(found)""".strip()
+JACCARD = """
+def jaccard(a, b):
+    return 1 - (a ^ b).sum() / max((a | b).sum(), 1)
+kinds = set(m.ravel().tolist()) | set(p.ravel().tolist())
+return jaccard(m != 0, p != 0), np.mean([jaccard(m == k, p == k) for k in kinds - {0}])""".strip()
+
+# ---- whole programs, from the lab's own
+
+
+def read_solution():
+    (target,) = sources.choose_targets(sources.find_targets(ROOT), ["lab15"])
+    cells = sources.read_source(target).cells
+    text = next(c.source for c in cells if c.source.startswith("%%writefile capstone.py"))
+    text = "\n".join(line for line in text.split("\n") if not line.startswith("### "))
+    return change(text, ("widths=(16, 32, 64)", "widths=(4, 8)"), ("Adam(2e-3)", "Adam(1e-2)"))
+
+
+def change(text, *pairs):
+    for old, new in pairs:
+        assert text.count(old) == 1, (text.count(old), old)
+        text = text.replace(old, new)
+    return text
+
+
+PROGRAM = read_solution()
+_MAKE = PROGRAM[PROGRAM.index("def make_batches") : PROGRAM.index("def build_unet")]
+_MAIN = PROGRAM[PROGRAM.index("def main") : PROGRAM.index('if __name__ == "__main__"')]
+# each worker draws only its own part of each batch, with a context that knows which it is
+OWN_PART = change(
+    PROGRAM,
+    (_MAKE, '''def make_own_part(context, canvases, seed, first, last):
+    part, parts = context.input_pipeline_id, context.num_input_pipelines
+    size = context.get_per_replica_batch_size(GLOBAL_BATCH)
+
+    def draw(step):
+        per_epoch = len(canvases) // GLOBAL_BATCH
+        order = np.random.default_rng([seed, step // per_epoch]).permutation(len(canvases))
+        chosen = order[GLOBAL_BATCH * (step % per_epoch) :][:GLOBAL_BATCH][part::parts]
+        images, masks = zip(*(canvases.draw(int(number)) for number in chosen))
+        return np.stack(images)[..., None] / np.float32(255), np.stack(masks).astype("int32")
+
+    def parse(step):
+        images, masks = tf.numpy_function(draw, [step], (tf.float32, tf.int32))
+        return tf.ensure_shape(images, (size, 64, 64, 1)), tf.ensure_shape(masks, (size, 64, 64))
+
+    return tf.data.Dataset.range(first, last).map(parse).prefetch(1)
+
+
+'''),
+    ("    batches = make_batches(canvases, options.seed, int(step), total)\n", "    start = int(step)\n"),
+    ("strategy.experimental_distribute_dataset(batches)", "strategy.distribute_datasets_from_function(\n        lambda context: make_own_part(context, canvases, options.seed, start, total)\n    )"),
+)  # fmt: skip
+# all canvases in memory, shuffled by tf.data; what was done already is skipped
+IN_MEMORY = change(
+    PROGRAM,
+    (_MAKE, '''def make_batches(canvases, seed, first, last):
+    images, masks = map(np.stack, zip(*(canvases.draw(number) for number in range(640))))
+    batches = tf.data.Dataset.from_tensor_slices((images[..., None], masks))
+    batches = batches.shuffle(640, seed=seed, reshuffle_each_iteration=False).repeat()
+    batches = batches.batch(GLOBAL_BATCH, drop_remainder=True).take(last).skip(first)
+    batches = batches.map(lambda image, mask: (tf.cast(image, tf.float32) / 255.0, mask))
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return batches.with_options(options)
+
+
+'''),
+)  # fmt: skip
+# the sum over replicas and the update by hand, a model of tf.Modules' kind, files of NumPy's
+BY_HAND = PROGRAM.replace(_MAIN, '''def main():
+    options = read_options()
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    chief = not strategy.cluster_resolver.task_id
+    keras.utils.set_random_seed(options.seed)
+    with strategy.scope():
+        model = build_unet()
+        weights = model.trainable_variables
+        speeds = [tf.Variable(tf.zeros_like(weight)) for weight in weights]
+    folder = options.out / "checkpoints"
+    folder.mkdir(parents=True, exist_ok=True)
+    step, loss = 0, 0.0
+    for path in sorted(folder.glob("*.npz"), key=lambda path: int(path.stem)):
+        step = int(path.stem)
+    if step:
+        with np.load(folder / f"{step}.npz") as kept:
+            loss = float(kept["loss"])
+            for number, variable in enumerate([*weights, *speeds]):
+                variable.assign(kept[f"v{number}"])
+
+    def train_replica(images, masks):
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                tf.cast(masks, tf.int32), model(images)
+            )
+            loss = tf.reduce_sum(losses) / (GLOBAL_BATCH * 64 * 64)
+        slopes = tape.gradient(loss, weights)
+        slopes = tf.distribute.get_replica_context().all_reduce("SUM", slopes)
+        for weight, speed, slope in zip(weights, speeds, slopes):
+            speed.assign(0.9 * speed + slope)
+            weight.assign_sub(0.05 * speed)
+        return loss
+
+    @tf.function
+    def train_step(batch):
+        return strategy.reduce("SUM", strategy.run(train_replica, args=batch), axis=None)
+
+    canvases = load_canvases().train
+    total = min(options.epochs * len(canvases) // 32, options.steps or 10**9)
+    batches = make_batches(canvases, options.seed, step, total)
+    for batch in strategy.experimental_distribute_dataset(batches):
+        loss = float(train_step(batch))
+        step += 1
+        if step % SAVE_EVERY == 0 and chief:
+            numbers = {f"v{k}": v.numpy() for k, v in enumerate([*weights, *speeds])}
+            np.savez(folder / "part.tmp.npz", loss=loss, **numbers)
+            (folder / "part.tmp.npz").rename(folder / f"{step}.npz")
+    if chief:
+        plain = build_unet()
+        plain.set_weights(model.get_weights())
+        module = tf.Module()
+        module.model = plain
+        spec = tf.TensorSpec([None, 64, 64, 1], tf.float32, name="canvas")
+        serve = tf.function(lambda canvas: {"scores": tf.nn.softmax(plain(canvas))})
+        tf.saved_model.save(
+            module, str(options.out / "saved_model"),
+            signatures={"serving_default": serve.get_concrete_function(spec)},
+        )
+        total = sum(abs(w.astype(float)).sum() for w in plain.get_weights())
+        with open(options.out / "report.json", "w") as file:
+            json.dump({"steps": step, "loss": loss, "weights_checksum": float(total)}, file)
+    strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", 1.0))
+
+
+''').replace('glob("*.npz")', 'glob("[0-9]*.npz")')  # fmt: skip
+# plain SGD has no state: the weights and the number in the file's name are all there is to keep
+WEIGHT_FILES = change(
+    PROGRAM,
+    ("keras.optimizers.Adam(1e-2)", "keras.optimizers.SGD(0.4)"),
+    ("    if latest := tf.train.latest_checkpoint(folder):\n        state.restore(latest)\n",
+     '    kept = sorted(int(path.name.split(".")[0]) for path in folder.glob("*.weights.h5"))\n'
+     '    if kept:\n        model.load_weights(folder / f"{kept[-1]}.weights.h5")\n        step.assign(kept[-1])\n'),
+    ("    aside = folder if chief else tempfile.mkdtemp()  # all save, the chief's files count\n", "    folder.mkdir(parents=True, exist_ok=True)\n"),
+    ("    manager = tf.train.CheckpointManager(state, aside, max_to_keep=2)\n", ""),
+    ("            manager.save(checkpoint_number=int(step))\n",
+     "            if chief:\n                part = folder.parent / 'part.weights.h5'\n                model.save_weights(part)\n                part.rename(folder / f'{int(step)}.weights.h5')\n"),
+)  # fmt: skip
+# one class, one epoch at a time, a checkpoint that reads itself
+AS_A_CLASS = change(
+    PROGRAM,
+    ("    if latest := tf.train.latest_checkpoint(folder):\n        state.restore(latest)\n", ""),
+    ("    aside = folder if chief else tempfile.mkdtemp()  # all save, the chief's files count\n    manager = tf.train.CheckpointManager(state, aside, max_to_keep=2)\n",
+     "    tf.train.CheckpointManager(state, folder, max_to_keep=None).restore_or_initialize()\n    aside = folder if chief else tempfile.mkdtemp()\n    manager = tf.train.CheckpointManager(state, aside, max_to_keep=1)\n"),
+    ("            per_canvas = tf.reduce_mean(losses, axis=(1, 2))\n            loss = tf.nn.compute_average_loss(per_canvas, global_batch_size=GLOBAL_BATCH)\n",
+     "            loss = tf.nn.compute_average_loss(losses, global_batch_size=GLOBAL_BATCH) / (64.0 * 64.0)\n"),
+    ("        plain.export(options.out / \"saved_model\", verbose=False)\n",
+     "        tf.saved_model.save(plain, str(options.out / \"saved_model\"))\n"),
+)  # fmt: skip
+IGNORED = ("tf.distribute.MultiWorkerMirroredStrategy()  # reads TF_CONFIG; before any operation\n    chief = strategy.cluster_resolver.task_id in (None, 0)",
+           'tf.distribute.OneDeviceStrategy("/cpu:0")\n    config = json.loads(__import__("os").environ.get("TF_CONFIG", "{}"))\n    chief = config.get("task", {}).get("index", 0) == 0')  # fmt: skip
+
+
+def model(kind):
+    return f"""from capstone_models import make_model
+def trained_model():
+    return make_model({kind!r})
+"""
+
+
+RIGHT = {
+    "plan": [
+        plan(f"b / r + {RING}"),
+        plan("b / r + 2 * 31_030_658 * 4 * (1 - 1 / g) / 15e9"),
+        plan("sum([b / r] + [31_030_658 * 4 / g / 15e9] * (2 * (g - 1)))"),
+        plan(f"math.fsum((b / r, {RING}))", "1 / (step / (b * g))"),
+        plan(f"np.float64(b) / r + {RING}", "np.multiply(g, b) / step"),
+        plan("(15e9 * b * g + 8 * r * (g - 1) * 31_030_658) / (15e9 * r * g)"),
+        one("predict_step", "r, b, g", f"computed = b / r\nmoved = {RING}\nreturn [computed + moved, g * b / (computed + moved)]"),
+        one("predict_step", "r, b, g", f"speed = g * b / (b / r + {RING})\nreturn g * b / speed, speed"),
+    ],
+    "iou": [iou(body) for body in (SETS, TABLE, ONE_HOT, LOOPED, BINS, TENSORS, PLACES, JACCARD)],
+    "program": [PROGRAM, OWN_PART, BY_HAND, IN_MEMORY, WEIGHT_FILES, AS_A_CLASS],
+    "model": [model(kind) for kind in ("as it is", "saved by TensorFlow", "probabilities", "module",
+              "scaled inside", "two signatures", "with its optimizer", "other names")],
+}  # fmt: skip
+WRONG = {
+    "plan": {
+        "no-network": plan("b / r"),
+        "whole-vectors": plan("b / r + 2 * (g - 1) * 4 * 31_030_658 / 15e9"),
+        "one-image": plan(f"1 / r + {RING}", "g / step"),
+        "batch-divided": plan(f"b / g / r + {RING}", "b / step"),
+        "one-way": plan(f"b / r + {RING} / 2"),
+        "one-batch": plan(f"b / r + {RING}", "b / step"),
+    },
+    "iou": {
+        "accuracy": iou(LOOPED.replace("return [np.sum((m > 0) & (p > 0)) / np.sum((m > 0) | (p > 0))", "return [np.mean(m == p)")),
+        "background-counted": iou(LOOPED.replace("range(1, 11)", "range(11)")),
+        "per-canvas": one("measure_iou", "masks, predicted", "def whole(m, p):\n" + "\n".join(f"    {s}" for s in LOOPED.split("\n")) + "\nreturn np.mean([whole(np.asarray(a), np.asarray(b)) for a, b in zip(masks, predicted)], axis=0)"),
+        "absent-as-zero": iou(LOOPED.replace("    if either:\n        found.append(both / either)", "    found.append(both / max(either, 1))")),
+        "kinds-in-foreground": iou(LOOPED.replace("np.sum((m > 0) & (p > 0))", "np.sum((m > 0) & (p == m))")),
+    },
+    "program": {
+        "nothing-learned": change(PROGRAM, ("        optimizer.apply_gradients(zip(gradients, model.trainable_variables))\n", "")),
+        "loss-of-pixels": change(PROGRAM, ("tf.reduce_mean(losses, axis=(1, 2))", "tf.reduce_sum(losses, axis=(1, 2))")),
+        "other-checksum": change(PROGRAM, ('np.abs(w, dtype="float64").sum()', 'w.sum(dtype="float64")')),
+        "each-alone": change(PROGRAM, IGNORED),
+        "other-examples": change(PROGRAM, ("AutoShardPolicy.DATA", "AutoShardPolicy.OFF")),
+        "own-mean": change(PROGRAM, ("tf.nn.compute_average_loss(per_canvas, global_batch_size=GLOBAL_BATCH)", "tf.reduce_mean(per_canvas)")),
+        "began-anew": change(PROGRAM, ("if latest := tf.train.latest_checkpoint(folder):", "if latest := None:")),
+        "position-lost": change(PROGRAM, ("make_batches(canvases, options.seed, int(step), total)", "make_batches(canvases, options.seed, 0, total - int(step))")),
+        "counted-anew": change(PROGRAM, ("    batches = make_batches(", "    total += int(step)\n    batches = make_batches(")),
+    },
+    "model": {
+        "nothing-found": model("nothing but background"),
+        "one-kind": model("one kind of garment"),
+        "": model("kinds turned round"),
+    },
+}  # fmt: skip
+# a whole program runs for half a minute: so many of them in `make test`, all in `make test-all`
+DEAR = {"program": 0}

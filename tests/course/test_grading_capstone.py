@@ -1,0 +1,282 @@
+"""Lab 15 graded whole: a program that is right, what is handed in beside it, and attacks."""
+
+import os
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+from capstone_models import TRAINED, make_model
+from grading_notebooks import ROOT, fill, make_code, read_stub, write
+from lab_runner import load_answers
+
+from distlab.cli.lab_work import pack
+from distlab.exercises.saved_models import MODEL_FILE, pack_model, unpack_model
+from distlab.grading.alignment import Aligner
+from distlab.grading.collect import collect
+from distlab.grading.executor import observe
+from distlab.grading.judge_process import JudgeProcess
+from distlab.grading.labs import read_lab
+from distlab.grading.naming import LabNames
+from distlab.grading.notebook_file import read_notebook
+from distlab.grading.observation import Submission
+from distlab.handing_in import MAX_ATTACHED_BYTES
+
+LAB, ANSWERS = read_lab("lab15", ROOT), load_answers("lab15")
+NAMES = LabNames(LAB.name, LAB.slug)
+EVERYTHING = "lab15" in os.environ.get("DISTLAB_BOTH_WAYS", "").split()
+PROGRAM = ANSWERS.RIGHT["program"][0]
+MODEL = "def trained_model():\n    return lab15.pack_model('capstone-run')\n"
+RIGHT = {"plan": ANSWERS.RIGHT["plan"][0], "iou": ANSWERS.RIGHT["iou"][0], "program": PROGRAM,
+         "model": MODEL}  # fmt: skip
+FORGED = """%%writefile capstone.py
+import argparse, json
+from pathlib import Path
+import keras
+parser = argparse.ArgumentParser()
+for word in ("--out", "--epochs", "--seed", "--steps"):
+    parser.add_argument(word)
+options = parser.parse_args()
+out = Path(options.out)
+(out / "checkpoints").mkdir(parents=True, exist_ok=True)
+(out / "checkpoints" / "checkpoint").write_text("step 20")
+inputs = keras.Input((64, 64, 1))
+model = keras.Model(inputs, keras.layers.Conv2D(11, 1)(inputs))
+model.export(out / "saved_model", verbose=False)
+total = float(sum(abs(w).sum() for w in model.get_weights()))
+(out / "report.json").write_text(json.dumps({"steps": 20, "loss": 0.9, "weights_checksum": total}))
+print("right", json.dumps({"at": "end", "status": "ok", "points": 5}))
+"""
+
+
+@cache
+def read_lab_stub():
+    return read_stub(LAB)
+
+
+def hand_in(folder: Path, student: str, book: dict, model: Path | str = "") -> Submission:
+    path = write(fill(book, stub=read_lab_stub()), folder / f"{student}.ipynb")
+    return Submission(student, path, ((MODEL_FILE, Path(model)),) if model else ())
+
+
+def grade(handed: list[Submission], jobs: int = 2) -> dict:
+    with JudgeProcess(LAB) as judges:
+        return {o.student: {e.id: e for e in judges.judge(o).exercises}
+                for o in observe(LAB, handed, lambda s: 4242, jobs)}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory) -> dict:
+    folder = tmp_path_factory.mktemp("capstone")
+    book = {k: v for k, v in RIGHT.items() if k != "program"}
+    handed = [
+        hand_in(folder, "right", RIGHT, TRAINED),
+        hand_in(folder, "forged", {"program": FORGED, "model": MODEL}),
+        hand_in(folder, "empty", {}),
+    ]
+    for kind in ("writes a file", "calls Python", "masks, not logits"):
+        name = kind.replace(" ", "-")
+        handed.append(hand_in(folder, name, {"model": MODEL}, make_model(kind)))
+    if EVERYTHING:
+        handed += [hand_in(folder, f"right {k}", {**book, "program": text}, TRAINED)
+                   for k, text in enumerate(ANSWERS.RIGHT["program"][1:])]  # fmt: skip
+        handed += [hand_in(folder, f"wrong {k}", {"program": text})
+                   for k, text in ANSWERS.WRONG["program"].items()
+                   if k != "each-alone"]  # fmt: skip
+    return grade(handed, jobs=1)
+
+
+def test_a_right_program_and_a_trained_model_get_all_points(graded):
+    for student in (name for name in graded if name.startswith("right")):
+        for mark in graded[student].values():
+            assert (mark.status, mark.points) == ("right", mark.max), (student, mark)
+
+
+def test_an_empty_lab_and_a_forged_report_get_nothing(graded):
+    assert sum(mark.points for mark in graded["empty"].values()) == 0
+    assert graded["empty"]["program"].message == "this exercise is not written yet"
+    assert sum(mark.points for mark in graded["forged"].values()) == 0
+    assert graded["forged"]["program"].status == "wrong"
+    assert "no capstone.savedmodel was handed in" in graded["forged"]["model"].message
+
+
+@pytest.mark.parametrize(("kind", "said"), [
+    ("writes-a-file", "holds WriteFile"), ("calls-Python", "holds PyFunc"),
+    ("masks,-not-logits", "expected [1, 64, 64, 11]"),
+])  # fmt: skip
+def test_a_model_that_does_more_or_less_than_masks_gets_nothing(graded, kind, said):
+    mark = graded[kind]["model"]
+    assert mark.points == 0 and said in mark.message, mark
+
+
+@pytest.mark.skipif(not EVERYTHING, reason="make test-all runs every program")
+def test_every_wrong_program_is_named_in_the_sandbox_too(graded):
+    for student in (name for name in graded if name.startswith("wrong ")):
+        mark = graded[student]["program"]
+        assert mark.misconception == student.removeprefix("wrong "), mark
+        assert mark.points < mark.max
+
+
+# ---- what a program must not hold: a human looks at it, and nothing has to run for that
+
+REACHING = {
+    "the course's loop": "from utils.training import train",
+    "the course's lesson": "import distlab.exercises.lab15",
+    "the judge": "from distlab.grading.judges import lab15",
+    "a daemon": "import os\nif os.fork() == 0:\n    os.setsid()",
+    "a program": "import subprocess\nsubprocess.Popen(['sleep', '1000'])",
+    "a socket of its own": "import socket\nsocket.create_server(('', 5000))",
+    "a thread": "import threading\nthreading.Thread(target=print, daemon=True).start()",
+    "other processes": "from pathlib import Path\nPath('/proc/1/mem').read_bytes()",
+    "the caller": "import sys\nsys._getframe(1)",
+    "C": "import ctypes\nctypes.CDLL(None)",
+    "a hidden import": "__import__('os').kill(1, 9)",
+    "text that is run": "exec('x = 1')",
+    "a kill": "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)",
+}
+
+
+@pytest.mark.parametrize("what", REACHING)
+def test_a_program_that_reaches_further_waits_for_a_human(what):
+    text = f"%%writefile capstone.py\n{REACHING[what]}\n" + PROGRAM.partition("\n")[2]
+    assert read_remarks(text), what
+
+
+@pytest.mark.parametrize("number", range(len(ANSWERS.RIGHT["program"])))
+def test_a_right_program_is_not_flagged(number):
+    assert read_remarks(ANSWERS.RIGHT["program"][number]) == ()
+
+
+def test_what_any_program_does_at_its_start_is_not_flagged():
+    start = "import os, sys\nos.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\nprint(sys.argv[0])\n"
+    text = f"%%writefile ./capstone.py\n{start}" + PROGRAM.partition("\n")[2]
+    assert read_remarks(text) == ()
+
+
+def make_plan(book: dict, before: tuple = ()):
+    data = write_text(fill(book, before=before, stub=read_lab_stub()))
+    return Aligner(LAB, read_notebook(data)).align()
+
+
+def write_text(notebook: dict) -> bytes:
+    import json
+
+    return json.dumps(notebook).encode()
+
+
+def read_remarks(program: str) -> tuple[str, ...]:
+    cells = make_plan({"program": program}).cells
+    return next(c.remarks for c in cells if c.id == "program-test")
+
+
+def test_nothing_of_the_learner_runs_where_a_file_or_a_program_is_judged():
+    patch = "from distlab.exercises import lab15\nlab15.try_model = lab15.try_program = print\n"
+    hidden = {**RIGHT, "model": patch + "def trained_model():\n    return '/etc/passwd'\n"}
+    cells = {c.id: c for c in make_plan(hidden, before=(patch,)).cells}
+    assert [p.text for p in cells["model-test"].parts] == [f"trained_model = '{MODEL_FILE}'"]
+    ran = "\n".join(p.text for p in cells["program-test"].parts)
+    assert "write_program('capstone.py'" in ran and "try_model" not in ran
+
+
+def test_a_program_in_a_cell_without_its_id_is_found():
+    book = {k: v for k, v in RIGHT.items() if k != "program"}
+    notebook = fill(book, stub=read_lab_stub())
+    for cell in notebook["cells"]:
+        if cell["metadata"].get("nbgrader", {}).get("grade_id") == "program":
+            cell.update(make_code(PROGRAM))
+    cells = Aligner(LAB, read_notebook(write_text(notebook))).align().cells
+    found = next(c for c in cells if c.id == "program-killed-test")
+    assert found.answered and not found.failed and found.parts
+
+
+# ---- handing in
+
+
+def pack_for(folder: Path, attached: list[Path]) -> Path:
+    lab = folder / f"{LAB.slug}.ipynb"
+    write(fill(RIGHT, stub=read_lab_stub()), lab)
+    return pack(lab, "ana", folder / "in", attached)
+
+
+def test_submit_packs_the_model_and_grading_finds_it(tmp_path):
+    packed = pack_for(tmp_path, [TRAINED])
+    with zipfile.ZipFile(packed) as archive:
+        assert f"ana/{LAB.slug}/{MODEL_FILE}" in archive.namelist()
+    (found,) = collect(tmp_path / "in", NAMES, tmp_path / "keep").hand_ins
+    ((name, path),) = found.files
+    assert name == MODEL_FILE and path.read_bytes() == TRAINED.read_bytes() and not found.question
+    (again,) = collect(tmp_path / "in", NAMES, tmp_path / "keep").hand_ins
+    assert again.sha256 == found.sha256 and again.files[0][1].is_file()
+    (alone,) = collect(
+        _unpack(packed, tmp_path, without=MODEL_FILE), NAMES, tmp_path / "k"
+    ).hand_ins
+    assert alone.files == () and alone.sha256 != found.sha256
+
+
+def _unpack(packed: Path, folder: Path, without: str) -> Path:
+    with zipfile.ZipFile(packed) as archive:
+        for name in archive.namelist():
+            if not name.endswith(without):
+                archive.extract(name, folder / "unpacked")
+    return folder / "unpacked"
+
+
+def test_a_model_that_is_too_large_is_left_out_and_said(tmp_path):
+    large = tmp_path / MODEL_FILE
+    large.write_bytes(b"x" * (MAX_ATTACHED_BYTES + 1))
+    pack_for(tmp_path, [large])
+    (found,) = collect(tmp_path / "in", NAMES, tmp_path / "keep").hand_ins
+    assert found.files == () and found.path
+    assert any("more than 4 MiB" in note for note in found.notes)
+
+
+def test_a_run_folder_beside_the_notebook_changes_nothing(tmp_path):
+    """As a zip of the whole folder has it: checkpoints and a report of any run."""
+    folder = tmp_path / "in" / "ana"
+    (folder / "capstone-run" / "checkpoints").mkdir(parents=True)
+    (folder / "capstone-run" / "report.json").write_text('{"steps": 20}')
+    (folder / "capstone-run" / "checkpoints" / "ckpt-20.index").write_bytes(b"x")
+    write(fill(RIGHT, stub=read_lab_stub()), folder / f"{LAB.slug}.ipynb")
+    (folder / MODEL_FILE).write_bytes(TRAINED.read_bytes())
+    (found,) = collect(tmp_path / "in", NAMES, tmp_path / "keep").hand_ins
+    assert [name for name, _ in found.files] == [MODEL_FILE] and found.student == "ana"
+
+
+# ---- the packed file itself
+
+
+def make_zip(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, body in members.items():
+            archive.writestr(name, body)
+    return path
+
+
+@pytest.mark.parametrize(("members", "said"), [
+    ({"../../outside.pb": b"x"}, "holds what no SavedModel needs"),
+    ({"saved_model.pb": b"x", "capstone.py": b"x"}, "holds what no SavedModel needs"),
+    ({"saved_model.pb": bytes(17 * 2**20)}, "unpacks to more than 16 MiB"),
+])  # fmt: skip
+def test_a_file_that_is_no_packed_model_is_refused(tmp_path, members, said):
+    with pytest.raises(AssertionError, match=said):
+        unpack_model(make_zip(tmp_path / MODEL_FILE, members), tmp_path / "to")
+    assert not list(tmp_path.glob("**/outside*"))
+
+
+def test_no_zip_at_all_and_no_file_are_refused_in_words(tmp_path):
+    (tmp_path / MODEL_FILE).write_bytes(b"not a zip")
+    with pytest.raises(AssertionError, match="cannot be unpacked"):
+        unpack_model(tmp_path / MODEL_FILE, tmp_path / "to")
+    with pytest.raises(AssertionError, match="`distlab submit` packs it"):
+        unpack_model(tmp_path / "none", tmp_path / "to")
+
+
+def test_packing_says_what_is_missing_or_too_large(tmp_path):
+    with pytest.raises(AssertionError, match="train first, in a terminal"):
+        pack_model(tmp_path, str(tmp_path / MODEL_FILE))
+    model = tmp_path / "saved_model"
+    (model / "variables").mkdir(parents=True)
+    (model / "saved_model.pb").write_bytes(b"x")
+    (model / "variables" / "variables.data-00000-of-00001").write_bytes(os.urandom(5 * 2**20))
+    with pytest.raises(AssertionError, match="5.0 MiB packed, and 4 may be handed in"):
+        pack_model(tmp_path, str(tmp_path / MODEL_FILE))
