@@ -7,16 +7,18 @@ JOBS ?= 2
 OFFLINE := $(if $(WHEELS),--no-index --find-links '$(WHEELS)')
 .DEFAULT_GOAL := help
 
-.PHONY: help lab test test-all bench chaos grade-demo build doctor wheels constraints clean
+.PHONY: help lab test test-all test-browser bench chaos grade-demo build book doctor wheels constraints clean
 
 help:
 	@echo 'make lab     open the course in JupyterLab (make lab ARGS=--no-browser)'
 	@echo 'make test    run every test, lessons and labs included'
-	@echo 'make test-all  the same, every lab graded both ways, then chaos'
+	@echo 'make test-all  the same, every lab graded both ways, long lessons whole, then chaos'
+	@echo 'make test-browser  every page of the book, and every notebook run in JupyterLab'
 	@echo 'make bench   measure, side by side'
 	@echo 'make chaos   kill and freeze training runs at random: all must survive'
 	@echo 'make grade-demo  grade a small class and say where its pages are'
 	@echo 'make build   regenerate notebooks and labs whose source changed'
+	@echo 'make book    the course as a static site in build/book, to read without a kernel'
 	@echo 'make doctor  say what this machine has and what works'
 	@echo 'make wheels  fill the folder wheels/, from which make lab WHEELS=wheels installs without a network'
 	@echo 'make clean   remove the environment'
@@ -44,8 +46,17 @@ lab: $(VENV)/.ready
 test: $(VENV)/.ready
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --nbval --nbval-current-env $(ARGS)
 
+test-all: export DISTLAB_TEST_ALL := 1
 test-all: export DISTLAB_BOTH_WAYS := $(notdir $(basename $(wildcard tests/answers/lab*.py)))
-test-all: test chaos
+test-all: export DISTLAB_REDUCED :=
+test-all: export PYTEST_TIMEOUT := 2400
+test-all: test test-browser chaos
+
+# Every page of the book, and every notebook and lab restarted and run whole in JupyterLab.
+test-browser: export DISTLAB_TEST_BROWSER := 1
+test-browser: export PYTEST_TIMEOUT := 3600
+test-browser: $(VENV)/.ready
+	@$(BIN)/python -m pytest tests/course/test_book.py tests/course/test_notebooks_in_jupyterlab.py $(ARGS)
 
 bench: $(VENV)/.ready
 	@$(BIN)/python -m benchmarks $(ARGS)
@@ -60,12 +71,17 @@ grade-demo: $(VENV)/.ready
 build: $(VENV)/.ready
 	@$(BIN)/distlab build $(ARGS)
 
+book: $(VENV)/.ready
+	@$(BIN)/python -c 'import furo, latex2mathml, myst_nb' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check $(OFFLINE) -c constraints.txt -e '.[book]'
+	@$(BIN)/distlab book $(ARGS)
+
 doctor: $(VENV)/.ready
 	@$(BIN)/distlab doctor $(ARGS)
 
 # What an install needs, for this kind of machine and this Python; setuptools builds the course itself.
 wheels: $(VENV)/.ready
-	@$(BIN)/python -m pip download --quiet --disable-pip-version-check -d wheels -c constraints.txt '.[lab,test]' 'setuptools>=77'
+	@$(BIN)/python -m pip download --quiet --disable-pip-version-check -d wheels -c constraints.txt '.[lab,test,book]' 'setuptools>=77'
 	@for source in $$(ls wheels/*.tar.gz 2>/dev/null); do \
 	  $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-index --no-deps --find-links wheels -w wheels $$source && rm $$source || exit 1; \
 	done
@@ -74,7 +90,7 @@ wheels: $(VENV)/.ready
 # Resolve again in an empty environment and pin what came out.
 constraints:
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && python3 -m venv $$fresh/venv && \
-	$$fresh/venv/bin/python -m pip install --quiet '.[lab,test,ray,spark,manifests]' && \
+	$$fresh/venv/bin/python -m pip install --quiet '.[lab,test,ray,spark,manifests,book]' && \
 	{ head -n 2 constraints.txt; $$fresh/venv/bin/python -m pip freeze | grep -v -e '^distributed-training-lab' -e '^nvidia' -e ' @ '; } > $$fresh/pins && \
 	cp $$fresh/pins constraints.txt
 

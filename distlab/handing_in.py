@@ -9,6 +9,9 @@ MAX_NAME, MAX_NAME_BYTES = 128, 200  # nbgrader's gradebook; a file's name, with
 GENERIC_LOGINS = frozenset(
     "student students jovyan root user users admin guest jupyter ubuntu vscode codespace".split()
 )
+# What a lab wants beside its notebook, by the exercise that is judged by it: the file's name.
+ATTACHED = {"lab15": {"model": "capstone.savedmodel"}}
+MAX_ATTACHED_BYTES = 4 * 2**20
 _PACKED = re.compile(r"(?P<name>.+)_(?P<time>\d{8}-\d{6})(?: ?\(\d+\))?")  # a browser adds " (1)"
 
 
@@ -37,3 +40,9 @@ def read_packed_name(rest: str) -> tuple[str, str]:
     """
     found = _PACKED.fullmatch(rest)
     return (found["name"], found["time"]) if found else ("", "")
+
+
+def list_attached(slug: str) -> dict[str, int]:
+    """Return the files that a lab, by name or slug, wants beside its notebook: their most bytes."""
+    names = ATTACHED.get(slug.partition("-")[0], {}).values()
+    return dict.fromkeys(names, MAX_ATTACHED_BYTES)

@@ -1,9 +1,13 @@
-"""The files that `distlab lab` serves: a notebook comes with this machine's version of Python.
+"""The files that `distlab lab` serves: without the course's machinery, and notebooks unchanged.
 
-JupyterLab writes what a kernel says of its language into the notebook. The version in it is
-the one key that the committed files cannot know, and because of it a notebook that was only
-looked at would ask to be saved. So it is added on the way to the page, and taken out on the
-way back, which also keeps it out of what a learner hands in.
+The file browser lists what a learner works with. `BEHIND_THE_SCENES` are in the course folder
+and are not listed; a link, or *File > Open from Path*, opens them all the same.
+
+A notebook comes with this machine's version of Python. JupyterLab writes what a kernel says
+of its language into the notebook. The version in it is the one key that the committed files
+cannot know, and because of it a notebook that was only looked at would ask to be saved. So it
+is added on the way to the page, and taken out on the way back, which also keeps it out of what
+a learner hands in.
 
 API: https://jupyter-server.readthedocs.io/en/latest/developers/contents.html
 """
@@ -13,12 +17,19 @@ from typing import Any
 
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 
+BEHIND_THE_SCENES = frozenset(
+    "benchmarks build constraints.txt CONTRIBUTING.md distlab environment.yml HOME.md LICENSE "
+    "Makefile pyproject.toml tests wheels".split()
+)
+
 
 class NotebookFiles(AsyncLargeFileManager):
     """Jupyter's own manager of files, but for one key of a Python notebook's metadata."""
 
-    async def get(self, *args: Any, **options: Any) -> Any:
-        model = await super().get(*args, **options)
+    async def get(self, path: str = "", *args: Any, **options: Any) -> Any:
+        model = await super().get(path, *args, **options)
+        if not path.strip("/") and isinstance(model["content"], list):
+            model["content"] = [one for one in model["content"] if not _is_hidden(one["name"])]
         language = _find_language(model)
         if language is not None:
             language["version"] = platform.python_version()
@@ -29,6 +40,10 @@ class NotebookFiles(AsyncLargeFileManager):
         if language is not None:
             language.pop("version", None)
         return await super().save(model, path)
+
+
+def _is_hidden(name: str) -> bool:
+    return name in BEHIND_THE_SCENES or name.endswith(".egg-info")
 
 
 def _find_language(model: Any) -> dict[str, Any] | None:

@@ -1,15 +1,17 @@
-"""What a learner has done, in a plain file: `.distlab/progress.json` of the course folder.
+"""What a learner has done, in two plain files of the course folder's `.distlab`.
 
-    {"lab01": {"epoch": "2026-11-20T15:04:05"}}
+    progress.json   {"lab01": {"epoch": "2026-11-20T15:04:05"}}
+    lessons.json    {"03-mirrored-keras": {"03-mirrored-keras-1b2c3d": "2026-11-20T14:31:10"}}
 
-A lab's check cell writes it when an exercise passes; nothing of the answer is kept.
-Only a notebook that runs in the course's `labs` folder counts, so that solutions and
-tests leave no trace. A file that cannot be read is put aside, never thrown away; where
-nothing can be written, nothing is, and the check says what it says all the same.
+A lab's check cell writes the first when an exercise passes, the server of `distlab lab` the
+second when a cell of a lesson has run; nothing of the answer is kept, and nothing leaves the
+machine. Only a notebook that runs in the course's `labs` folder counts as a lab, so that
+solutions and tests leave no trace. A file that cannot be read is put aside, never thrown
+away; where nothing can be written, nothing is, and the check says what it says all the same.
 """
 
 import json
-import re
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from utils.files import write_atomically
 
 Progress = dict[str, dict[str, str]]
 FILE = Path(".distlab") / "progress.json"
+LESSONS_FILE = FILE.with_name("lessons.json")
 
 
 def is_course(folder: Path, beside: str) -> bool:
@@ -42,13 +45,26 @@ def record(lab: str, exercise: str) -> bool:
         if course is None or here != course / "labs":
             return False
         progress = read(course)
-        now = datetime.now().isoformat(timespec="seconds")
-        progress.setdefault(lab, {}).setdefault(exercise, now)
+        progress.setdefault(lab, {}).setdefault(exercise, _tell_time())
         _write(course / FILE, progress)
-        refresh_home_page(course)
     except OSError:
         return False
     return True
+
+
+def record_cells(course: Path, lesson: str, cells: Iterable[str]) -> None:
+    """Note that cells of a lesson have run; `lesson` is the name of its file without its end.
+
+    One process alone may do so at a time. Raises OSError where nothing can be written.
+    """
+    ran = read_lessons(course)
+    now = _tell_time()
+    ran.setdefault(lesson, {}).update(dict.fromkeys(cells, now))
+    _write(course / LESSONS_FILE, ran)
+
+
+def _tell_time() -> str:
+    return datetime.now().isoformat(timespec="seconds")
 
 
 def read(course: Path) -> Progress:
@@ -56,11 +72,19 @@ def read(course: Path) -> Progress:
 
     A damaged file is renamed to `progress.json.damaged`.
     """
-    path = course / FILE
+    return _read(course / FILE)
+
+
+def read_lessons(course: Path) -> Progress:
+    """Return which cells have run, {lesson: {cell: when}}; for the rest as `read`."""
+    return _read(course / LESSONS_FILE)
+
+
+def _read(path: Path) -> Progress:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(found, dict) or not all(isinstance(v, dict) for v in found.values()):
-            raise ValueError("not a table of labs")
+            raise ValueError("not a table of tables")
     except FileNotFoundError:
         return {}
     except ValueError:
@@ -73,63 +97,10 @@ def _write(path: Path, progress: Progress) -> None:
     write_atomically(path, json.dumps(progress, indent=1, sort_keys=True) + "\n")
 
 
-# ---- the home page
-
-HOME_PAGE = "HOME.md"
-
-
-def _read_cells(notebook: Path) -> list[dict]:
-    """Return the cells of a lab, [] for a file that cannot be read."""
+def read_cells(notebook: Path) -> list[dict]:
+    """Return the cells of a notebook with their text; [] for a file that cannot be read."""
     try:
         cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
         return [cell | {"source": "".join(cell["source"])} for cell in cells]
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return []
-
-
-def list_exercises(notebook: Path) -> list[str]:
-    """Return the ids of a lab's exercises, in order; [] for a file that cannot be read."""
-    marks = [cell.get("metadata", {}).get("nbgrader", {}) for cell in _read_cells(notebook)]
-    return [mark.get("grade_id", "") for mark in marks if mark.get("solution")]
-
-
-def read_title(notebook: Path) -> str:
-    """Return the title that a lab gives itself, without its number; else what its file says."""
-    head = "\n".join(cell["source"] for cell in _read_cells(notebook)[:1])
-    found = re.search(r"^# Lab \d\d · (.+)$", head, re.MULTILINE)
-    return found[1] if found else notebook.stem.partition("-")[2].replace("-", " ")
-
-
-def show_progress(course: Path) -> str:
-    """Return the learner's progress as a Markdown section: a row for each lab."""
-    progress = read(course)
-    rows = []
-    for path in sorted((course / "labs").glob("lab*.ipynb")):
-        name = path.stem.partition("-")[0]
-        exercises = list_exercises(path)
-        done = [e for e in exercises if e in progress.get(name, {})]
-        boxes = " ".join("▣" if e in done else "☐" for e in exercises)
-        said = "done" if exercises and len(done) == len(exercises) else f"{len(done)} passed"
-        rows.append(f"| [{name[3:]} {read_title(path)}](labs/{path.name}) | {boxes} | {said} |")
-    head = "## Your progress\n\n| Lab | Exercises passed | |\n|---|---|---|\n"
-    foot = "\n`distlab check lab01` tries a whole lab, `distlab reset lab01` starts it again.\n"
-    return head + "\n".join(rows) + "\n" + foot if rows else ""
-
-
-def write_home_page(course: Path) -> Path:
-    """Write HOME.md from README.md and the progress, and return its path.
-
-    Raises OSError where the folder cannot be written to.
-    """
-    readme = (course / "README.md").read_text(encoding="utf-8")
-    first = re.search(r"^## ", readme, re.MULTILINE)
-    place = first.start() if first else len(readme)
-    page = course / HOME_PAGE
-    write_atomically(page, readme[:place] + show_progress(course) + "\n" + readme[place:])
-    return page
-
-
-def refresh_home_page(course: Path) -> None:
-    """Write the home page again if there is one."""
-    if (course / HOME_PAGE).exists():
-        write_home_page(course)

@@ -54,6 +54,24 @@ def build_model() -> keras.Model:
     return keras.Sequential(layers)
 
 
+def find_newest_whole(folder: str) -> str | None:
+    """Return the newest checkpoint of which every value can be read, None if there is none.
+
+    A full disk or a copy cut short can leave half a data file under a good index. Each value is
+    stored with a checksum, so reading all of them finds the damage.
+    """
+    paths = [path.removesuffix(".index") for path in tf.io.gfile.glob(f"{folder}/ckpt-*.index")]
+    for path in sorted(paths, key=lambda path: int(path.rsplit("-", 1)[1]), reverse=True):
+        try:
+            reader = tf.train.load_checkpoint(path)
+            for name in reader.get_variable_to_shape_map():
+                reader.get_tensor(name)
+            return path
+        except (tf.errors.OpError, LookupError, RuntimeError, ValueError) as error:
+            print(f"{path} is damaged ({error}): trying the one before it", flush=True)
+    return None
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--checkpoints", default="checkpoints", help="folder, seen by all workers")
@@ -82,7 +100,7 @@ def main() -> None:
     aside = tempfile.TemporaryDirectory()
     folder = options.checkpoints if is_chief else aside.name
     manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=2)
-    newest = tf.train.latest_checkpoint(options.checkpoints)  # the chief's, on every worker
+    newest = find_newest_whole(options.checkpoints)  # the chief's, on every worker
     if newest:
         checkpoint.restore(newest).assert_existing_objects_matched()
         print(f"resumed from {newest}, step {int(step.numpy())}", flush=True)

@@ -19,8 +19,8 @@ DEVICES = 4
 WARM_START = make_warm_start()
 # The longest first: with several processes the last file to start should be a short one.
 LONG_FILES = (
-    "test_recovery.py", "test_multi_worker.py", "test_lab_answers.py", "test_training.py",
-    "test_examples.py", "test_checkpoints.py", "test_parameter_server.py",
+    "test_engine_clusters.py", "test_recovery.py", "test_multi_worker.py", "test_lab_answers.py",
+    "test_training.py", "test_examples.py", "test_checkpoints.py", "test_parameter_server.py",
     "10-fault-tolerance.ipynb", "test_nbgrader_stock.py", "test_own_data.py", "test_labs.py",
     "test_cli_grade.py", "test_readme.py", "test_multi_worker_cli.py",
     "test_cluster_leftovers.py", "test_grading_attacks.py", "test_chaos.py", "test_launchers.py",
@@ -95,3 +95,27 @@ def tf() -> ModuleType:
     import tensorflow
 
     return tensorflow
+
+
+@pytest.fixture(scope="module")
+def launcher():
+    """A module's own launcher: one warm process starts the tasks of all its clusters."""
+    from utils.cluster import make_launcher
+
+    launcher = make_launcher()
+    yield launcher
+    launcher.close()
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A module's own headless browser; skips where there is none, but fails in CI."""
+    from lab_server import BROWSER_FLAGS, browser_path
+
+    path = browser_path()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
+        yield running
+        running.close()

@@ -1,8 +1,9 @@
 """Stock nbgrader on labs of a released course, in a process of its own: writes found.json.
 
-`python nbgrader_worker.py COURSE LAB …`: generates each assignment, hands in its solution as the
-student `solution`, of the first lab also what was generated as `stub`, autogrades them, and
-reads the gradebook. It goes through `nbgrader.apps.NbGraderAPI`, as formgrader's buttons do.
+`python nbgrader_worker.py COURSE GRADED LAB …`: generates each assignment; of those that GRADED
+names (with commas between), hands in the solution as the student `solution`, of the first one
+also what was generated as `stub`, autogrades them, and reads the gradebook. It goes through
+`nbgrader.apps.NbGraderAPI`, as formgrader's buttons do.
 """
 
 import json
@@ -12,6 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from distlab.handing_in import list_attached
 
 STUDENTS = {"solution": "source", "stub": "release"}  # and the folder of what each hands in
 
@@ -33,6 +36,8 @@ def hand_in(course: Path, lab: str, student: str) -> None:
     folder = course / "submitted" / student / lab
     folder.mkdir(parents=True)
     shutil.copy(course / STUDENTS[student] / lab / f"{lab}.ipynb", folder)
+    for name in list_attached(lab) if student == "solution" else ():
+        shutil.copy(Path(__file__).parents[1] / "solutions" / name, folder)
 
 
 def read_errors(course: Path, lab: str, student: str) -> dict[str, list[str]]:
@@ -70,12 +75,13 @@ def grade(api: Any, course: Path, lab: str, students: Sequence[str]) -> dict[str
     return {"done": done, "logs": logs, "scores": scores, "raised": raised}
 
 
-def main(course: Path, labs: Sequence[str]) -> None:
+def main(course: Path, graded: Sequence[str], labs: Sequence[str]) -> None:
     api = open_course(course)
-    found = {lab: grade(api, course, lab, list(STUDENTS)[: 1 + (lab == labs[0])]) for lab in labs}
+    students = {lab: list(STUDENTS)[: 2 - bool(place)] for place, lab in enumerate(graded)}
+    found = {lab: grade(api, course, lab, students.get(lab, ())) for lab in labs}
     listed = [row["name"] for row in api.get_assignments()]
     (course / "found.json").write_text(json.dumps({"labs": found, "listed": listed}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve(), sys.argv[2:])
+    main(Path(sys.argv[1]).resolve(), sys.argv[2].split(","), sys.argv[3:])

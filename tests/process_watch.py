@@ -17,6 +17,14 @@ def wait_for(look, seconds: float = 90.0):
     raise AssertionError("waited in vain")
 
 
+def lives(process: int) -> bool:
+    """Return whether a process runs: one that has ended and waits to be collected does not."""
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
 def group_members(group: int) -> list[psutil.Process]:
     members = []
     for process in psutil.process_iter():

@@ -40,7 +40,7 @@ def test_a_program_is_one_page_of_public_api(program):
     tree = ast.parse(text)
     docstring = ast.get_docstring(tree, clean=False)
     lines = [line for line in text.splitlines()[tree.body[0].end_lineno :] if line.strip()]
-    assert 40 <= len(lines) <= 120
+    assert 40 <= len(lines) <= (250 if program == "capstone.py" else 120)
     assert max(map(len, text.splitlines())) <= 100
     assert f"python {program}" in docstring
     imports = set()
@@ -285,7 +285,7 @@ def test_the_tpu_step_compiled_for_the_cpu_trains_as_utils(tmp_path, data_file, 
     model = build(program.build_model)
     batches = program.make_batches("train", 64).take(30)
     weights = train_with_utils(model, [batches])
-    assert largest_difference(tmp_path / "m.keras", weights) < 1e-4
+    assert largest_difference(tmp_path / "m.keras", weights) < 1e-3
 
 
 def test_mixed_precision_learns_as_float32_and_survives_an_overflow(
@@ -392,6 +392,21 @@ def wait_for_step(folder, step, workers):
         time.sleep(0.02)
 
 
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, import_program, capsys):
+    import tensorflow as tf
+
+    find_newest_whole = import_program("checkpoint_and_resume").find_newest_whole
+    assert find_newest_whole(f"{tmp_path}/none") is None
+    values = tf.Variable(tf.random.stateless_normal([1000], [1, 2]))
+    manager = tf.train.CheckpointManager(tf.train.Checkpoint(values=values), tmp_path, 3)
+    old, new = (manager.save(checkpoint_number=step) for step in (90, 100))
+    assert find_newest_whole(f"{tmp_path}") == new == tf.train.latest_checkpoint(tmp_path)
+    data = Path(f"{new}.data-00000-of-00001")
+    data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
+    assert find_newest_whole(f"{tmp_path}") == old and tf.train.latest_checkpoint(tmp_path) == new
+    assert f"{new} is damaged" in capsys.readouterr().out
+
+
 @pytest.mark.timeout(600)
 def test_a_killed_and_a_told_run_end_with_the_weights_of_an_unbroken_one(
     tmp_path, data_file, import_program
@@ -433,3 +448,84 @@ def test_a_killed_and_a_told_run_end_with_the_weights_of_an_unbroken_one(
     orders = [program.make_batches("train", 64, seed=epoch) for epoch in range(epochs)]
     weights = train_with_utils(model, orders)  # 150 steps make much of the last bit
     assert largest_difference(tmp_path / "whole.keras", weights) < 0.1
+
+
+# --- the capstone ---------------------------------------------------------------------------
+
+
+def wait_for_checkpoint(folder, step, workers):
+    """Wait until the checkpoint of `step`, or a later one, stands in `folder`."""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        steps = [int(path.stem.split("-")[1]) for path in folder.glob("ckpt-*.index")]
+        if max(steps, default=0) >= step:
+            return
+        assert all(worker.process.poll() is None for worker in workers), workers[0].read()
+        time.sleep(0.05)
+    raise AssertionError(f"no checkpoint of step {step}: {workers[0].read()}")
+
+
+def train_capstone_with_utils(program, shards, steps):
+    """Return the program's model, trained by `utils` on its batches of the first epoch."""
+    import keras
+    import tensorflow as tf
+
+    from utils.training.state import ExampleMean, TrainState, find_loss, make_example_values
+    from utils.training.step import compile_steps, make_train_replica
+
+    keras.utils.set_random_seed(0)
+    model, optimizer = program.build_model(), program.make_optimizer(steps)
+    optimizer.build(model.trainable_variables)
+    loss = make_example_values(find_loss(None, "float32")[0], None, "float32")
+    state = TrainState(
+        tf.distribute.get_strategy(), model, optimizer, loss, ExampleMean("loss", loss), None
+    )
+    size = program.GLOBAL_BATCH_SIZE
+    batches = program.read_batches(shards, "train", size, seed=0).take(steps)
+    weighed = batches.map(lambda images, masks: (images, masks, tf.fill([size], 1 / size)))
+    run = compile_steps(state.strategy, make_train_replica(state))
+    run(iter(weighed), tf.constant(steps))
+    return model
+
+
+def test_the_capstone_survives_a_kill_and_trains_as_utils(tmp_path, data_file, import_program):
+    """Two workers, one of them killed; then again, to the weights that utils gives on one."""
+    import tensorflow as tf
+
+    out, steps = tmp_path / "run", 4
+    settings = ["--out", out, "--canvases", "192", "--steps", steps, "--every", "2"]
+    options = {"data_file": data_file, "folder": tmp_path}
+    with start_as_documented("capstone.py", *settings, **options) as workers:
+        wait_for_checkpoint(out / "checkpoints", 2, workers)
+        workers[1].send(signal.SIGKILL)
+        workers[0].process.wait(60)
+        assert workers[0].process.returncode != 0
+    assert not (out / "report.json").exists()
+    with start_as_documented("capstone.py", *settings, **options) as workers:
+        lines = [worker.end() for worker in workers]
+    resumed = [int(lines[k][0].removeprefix("resumed from step ")) for k in (0, 1)]
+    assert resumed[0] == resumed[1] and 2 <= resumed[0] < steps
+
+    report = json.loads((out / "report.json").read_text())
+    assert json.loads(lines[0][-1]) == report and report["steps"] == steps
+    assert len(report["weights_checksum"]) == 64 and 0 < report["foreground_iou"] <= 1
+    program = import_program("capstone")
+    model = train_capstone_with_utils(program, out / "canvases-192", steps)
+    saved = tf.saved_model.load(str(out / "saved_model"))
+    pictures, masks = next(iter(program.read_batches(out / "canvases-192", "test", 40)))
+    np.testing.assert_allclose(saved.serve(pictures), model(pictures), atol=2e-2)
+    losses = []
+    for pictures, masks in program.read_batches(out / "canvases-192", "test", 40):
+        each = tf.nn.sparse_softmax_cross_entropy_with_logits(masks, model(pictures))
+        losses.append(float(tf.reduce_mean(each)))
+    assert report["loss"] == pytest.approx(np.mean(losses), abs=1e-3)
+
+
+def test_the_capstone_draws_the_canvases_of_utils(import_program):
+    from utils.data import load_canvases
+
+    program, canvases = import_program("capstone"), load_canvases(train=8, test=1)
+    data = load("fashion-mnist").train
+    for number, wanted in enumerate(canvases.train):
+        got = program.draw_canvas(data.images, data.labels.astype(np.uint8), 1, number)
+        np.testing.assert_array_equal(got, wanted)

@@ -13,6 +13,8 @@ import pytest
 import warm_start
 from process_watch import wait_for
 
+from utils.processes.module_command import make_module_command
+
 pytestmark = pytest.mark.skipif(not warm_start.make_warm_start(), reason="no warm start here")
 
 TELL = """
@@ -138,3 +140,8 @@ def test_sigkill_of_the_parent_leaves_no_warm_process(command):
     assert owner.wait(60) == -signal.SIGKILL
     wait_for(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE)
     owner.stdout.close()
+
+
+def test_the_warm_process_of_a_cluster_and_its_cold_tasks_start_warm():
+    for module in (warm_start.TASKS, "utils.cluster.cold_task"):
+        assert warm_start.is_listed(make_module_command(module, "3"), "/")

@@ -16,7 +16,6 @@ import contextlib
 import ctypes
 import fcntl
 import os
-import runpy
 import socket
 import subprocess
 import sys
@@ -30,18 +29,23 @@ from typing import Any
 
 from utils.environment import quiet_tensorflow
 from utils.processes.connection import Connection, Message, PeerGone, PeerSilent
+from utils.processes.forked_program import (
+    KERNEL,
+    enter,
+    has_other_packages,
+    pick_starting,
+    run_program,
+)
 from utils.processes.lifetime import count_threads, die_with_parent
+from utils.processes.module_command import is_module_command
 from utils.processes.preload import import_modules, import_tensorflow
 
 ROOT = Path(__file__).resolve().parents[1]
-TASKS, KERNEL = "utils.cluster.task_server", "ipykernel_launcher"
-MODULES = (TASKS, KERNEL, "utils.cluster.cold_task")
-COMMANDS = ("train", "tune", "tpu-ready")  # the commands of `distlab` that import TensorFlow
+TASKS = "utils.cluster.task_server"
+MODULES = (TASKS, KERNEL, "utils.cluster.cold_task", "distlab.classroom.program")
+COMMANDS = ("train", "tune", "tpu-ready", "class")  # of `distlab`: they, or theirs, need TensorFlow
 FOLDERS = (ROOT / "examples", ROOT / "tests")
 PRELOADED = ("IPython.core.completer", "ipykernel.kernelapp", "matplotlib.pyplot", "tf_keras")
-# read when Python or TensorFlow starts: who sets one of these otherwise starts from scratch
-STARTING = ("TF_", "XLA_", "KERAS_", "PYTHON", "LD_", "OMP_", "LC_")
-FREE = ("TF_CONFIG", "TF_CPP_MIN_LOG_LEVEL")
 START_SECONDS, HIGH = 300.0, 100  # from HIGH up, descriptors are in nobody's way
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 
@@ -134,7 +138,7 @@ class WarmStart:
     def _can_start(self, wanted: Start) -> bool:
         if not (wanted.is_plain and is_listed(wanted.words, wanted.place)):
             return False
-        if has_own_utils(Path(wanted.place).resolve()):
+        if has_other_packages(Path(wanted.place).resolve(), ROOT, ("utils", "distlab")):
             return False
         return pick_starting(wanted.environment) == pick_starting(self._environment)
 
@@ -165,22 +169,12 @@ def is_listed(words: Sequence[str], folder: str) -> bool:
     """Return whether a command imports TensorFlow, and is one of those that start warm."""
     if words[0] != sys.executable or len(words) < 2:
         return False
+    if is_module_command(words):
+        return words[4] == str(ROOT) and words[5] in MODULES
     if words[1] == "-m":
         return words[2] in MODULES or words[2] == "distlab" and words[3:4] != [] and (
             words[3] in COMMANDS)  # fmt: skip
     return words[1].endswith(".py") and Path(folder, words[1]).resolve().parent in FOLDERS
-
-
-def has_own_utils(folder: Path) -> bool:
-    """Return whether a `utils` or `distlab` that is not ours is in a folder, or above it."""
-    above = [one for one in (folder, *folder.parents) if one != ROOT]
-    return any((one / name).exists() for one in above for name in ("utils", "utils.py", "distlab"))
-
-
-def pick_starting(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that are read at a start."""
-    return {name: value for name, value in environment.items()
-            if name.startswith(STARTING) and name not in FREE}  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -273,47 +267,15 @@ def become(request: Mapping[str, Any], held: Sequence[int], numbers: Sequence[in
         os.setsid()
     elif request["group"] >= 0:
         os.setpgid(0, request["group"])
-    try:
-        os.chdir(request["folder"])
-    except OSError as error:  # in the words that `subprocess` reads
-        os.write(told, f"{type(error).__name__}:{error.errno:x}:noexec".encode())
-        os._exit(255)
     for end, number in zip(ends, numbers, strict=True):
         os.dup2(end, number)
         os.close(end)
-    os.environ.clear()
-    os.environ.update(request["environment"])
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        stream = open_stream(number)
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
+    try:
+        enter(request["folder"], request["environment"])
+    except OSError as error:  # in the words that `subprocess` reads
+        os.write(told, f"{type(error).__name__}:{error.errno:x}:noexec".encode())
+        os._exit(255)
     os.close(told)
-
-
-def open_stream(number: int) -> Any:
-    """Return what Python makes of descriptor 0, 1 or 2 when it starts."""
-    errors = "backslashreplace" if number == 2 else "strict"
-    lines = 1 if number == 2 or os.isatty(number) else -1
-    return open(number, "r" if number == 0 else "w", lines, "utf-8", errors, closefd=False)
-
-
-def run_program(words: list[str]) -> None:
-    """Run `python -m MODULE …` or `python FILE …` in this process."""
-    import numpy as np
-
-    np.random.seed()
-    is_module = words[1] == "-m"
-    sys.orig_argv, sys.argv = words, words[2 if is_module else 1 :]
-    if sys.argv[0] == KERNEL:
-        os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
-    if "MPLBACKEND" in os.environ:  # Matplotlib has been imported without it
-        sys.modules["matplotlib"].rcParams["backend"] = os.environ["MPLBACKEND"]
-    if is_module:
-        sys.path[0] = os.getcwd()
-        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-    else:
-        sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
-        runpy.run_path(os.path.abspath(sys.argv[0]), run_name="__main__")
 
 
 def main() -> None:

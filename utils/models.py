@@ -1,20 +1,23 @@
-"""Small Keras models for 28 x 28 grey images in ten classes.
+"""Small Keras models for 28 x 28 grey images in ten classes, and a U-Net for 64 x 64 canvases.
 
 Every builder returns an unbuilt-optimizer, uncompiled `keras.Model` that takes
-images `[batch, 28, 28, 1]` scaled to [0, 1] and returns logits `[batch, 10]`.
+images `[batch, 28, 28, 1]` scaled to [0, 1] and returns logits `[batch, 10]`; the U-Net takes
+`[batch, 64, 64, 1]` and returns logits for each pixel, `[batch, 64, 64, 11]`.
 Call it inside `strategy.scope()`. Initial weights depend on `seed` alone, not on
 the strategy or on what was built before.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
 
 from .checks import check_count
+from .data.canvases import CANVAS_SIZE, MASK_CLASSES
 from .errors import InputError
 
 IMAGE_SHAPE = (28, 28, 1)
 CLASSES = 10
+CANVAS_SHAPE = (CANVAS_SIZE, CANVAS_SIZE, 1)
 PATCHES = 49  # of 4 x 4 pixels
 
 
@@ -261,10 +264,53 @@ def build_embedding_model(
     )
 
 
+def build_unet(
+    seed: int = 0, dtype: str = "float32", widths: Sequence[int] = (16, 32, 64, 128)
+) -> keras.Model:
+    """Return a U-Net: a class for every pixel of a canvas (485,206 parameters at these widths).
+
+    `widths` are the channels at each size, from 32 x 32 down: a first convolution halves the
+    size, which saves three quarters of the arithmetic. Every size but the smallest is handed
+    across to the way up, and the canvas itself to the last layer. Before any training it calls
+    a pixel background, as most are. No layer depends on the other examples of a batch. Follows
+    Ronneberger and others 2015, arXiv:1505.04597, first weights included, with padded
+    convolutions. Raises InputError for fewer than two widths or more than five, and for one
+    below 1.
+    """
+    if not 2 <= len(widths) <= 5 or min(widths) < 1:
+        raise InputError(f"widths {tuple(widths)}: give two to five numbers of 1 or more")
+    layer, before_elu = _seeded(seed, dtype), _seeded(seed, dtype, keras.initializers.HeNormal)
+
+    def convolve(x: keras.KerasTensor, width: int) -> keras.KerasTensor:
+        for _ in range(2):
+            x = before_elu(keras.layers.Conv2D, width, 3, padding="same", activation="elu")(x)
+        return x
+
+    inputs = keras.Input(CANVAS_SHAPE)
+    scaled = keras.layers.Rescaling(4.0, -0.5, dtype=dtype)(inputs)
+    x = layer(keras.layers.Conv2D, widths[0], 2, strides=2)(scaled)
+    across = []
+    for width in widths[:-1]:
+        x = convolve(x, width)
+        across.append(x)
+        x = keras.layers.MaxPooling2D(dtype=dtype)(x)
+    x = convolve(x, widths[-1])
+    for width, kept in zip(widths[-2::-1], across[::-1], strict=True):
+        x = layer(keras.layers.Conv2DTranspose, width, 2, strides=2)(x)
+        x = convolve(keras.layers.Concatenate(dtype=dtype)([kept, x]), width)
+    x = layer(keras.layers.Conv2DTranspose, widths[0], 2, strides=2, activation="elu")(x)
+    x = keras.layers.Concatenate(dtype=dtype)([scaled, x])
+    mostly_background = keras.initializers.Constant([4.0] + 10 * [0.0])
+    options = {"bias_initializer": mostly_background, "dtype": _output_dtype(dtype)}
+    logits = layer(keras.layers.Conv2D, MASK_CLASSES, 1, **options)(x)
+    return keras.Model(inputs, logits, name="unet")
+
+
 MODELS: dict[str, Callable[..., keras.Model]] = {
     "mlp": build_mlp,
     "cnn": build_cnn,
     "transformer": build_transformer,
+    "unet": build_unet,
 }
 
 
@@ -279,14 +325,18 @@ def build_model(name: str, seed: int = 0, dtype: str = "float32") -> keras.Model
     return MODELS[name](seed=seed, dtype=dtype)
 
 
-def _seeded(seed: int, dtype: str) -> Callable[..., keras.layers.Layer]:
+def _seeded(
+    seed: int,
+    dtype: str,
+    initializer: type[keras.initializers.Initializer] = keras.initializers.GlorotUniform,
+) -> Callable[..., keras.layers.Layer]:
     """Return a function that makes a layer with a kernel initializer seeded by its position."""
     position = 0
 
     def make(kind: type[keras.layers.Layer], *arguments: object, **options: object):
         nonlocal position
         position += 1
-        start = keras.initializers.GlorotUniform(seed=1000 * seed + position)
+        start = initializer(seed=1000 * seed + position)
         return kind(*arguments, **{"dtype": dtype, "kernel_initializer": start, **options})
 
     return make

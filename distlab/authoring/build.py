@@ -16,7 +16,7 @@ from distlab.errors import CourseError
 from utils.errors import DistributedError
 from utils.files import write_atomically
 
-CELL_SECONDS = 120.0
+CELL_SHARE = 0.4  # of a notebook's time: what one cell may take
 READABLE = 0o644  # by all who share a course folder
 
 
@@ -140,7 +140,8 @@ def build_target(target: Target, root: Path, seconds: float, run: bool = True) -
     if run:
         from distlab.authoring.execute import execute_notebook
 
-        execute_notebook(notebook, target.notebook.parent, seconds, min(CELL_SECONDS, seconds))
+        cell_seconds = CELL_SHARE * seconds  # 120 s of the usual 300
+        execute_notebook(notebook, target.notebook.parent, seconds, cell_seconds)
     else:
         _keep_outputs(notebook, target)
     metadata["distlab"]["modules"] = modules

@@ -1,4 +1,4 @@
-"""The course map: what README, lesson 00 and the home page say of each lesson and lab.
+"""The course map: what README and lesson 00 say of each lesson and lab.
 
 It is read from the head of each source: the title and the line of minutes stand in
 its first cell, what one sees happen in that cell's header, `shows="…"`. In README.md
@@ -23,7 +23,6 @@ PARTS = {
 }
 COMING = {
     18: ("Precision and memory", "What float16 loses, and how memory is counted and saved"),
-    19: ("Engines", "One training function on Ray, Spark, Slurm and Kubernetes"),
     20: ("Planning", "Measure, calibrate, simulate, extrapolate"),
     21: ("Choosing", "A decision guide; strategies side by side on one job"),
     22: ("Capstone", "Image segmentation, from one device to a fault-tolerant cluster"),
@@ -99,12 +98,17 @@ def _show_lesson(number: int, entry: Entry | None, folder: str) -> str:
     return ""
 
 
+def name_solution(slug: str) -> str:
+    """Return the file name of a lab's solution: another than the lab's, so that tabs differ."""
+    return f"{slug}-solution.ipynb"
+
+
 def write_labs(root: Path) -> str:
     """Return the labs as a table, each with its solution."""
     rows = []
     for entry in read_entries(root, "labs"):
         links = f"[{entry.number:02} {entry.title}](labs/{entry.file})"
-        solution = f"[solution](solutions/{entry.file})"
+        solution = f"[solution](solutions/{name_solution(entry.file.removesuffix('.ipynb'))})"
         rows.append(f"| {links} | {entry.shows} | {entry.minutes} | {solution} |")
     return "| Lab | Exercises | Minutes | Solution |\n|---|---|---|---|\n" + "\n".join(rows)
 

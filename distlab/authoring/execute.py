@@ -83,6 +83,11 @@ class _Client(NotebookClient):
         await super().async_start_new_kernel(**kwargs)
         self.group.leader = self.km.provisioner.pid
 
+    async def _async_cleanup_kernel(self) -> None:
+        # a cell that ran out of time: what it started is known while its kernel lives
+        self.group.note_children()
+        await super()._async_cleanup_kernel()
+
     def note_cell(self, cell: Any, cell_index: int, **_: Any) -> None:
         self.cell_index = cell_index
         self.group.note_children()
@@ -93,11 +98,13 @@ def execute_notebook(notebook: Any, folder: Path, seconds: float, cell_seconds: 
 
     The kernel's environment has PYTEST_CURRENT_TEST set, so that what C++ or
     child processes write stays out of the outputs, as it does under nbval, and
-    no TF_CONFIG. Raises CourseError, which names the cell, for an error in a
+    no TF_CONFIG. A cell with `seconds` in its metadata has that limit, and adds it to the
+    notebook's. Raises CourseError, which names the cell, for an error in a
     cell without the tag `raises-exception`, anything on standard error, a dead
     kernel, or more than `cell_seconds` in a cell or `seconds` in all.
     """
-    _run(_make_client(notebook, folder, cell_seconds), seconds)
+    longer = sum(cell.metadata.get("seconds", 0) for cell in notebook.cells)
+    _run(_make_client(notebook, folder, cell_seconds), seconds + longer)
     _refuse_stderr(notebook)
 
 
@@ -121,7 +128,8 @@ def _run(client: _Client, seconds: float) -> None:
         except CellExecutionError as error:
             raise _failure(client, f"{error.ename}: {error.evalue}") from error
         except CellTimeoutError as error:
-            raise _failure(client, f"took more than {client.timeout:g} s") from error
+            limit = client.timeout_func(client.nb.cells[client.cell_index])
+            raise _failure(client, f"took more than {limit:g} s") from error
         except (DeadKernelError, RuntimeError) as error:
             log.seek(0)
             said = log.read().decode(errors="replace").strip().split("\n")[-1]
@@ -134,7 +142,7 @@ def _make_client(notebook: Any, folder: Path, cell_seconds: float, **options: An
     client = _Client(
         notebook,
         **options,
-        timeout=cell_seconds,
+        timeout_func=lambda cell: cell.metadata.get("seconds", cell_seconds),
         startup_timeout=120,
         record_timing=False,
         store_widget_state=False,
@@ -146,7 +154,7 @@ def _make_client(notebook: Any, folder: Path, cell_seconds: float, **options: An
 
 async def _execute(client: _Client, profile: str, log: Any) -> None:
     environment = dict(os.environ, PYTEST_CURRENT_TEST="distlab build", IPYTHONDIR=profile)
-    for name in ("TF_CONFIG", "MPLBACKEND", "PYTHONSTARTUP"):
+    for name in ("TF_CONFIG", "MPLBACKEND", "PYTHONSTARTUP", "JPY_SESSION_NAME"):
         environment.pop(name, None)
     await client.async_execute(env=environment, stdout=log, stderr=log, cleanup_kc=True)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from distlab.authoring.course_map import fill_placeholder
+from distlab.authoring.course_map import fill_placeholder, name_solution
 from distlab.errors import CourseError
 
 NAMES = ("SOLUTION", "HIDDEN TESTS", "INPUTS")
@@ -97,6 +97,8 @@ LANGUAGE_INFO = {
     "nbconvert_exporter": "python",
     "pygments_lexer": "ipython3",
 }
+CHECK = "# Check {}: run this line"  # all that JupyterLab shows of a check cell, which is folded
+_EXERCISE = re.compile(r"^## (Exercise \d+):", re.MULTILINE)
 _NAME = re.compile(r"^(\d\d|lab\d\d)(_[a-z0-9]+)+$")
 _JUPYTEXT_KEYS = ("lines_to_next_cell", "lines_to_end_of_cell_marker", "cell_marker")
 
@@ -111,7 +113,7 @@ class Target:
 
     @property
     def slug(self) -> str:
-        return self.notebook.stem
+        return self.source.stem.replace("_", "-")
 
 
 def find_root(start: Path) -> Path:
@@ -130,8 +132,9 @@ def find_targets(root: Path) -> list[Target]:
             if not _NAME.match(source.stem) or source.stem.startswith("lab") != bool(prefix):
                 wanted = f"{prefix}NN_slug.py in lower case"
                 raise CourseError(f"{folder}/src/{source.name}: a source is named {wanted}")
-            name = source.stem.replace("_", "-") + ".ipynb"
-            lab = root / "labs" / name if prefix else None
+            slug = source.stem.replace("_", "-")
+            lab = root / "labs" / f"{slug}.ipynb" if prefix else None
+            name = name_solution(slug) if prefix else f"{slug}.ipynb"
             found.append(Target(source, root / folder / name, lab))
     return found
 
@@ -172,10 +175,15 @@ def read_source(target: Target) -> Any:
     text = fill_placeholder(text, target.source.parents[2])
     notebook = jupytext.reads(text, fmt="py:percent")
     used: Counter[str] = Counter()
+    exercise = "this exercise"
     for index, cell in enumerate(notebook.cells):
         if cell.cell_type not in ("code", "markdown"):
             raise CourseError(f"{where}: cell {index} is {cell.cell_type}: code or markdown only")
         cell.metadata = _clean_metadata(cell.metadata)
+        if cell.cell_type == "markdown":
+            exercise = (_EXERCISE.findall(cell.source) or [exercise])[-1]
+        elif cell.metadata.get("nbgrader", {}).get("grade"):
+            cell.source = f"{CHECK.format(exercise.lower())}\n{cell.source}"
         cell.id = _name_cell(target.slug, cell, used)
     notebook.metadata = {
         "distlab": {"code": digest_code(notebook), "source": where},
@@ -217,6 +225,8 @@ def _clean_metadata(metadata: Any) -> dict[str, Any]:
     clean = {key: value for key, value in metadata.items() if key not in _JUPYTEXT_KEYS}
     if "nbgrader" in clean:
         clean["nbgrader"] = complete_nbgrader(clean["nbgrader"])
+        if clean["nbgrader"]["grade"]:  # a check cell is run, not read: JupyterLab folds it
+            clean["jupyter"] = {"source_hidden": True}
     return clean
 
 

@@ -2,14 +2,16 @@
 
 | lesson | companions |
 |---|---|
-| 00 | `live_loss` |
+| 00 | `live_loss`, `two_replicas` |
 | 04 | `training_step` |
 | 05 | `update_table` |
 | 06 | `all_reduce_race` |
-| 08 | `typed_cluster`, `watched_training`, `failing_starts` |
+| 08 | `typed_cluster`, `failing_starts` |
+| 08, 09 | `watched_training` |
 | 08, 09 | `cluster_pictures` |
 | 10 | `chaos` (also `make chaos`) |
 | 11 | `stale_updates`, `synchronous_rounds`, `update_records`, `slow_workers`, `loopback_traffic` |
+| 11 | `watched_servers` |
 | 11, 13 | `server_pictures` |
 | 14 | `tpu_mesh` |
 | 15 | `split_matrix`, `split_mlp`, `dtensor_mlp`, `dtensor_tiles` |

@@ -22,8 +22,6 @@ from distlab import figures
 from distlab.errors import CourseError
 from distlab.figures.canvas import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION
 from utils.collectives import ProcessRing
-from utils.measure import count
-from utils.simulate.step import StepRun
 from utils.strategies import make_strategy
 
 if TYPE_CHECKING:
@@ -140,14 +138,6 @@ def draw_costs(
         format="{:.4g}",
         marked={(int(i), int(j)) for i, j in zip(*np.nonzero(fewest), strict=True)},
     )
-
-
-def draw_step(step: StepRun) -> figures.Picture:
-    """Draw when one device computes and when its buckets travel, in milliseconds."""
-    rows = [(lane, 1e3 * a, 1e3 * b, text, kind) for lane, a, b, text, kind in step.rows()]
-    buckets = count(len(step.starts), "bucket")
-    title = f"Gradients in {buckets}: the step takes {1e3 * step.step_seconds:.1f} ms"
-    return figures.timeline(rows, title=title, unit="ms")
 
 
 def _time_one(ring: ProcessRing, reduce: Reduce, vector: np.ndarray) -> float:

@@ -30,7 +30,7 @@ from utils.events import Event
 from utils.training.recovery import METHODS, RecoveryReport, RecoverySettings, train_resumably
 
 WORKER_COUNTS = (2, 3)
-STRIKES = ("SIGKILL", "SIGTERM", "freeze")
+KINDS = ("SIGKILL", "SIGTERM", "freeze")
 MOMENTS = ("start-up", "step", "checkpoint")
 LIMIT_SECONDS = 90.0
 RESTARTS = 3
@@ -40,8 +40,8 @@ TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Strike:
-    """What happens to one run: `strike` hits worker `victim` at `moment`.
+class Fault:
+    """What is done to one run: a fault of this `kind` hits worker `victim` at `moment`.
 
     `place` is the step or checkpoint at which it comes, `delay_seconds` how long after
     (at start-up: after the start). All of it follows from `seed`.
@@ -51,7 +51,7 @@ class Strike:
     method: str
     workers: int
     victim: int
-    strike: str
+    kind: str
     moment: str
     place: int
     delay_seconds: float
@@ -60,7 +60,7 @@ class Strike:
         at = f"{1000 * self.delay_seconds:.0f} ms after "
         at += {"start-up": "the start", "step": f"step {self.place}",
                "checkpoint": f"it began to save step {self.place}"}[self.moment]  # fmt: skip
-        return f"{METHODS[self.method]}, {self.workers} workers, {self.strike} of worker " + (
+        return f"{METHODS[self.method]}, {self.workers} workers, {self.kind} of worker " + (
             f"{self.victim} {at}"
         )
 
@@ -75,7 +75,7 @@ class Outcome:
     and the undisturbed run's. `problem` is None, or what was not as it must be.
     """
 
-    strike: Strike
+    fault: Fault
     restarts: int
     done_step: int
     saved_step: int
@@ -90,11 +90,11 @@ class Outcome:
             f"{self.restarts} restarts, {self.lost_steps} steps lost, weights {self.error:.1e} off"
         )
         end = "survived" if self.problem is None else f"FAILED ({self.problem})"
-        return f"seed {self.strike.seed}: {self.strike}: {end}; {how}, {self.seconds:.1f} s"
+        return f"seed {self.fault.seed}: {self.fault}: {end}; {how}, {self.seconds:.1f} s"
 
 
-def draw_strike(seed: int, settings: RecoverySettings) -> Strike:
-    """Return the strike that belongs to `seed`: every part of it drawn at random."""
+def draw_fault(seed: int, settings: RecoverySettings) -> Fault:
+    """Return the fault that belongs to `seed`: every part of it drawn at random."""
     rng = random.Random(seed)
     workers = rng.choice(WORKER_COUNTS)
     moment = rng.choice(MOMENTS)
@@ -105,12 +105,12 @@ def draw_strike(seed: int, settings: RecoverySettings) -> Strike:
         "checkpoint": range(every, settings.total_steps, every),
     }
     delay = {"start-up": 1.0, "step": 0.03, "checkpoint": 0.03}[moment]
-    return Strike(
+    return Fault(
         seed,
         rng.choice(list(METHODS)),
         workers,
         rng.randrange(workers),
-        rng.choice(STRIKES),
+        rng.choice(KINDS),
         moment,
         rng.choice(places[moment]),
         rng.uniform(0, delay),
@@ -122,11 +122,11 @@ def run_chaos(
 ) -> Iterator[Outcome]:
     """Yield the outcome of `runs` runs, whose seeds are `seed`, `seed + 1`, …"""
     settings = settings or RecoverySettings(folder="", pause_seconds=0.01)
-    return run_strikes([draw_strike(seed + n, settings) for n in range(runs)], settings)
+    return run_faults([draw_fault(seed + n, settings) for n in range(runs)], settings)
 
 
-def run_strikes(strikes: Sequence[Strike], settings: RecoverySettings) -> Iterator[Outcome]:
-    """Yield the outcome of one run for each of `strikes`.
+def run_faults(faults: Sequence[Fault], settings: RecoverySettings) -> Iterator[Outcome]:
+    """Yield the outcome of one run for each of `faults`.
 
     All runs share one warm process. One undisturbed run of two workers comes first: its
     weights are those of any number of workers, because a global batch counts as one.
@@ -141,27 +141,27 @@ def run_strikes(strikes: Sequence[Strike], settings: RecoverySettings) -> Iterat
             stack.enter_context(cluster)
         alone = replace(settings, folder=f"{folder}/undisturbed")
         wanted = clusters[2].run(train_resumably, alone, timeout=LIMIT_SECONDS, echo=False)[0]
-        for number, strike in enumerate(strikes):
-            own = replace(settings, folder=f"{folder}/{number}", method=strike.method)
-            yield strike_once(clusters[strike.workers], own, strike, wanted)
+        for number, fault in enumerate(faults):
+            own = replace(settings, folder=f"{folder}/{number}", method=fault.method)
+            yield inject_once(clusters[fault.workers], own, fault, wanted)
 
 
-def strike_once(
-    cluster: LocalCluster, settings: RecoverySettings, strike: Strike, wanted: RecoveryReport
+def inject_once(
+    cluster: LocalCluster, settings: RecoverySettings, fault: Fault, wanted: RecoveryReport
 ) -> Outcome:
-    """Start one run, let the strike fall on it, and examine how it ends."""
-    return strike_in_turn(cluster, settings, [strike], wanted)
+    """Start one run, inject the fault, and examine how it ends."""
+    return inject_in_turn(cluster, settings, [fault], wanted)
 
 
-def strike_in_turn(
+def inject_in_turn(
     cluster: LocalCluster,
     settings: RecoverySettings,
-    strikes: Sequence[Strike],
+    faults: Sequence[Fault],
     wanted: RecoveryReport,
 ) -> Outcome:
-    """The same, with the n-th of `strikes` in the n-th attempt. The outcome names the first."""
-    begun, first = time.monotonic(), strikes[0]
-    restarts = RESTARTS + len(strikes) - 1
+    """The same, with the n-th of `faults` in the n-th attempt. The outcome names the first."""
+    begun, first = time.monotonic(), faults[0]
+    restarts = RESTARTS + len(faults) - 1
     try:
         job = cluster.start(
             train_resumably, settings, restarts=restarts, stall_seconds=STALL_SECONDS
@@ -172,15 +172,15 @@ def strike_in_turn(
     timers = [threading.Timer(LIMIT_SECONDS, job.stop)]
     timers[0].start()
     try:
-        events = list(_watch(job, strikes, timers))
+        events = list(_watch(job, faults, timers))
         problem, error = _examine_end(job, settings, wanted)
     finally:
         job.stop()
         for timer in timers:
             timer.cancel()
     seconds = time.monotonic() - begun
-    told = tell_attempts(events)
-    problem = problem or _examine_steps(strikes, settings, told)
+    told = read_attempts(events)
+    problem = problem or _examine_steps(faults, settings, told)
     lost = tuple(attempt.lost for attempt in told[1:] if attempt.restored is not None)
     return Outcome(
         first,
@@ -195,43 +195,43 @@ def strike_in_turn(
     )
 
 
-def _watch(job: Job, strikes: Sequence[Strike], timers: list[threading.Timer]) -> Iterator[Event]:
-    """Yield the job's events to its end, and strike when the moment of each has come."""
+def _watch(job: Job, faults: Sequence[Fault], timers: list[threading.Timer]) -> Iterator[Event]:
+    """Yield the job's events to its end, and inject each fault when its moment has come."""
     number = 0
-    if strikes[0].moment == "start-up":
-        time.sleep(strikes[0].delay_seconds)
-        hit(job, strikes[0], timers)
+    if faults[0].moment == "start-up":
+        time.sleep(faults[0].delay_seconds)
+        hit(job, faults[0], timers)
         number = 1
     for event in job.events():
         yield event
-        if number < len(strikes) and _has_come(strikes[number], event, number + 1):
-            time.sleep(strikes[number].delay_seconds)
-            hit(job, strikes[number], timers)
+        if number < len(faults) and _has_come(faults[number], event, number + 1):
+            time.sleep(faults[number].delay_seconds)
+            hit(job, faults[number], timers)
             number += 1
 
 
-def _has_come(strike: Strike, event: Event, attempt: int) -> bool:
-    kind = {"step": "step", "checkpoint": "saving"}[strike.moment]
-    place = (event["event"], event.get("step")) == (kind, strike.place)
+def _has_come(fault: Fault, event: Event, attempt: int) -> bool:
+    kind = {"step": "step", "checkpoint": "saving"}[fault.moment]
+    place = (event["event"], event.get("step")) == (kind, fault.place)
     return place and event["attempt"] >= attempt
 
 
-def hit(job: Job, strike: Strike, timers: list[threading.Timer]) -> None:
+def hit(job: Job, fault: Fault, timers: list[threading.Timer]) -> None:
     """Kill or freeze the victim; what heeds no SIGTERM is killed once its grace is over.
 
     That is how Kubernetes, Slurm and the clouds' spot machines end a task.
     """
-    if strike.strike == "freeze":
-        return job.pause("worker", strike.victim)
-    victim = job.tasks[strike.victim]
-    job.kill("worker", strike.victim, getattr(signal, strike.strike))
+    if fault.kind == "freeze":
+        return job.pause("worker", fault.victim)
+    victim = job.tasks[fault.victim]
+    job.kill("worker", fault.victim, getattr(signal, fault.kind))
 
     def end_grace() -> None:
         if any(task is victim for task in job.tasks):  # the same attempt
-            job.kill("worker", strike.victim)
+            job.kill("worker", fault.victim)
 
-    if strike.strike == "SIGTERM":
-        timers.append(threading.Timer(GRACE_SECONDS[strike.method], end_grace))
+    if fault.kind == "SIGTERM":
+        timers.append(threading.Timer(GRACE_SECONDS[fault.method], end_grace))
         timers[-1].start()
 
 
@@ -250,7 +250,7 @@ class Attempt:
     lost: int = 0
 
 
-def tell_attempts(events: list[Event]) -> list[Attempt]:
+def read_attempts(events: list[Event]) -> list[Attempt]:
     """Return what `events` tell of each attempt, in order."""
     told = [Attempt() for _ in range(max((e["attempt"] for e in events), default=1))]
     for event in events:
@@ -282,8 +282,8 @@ def make_kill_rows(
     return [
         ("undisturbed", 0.0, total * step_seconds, f"steps 1 to {total}", "kept"),
         ("killed", 0.0, saved * step_seconds, f"steps 1 to {saved}", "kept"),
-        ("killed", saved * step_seconds, died, f"{saved + 1} to {killed}", "trained, and lost"),
-        ("killed", died, again, "restart", "nobody trains"),
+        ("killed", saved * step_seconds, died, f"{saved + 1} to {killed}", "trained, then lost"),
+        ("killed", died, again, "restart", "no training"),
         ("killed", again, end, f"steps {saved + 1} to {total}", "kept"),
     ]
 
@@ -293,7 +293,7 @@ def make_attempt_rows(events: list[Event]) -> list[tuple[str, float, float, str,
 
     A span is kept, lost (trained again by the next attempt), or the wait for a restart.
     """
-    told, rows = tell_attempts(events), []
+    told, rows = read_attempts(events), []
     steps = [e for e in events if (e["event"], e["task"]) == ("step", "worker 0")]
     begun = ended = steps[0]["time"]
     for number in sorted({event["attempt"] for event in steps}):
@@ -302,10 +302,10 @@ def make_attempt_rows(events: list[Event]) -> list[tuple[str, float, float, str,
         kept_to = mine[-1]["step"] if after is None else after
         lane, start = f"attempt {number}", mine[0]["time"]
         if start > ended:
-            rows.append((lane, ended - begun, start - begun, "restart", "nobody trains"))
+            rows.append((lane, ended - begun, start - begun, "restart", "no training"))
         for kind, part in (
             ("kept", [event for event in mine if event["step"] <= kept_to]),
-            ("trained, and lost", [event for event in mine if event["step"] > kept_to]),
+            ("trained, then lost", [event for event in mine if event["step"] > kept_to]),
         ):
             if part:
                 ended = part[-1]["time"]
@@ -334,7 +334,7 @@ def _examine_end(
 
 
 def _examine_steps(
-    strikes: Sequence[Strike], settings: RecoverySettings, told: list[Attempt]
+    faults: Sequence[Fault], settings: RecoverySettings, told: list[Attempt]
 ) -> str | None:
     """Return what is wrong with where the attempts began, or None."""
     saved, every = 0, settings.save_every or settings.steps_per_epoch
@@ -344,23 +344,23 @@ def _examine_steps(
         if attempt.lost > every:
             return f"lost {attempt.lost} steps, and saved every {every}"
         saved = max(saved, attempt.saved)
-    for strike, attempt in zip(chain(strikes, repeat(strikes[-1])), told[1:]):
-        if (strike.method, strike.strike) == ("preemption", "SIGTERM") and attempt.lost:
+    for fault, attempt in zip(chain(faults, repeat(faults[-1])), told[1:]):
+        if (fault.method, fault.kind) == ("preemption", "SIGTERM") and attempt.lost:
             return "lost steps although there was notice"
     return None
 
 
 def describe_outcomes(outcomes: list[Outcome]) -> str:
-    """Return a table: for each method and strike the runs, restarts and lost steps."""
-    lines = [f"{'method':<28}{'strike':<9}{'runs':>5}{'survived':>10}{'restarted':>11}"
+    """Return a table: for each method and fault the runs, restarts and lost steps."""
+    lines = [f"{'method':<28}{'fault':<9}{'runs':>5}{'survived':>10}{'restarted':>11}"
              f"{'lost steps, mean':>18}{'most':>6}"]  # fmt: skip
     for method, name in METHODS.items():
-        for strike in STRIKES:
-            mine = [o for o in outcomes if (o.strike.method, o.strike.strike) == (method, strike)]
+        for kind in KINDS:
+            mine = [o for o in outcomes if (o.fault.method, o.fault.kind) == (method, kind)]
             lost = [o.lost_steps for o in mine if o.restarts]
             survived = sum(o.problem is None for o in mine)
             lines.append(
-                f"{name:<28}{strike:<9}{len(mine):>5}{survived:>10}{len(lost):>11}"
+                f"{name:<28}{kind:<9}{len(mine):>5}{survived:>10}{len(lost):>11}"
                 + (f"{np.mean(lost):>18.2f}{max(lost):>6}" if lost else f"{'-':>18}{'-':>6}")
             )
     survived = sum(o.problem is None for o in outcomes)

@@ -24,7 +24,9 @@ def draw_jobs() -> Picture:
         "where the chief directs and saves, workers take steps from it, and ps tasks hold the "
         "variables that workers read and update; an evaluator stands outside."
     )
-    return diagram(boxes, arrows, title="Jobs and tasks", alt=alt, height_px=252)
+    return diagram(
+        boxes, arrows, title="Two kinds of cluster, and the jobs in them", alt=alt, height_px=252
+    )
 
 
 def draw_two_workers() -> Picture:
@@ -48,4 +50,10 @@ def draw_two_workers() -> Picture:
         "both into one all-reduce over the network, and the sum comes back to both. The chief "
         "saves into the shared folder, worker 1 into a temporary one that is thrown away."
     )
-    return diagram(boxes, arrows, title="Two workers", alt=alt, height_px=360)
+    return diagram(
+        boxes,
+        arrows,
+        title="Two workers share gradients; the chief's checkpoint is kept",
+        alt=alt,
+        height_px=360,
+    )

@@ -15,8 +15,7 @@ UNITS = {
     "lamb_bert_weak_scaling": " min",
     "nccl_allreduce_p4de": " µs",
     "h200_ring_busbw_gbps": " GB/s",
-    "megatron_2021_table1: parameters": " 1e9",
-    "megatron_2021_table1: % of peak": " %",
+    "megatron_2021_table1: parameters": " billion",
     "zero_memory": " GB",
     "llama3_2024": "",
 }
@@ -60,7 +59,8 @@ def draw_scatter(name: str, rows: list[Compared]):
     return figures.lines(
         {"published": (place, [row.published for row in ordered]),
          "predicted": (place, [row.predicted for row in ordered])},
-        x_label="rows of the table, in rising order", y_label=UNITS[name].strip() or "value",
+        x_label="rows of the table, sorted by the published value",
+        y_label=UNITS[name].strip() or "value",
         title=say_title(name), log_y=spread > 20,
     )  # fmt: skip
 

@@ -24,7 +24,9 @@ def draw_parameter_servers() -> Picture:
         "to them, at its own pace. The servers are ps 0 and ps 1; each holds its part of the "
         "variables."
     )
-    return diagram(boxes, arrows, title="Who asks whom", alt=alt, height_px=336)
+    return diagram(
+        boxes, arrows, title="Parameter servers: who sends what to whom", alt=alt, height_px=336
+    )
 
 
 def draw_data_service() -> Picture:

@@ -118,6 +118,42 @@ class StalenessLoop(AsynchronousLoop):
         return worker, version, ticket, done, loss, began, ended
 
 
+def descend_squares(
+    features: Any, targets: Any, runs: Sequence[tuple[float, int, dict[str, Any]]]
+) -> list[tuple[list[Update], Any]]:
+    """Fit `targets` [example, 10] from `features` [example, pixel] by least squares, 40 steps.
+
+    Runs in the coordinator. For each run (rate, closures in flight, options of the loop) it
+    returns the updates and the weights [pixel, 10], which begin at 0.
+    """
+    import keras
+    import tensorflow as tf
+
+    from utils.training.parameter_server.coordination import connect
+    from utils.training.parameter_server.variables import read_weights
+
+    def make_batches() -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensors((features, targets)).repeat()
+
+    coordination, found = connect(), []
+    for rate, in_flight, options in runs:
+        layer = keras.layers.Dense(10, use_bias=False, kernel_initializer="zeros")
+        with coordination.strategy.scope():
+            model = keras.Sequential([keras.Input((features.shape[1],)), layer])
+            sgd = keras.optimizers.SGD(rate)
+        parts = (coordination, model, sgd, _find_squares, make_batches)
+        updates = StalenessLoop(*parts, **options).run(40, max_in_flight=in_flight)
+        found.append((updates, read_weights(model.variables)[0]))
+    return found
+
+
+def _find_squares(targets: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+    """Return half the squared error of each example, [example]."""
+    import tensorflow as tf
+
+    return tf.reduce_sum((outputs - targets) ** 2, axis=-1) / 2
+
+
 def _values(gradient: Any) -> tf.Tensor:
     return gradient.values if hasattr(gradient, "indices") else gradient
 

@@ -48,7 +48,7 @@ class Round:
 def mean_staleness(updates: Sequence[Update]) -> float:
     """Return the mean staleness.
 
-    It is at most the number of workers less one, whatever their speeds: a ticket
+    It is at most the number of workers minus one, whatever their speeds: a ticket
     falls between another worker's read and ticket at most once for each of them.
     Raises CourseError for no updates.
     """

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from utils.cluster import LocalCluster, make_launcher
+from utils.errors import first_line
 from utils.strategies import find_strategy
 
 SETTINGS = {"epochs": 2, "limit": 256, "global_batch_size": 64, "model": "mlp"}
 RUN_SECONDS = 240.0
+MAX_WHY = 400
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,6 @@ def _try_one(launcher: Any, strategy: str, loop: str, dtype: str) -> Tried:
         with LocalCluster(**tasks, launcher=launcher) as cluster:
             found = cluster.run(train_once, strategy, loop, dtype, echo=False, timeout=RUN_SECONDS)
     except Exception as error:  # whatever TensorFlow raises is the answer here
-        why = (str(error).strip().split("\n") or [""])[0][:90]
-        return Tried(strategy, loop, dtype, False, why)
+        return Tried(strategy, loop, dtype, False, first_line(error, MAX_WHY))
     found = found[0] if isinstance(found, list) else found
     return Tried(strategy, loop, dtype, True, seconds=time.perf_counter() - begun, **found)

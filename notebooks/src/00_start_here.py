@@ -3,6 +3,8 @@
 #
 # Sooner or later one device is too slow or too small, and training has to run on several. Done right, they work on one model; done wrong, they train something else and never complain. In the next few minutes you will train one model on two replicas, on this computer, and see how the lessons and labs work.
 #
+# ![Two devices train copies of one network. Each sees images of its own classes, clothes on the left, shoes and bags on the right, and finds its own gradient. In the all-reduce the two gradients become one, and both copies are updated with it: they stay equal and learn all ten classes. Then the all-reduce is broken: the copies drift apart, and both forget the classes that they do not see.](../distlab/lessons/two_replicas.svg)
+#
 # **Time:** 20 minutes · **Builds on:** Keras; nothing of distribution · **Hardware:** any computer with two CPU cores; no GPU, no network
 #
 # ## Objectives
@@ -37,6 +39,7 @@ import numpy as np
 from distlab import doctor, figures
 from distlab.exercises.predict import show_guess
 from distlab.lessons.live_loss import LiveLoss
+from distlab.widgets.watched_replicas import watch_replicas
 from distlab.widgets import Slider, explore
 from utils.data import load
 from utils.errors import DistributedError
@@ -115,6 +118,24 @@ figures.show(figures.images(data.test.images[:10], words, title=title, columns=5
 
 # %%
 figures.show(figures.mirrored_devices(2, device="CPU"))
+
+# %% [markdown]
+# ## Watch it happen
+#
+# The picture at the top of this page was a recording. Here is the real thing, training in your kernel while you look at it. To make it hard for the replicas, each device sees images of its own classes only. On its own it could never learn the others.
+#
+# The coloured strip is a device's gradient for the 16 filters of its first layer (orange: make this pixel's weight smaller, blue: larger). Below the all-reduce are the filters themselves, as each copy has them.
+#
+# - Wait until both copies are right about most images, of all ten classes.
+# - **Break the all-reduce** and count ten steps. What happens to the two sets of filters, and to the accuracy?
+# - Repair it. Do the copies become equal again?
+# - Try three and four replicas.
+
+# %% tags=["nbval-ignore-output"]
+watched = watch_replicas(data)
+last = watched.train(3)  # three steps now; the others while you watch
+assert last.apart == 0  # the copies are equal, to the last bit
+watched
 
 # %% [markdown]
 # Move the slider: which of the first 20 images does each replica get? (Run the cell to get the slider. With the keyboard: `Tab` to it, then the arrow keys.)

@@ -36,7 +36,8 @@ import numpy as np
 
 from distlab import figures
 from distlab.exercises.predict import show_guess
-from distlab.widgets import Slider, explore
+from distlab.explorables import replica_values
+from utils.collectives import combine_values
 from utils.data import load
 from utils.data.batches import epoch_order
 from utils.measure import array_bytes, time_calls
@@ -134,17 +135,23 @@ print([part.numpy().tolist() for part in mirrored.experimental_local_results(squ
 # `reduce` adds them up or averages them. Watch what `axis` does:
 
 # %%
-for axis in (None, 0):
+for axis, ending in {None: "", 0: "-all"}.items():
     for operation in ("SUM", "MEAN"):
         answer = mirrored.reduce(operation, losses, axis=axis).numpy()
+        ours = combine_values(operation.lower() + ending, table)  # the same in NumPy
+        np.testing.assert_array_equal(np.ravel(answer), ours)
         print(f"{operation:<4} axis={axis!s:<4}", answer)
 print("gather        ", mirrored.gather(losses, axis=0).numpy())
-assert mirrored.reduce("MEAN", losses, axis=0) == table.mean()
-np.testing.assert_array_equal(mirrored.reduce("SUM", losses, axis=None), table.sum(axis=0))
 
 # %% [markdown]
 # `axis=None` adds replica to replica and keeps each replica's shape: two numbers. `axis=0` folds the batch axis in as well: one number. `gather` adds nothing up; it puts the parts one after the other. All three belong to the cross-replica context: call them after `run`.
 #
+# Below you can see where each number goes. Press **Play**, then choose another call and play again. What happens with seven values on four replicas? And who holds the answer after `all_reduce`, which comes next?
+
+# %%
+replica_values("sum", values=table.ravel())
+
+# %% [markdown]
 # ## Inside the step: all_reduce
 #
 # A replica that needs the sum during its step calls `all_reduce` on its replica context. Every replica must call it, and every replica gets the answer. Below, each divides its own sum by the total.
@@ -231,7 +238,6 @@ for examples in (8, 6):
 my_guess = None  # your number of bytes
 
 
-# %%
 class CountingReduction(tf.distribute.ReductionToOneDevice):
     payload_bytes = 0  # of all values that replicas contribute
 
@@ -386,27 +392,26 @@ for mistake in (add_up_outside, reduce_inside):
 #
 # ### MEAN over unequal counts
 #
-# Each replica returns the mean of its own examples, and `reduce("MEAN", …, axis=None)` averages the four means. With unequal counts, an example on a replica that has few of them counts for more. Run the cell and move the slider: the bars agree only where the examples divide by four.
-
+# Each replica returns the mean of its own examples, and `reduce("MEAN", …, axis=None)` averages the four means. With unequal counts, an example on a replica that has few of them counts for more. Here six examples with the losses 0, 1, 4, 9, 16 and 25 are on four replicas.
 
 # %%
-def compare_means(examples):
-    values = np.arange(examples) ** 2.0  # example i has loss i squared
-    parts = np.array_split(values, 4)  # the first replicas get one more
-    own = mirrored.experimental_distribute_values_from_function(
-        lambda context: tf.constant(parts[context.replica_id_in_sync_group])
-    )
-    means = mirrored.run(tf.reduce_mean, args=(own,))
-    bars = {
-        "reduce MEAN of the replicas' means": float(mirrored.reduce("MEAN", means, axis=None)),
-        "reduce MEAN, axis=0": float(mirrored.reduce("MEAN", own, axis=0)),
-        "reduce SUM, axis=0, / examples": float(mirrored.reduce("SUM", own, axis=0)) / examples,
-    }
-    title = f"Mean loss of {examples} examples on replicas of {[len(p) for p in parts]}"
-    return figures.bars(bars, unit="", title=title, reference=("true mean", values.mean()))
+squares = np.arange(16) ** 2.0  # example i has loss i squared
+parts = np.array_split(squares[:6], 4)  # the first replicas get one more
+own = mirrored.experimental_distribute_values_from_function(
+    lambda context: tf.constant(parts[context.replica_id_in_sync_group])
+)
+means = mirrored.run(tf.reduce_mean, args=(own,))
+wrong = float(mirrored.reduce("MEAN", means, axis=None))
+print("MEAN of the replicas' means:", wrong)
+print("MEAN, axis=0:", float(mirrored.reduce("MEAN", own, axis=0)))
+print("SUM, axis=0, / examples:", float(mirrored.reduce("SUM", own, axis=0)) / 6)
+assert [wrong] == combine_values("mean-of-means", parts) and wrong != squares[:6].mean()
 
+# %% [markdown]
+# Play it, then move **Values**: the two means agree only where the examples divide by four. Move **First value** and compare how far the mean moves with how far this answer does.
 
-explore(compare_means, examples=Slider("Examples", 4, 16, 6))
+# %%
+replica_values("mean-of-means", count=6, values=squares)
 
 # %% [markdown]
 # The fix: reduce per-example losses with `axis=0`, or sum on each replica and divide by the global number of examples once.

@@ -320,17 +320,18 @@ assert show_pieces(from_files) == [32, 8, 0, 0]
 assert show_pieces(in_memory(168, global_batch_size)) == [10, 10, 10, 10]
 
 # %% [markdown]
-# For data that comes from files, the default sharding policy `AUTO` becomes `FILE`. Replica 0 is then filled up to its usual 32 first, and replica 1 gets what is left. Two replicas get *no* example at all, and on CPUs a convolution of nothing fails:
+# For data that comes from files, the default sharding policy `AUTO` becomes `FILE`. Replica 0 is then filled up to its usual 32 first, and replica 1 gets what is left. Two replicas get *no* example at all. What a convolution of nothing does depends on the processor: where TensorFlow computes with oneDNN (Intel and AMD processors with AVX-512 VNNI), `fit` fails; on others it goes on, and two replicas sit the step out without a word.
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
 try:
     model.fit(from_files, shuffle=False, verbose=0)
+    print("fit: no error on this processor")
 except tf.errors.InvalidArgumentError as error:
     print("InvalidArgumentError:", re.search("input depth must.*", str(error)).group())
 
 # %% [markdown]
-# The message talks about depths; the cause is a batch without examples. Three fixes, by what you can afford:
+# The message, where there is one, talks about depths; the cause is a batch without examples. Three fixes, by what you can afford:
 #
 # | fix | what it costs |
 # |---|---|

@@ -32,15 +32,11 @@ import functools
 
 import numpy as np
 from distlab import figures
+from distlab.explorables import update_arrow
 from distlab.exercises.predict import show_guess
 from distlab.lessons.update_table import judge, update_table
-from distlab.widgets.update_scaling import (
-    Shares,
-    draw_updates,
-    inner_products,
-    update_explorer,
-    update_ratio,
-)
+from distlab.lessons.scaled_updates import Shares, draw_updates, inner_products, update_ratio
+from distlab.widgets.update_scaling import update_explorer
 from utils.data import load
 from utils.data.batches import epoch_order
 from utils.measure import array_bytes
@@ -63,7 +59,21 @@ wanted = ("wanted: the mean of the 64", losses.mean())
 figures.show(figures.bars(ways, unit="", title="Sums (log scale)", reference=wanted, log=True))
 
 # %% [markdown]
-# Only the second way gives the mean: it divides by the number of *all* examples. The rest of the lesson does this with real gradients.
+# Only the second way gives the mean: it divides by the number of *all* examples.
+#
+# Now the same with gradients, on a map. A model of two weights is being trained: the rings are lines of equal loss, and the lowest point is in the middle. The thick arrow is the step of one device. The thin ones are what four replicas contribute, laid end to end; together they are the step that the replicas make. Press Play.
+
+# %%
+update_arrow()
+
+# %% [markdown]
+# Each replica's arrow is about as long as the whole step should be, and there are four of them. Three things to try:
+#
+# 1. Choose each of the other ways to write the loss. Which of them bring the replicas exactly onto the path of one device?
+# 2. Take 10 examples and 4 replicas, so that the replicas hold 3, 3, 2 and 2. Which ways are now *turned*, pointing in another direction?
+# 3. Go from 4 replicas to 8 with `tf.reduce_mean`. What happens to the path?
+#
+# The rest of the lesson does this with the gradients of a real network.
 #
 # ## The instrument: one step of SGD at learning rate 1
 #

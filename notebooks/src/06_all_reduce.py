@@ -1,4 +1,4 @@
-# %% [markdown] shows="Naive, ring, recursive doubling and hierarchical, with messages and bytes counted; the ring stepped through with your own gradient"
+# %% [markdown] shows="Naive, ring, recursive doubling and hierarchical, with messages and bytes counted; your own gradient on the ring, step by step; four algorithms race on one clock"
 # # All-reduce
 #
 # Every step of data-parallel training needs the same sum: each replica has a gradient, and all of them need the total. The obvious way is to send everything to one place. But then every replica you add makes the others wait longer. In an hour you'll have summed gradients in four ways, counted every message, and learned to predict what the sum costs before you rent the machines.
@@ -32,6 +32,7 @@ from contextlib import suppress
 import numpy as np
 
 from distlab import figures
+from distlab.explorables import all_reduce_race, ring_of, step_time_line
 from utils.cluster import ClusterError, LocalCluster
 from utils.tf_config import pick_free_ports
 from utils.collectives import all_reduce, reduce_in_buckets
@@ -41,7 +42,6 @@ from utils.measure import array_bytes, format_bytes
 from utils.models import build_mlp
 from distlab.lessons.all_reduce_race import (
     draw_costs,
-    draw_step,
     draw_times,
     reduce_both,
     time_both,
@@ -50,7 +50,6 @@ from utils.simulate.collective import Link, fit_link, simulate_all_reduce
 from utils.simulate.published import read_table
 from utils.simulate.step import Network, StepWork, simulate_step
 from utils.strategies import make_strategy
-from distlab.widgets.ring_stepper import ring_stepper
 
 # %% [markdown]
 # ## Four ranks, ten numbers
@@ -199,10 +198,10 @@ print("steps, most messages, most bytes:", costs)
 # %% [markdown]
 # The ring takes as many steps as the naive way, but each message is a quarter of the size. In total a rank sends 2(P - 1)/P times the vector. That's less than two vectors *however many ranks there are*, and all ranks send the same. As long as the ranks do the adding, no all-reduce can get by with less.
 #
-# Now step through it with your ten numbers. Use the buttons, or the arrow keys once a button has the focus. A blue, dashed chunk has just arrived; a green one is complete. Follow chunk 0 along its row, and stop after step 3: which rank holds which complete sum? Compare with the rule above: rank p should have chunk p + 1.
+# Now watch it with your ten numbers. Each rank is a circle in its own colour, cut into four chunks. Press Step, and look at the bands in a chunk: they show whose numbers it has added up, and a chunk turns green when it holds the complete sum. On the right stands the addition that each message makes. Stop after step 3, when each rank has one green chunk: which rank holds which complete sum? Compare with the rule above: rank p should have chunk p + 1.
 
 # %%
-ring_stepper(biases)
+ring_of(biases)
 
 # %% [markdown]
 # ## Recursive doubling and hierarchical
@@ -245,6 +244,18 @@ figures.show(draw_costs(by_hand, between, N))
 
 # %% [markdown]
 # Three of the four are best at something. Recursive doubling needs the fewest steps and messages, the ring's busiest rank sends the fewest bytes, and hierarchical sends the fewest between the machines. Naive is best at nothing; it's merely simple.
+#
+# Which of them is fastest? That depends on the vector and on the links. Here all four run on one clock. Press Play, then look at the bar below: who wins at which size?
+
+# %%
+all_reduce_race()
+
+# %% [markdown]
+# Three things to try:
+#
+# 1. Make the vector 1 kB, and play again: latency is all that counts, and the fewest steps win. At 100 MB bytes are all that counts, and the ring wins.
+# 2. Go from 4 ranks to 16. The naive curve climbs, and the ring's right end hardly moves: that is the 2(P - 1)/P.
+# 3. Make the links inside a node 10 times as fast. Which algorithm gains most, and why does the ring gain nothing?
 #
 # ## On logical devices
 #
@@ -511,20 +522,21 @@ for bucket_bytes in (1, 4096, 8192, 2**20):
     print(f"{name:<28}{len(bucketed.buckets)} buckets, {messages} messages, {sent:,} bytes a rank")
     np.testing.assert_allclose(bucketed.arrays[3][-1], np.sum(biases, axis=0), atol=1e-7)
 
-# %%
-work = StepWork(forward_seconds=0.01, backward_seconds=0.02, gradient_bytes=100 * 2**20)
-steps = [
-    simulate_step(work, 8, Network(Link(20e-6, 12.5e9)), bucket_bytes=mebibytes * 2**20)
-    for mebibytes in (100, 25)
-]
-for step in steps:
-    figures.show(draw_step(step))
-assert steps[1].step_seconds < steps[0].step_seconds
-
 # %% [markdown]
 # With 4,096, the large array fills a pack and the other three share one. The lines that follow are from `reduce_in_buckets` in `utils`, whose buckets hold *at most* that many bytes, unless a single array is larger. The bytes are the same in every line; what changes is the number of messages.
 #
-# So why not always one bucket? Look at the two pictures: 45 ms with one bucket, 34 ms with four. They show a simulated step with 100 MiB of gradients on eight devices, connected at 100 Gb/s. The backward pass computes the last layers' gradients first, and a bucket leaves as soon as it is full. A single bucket is only full when the backward pass is over. With four, three have already been reduced by then, hidden behind the computation.
+# So why not always one bucket? Here is a simulated step with 100 MiB of gradients in one bucket, on eight devices connected at 100 Gb/s. Move *Bucket* to the left: at which size do the devices wait least for the network, and why do they wait longer again below it?
+
+# %%
+work, link = StepWork(0.01, 0.02, gradient_bytes=100 * 2**20), Link(20e-6, 12.5e9)
+for mebibytes in (100, 25):
+    step = simulate_step(work, 8, Network(link), bucket_bytes=mebibytes * 2**20)
+    print(f"buckets of {mebibytes:>3} MiB: a step of {1e3 * step.step_seconds:.1f} ms")
+assert step.step_seconds < 0.035
+step_time_line(work, 8, link, bucket_bytes=100 * 2**20)
+
+# %% [markdown]
+# The backward pass computes the last layers' gradients first, and a bucket leaves as soon as it is full. A single bucket is only full when the backward pass is over: 45 ms. With four buckets, three are reduced while the backward pass is still running, and the step takes 34 ms. Very small buckets lose again, because each one pays the latencies of a whole ring.
 #
 # ## The same through utils
 #
@@ -558,7 +570,7 @@ for ranks in (2, 4, 8, 64, 1024):
 # - **Write:** a ring all-reduce is two similar loops around the ring, one that adds and one that copies.
 # - **Count:** each algorithm except the naive one is best at something.
 # - **Choose:** `cross_device_ops` in one process, `CommunicationOptions` across workers; without GPUs, asking for NCCL is an error in the first and an ignored hint in the second.
-# - **Pack:** four arrays in one bucket need a quarter of the messages. In the simulated step, four buckets finished before one, because they overlap with the backward pass.
+# - **Pack:** four arrays in one bucket need a quarter of the messages. In the simulated step, four buckets finished before one, because three of them travel during the backward pass.
 # - **Predict:** latency and bandwidth go a long way, until the library changes its algorithm.
 #
 # ## Take-away card

@@ -33,6 +33,7 @@ from distlab import figures
 from utils.data import load
 from utils.data.batches import epoch_order, without_autotune
 from distlab.exercises.predict import show_guess
+from distlab.explorables import guess_number
 from utils.measure import Stopwatch, array_bytes, format_bytes
 from utils.models import build_model
 from utils.training import train
@@ -63,7 +64,8 @@ figures.show(figures.central_storage_devices(3, device="CPU", first=1, store="CP
 # **Predict.** Call the size of all weights together V. How many times V do the three accelerators (CPU:1 to CPU:3) hold together under `mirrored`, slots included?
 
 # %%
-my_guess = None  # a multiple of V
+my_guess = guess_number("Held by the three accelerators", 0, 20, "V")  # or a number
+my_guess
 
 
 # %%
@@ -105,7 +107,8 @@ figures.show(figures.grouped_bars(groups, unit="MB", title="Variables and slots 
 # **Predict.** The kernel has 784 × 10 weights of 8 bytes (float64, so that we can compare results to many digits). So V is 62,720 bytes. How many bytes travel between devices in one step? Images and labels don't count.
 
 # %%
-my_guess = None  # your number of bytes
+my_guess = guess_number("Bytes in one step", 1e4, 1e7, "bytes", log=True)
+my_guess
 
 # %%
 split = load("fashion_mnist").train.take(480)
@@ -131,11 +134,11 @@ def find_loss(kernel, images, labels):
 def step_by_hand(kernel, images, labels):
     gradients = []
     for device, own_images, own_labels in zip(ACCELERATORS, images, labels, strict=True):
-        values = send(kernel.read_value(), device)  # out
+        values = send(kernel.read_value(), device)  # the host sends the weights
         with tf.device(device), tf.GradientTape() as tape:
             tape.watch(values)
             loss = find_loss(values, own_images, own_labels)
-        gradients.append(send(tape.gradient(loss, values), HOST))  # in
+        gradients.append(send(tape.gradient(loss, values), HOST))  # and gets a gradient back
     with tf.device(HOST):
         kernel.assign_sub(0.1 * tf.add_n(gradients))
 
@@ -189,13 +192,13 @@ print("10 steps: equal weights; kernel on", kernel.device[-5:])
 # %%
 def count_sent(graph):
     """Return {(from, to): bytes} of the floating-point tensors that change devices."""
-    home = {inner.op.name: outer.device for outer, inner in graph.captures}  # of each variable
+    home = {inner.op.name: outer.device for outer, inner in graph.captures}  # where variables live
 
     def place(op):
         reads = op.type == "ReadVariableOp"
         return (home[op.inputs[0].op.name] if reads else op.device)[-5:]
 
-    # walk back from what the step leaves behind
+    # start from outputs and assignments, and follow the inputs backwards
     used, waiting = set(), [tensor.op for tensor in graph.outputs]
     waiting += [op for op in graph.get_operations() if op.type.startswith("Assign")]
     while waiting:
@@ -204,7 +207,7 @@ def count_sent(graph):
             used.add(op)
             waiting += [tensor.op for tensor in op.inputs]
 
-    # a set: a tensor that a device uses twice is sent once
+    # a set, because a tensor that one device uses twice is sent only once
     edges = {(t.ref(), place(t.op), place(op)) for op in used for t in op.inputs}
     total = Counter()
     for tensor, start, end in edges:
@@ -299,11 +302,11 @@ print("central storage, mirrored, and train under both: equal weights to 1e-9")
 # %%
 for name in strategies:
     assert sum(counts[name].values()) == sent_bytes(name, V, replicas=3)
-    computed = held_bytes(name, V // 2, slots=2)  # float32: half the bytes
-    assert abs(held[name][HOST] - computed["host"]) < 16  # Adam's two scalars
+    computed = held_bytes(name, V // 2, slots=2)  # V is in float64, this model in float32
+    assert abs(held[name][HOST] - computed["host"]) < 16  # all but Adam's two scalars
     assert abs(held[name]["CPU:1"] - computed["each accelerator"]) < 16
 billions = 16 * 2**30 / held_bytes("mirrored", 4e9, slots=2)["each accelerator"]
-assert round(billions, 1) == 1.4  # parameters, for an accelerator of 16 GiB
+assert round(billions, 1) == 1.4  # billion parameters with Adam fill 16 GiB
 storage_explorer()
 
 # %% [markdown]
@@ -322,12 +325,13 @@ storage_explorer()
 # **Predict.** What does the metric report under `central`?
 
 # %%
-my_guess = None  # your number
+my_guess = guess_number("The metric's mean", 0, 10, step=0.1)
+my_guess
 
 
 # %%
 def follow(strategy, metric, steps):
-    """Tell `metric` the number of the step, from each replica; return [step, (mean, total)]."""
+    """Feed `metric` the step's number from each replica; return its [step, (mean, total)]."""
     seen = []
     for step in range(1, steps + 1):
         strategy.run(lambda s=step: metric.update_state(tf.constant(float(s))))
@@ -352,7 +356,7 @@ show_guess(my_guess, seen["central-storage"][4, 0])
 totals = seen["central-storage"][:10, 1]
 assert (totals[1:] == 3 * totals[:-1] + 3 * np.arange(2, 11)).all()
 series = {name: (np.arange(1, 91), values[:, 0]) for name, values in seen.items()}
-last = int(np.flatnonzero(np.isfinite(seen["central-storage"][:, 0]))[-1])  # 0 is step 1
+last = int(np.flatnonzero(np.isfinite(seen["central-storage"][:, 0]))[-1])  # row 0 is step 1
 mark = {f"nan from step {last + 2}": (last + 1, seen["central-storage"][last, 0])}
 title = "The mean that each strategy reports after being fed 1, 2, 3, …"
 figures.show(figures.lines(series, x_label="step", y_label="mean", title=title, marks=mark))
@@ -417,7 +421,7 @@ print("train reports the same loss under both strategies")
 batch_of = lambda s: next(iter(s.experimental_distribute_dataset(batches)))  # noqa: E731
 one_batch = {name: batch_of(strategy) for name, strategy in strategies.items()}
 times = {name: [] for name in strategies}
-for _ in range(33):  # in turn, so that other work on this machine meets both
+for _ in range(33):  # alternating, so that other programs slow both alike
     for name in strategies:
         with Stopwatch() as watch:
             steps[name](one_batch[name])
@@ -429,7 +433,7 @@ assert min(milliseconds.values()) > 0
 # %%
 for name, total in counts.items():
     print(f"{name:<16} {format_bytes(sum(total.values()))} sent in a step of this float64 model")
-arrays = {"mirrored": 1 + 2 + 1, "central-storage": 1 + 1}  # each of the size of the weights
+arrays = {"mirrored": 1 + 2 + 1, "central-storage": 1 + 1}  # weights, slots, gradients
 for name, count in arrays.items():
     millions = 16 * 2**30 / (4 * count) / 1e6
     print(f"{name:<16} at most {millions:,.0f} million float32 parameters")

@@ -29,6 +29,7 @@ import json
 import os
 import socket
 import tempfile
+import textwrap
 import threading
 from pathlib import Path
 
@@ -42,7 +43,7 @@ from distlab.lessons.typed_cluster import run_tasks
 from distlab.lessons.watched_training import train_slowly
 from distlab.widgets import cockpit
 from utils.cluster import LocalCluster
-from utils.cluster.registry import find_clusters
+from utils.processes.registry import find_clusters
 from utils.measure import Stopwatch, format_bytes
 from utils.tf_config import build_cluster, build_tf_configs, describe_role, lint, lint_together
 from utils.tf_config import parse_tf_config, pick_free_ports, view_as_simple, view_as_slurm
@@ -216,9 +217,18 @@ for kind in (resolvers.KubernetesClusterResolver, resolvers.TPUClusterResolver):
 #
 # From here on `LocalCluster` does the typing. It starts real processes on this machine, each with its TF_CONFIG, and calls a function in each of them. (The first line of the cell makes these tasks print all of TensorFlow's log, because we'll want to read it later.)
 #
-# The function is a training that takes a while: logistic regression on Fashion-MNIST, half of each batch on each worker. Worker 0 saves the weights at every tenth step, and a restart continues from there. Lessons [09](09-multi-worker-mirrored.ipynb) and [10](10-fault-tolerance.ipynb) show how to write such a function. This one is slowed down so that you have time to kill it.
+# The function is a training that takes a while: logistic regression on Fashion-MNIST, half of each batch on each worker. Worker 0 saves the weights at every twentieth step, and a restart continues from there. Lessons [09](09-multi-worker-mirrored.ipynb) and [10](10-fault-tolerance.ipynb) show how to write such a function. This one takes about ten steps a second, so that you can follow it.
 #
-# `cockpit(job)` draws one lane per task while the job runs, with buttons to pause or kill it. With `restarts=1` the cluster restarts once: if you kill one task, the whole group starts again. The job has 100 steps, takes about ten seconds and ends by itself. So decide what to kill before you run the cell. The cell after it starts the job once more and kills worker 1 for you, at step 35. (Lines like `E0000 …` in the lanes are from TensorFlow's log.)
+# `cockpit(job)` draws a row for each task, on one axis of time. Blue is a worker that computes its gradient, green the all-reduce in which the gradients are added up, grey a worker that waits for the other. Flags are checkpoints. With `restarts=20` the cluster starts the whole group again when a task dies, up to twenty times.
+#
+# The job runs until you stop it, so take your time. Things to try:
+#
+# - **Slow down** worker 1. Who waits for whom?
+# - **Pause** worker 0, then resume it.
+# - **Kill** worker 1, and watch what worker 0 does, where both begin again, and what becomes of the steps in between.
+# - Switch on **Chaos** and lean back.
+#
+# The cell after it stops this job. It starts another one and kills worker 1 for you, at step 35.
 
 # %% tags=["nbval-ignore-output"]
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"  # for the tasks; this process is quiet already
@@ -226,24 +236,25 @@ with Stopwatch() as warm_watch:
     cluster = LocalCluster(workers=2)
     print("tasks are", cluster.launcher.description)
 folder = tempfile.TemporaryDirectory()
-played = cluster.start(train_slowly, folder.name, 100, restarts=1)
-assert next(iter(played.events()))["event"] == "step"
+played = cluster.start(train_slowly, folder.name, restarts=20)
+next(event for event in played.events() if event.get("step", 0) >= 12)
 cockpit(played)
 
 # %% tags=["nbval-ignore-output"]
-job = cluster.start(train_slowly, tempfile.mkdtemp(dir=folder.name), 100, restarts=1)
+played.stop()
+job = cluster.start(train_slowly, tempfile.mkdtemp(dir=folder.name), 80, restarts=1)
 view = cockpit(job)
 next(event for event in job.events() if event.get("step", 0) >= 35)
 job.kill("worker", 1)
 resumed = job.wait(60)
 print("attempts:", job.attempt, "· went on after step", resumed[0])
 figures.show(view.picture())
-assert job.attempt == 2 and resumed[0] == resumed[1] and resumed[0] % 10 == 0
+assert job.attempt == 2 and resumed[0] == resumed[1] and resumed[0] % 20 == 0
 
 # %% [markdown]
-# The loss curve of worker 1 has a gap: between ✕ (killed) and ↻ (back) nobody trained. Worker 0 was fine, and its curve has the same gap. A synchronous group is as slow as its slowest member, and when one dies all of them stop. The printed line says after which step the group went on: that was the last checkpoint, and everything after it had to be trained again.
+# Read the picture from left to right. At ✕ worker 1 is killed. Worker 0 is fine, and yet it stops within the same step: its all-reduce needs the gradient of worker 1. So both are ended and started again, and both go on from the last checkpoint, the orange flag. The hatched stretch is training that was done for nothing, and is done again after ↻. A synchronous group is as slow as its slowest member, and when one dies all of them stop.
 #
-# If a notebook's kernel crashes, its cluster ends with it. If some process does survive, `distlab cluster list` in a shell finds it, and `distlab cluster stop` ends those that have lost their notebook. The next cell asks for the same list from Python. Right now it shows what this lesson keeps running: a process that waits to start the next tasks, and your own job if it hasn't ended yet.
+# If a notebook's kernel crashes, its cluster ends with it. If some process does survive, `distlab cluster list` in a shell finds it, and `distlab cluster stop` ends those that have lost their notebook. The next cell asks for the same list from Python. Right now it shows what this lesson keeps running: a process that waits to start the next tasks.
 
 # %% tags=["nbval-ignore-output"]
 mine = [found.to_record() for found in find_clusters() if found.mark.owner == os.getpid()]
@@ -281,10 +292,12 @@ diagnosed = {}
 
 
 def examine(mistake, job, change=json.dumps, seconds=30):
-    """Print the line that shows it and the diagnosis; keep the diagnosis."""
+    """Print the line of the log that shows it, its cause and the cure; keep the diagnosis."""
     found = diagnosed[mistake] = diagnose_job(job, change, seconds)
-    print(f"{mistake} ({found.task})\n  log:   {found.evidence[:88]}")
-    print(f"  cause: {found.cause}\n  cure:  {found.cure}\n")
+    print(f"{mistake} ({found.task})")
+    for name, text in (("log", found.evidence), ("cause", found.cause), ("cure", found.cure)):
+        print(textwrap.fill(f"  {name + ':':<7}{text}", 96, subsequent_indent=" " * 9))
+    print()
 
 
 # %% [markdown]

@@ -37,6 +37,8 @@ from distlab import figures
 from distlab.exercises.predict import show_guess
 from distlab.lessons.cluster_pictures import draw_two_workers
 from distlab.lessons.typed_cluster import run_tasks
+from distlab.lessons.watched_training import train_slowly
+from distlab.widgets import cockpit
 from utils.cluster import ClusterError, LocalCluster
 from utils.data import load
 from utils.data.batches import epoch_order
@@ -69,7 +71,6 @@ Path("runs/lesson09").mkdir(parents=True, exist_ok=True)  # for a program that c
 my_guess = None  # a number
 
 
-# %%
 def add_up():
     strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before any other operation
     index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
@@ -168,6 +169,21 @@ assert_same(by_hand[0] + by_hand[1], 2 * one_process)
 print(len(by_hand), "workers have the weights of one process, to 1e-9")
 
 # %% [markdown]
+# ## Watch them wait for each other
+#
+# How do two processes stay in step? Here is the cockpit of [lesson 08](08-tf-config.ipynb) again, with its slow training: about ten steps a second. In each step a worker computes its gradient (blue) and waits (grey) until the other has one too. Then the all-reduce runs (green), and both start the next step at the same moment.
+#
+# Slow down worker 1 with the slider, and look at worker 0: how much of its time does it still compute? Then look at the number of steps that each has done. The job runs until you stop it, or until you run the programs below.
+
+# %% tags=["nbval-ignore-output"]
+saved = tempfile.TemporaryDirectory()
+played = cluster.start(train_slowly, saved.name)
+next(event for event in played.events() if event.get("step", 0) >= 12)
+cockpit(played)
+
+# %% [markdown]
+# Both are always at the same step. A worker that needs three times as long makes *everybody* three times as slow: the other one spends the difference waiting. So in a synchronous group it pays to look for the slowest member first.
+#
 # ## A train.py to keep
 #
 # Sending functions from a notebook is fine for lessons. On machines of your own the program is a file, and here is one: the strategy, the policy, the loop, and the save. (All workers save, and only the chief's copy is kept. We'll see why below.) Put in your own data and model, and it's yours.
@@ -218,6 +234,7 @@ print(f"{strategy.num_replicas_in_sync} replicas, chief: {is_chief}, last loss {
 # On two machines you type `TF_CONFIG='…' python train.py` on each, with the texts of [lesson 08](08-tf-config.ipynb). Both need the same file and data, a folder that both can see, and open ports between them. Here two processes start at once. Then a third trains alone, without a cluster: it should end with the same loss, and the cell asserts that.
 
 # %%
+played.stop()
 both = {"worker": [f"localhost:{port}" for port in pick_free_ports(2)]}
 configs = [json.dumps({"cluster": both, "task": {"type": "worker", "index": i}}) for i in (0, 1)]
 printed = run_tasks("runs/lesson09/train.py", configs)
@@ -296,7 +313,6 @@ print(*fitted[0][1], sep="\n")
 # %%
 my_guess = None  # steps
 
-# %%
 folder = tempfile.TemporaryDirectory()  # removed at the end of the lesson
 files = np.split(np.arange(24), [4, 8, 18])  # 4, 4, 10 and 6 examples
 for number, ids in enumerate(files):

@@ -37,11 +37,11 @@ import numpy as np
 from distlab import figures
 from utils.cluster import ClusterError, LocalCluster
 from distlab.lessons.chaos import (
-    Strike,
+    Fault,
+    inject_in_turn,
     make_attempt_rows,
     make_kill_rows,
-    strike_in_turn,
-    tell_attempts,
+    read_attempts,
 )
 from utils.events import report
 from distlab.exercises.predict import show_guess
@@ -70,7 +70,9 @@ from distlab.widgets.checkpoint_interval import interval_explorer, say_seconds
 rows = make_kill_rows(step_seconds=1.0, restart_seconds=6.0, saved=8, killed=11, total=25)
 ends = {lane: end for lane, _, end, _, _ in rows}  # of the last span in each lane
 late = ends["killed"] - ends["undisturbed"]
-figures.show(figures.timeline(rows, title=f"One kill: {late:.0f} seconds late", unit="s"))
+figures.show(
+    figures.timeline(rows, title=f"One kill makes the run {late:.0f} seconds longer", unit="s")
+)
 assert late == (11 - 8) * 1.0 + 6.0
 
 # %% [markdown]
@@ -127,7 +129,7 @@ print("restarted because", died["task"], died["cause"])
 assert died["task"] == "worker 1" and "SIGKILL" in died["cause"] and begins == 0
 
 # %% [markdown]
-# At the very beginning. Both lanes break off (✕) and start again (↻) at the top of the loss curve. Worker 0 was in perfect health, and lost as much as worker 1. (To watch a job live, with buttons for kill, pause and restart, put `panel` on the last line of the cell that starts it.)
+# At the very beginning. Worker 1 is killed at ✕, and both start again at ↻, at the top of the loss curve. Everything before is hatched: trained for nothing. Worker 0 was in perfect health, and lost as much as worker 1.
 #
 # ## CheckpointManager: save, and know where you are
 #
@@ -189,9 +191,9 @@ def largest_difference(mine, theirs):
 
 
 show_guess(my_guess, round(largest_difference(resumed, whole), 9))
-first, second = tell_attempts(list(job.events()))
+first, second = read_attempts(list(job.events()))
 rows = make_attempt_rows(list(job.events()))
-figures.show(figures.timeline(rows, title="The same picture, by this machine's clock", unit="s"))
+figures.show(figures.timeline(rows, title="One kill, as measured on this machine", unit="s"))
 print(f"first attempt: {first.done} steps, saved after {first.saved}")
 print(f"second attempt: begins after {second.restored}, {second.lost} steps are trained twice")
 assert second.restored >= first.saved >= 8 and second.lost <= settings.save_every
@@ -200,6 +202,18 @@ np.testing.assert_allclose(resumed.losses, whole.losses[second.restored :], atol
 # %% [markdown]
 # The weights aren't just similar. They are the same to nine decimal places, and so is the loss at every step. All that the failure cost was the steps since the last checkpoint, at most four, and the time for a restart.
 #
+# ## Break it yourself
+#
+# Here is the same program in the cockpit of [lesson 08](08-tf-config.ipynb), with more epochs, a checkpoint every 20 steps and about ten steps a second. It runs until you stop it, or until you run the next code cell. Kill a worker just after a flag, and another time just before the next one. Compare the hatched stretches. Then switch on **Chaos**: can it ever cost you more than 20 steps at once?
+
+# %% tags=["nbval-ignore-output"]
+endless = replace(settings, folder=f"{folder.name}/played", save_every=20, epochs=2000)
+endless = replace(endless, pause_seconds=0.08, watched=True)  # `watched`: tells when it waits
+played = cluster.start(train_saving, endless, restarts=100)
+next(event for event in played.events() if event.get("step", 0) >= 12)
+cockpit(played)
+
+# %% [markdown]
 # ## What must be in a checkpoint
 #
 # A checkpoint of the weights alone restores without any error, so it's easy to believe that it is complete. It isn't. Below, a run is resumed after step 8 three times. The first time the optimizer's state is left out, so its momentum is zero, as in a new program. The second time the place in the data is left out, so the epoch starts again. The third time nothing is left out.
@@ -221,6 +235,7 @@ def resume_without(settings, choices):
     return dict(zip(choices, reports))
 
 
+played.stop()
 kept = replace(settings, folder=f"{folder.name}/kept", epochs=2, pause_seconds=0.0)
 cluster.run(train_saving, kept, timeout=60, echo=False)
 on, choices = replace(kept, epochs=settings.epochs), ("optimizer", "place", "nothing")
@@ -249,8 +264,8 @@ print("newest, says the file `checkpoint`:", Path(tf.train.latest_checkpoint(kep
 
 
 # %% tags=["nbval-ignore-output"]
-def save_two(folder):
-    """Save a small checkpoint, then a big one. Worker 0 alone: there is no strategy here."""
+def save_small_then_large(folder):
+    """Save a small checkpoint, then a large one. Only worker 0: there is no strategy here."""
     if tf.distribute.cluster_resolver.TFConfigClusterResolver().task_id > 0:
         return
     values = tf.Variable(tf.zeros(10), shape=tf.TensorShape(None))
@@ -262,7 +277,7 @@ def save_two(folder):
 
 
 cut = Path(folder.name) / "cut"
-job = cluster.start(save_two, str(cut))
+job = cluster.start(save_small_then_large, str(cut))
 next(event for event in job.events() if event["event"] == "saved")  # step 4
 end = time.monotonic() + 20
 while not any(cut.glob("ckpt-8*")) and time.monotonic() < end:
@@ -377,7 +392,7 @@ def train_listening(settings):
 listening = replace(settings, folder=f"{folder.name}/listening")
 job = cluster.start(train_listening, listening, restarts=1)
 disturb(job, 11, lambda job: job.kill("worker", 1, signal.SIGTERM))
-first, second = tell_attempts(list(job.events()))
+first, second = read_attempts(list(job.events()))
 show_guess(my_guess, second.lost)
 [left] = [event for event in job.events() if event["event"] == "restart"]
 print("the group", left["cause"], "and started again")
@@ -417,29 +432,27 @@ assert (by_hand, handled) == (16, 24)
 
 
 # %% tags=["nbval-ignore-output"]
-BLOWS = {6: "SIGKILL", 11: "SIGKILL", 15: "SIGTERM"}
+SIGNALS = {6: "SIGKILL", 11: "SIGKILL", 15: "SIGTERM"}  # after which step, which signal
 
 
 def measure(method):
-    """Kill one run three times; return how many steps it trained again after each."""
+    """Send one run the three signals; return how many steps it trained again after each."""
     own = replace(settings, folder=f"{folder.name}/{method}", method=method)
-    strikes = [
-        Strike(
+    faults = [
+        Fault(
             seed=0, method=method, workers=2, victim=1,
-            strike=blow, moment="step", place=place, delay_seconds=0.0,
+            kind=name, moment="step", place=step, delay_seconds=0.0,
         )
-        for place, blow in BLOWS.items()
+        for step, name in SIGNALS.items()
     ]  # fmt: skip
-    end = strike_in_turn(cluster, own, strikes, whole)
+    end = inject_in_turn(cluster, own, faults, whole)
     assert end.problem is None and end.error < 1e-9, end.problem
     return end.lost_each
 
 
-words = [
-    f"{'killed' if blow == 'SIGKILL' else 'notice'} after step {n}" for n, blow in BLOWS.items()
-]
+words = [f"{name} after step {step}" for step, name in SIGNALS.items()]
 lost = {name: dict(zip(words, measure(method))) for method, name in METHODS.items()}
-title = "Steps trained twice after each, with a checkpoint every 4 steps"
+title = "Steps trained twice after each signal, with a checkpoint every 4 steps"
 figures.show(figures.grouped_bars(lost, unit="steps", title=title))
 for name, each in lost.items():
     print(f"{name:<28}at most {max(each.values())} steps; with notice {each[words[-1]]}")
@@ -554,7 +567,7 @@ assert min(means, key=means.get) == 1.0
 # %% [markdown]
 # The curve is flat near its lowest point: with twice or half the best interval the overhead is about a fifth instead of a sixth, but with a tenth of it the overhead is more than three quarters. So you needn't know your MTBF exactly.
 #
-# Now move the sliders. The first begins at what a save took on your machine above (at 0.1 s if that was less). For the other two, here is a real example: Meta's report on Llama 3 counts 419 unexpected interruptions in 54 days on 16,384 GPUs. The cell prints how often that is, for the whole group and for each GPU. (The last slider ends at 1,000 days. 7,760 workers that each fail once in 1,000 days fail as often as Meta's group.)
+# Now move the sliders. The first begins at what a save took on your machine above (at 0.1 s if that was less). For the other two, here is a real example: Meta's report on Llama 3 counts 419 unexpected interruptions in 54 days on 16,384 GPUs. The cell prints how often that is, for the whole group and for each GPU. Set the last two sliders to these numbers.
 
 # %% tags=["nbval-ignore-output"]
 hours = 54 * 24 / 419
@@ -580,16 +593,16 @@ interval_explorer(timing.median_seconds, workers=1000)
 # checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)  # all three
 # if newest := newest_whole(shared):  # this lesson's function; None at the first start
 #     checkpoint.restore(newest).assert_existing_objects_matched()
+#     if is_chief: tf.compat.v1.train.update_checkpoint_state(shared, newest)  # skip damaged ones
 # folder = shared if is_chief else tempfile.mkdtemp()  # every worker saves, the chief's counts
 # manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=3)
-# resolver = strategy.cluster_resolver
-# handler = tf.distribute.experimental.PreemptionCheckpointHandler(resolver, manager)
+# handler = tf.distribute.experimental.PreemptionCheckpointHandler(strategy.cluster_resolver, manager)
 # if int(step) % save_every == 0:  # these last three lines: in your loop, after every step
 #     manager.save(checkpoint_number=int(step))  # best about every sqrt(2 * save_seconds * mtbf) s
 # handler.save_checkpoint_if_preempted(checkpoint_number=int(step))
 # ```
 #
-# One gap is left: if `newest_whole` passed over a damaged checkpoint, the handler would still read that one, because the file `checkpoint` names it. In that case let the chief delete the file `checkpoint` before it makes its manager; the manager then starts with an empty list. A whole program that survives both signals, on one machine or two: [checkpoint_and_resume.py](../examples/checkpoint_and_resume.py).
+# The fourth line matters when `newest_whole` passed over a damaged checkpoint. The file `checkpoint` still names that one, and the handler, as you saw, restores what the file names. So the chief first writes into it the checkpoint that was really restored. A whole program that survives both signals, on one machine or two: [checkpoint_and_resume.py](../examples/checkpoint_and_resume.py).
 #
 # ## Where it is described
 #

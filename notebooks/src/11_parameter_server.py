@@ -31,35 +31,27 @@ import keras
 import numpy as np
 
 from distlab import figures
-from utils.cluster import ClusterError, LocalCluster, make_launcher
-from utils.data import load
-from utils.events import report
 from distlab.exercises.predict import show_guess
-from utils.measure import Stopwatch, array_bytes, format_bytes
-from utils.models import build_embedding_model, build_mlp
-from utils.simulate.parameter_server import Cluster, simulate_parameter_server
+from distlab.explorables import staleness_race
 from distlab.lessons.loopback_traffic import count_synchronous, measure_traffic
 from distlab.lessons.server_pictures import draw_parameter_servers
 from distlab.lessons.slow_workers import sleep_in_graph
-from distlab.lessons.stale_updates import StalenessLoop
+from distlab.lessons.stale_updates import StalenessLoop, descend_squares
 from distlab.lessons.synchronous_rounds import SynchronousRounds
-from distlab.lessons.update_records import (
-    Update,
-    make_spans,
-    mean_staleness,
-    mean_staleness_by_worker,
-)
+from distlab.lessons.update_records import Update, make_spans, mean_staleness
+from distlab.lessons.update_records import mean_staleness_by_worker
+from distlab.lessons.watched_servers import train_and_tell
+from distlab.widgets import cockpit
+from utils.cluster import ClusterError, LocalCluster, make_launcher
+from utils.data import load
+from utils.events import report
+from utils.measure import Stopwatch, array_bytes, format_bytes
+from utils.models import build_embedding_model, build_mlp
+from utils.simulate.parameter_server import Cluster, simulate_parameter_server
+from utils.training.parameter_server import counting, evaluation, variables
 from utils.training.parameter_server.checkpoints import train_with_checkpoints
 from utils.training.parameter_server.coordination import connect, find_worker
-from utils.training.parameter_server.counting import adam_correction, count_exactly
-from utils.training.parameter_server.evaluation import evaluate_inline, follow_checkpoints
 from utils.training.parameter_server.loop import AsynchronousLoop
-from utils.training.parameter_server.variables import (
-    bytes_by_server,
-    describe_pieces,
-    format_pieces,
-    read_weights,
-)
 
 # %% [markdown]
 # ## Four kinds of process
@@ -176,16 +168,16 @@ def show_placement():
     )
     strategy = tf.distribute.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
     with strategy.scope():
-        return describe_pieces(build_embedding_model().trainable_variables)
+        return variables.describe_pieces(build_embedding_model().trainable_variables)
 
 
 def show_with_connect():
     with connect(min_shard_bytes=256 << 10).strategy.scope():
-        return describe_pieces(build_embedding_model().trainable_variables)
+        return variables.describe_pieces(build_embedding_model().trainable_variables)
 
 
 pieces = cluster.run(show_placement)
-print(format_pieces(pieces))
+print(variables.format_pieces(pieces))
 show_guess(my_guess, next(p.rows for p in pieces if p.server == 1), unit=" rows")
 assert pieces == cluster.run(show_with_connect)
 
@@ -247,17 +239,17 @@ parts = (build_keras_embedding, cross_entropy, images[:32], labels[:32])
 reduced = pair.run(count_synchronous, *parts, timeout=60, echo=False)[0]
 
 # %% tags=["nbval-ignore-output"]
-mebibytes = {
-    "servers, rows only": sent["own"] / 2**20, "servers, keras Embedding": sent["keras"] / 2**20,
-    "both, IndexedSlices": reduced["slices"] / 2**20, "both, dense": reduced["dense"] / 2**20,
-}  # fmt: skip
+sizes = {"servers: only its rows": sent["own"], "servers: Keras Embedding": sent["keras"]}
+sizes |= {"all-reduce: IndexedSlices": reduced["slices"], "all-reduce: dense": reduced["dense"]}
+mebibytes = {name: size / 2**20 for name, size in sizes.items()}
 show_guess(my_guess, sent["own"] / 1024, unit=" KiB")
-figures.show(figures.bars(mebibytes, unit="MiB", title="Bytes of one step (log scale)", log=True))
+title = "Bytes sent in one step (log scale)"
+figures.show(figures.bars(mebibytes, unit="MiB", title=title, log=True))
 assert 32 * 49 * 16 * 4 < sent["own"] < table_bytes / 4 and sent["keras"] > 5 * sent["own"]
 assert 0.9 < reduced["dense"] / (2 * table_bytes) < 1.3 and reduced["slices"] < table_bytes / 10
 
 # %% [markdown]
-# The first two bars show why the lookup belongs where the table is. The other two, "both", are one synchronous step of *both* workers, so they carry two gradients. The dense one is close to what the ring formula predicts for two workers: twice the table. But TensorFlow is smarter than that. An Embedding's gradient is `IndexedSlices`, and MultiWorkerMirroredStrategy gathers only those rows.
+# The first two bars show why the lookup belongs where the table is. The other two are one synchronous step, in which *both* workers take part, so they carry two gradients. The dense one is close to what the ring formula predicts for two workers: twice the table. But TensorFlow is smarter than that. An Embedding's gradient is `IndexedSlices`, and MultiWorkerMirroredStrategy gathers only those rows.
 #
 # So bytes alone are no reason for parameter servers. The real reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. With a dense model parameter servers save no bytes: a step reads all its variables and writes all its gradients.
 #
@@ -382,7 +374,7 @@ cases = {"1.5/k, one in flight": (1.5, 1), "1.5/k, both": (1.5, 40), "0.5/k, bot
 runs = [(rate / curvature, 40, (0.03, 0.03), in_flight) for rate, in_flight in cases.values()]
 descents = dict(zip(cases, cluster.run(descend, x, y, runs)))
 losses = {name: [u.loss for u in updates] for name, (updates, _) in descents.items()}
-words = {"x_label": "update", "y_label": "loss", "title": "One rate, with and without staleness"}
+words = {"x_label": "update", "y_label": "loss", "title": "Loss with and without stale gradients"}
 figures.show(figures.lines({n: (range(40), v) for n, v in losses.items()}, log_y=True, **words))
 show_guess(my_guess, "larger" if losses["1.5/k, both"][-1] > 0.5 else "smaller")
 assert [values[-1] > values[0] for values in losses.values()] == [False, True, False]
@@ -390,7 +382,32 @@ assert [values[-1] > values[0] for values in losses.values()] == [False, True, F
 # %% [markdown]
 # Same model, same data, same rate: training that is stable with one closure in flight explodes with a staleness of about one. At a third of that rate it is stable again, with both workers busy. (Where the exploding curve dips, the weights swing past the minimum and come close to it for a moment.)
 #
-# There are two more remedies, both options of `StalenessLoop`, which does for any Keras model what `descend` did for ours. `damp=True` divides a gradient by 1 + its staleness. (That doesn't help Adam, which ignores the size of a gradient.) `max_staleness=4` drops gradients staler than 4. Both know the staleness in time, because the ticket is drawn before anything is written.
+# There are two more remedies, both options of `StalenessLoop`, which does for any Keras model what `descend` did for ours. `damp=True` divides a gradient by 1 + its staleness. (That doesn't help Adam, which ignores the size of a gradient.) `max_staleness` drops gradients that are staler than it says; with 0, only fresh ones are written. Both know the staleness in time, because the ticket is drawn before anything is written. Here is each of them at the rate that exploded, with both workers busy. ([`descend_squares`](../distlab/lessons/stale_updates.py) runs our least squares through a `StalenessLoop`.) The second cell checks that it is the same descent: with one closure in flight it ends with the weights of our own loop.
+
+
+# %% tags=["nbval-ignore-output"]
+remedies = {"damped": {"damp": True}, "only fresh gradients": {"max_staleness": 0}}
+runs = [(1.5 / curvature, 40, {"delays": (0.03, 0.03), **extra}) for extra in remedies.values()]
+for name, (updates, _) in zip(remedies, cluster.run(descend_squares, x, y, runs)):
+    written = sum(update.written for update in updates)
+    print(f"{name:<22}loss {updates[-1].loss:.3f} at the end, {written} of 40 updates written")
+    assert updates[-1].loss < updates[0].loss
+
+# %%
+[(updates, theirs)] = cluster.run(descend_squares, x, y, [(1.5 / curvature, 1, {})])
+ours = descents["1.5/k, one in flight"][1]
+np.testing.assert_allclose(ours, theirs, atol=1e-5)
+print(f"mean staleness {mean_staleness(updates)}; weights {ours.shape} equal to 1e-5")
+staleness_race()
+
+# %% [markdown]
+# Both are stable at a rate at which plain updates were not. Neither is free: damping takes smaller steps, and dropping throws away work that was already done. For your own training take `AsynchronousLoop` of `utils`: the same for any Keras model, without the tickets.
+#
+# The picture above is the whole bargain on a simulated clock, to play with. A block is one step, and its number the staleness of its update. Below the blocks, each line starts at the version of the parameters that a worker read, and jumps up to the server's when it writes: the jump is the staleness.
+#
+# - Raise **Learning rate** until the asynchronous loss runs away. Which of the four is stable at the highest rate?
+# - Add **Workers** at that rate. Whom does it hurt?
+# - Make the **Slow worker** slower. Whose curve suffers, and who pays with staleness or with steps thrown away?
 #
 # ## A counter that loses steps
 #
@@ -401,7 +418,7 @@ assert [values[-1] > values[0] for values in losses.values()] == [False, True, F
 def count_steps(steps):
     """Return what Keras counted, and what the exact counter did, after `steps` of Adam each."""
     coordination, counts = connect(), []
-    for prepare in (lambda optimizer: None, count_exactly):
+    for prepare in (lambda optimizer: None, counting.count_exactly):
         with coordination.strategy.scope():
             model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
             optimizer = keras.optimizers.Adam()
@@ -424,15 +441,42 @@ def count_steps(steps):
 
 lossy, exact = cluster.run(count_steps, 150)
 print(f"of 150 steps Keras counted {lossy}, the exact counter {exact}")
-print(f"Adam's factor is {adam_correction(lossy):.3f} instead of {adam_correction(exact):.3f}")
+is_, should = counting.adam_correction(lossy), counting.adam_correction(exact)
+print(f"Adam's factor is {is_:.3f} instead of {should:.3f}")
 assert exact == 150 >= lossy
 
 # %% [markdown]
 # The weights got every gradient; only the count is short. Whatever reads it is behind: Adam's factor, a learning-rate schedule, your own "stop after *n* steps".
 #
+# ## Nobody waits
+#
+# You know the cockpit from [lesson 08](08-tf-config.ipynb), where killing one worker stopped both. Here are two workers and two servers in it. A block is one update: read the parameters, compute, write. (`make_loop` makes a `StalenessLoop`, our own loop for any Keras model, in which each update takes at least 80 ms.)
+#
+# - **Slow down** or **pause** worker 1. What does worker 0 do? In lessons 08 and 09 a grey block showed its waiting.
+# - **Kill** worker 1, watch worker 0, and bring worker 1 back with **Restart**. It needs some seconds to connect.
+# - **Chaos** does all that for you.
+
+
+# %%
+def make_loop():
+    coordination = connect()
+    with coordination.strategy.scope():
+        model, sgd = build_mlp(), keras.optimizers.SGD(0.05)
+    parts = (coordination, model, sgd, cross_entropy, lambda: make_batches(images, labels))
+    return StalenessLoop(*parts, delays=(0.08, 0.08))
+
+
+# %% tags=["nbval-ignore-output"]
+played = cluster.start(train_and_tell, make_loop)
+next(event for event in played.events() if event["step"] >= 30)
+cockpit(played)
+
+# %% [markdown]
+# Worker 0 never stops, whatever happens to worker 1. That's the other half of the bargain: no all-reduce, so nobody to wait for, and a gradient that arrives late. The job runs until you stop it, or run the next cell but one.
+#
 # ## A worker dies and comes back
 #
-# A worker holds nothing that can't be found elsewhere. If it dies in the middle of a closure, the coordinator gives that closure to another worker. When it is back, it takes closures again. We kill worker 1 after 20 updates, start it again 20 updates later, and go on until it takes part: reconnecting can take some seconds. In the picture a bar is one update, and the gap in worker 1's lane is the time it was away.
+# A worker holds nothing that can't be found elsewhere. If it dies in the middle of a closure, the coordinator gives that closure to another worker. When it is back, it takes closures again. We count: worker 1 is killed after 20 updates and started again 20 updates later, and we go on until it takes part. In the picture a bar is one update, and the gap in worker 1's lane is the time it was away.
 
 
 # %%
@@ -460,6 +504,7 @@ def draw_lanes(updates, title):
 
 
 # %% tags=["nbval-ignore-output"]
+played.stop()
 job = cluster.start(run_and_report, images, labels, 1000)
 for event in job.events():
     if event["number"] in (20, 40):
@@ -486,7 +531,6 @@ try:
 except ClusterError as error:
     print(f"{error.task}: {error.cause}")
 
-# %% tags=["nbval-ignore-output"]
 updates, begun, written = cluster.run(run_and_report, images, labels, 100, folder.name)
 folder.cleanup()
 print(f"went on at step {begun}: {len(updates)} more updates, {written} in all")
@@ -577,11 +621,12 @@ def train_and_evaluate(images, labels, test_images, test_labels, folder):
     parts = (coordination, model, sgd, cross_entropy, lambda: make_batches(images, labels))
     loop = AsynchronousLoop(*parts)
     train_with_checkpoints(loop, folder, steps=300, every=60)
-    return evaluate_inline(coordination, model, test_images, test_labels, step=300)
+    return evaluation.evaluate_inline(coordination, model, test_images, test_labels, step=300)
 
 
 def evaluate_beside(images, labels, folder):
-    return follow_checkpoints(folder, build_embedding_model, images, labels, last_step=300)
+    follow = evaluation.follow_checkpoints
+    return follow(folder, build_embedding_model, images, labels, last_step=300)
 
 
 test = load("fashion_mnist").test
@@ -631,40 +676,10 @@ for as_pieces in (False, True):
 #
 # Three more errors you may meet. `model.save` fails in the same way (`no attribute 'device'`), so `train_with_checkpoints` saves the TensorFlow variables instead. `optimizer.apply_gradients` outside `strategy.run` ends in `'NoneType' object has no attribute 'merge_call'`. And Keras 3's `fit` doesn't run on parameter servers at all; that of `tf_keras`, the Keras 2 package, does.
 #
-# ## The same through utils
-#
-# `AsynchronousLoop` is the one to take home: it does what `descend` did, for any Keras model, without the tickets. `StalenessLoop` adds those. With one closure in flight, the same data and the same rate, we should get the weights of our own loop:
-
-
-# %%
-def squares(targets, outputs):
-    return tf.reduce_sum((outputs - targets) ** 2, axis=-1) / 2  # [example]
-
-
-def descend_with_utils(features, targets, rate, steps):
-    coordination = connect()
-    layer = keras.layers.Dense(10, use_bias=False, kernel_initializer="zeros")
-    with coordination.strategy.scope():
-        model = keras.Sequential([keras.Input((features.shape[1],)), layer])
-        sgd = keras.optimizers.SGD(rate)
-    once = tf.data.Dataset.from_tensors
-    loop = StalenessLoop(
-        coordination, model, sgd, squares, lambda: once((features, targets)).repeat()
-    )
-    updates = loop.run(steps, max_in_flight=1)
-    return mean_staleness(updates), read_weights(model.variables)[0]
-
-
-stale, theirs = cluster.run(descend_with_utils, x, y, 1.5 / curvature, 40)
-ours = descents["1.5/k, one in flight"][1]
-np.testing.assert_allclose(ours, theirs, atol=1e-5)
-print(f"mean staleness {stale}; weights {ours.shape} equal to 1e-5")
-
-# %% [markdown]
 # ## What it costs
 
 # %% tags=["nbval-ignore-output"]
-dense, held = array_bytes(build_mlp().trainable_variables), bytes_by_server(pieces)
+dense, held = array_bytes(build_mlp().trainable_variables), variables.bytes_by_server(pieces)
 print("held by the servers:", {f"ps {server}": format_bytes(n) for server, n in held.items()})
 print(f"one step: the MLP, any batch: {format_bytes(2 * dense)};", end=" ")
 print(f"32 images on a table of {format_bytes(table_bytes)}: {format_bytes(sent['own'])}")

@@ -33,6 +33,7 @@ import numpy as np
 import psutil
 
 from distlab import figures
+from distlab.explorables import conveyor
 from utils.data import load
 from distlab.exercises.predict import show_guess
 from utils.input_pipeline import LOCAL, SLOW, TuneSettings, tune, write_shards
@@ -53,7 +54,6 @@ from utils.input_pipeline.trace import timeline_rows, trace
 from utils.measure import Stopwatch, format_bytes
 from utils.models import build_mlp
 from utils.simulate.input import InputCosts
-from distlab.widgets.input_explorer import input_explorer
 
 # %% [markdown]
 # ## Write the data first
@@ -246,7 +246,7 @@ print(len(wanted), "examples, each once, in two epochs each of:", ", ".join(rung
 datasets = {name: as_written(make(shards)) for name, make in rungs.items()}
 datasets["limit: ready tensors"] = ready
 local = measure_rates(datasets, rounds=2)
-show_guess(my_guess, local.ratio("tuned", "naive"), unit="×")
+show_guess(my_guess, local.median("tuned") / local.median("naive"), unit="×")
 title = "Images per second after the first epoch, local disk (log scale)"
 marks = {"log": True, "highlight": "tuned"}
 figures.show(figures.bars(local.medians(), unit="images/s", title=title, **marks))
@@ -254,12 +254,12 @@ assert local.processor_ratio("vectorised map", "naive") > 1.2
 assert local.ratio("cache", "vectorised map") > 1.5
 assert local.ratio("tuned", "naive") > 2
 assert local.ratio("limit: ready tensors", "tuned") > 1
-worth = {name: local.ratio(name, before) for before, name in pairwise(LADDER)}
-print("each against the one before:", ", ".join(f"{n} ×{r:.1f}" for n, r in worth.items()))
-print("the most, in this run:", max(worth, key=worth.get))
+worth = {name: local.median(name) / local.median(before) for before, name in pairwise(LADDER)}
+print("each bar over the one above it:", ", ".join(f"{n} ×{r:.1f}" for n, r in worth.items()))
+print("largest gain in this run:", max(worth, key=worth.get))
 
 # %% [markdown]
-# The line below the picture compares each rung with the one before it, round by round, and takes the median. On a busy computer that can differ from the ratio of two bars. Why does a line of code help, or not?
+# The line below the picture divides each bar by the one above it. Why does a line of code help, or not?
 #
 # - **Reading in parallel** hides waiting. A fast local disk leaves little to hide, and threads cost time too.
 # - **Parallel maps** need spare cores. On two cores, passing a small image to another thread can cost as much as it saves.
@@ -499,16 +499,15 @@ assert images > 99_000 and max(sizes) < whole / 2
 #
 # ## What if? Your own numbers
 #
-# From the stage costs that you measured, a small model predicts the rate for each setting. Its rule: parts that overlap take as long as the longest of them, parts that don't take their sum ([`utils/simulate/input.py`](../utils/simulate/input.py)). Move the controls:
+# Here is your naive pipeline as a conveyor, with the costs that you measured and the slow store. A box is 16 images, and a batch is 8 boxes. The accelerator is hatched while it starves. The model behind it knows only who waits for whom ([`utils/simulate/input.py`](../utils/simulate/input.py)); there is no measurement in it apart from yours. Press Play, then move the controls:
 #
-# 1. Raise the shards read at once until reading is no longer the longest part. Which part is next?
-# 2. Which single setting helps most with a step of 5 ms? With 100 ms?
-# 3. More calls than cores: does it help?
+# 1. Raise *Prefetch* first. Which buffer stays empty, and why?
+# 2. Raise the files read at once until reading is no longer the bottleneck. Which machine is next?
+# 3. More calls than cores: does it help? And how large must a prefetch be once reads have *jitter*?
 
 # %% tags=["nbval-ignore-output"]
-in_batches = batch_costs["parse_batch"], batch_costs["augment_batch"]
 wait = SLOW.wait_seconds(500) / 500  # seconds for each image of a shard
-input_explorer(InputCosts(wait, costs["parse"], costs["augment"], *in_batches), step_ms=5)
+conveyor(InputCosts(wait, costs["parse"], costs["augment"]), step_seconds=0.005)
 
 # %% [markdown]
 # ## The same through `utils`
@@ -530,8 +529,8 @@ assert count_elements(rebuild(take_apart(naive(shards)), report.settings)) == wa
 # %% tags=["nbval-ignore-output"]
 pixels = shards.examples * 28 * 28
 print(f"shards on disk          {format_bytes(shards.bytes)}")
-print(f"cache of parsed images  {format_bytes(pixels)}   (uint8; a shuffle buffer of all as well)")
-print(f"cache of augmented ones {format_bytes(4 * pixels)}   (float32)")
+print(f"cache of parsed images  {format_bytes(pixels)}   (uint8; a shuffle buffer for all: the same)")  # fmt: skip
+print(f"cache of augmented ones {format_bytes(4 * pixels)}   (float32: four times as much)")
 print(f"prefetch of 2 batches   {format_bytes(2 * 128 * 28 * 28 * 4)}")
 naive_seconds, tuned_seconds = (shards.examples / local.first(n) for n in ("naive", "tuned"))
 print(f"first epoch             {naive_seconds:.2f} s naive, {tuned_seconds:.2f} s tuned")

@@ -26,7 +26,10 @@ print(use_logical_devices(4))
 # %%
 import tempfile
 
+import numpy as np
+
 from distlab import figures
+from distlab.explorables import sharding_belt
 from utils.cluster import ClusterError, LocalCluster
 from utils.data import load
 from utils.errors import DistributedError
@@ -40,6 +43,7 @@ from utils.input_pipeline.sharding import (
     all_ids,
     auto_shard,
     check_cover,
+    deal_examples,
     ids_of_replicas,
     say_ids,
     sharding_options,
@@ -138,6 +142,8 @@ assert check_cover(views, range(32)).once == 32
 # ## Two workers: who reads what?
 #
 # Each of several workers runs the *whole* program, so each has the whole dataset. TensorFlow then *shards* it: an auto-shard policy gives each worker its own part. This time we use real images, in 4 files of 8; an image's id is its number. `auto_shard` shows in one process what each worker would receive.
+#
+# Below it, each example falls from its file to the worker that reads it, and on into the row of what was trained on. Press Play, then choose DATA and OFF. Which policy trains on some examples twice, and which one reads far more than it trains on? Then try three workers, and five files.
 
 # %%
 folder = tempfile.TemporaryDirectory()
@@ -152,14 +158,15 @@ def read_ids(files):
 batches = read_ids(shards.files).batch(4)
 policies = {policy: auto_shard(batches, 2, policy) for policy in ("FILE", "DATA", "OFF")}
 for policy, views in policies.items():
-    figures.show(figures.shares(views, 32, title=f"Policy {policy}, two workers, batches of 4"))
-    print(check_cover(views, range(32)))
+    print(f"{policy:<5}{check_cover(views, range(32))}")
+    assert views == deal_examples(np.arange(32).reshape(4, 8).tolist(), 2, policy, 4)
 assert all_ids(policies["FILE"]["worker 0"]) == {*range(8), *range(16, 24)}
 assert policies["DATA"]["worker 1"][0] == [4, 5, 6, 7]
 assert policies["OFF"]["worker 0"] == policies["OFF"]["worker 1"]
 no_files = auto_shard(tf.data.Dataset.range(32).batch(4), 2, "AUTO")
 print("AUTO without files shards as DATA does:", no_files == policies["DATA"])
 assert no_files == policies["DATA"]
+sharding_belt("FILE", files=4, workers=2)
 
 # %% [markdown]
 # FILE assigns whole files to the workers in turn. With DATA each of the two workers reads everything and keeps every second batch. OFF gives everything to everyone, so an epoch is twice as long as you think. AUTO tries FILE, and falls back to DATA if the data doesn't come from files.
@@ -257,7 +264,7 @@ print("shard, then shuffle:", check_cover(right, range(32)))
 assert check_cover(wrong, range(32)).lost and check_cover(right, range(32)).once == 32
 
 # %% [markdown]
-# Two workers with two orders (two seeds, or no seed at all) cut two different decks. Some examples go to both, and as many to nobody. There is no error and no warning, and each worker has its 16. The fix is to shard first, ideally on the file names, before anything is read.
+# Two workers with two orders (two seeds, or no seed at all) cut two different decks. Some examples go to both, and as many to nobody. (In the picture of the policies above, *shuffle, then shard* lets you watch them fall.) There is no error and no warning, and each worker has its 16. The fix is to shard first, ideally on the file names, before anything is read.
 #
 # The second trap is TensorFlow's own. `tf.distribute.InputOptions` can ask for one dataset per *replica*:
 
@@ -385,15 +392,15 @@ service.kill_worker(0)
 try:
     reader.wait(timeout=6)
 except ClusterError as error:
-    print(f"{error.task} {error.cause}")
-views = {"left alone": [event["ids"] for event in reader.events()]}
+    print("the first reader", error.cause)
+views = {"first reader": [event["ids"] for event in reader.events()]}
 
 reader = single.start(consume, service.address, "DYNAMIC", "replaced", 400, 0.02)
 next(iter(reader.events()))
 service.kill_worker(1)
 for port in service.ports[:2]:
     service.add_worker(port)
-views["replaced"] = reader.wait(60)[0]
+views["second reader"] = reader.wait(60)[0]
 for name, view in views.items():
     print(f"{name}: {check_cover({name: view}, range(400))}")
     assert check_cover({name: view}, range(400)).doubled == ()
@@ -401,19 +408,20 @@ service.close()
 print("all processes ended:", all(job.finished for job in service.jobs))
 
 # %% [markdown]
-# The first reader was still waiting when its time was up. (The `worker 0` in that message is the reader's own process, not the data worker that we killed.) The second came to the end of its data. Either may have lost what the killed data worker was working on.
+# The first reader was still waiting when its time was up. The second came to the end of its data. Either may have lost what the killed data worker was working on.
 #
 # In your own loop, call `faulthandler.dump_traceback_later(600, exit=True)` before you fetch each batch. If a batch takes more than ten minutes, Python prints where it hangs and ends the process.
 #
 # ## The same through `utils`
 #
-# The first line checks `split_evenly`, which splits a full batch as a strategy does with policy OFF. The rest is `auto_shard` from `utils` once more, now for AUTO: in one process it predicts what the two real workers received under FILE.
+# `split_evenly` computes the shares of a full batch as a strategy deals them out with policy OFF. And `auto_shard` shows in one process what AUTO gives to two workers. Both are compared with what we saw above.
 
 # %%
+print("30 examples over four replicas, policy OFF:", split_evenly(30, 4))
 assert sizes_of(distribute(strategy, 30, 30, "OFF")) == [split_evenly(30, 4)]
 again = auto_shard(read_ids(shards.files).batch(4), 2, "AUTO")
 assert all(all_ids(real["FILE"][who]) == all_ids(view) for who, view in again.items())
-print("AUTO on files is FILE:", [say_ids(all_ids(view)) for view in again.values()])
+print("AUTO on files shards as FILE does:", [say_ids(all_ids(view)) for view in again.values()])
 
 # %% [markdown]
 # ## What it costs

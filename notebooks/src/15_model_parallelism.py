@@ -30,6 +30,7 @@ print(devices)
 import numpy as np
 
 from distlab import figures
+from distlab.explorables import memory_machine
 from utils.cluster import LocalCluster
 from utils.data import load
 from distlab.exercises.predict import show_guess
@@ -68,7 +69,7 @@ held = {
 }
 show_guess(my_guess, held["each of 64, data-parallel"], unit="GB")
 title = "A model of 7.5 billion parameters"
-figures.show(figures.bars(held, unit="GB", title=title, reference=("an accelerator: 80", 80.0)))
+figures.show(figures.bars(held, unit="GB", title=title, reference=("accelerator: 80 GB", 80.0)))
 
 # %% [markdown]
 # Data parallelism spreads the examples, not the model: 64 devices hold 64 copies, and the model fits on none of them. Split evenly, it would take 1.88 GB on each. There are three ways to get there. Cut *between* layers: each device has some of the layers. Cut *through* layers: each device has a part of every layer. Or stay data-parallel and shard only what is *stored*, as ZeRO and FSDP do. That comes [at the end](#What-it-costs), and in practice it is often the first thing to try.
@@ -273,7 +274,6 @@ for device, heads in ((devices[0], slice(0, 2)), (devices[1], slice(2, 4))):
 np.testing.assert_allclose(parts[0] + parts[1] + out_bias, whole, rtol=0, atol=1e-9)
 print("parts of shape", parts[0].shape, "on", [part.device[-5:] for part in parts])
 
-# %%
 transformer = build_transformer(dtype="float64", width=64)
 block = transformer.get_layer("block_1").get_layer("attention")
 with tf.GradientTape() as tape:
@@ -401,7 +401,7 @@ assert outside.device.endswith("CPU:0") and inside.device.endswith("CPU:2")
 #
 # ## What it costs
 #
-# Memory first, and the third way out from the beginning of this lesson. ZeRO cuts no layer: training stays data-parallel. But each device stores only its share of the optimizer state (stage 1), of the gradients as well (stage 2), and of the weights as well (stage 3). It fetches the rest when it needs it. PyTorch's FSDP does what stage 3 does. Here is the ZeRO paper's row for 7.5 billion parameters on 64 devices; below the picture are its published GB next to what we compute.
+# Memory first, and the third way out from the beginning of this lesson. ZeRO cuts no layer: training stays data-parallel. But each device stores only its share of the optimizer state (stage 1), of the gradients as well (stage 2), and of the weights as well (stage 3). It fetches the rest when it needs it. PyTorch's FSDP does what stage 3 does. Here is the ZeRO paper's row for 7.5 billion parameters on 64 devices; below the picture are its published GB next to what we compute. The bars leave out activations; the glasses below them have them, for a Transformer: each glass is a device, the red line is its memory, and under it stand the bytes that the device sends in a step.
 
 # %%
 (row,) = read_table("zero_memory")
@@ -413,14 +413,21 @@ parts = {
     for name, m in zip(names, memory)
 }
 title = "7.5 billion parameters on each of 64 devices"
-line = ("an accelerator: 80", 80.0)
+line = ("accelerator: 80 GB", 80.0)
 figures.show(figures.stacked_bars(parts, unit="GB", title=title, reference=line))
 published = [row[f"stage{stage}_gb"] for stage in (1, 2, 3)]
 print("published:", published, "computed:", [round(m.total / 1e9, 2) for m in memory[1:]])
 np.testing.assert_allclose([m.total / 1e9 for m in memory[1:]], published, rtol=0.01)
+memory_machine()
 
 # %% [markdown]
 # Any of the three stages makes the model of the first picture fit, without cutting a layer, and stage 3 leaves the most room. Its price: in each step all weights are sent twice and the gradients once, 1.5 times what an all-reduce sends. Whether cutting the model is cheaper depends on which is larger, weights or activations.
+#
+# Three things to try:
+#
+# 1. Press ZeRO 1, 2 and 3 and watch the glasses empty, part by part. At 3, look at the bytes between replicas.
+# 2. Choose the preset with 175 billion parameters, and make the sequence longer. Which part overflows, and what does recomputing buy?
+# 3. Without ZeRO, make 7.5 billion parameters fit with tensor parallelism or pipeline stages alone. Which of the two sends more?
 #
 # TensorFlow has no ZeRO or FSDP, and for tensor parallelism only experimental DTensor. For a model that needs 64 GPUs, people use PyTorch (FSDP, DeepSpeed, Megatron-LM) or JAX.
 #

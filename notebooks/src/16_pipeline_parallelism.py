@@ -32,6 +32,7 @@ from queue import SimpleQueue
 import numpy as np
 
 from distlab import figures
+from distlab.explorables import schedule_toy
 from utils.cluster import LocalCluster
 from utils.data import load
 from distlab.exercises.predict import show_guess
@@ -45,7 +46,6 @@ from distlab.lessons.weight_stashing import measure_errors, run_without_flush
 from utils.schedules import check_schedule, make_schedule, partition_layers, read_schedule
 from utils.simulate.pipeline import StageTimes, simulate_pipeline
 from utils.simulate.published import read_table
-from distlab.widgets.pipeline_explorer import pipeline_explorer
 
 # %% [markdown]
 # ## One device works, three wait
@@ -62,7 +62,7 @@ units = StageTimes(forward=1.0, backward_input=1.0, backward_weight=1.0)
 alone = simulate_pipeline(make_schedule("gpipe", stages=4, micro_batches=1), units)
 title = "One batch through four stages"
 figures.show(figures.timeline(alone.rows(), title=title, unit="forwards"))
-show_guess(my_guess, 100 * alone.bubble_fraction, unit="%")
+show_guess(my_guess, 100 * alone.bubble_fraction, unit="%", how="simulated")
 
 # %% [markdown]
 # The idle share is called the *bubble*. (In the picture the number on a bar is the batch; here there is only batch 0.) To shrink the bubble, cut the batch into *micro-batches*: as soon as stage 0 has passed on the first one, it can begin with the second.
@@ -197,7 +197,7 @@ step, simulated = run_beside(pipeline, gpipe)
 draw_beside(step, simulated, "GPipe, as it ran and as simulated")
 assert step.makespan >= simulated.makespan - 1e-6
 assert step.orders() == [[(o.kind, o.micro_batch, 0) for o in order] for order in gpipe.orders]
-show_guess(my_guess, 100 * simulated.bubble_fraction, unit="%")
+show_guess(my_guess, 100 * simulated.bubble_fraction, unit="%", how="simulated")
 print("kept at most, counted on the run:", step.peak_activations_per_stage)
 assert step.peak_activations_per_stage == simulated.peak_activations_per_stage
 assert abs(simulated.bubble_fraction - 3 / 11) < 1e-12
@@ -301,7 +301,7 @@ print(f"the step takes {longer:.2f} times as long, simulated")
 # %%
 for name in ("zb-h1", "zb-h2"):
     split_run = simulate_pipeline(make_schedule(name, 4, 8), units)
-    again = split_run.longest_stage_span  # every stage can begin anew after this time
+    again = split_run.longest_stage_span  # so long after a batch, a stage can start the next one
     rows = split_run.rows()
     coming = [
         (lane, start + again, end + again, label, f"{kind}, next batch")
@@ -318,20 +318,20 @@ for name in ("zb-h1", "zb-h2"):
 #
 # ZB-H2 has its price: an optimizer step that doesn't wait for all stages, and memory. Under ZB-H1 no stage keeps more than the first stage of 1F1B does, four micro-batches. Under ZB-H2 every stage keeps seven.
 #
-# `run_pipeline` can separate B and W too, with the same gradients. The widget after it simulates any schedule you choose.
+# `run_pipeline` can separate B and W too, with the same gradients. Below it, two schedules of your choice stand above each other. Hatched is the bubble; the hills below the lanes are the activations that each stage keeps, on the same time axis.
 
 # %%
 apart = run_pipeline(pipeline, make_schedule("zb-h2", 4, 8), images, labels)
 assert reference.find_difference(apart) < 1e-9
 print("ZB-H2, kept at most, counted:", apart.peak_activations_per_stage)
-pipeline_explorer()
+schedule_toy("gpipe", "1f1b")
 
 # %% [markdown]
 # Three things to try:
 #
-# 1. Raise the micro-batches under `gpipe`, then under `1f1b`: the bubble shrinks alike, the memory doesn't.
-# 2. Give a hop, a message from one stage to the next, a delay of half a forward. Which schedule suffers most?
-# 3. Under `interleaved-1f1b`, choose 10 micro-batches, and read the line that appears.
+# 1. Raise the micro-batches. The bubble shrinks alike in both, but GPipe's hill grows while 1F1B's stays a plateau.
+# 2. Point at a block: its micro-batch lights up on its way there and back. (With the keyboard: Follow micro-batch.) Compare micro-batch 0 under GPipe, 1F1B and interleaved 1F1B.
+# 3. Give a hop, a message from one stage to the next, a delay of half a forward. Which schedule suffers most?
 #
 # ## Pipeline times data parallelism
 #
@@ -410,10 +410,11 @@ series = {name: (np.arange(8), values) for name, values in errors.items()}
 title = "Error of the gradient, as a part of its length"
 figures.show(figures.lines(series, x_label="micro-batch", y_label="relative error", title=title))
 assert max(errors["stashed weights"]) < 1e-9 < 1e-3 < max(errors["present weights"])
-print("versions of its weights that each stage keeps:", stashed.peak_versions_per_stage)
+print("versions of the weights that each stage keeps:", stashed.peak_versions_per_stage)
 held = [part.parameter_bytes for part in other.parts]
 extra = [(kept - 1) * own for kept, own in zip(stashed.peak_versions_per_stage, held, strict=True)]
-print("bytes of weights:", held, "· stashed as well:", extra)
+print("bytes of weights on each stage:", held)
+print("bytes of stashed copies in addition:", extra)
 assert tuple(stashed.peak_versions_per_stage) == (4, 3, 2, 1)
 
 # %% [markdown]
@@ -453,7 +454,7 @@ groups = {
     "simulated": {n: 20 * table[names.index(n)][2] for n in ran},
     "as it ran": {n: 1e3 * each.longest_stage_span for n, each in ran.items()},
 }
-figures.show(figures.grouped_bars(groups, unit="ms", title="The longest span of a stage"))
+figures.show(figures.grouped_bars(groups, unit="ms", title="From a stage's first operation to its last"))  # fmt: skip
 assert all(each.longest_stage_span > 0.5 for each in ran.values())
 
 # %% [markdown]

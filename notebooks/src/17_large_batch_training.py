@@ -34,6 +34,7 @@ from distlab import figures
 from utils.data import load
 from utils.data.batches import epoch_order
 from distlab.exercises.predict import show_guess
+from distlab.explorables import guess_number, guess_word
 from utils.measure import Stopwatch, array_bytes, format_bytes
 from utils.models import build_mlp
 from utils.simulate.published import read_table
@@ -110,7 +111,8 @@ def walk(batch_size, rate):
 # **Predict.** How far apart do the two walks end, as a percentage of the distance walked, with rate 0.001 (0.004 for the long step)? And with ten times that? Write down the second.
 
 # %%
-my_guess = None  # in %
+my_guess = guess_number("Distance of the two ends", 0, 100, "%")  # or write a number
+my_guess
 
 # %% tags=["nbval-ignore-output"]
 apart = {}  # {rate: %}
@@ -186,7 +188,8 @@ def mean_error(way, size):
 # **Predict.** The error is about 14 % with batches of 32. What is it with batches of 1,024 at the same rate, after the same eight epochs?
 
 # %%
-my_guess = None  # in %
+my_guess = guess_number("Error with batches of 1,024", 0, 90, "%")
+my_guess
 
 # %% tags=["nbval-ignore-output"]
 for size in BATCHES:
@@ -334,7 +337,8 @@ np.testing.assert_allclose(variable.numpy(), w, rtol=0, atol=1e-9)
 # **Predict.** Which optimizer has the smallest error at its best rate?
 
 # %%
-my_guess = None  # "SGD", "LARS", "LAMB" or "Adam"
+my_guess = guess_word("Smallest error", "SGD", "LARS", "LAMB", "Adam")
+my_guess
 
 # %% tags=["nbval-ignore-output"]
 contest = {
@@ -457,12 +461,12 @@ except RuntimeError as error:
 # %%
 for batch in cut_large(16):
     strategy.run(replica_step, args=batch)
-print(f"Keras, without tf.function: right to 1e-9: {distance(model) < 1e-9}")
+same = [distance(model) < 1e-9]
 model, optimizer = make_trainee()
 step = make_accumulating_step(strategy, model, optimizer, per_example, micro_batches=4)
 step(*cut_large(64)[0])
-print(f"own loop, compiled:         right to 1e-9: {distance(model) < 1e-9}")
-assert distance(model) < 1e-9
+same.append(distance(model) < 1e-9)
+print("the large batch's step, to 1e-9 (Keras without tf.function, own loop):", same)
 
 # %% [markdown]
 # ### A second trap: what a step is

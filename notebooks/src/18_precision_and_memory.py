@@ -31,6 +31,7 @@ import numpy as np
 
 from distlab import figures
 from distlab.exercises.predict import show_guess
+from distlab.explorables import guess_number, guess_word
 from distlab.lessons.float_pictures import draw_numbers, draw_shares
 from distlab.lessons.kept_activations import count_kept_bytes
 from utils.collectives import ring_all_reduce
@@ -85,7 +86,8 @@ for name, values in positive.items():
 # **Predict.** With 512 replicas of 64 images, what percentage of these gradients lies below 2⁻²⁴, the smallest number that float16 has?
 
 # %%
-my_guess = None  # your per cent
+my_guess = guess_number("Gradients below the floor", 0, 100, "%")  # or write a number
+my_guess
 
 # %%
 split = load("fashion_mnist").train.take(64)
@@ -209,7 +211,8 @@ assert min(powers) < 32 and powers[0] == 31 and int(dynamic.iterations) < 18
 # **Predict.** The first replica's gradients are finite, and the second's are not. After step 3, how many of the 12 weights are still finite with Keras 3's `LossScaleOptimizer`?
 
 # %%
-my_guess = None  # your number of weights
+my_guess = guess_number("Finite weights after step 3", 0, 12, "of 12")
+my_guess
 
 # %%
 rng = np.random.default_rng(0)
@@ -310,7 +313,8 @@ assert safe.loss[1] < safe.loss[0] and safe.loss_scale > 1
 # **Predict.** The model computes in float16. In which type do its gradients travel?
 
 # %%
-my_guess = None  # "float16" or "float32"
+my_guess = guess_word("Type of the gradients", "float16", "float32")
+my_guess
 
 # %%
 with tf.GradientTape() as tape:
@@ -340,7 +344,7 @@ held = {
     "Adam's state": array_bytes(adam.variables),
     "activations, batch 16": count_kept_bytes(model, images[:16]),
     "activations, batch 64": count_kept_bytes(model, images),
-    "the same, mixed_float16": count_kept_bytes(half, images),
+    "the same in mixed_float16": count_kept_bytes(half, images),
 }
 MEBIBYTE = 2**20
 shown = {name: size / MEBIBYTE for name, size in held.items()}
@@ -423,12 +427,14 @@ assert all(value > 0 for value in milliseconds.values())
 # Here are 7.5 billion parameters on 64 replicas. The paper counts differently from Keras: weights and gradients in float16, 2 bytes each, and with the optimizer 12 bytes for a float32 copy of the weight and Adam's two numbers.
 
 # %%
-stages = [find_zero_memory(7.5e9, ranks=64, stage=stage) for stage in range(4)]
-for stage, device in enumerate(stages):
-    parts = [f"{size / 1e9:6.1f}" for size in (device.weights, device.gradients, device.optimizer)]
-    print(f"stage {stage}: weights, gradients, optimizer", *parts, "GB")
-totals = {f"stage {stage}": device.total / 1e9 for stage, device in enumerate(stages)}
-figures.show(figures.bars(totals, unit="GB", title="Each of 64 replicas, 7.5 billion parameters"))
+parts = {}
+for stage in range(4):
+    device = find_zero_memory(7.5e9, ranks=64, stage=stage)
+    names = ("weights", "gradients", "optimizer")
+    parts[f"stage {stage}"] = {name: getattr(device, name) / 1e9 for name in names}
+    print(f"stage {stage}: {device.total / 1e9:.4g} GB on each replica")
+title = "What each of 64 replicas holds of 7.5 billion parameters"
+figures.show(figures.stacked_bars(parts, unit="GB", title=title))
 
 # %% [markdown]
 # ## Take-away card

@@ -24,8 +24,11 @@ devices = use_logical_devices(2)
 print(devices)
 
 # %%
+import textwrap
+
 from distlab import figures
 from distlab.exercises.predict import show_guess
+from distlab.explorables import guess_number
 from distlab.lessons.what_works import try_all
 from distlab.widgets.choosing import PLACES, advise, choosing_explorer
 from utils.measure import format_bytes
@@ -53,9 +56,7 @@ for strategy in (one, mirrored, central):
     with strategy.scope():
         model = build_mlp()
     copies = len(strategy.experimental_local_results(model.weights[0].value))
-    print(
-        f"{type(strategy).__name__:<24} {strategy.num_replicas_in_sync} replicas, {copies} copies"
-    )
+    print(f"{type(strategy).__name__}: replicas {strategy.num_replicas_in_sync}, copies {copies}")
 assert model.count_params() == 101_770
 
 # %% [markdown]
@@ -68,7 +69,8 @@ assert model.count_params() == 101_770
 # **Predict.** Ten combinations: five strategies, two loops, Keras 3. How many of them train?
 
 # %%
-my_guess = None  # of 10
+my_guess = guess_number("Combinations that train", 0, 10, "of 10")  # or write a number
+my_guess
 
 
 # %%
@@ -99,12 +101,12 @@ for row in precise:
 assert all(row.works for row in precise)
 
 # %% [markdown]
-# One combination doesn't work: Keras 3's `fit` on parameter servers. Steps there have to go through a `ClusterCoordinator`, and `fit` doesn't use one. This is how the row's error begins:
+# One combination doesn't work: Keras 3's `fit` on parameter servers. Steps there have to go through a `ClusterCoordinator`, and `fit` doesn't use one. This is the row's error:
 
 # %%
 (refused,) = [row for row in tried if not row.works]
-print(refused.strategy, refused.loop)
-print(refused.why)
+print(textwrap.fill(f"{refused.strategy} with {refused.loop}: {refused.why}", 96))
+assert refused.why.startswith("chief 0: InputError: loop 'fit'")
 
 # %% [markdown]
 # Keras 2 lives on as `tf_keras`, and there the results differ. Below is the table that the course's tests check, for the three strategies where something fails or is missing:
@@ -113,8 +115,9 @@ print(refused.why)
 words = {True: "works", False: "fails", None: "needs a TPU"}
 for row in SUPPORT:
     if row.strategy in ("multi-worker", "parameter-server", "tpu"):
-        note = row.note or row.error
-        print(f"{row.strategy:<17}{row.loop:<8}{row.keras:<9}{words[row.works]:<12}{note[:45]}")
+        print(
+            f"{row.strategy:<17}{row.loop:<7}{row.keras:<9}{words[row.works]:<12}{row.note}".rstrip()
+        )
 
 # %% [markdown]
 # Here multi-worker `fit` "fails", and above it works: this table is about plain Keras 3, without the patches. One more question always comes up: does it matter who starts the processes? You by hand, `distlab run`, Ray, Spark, Slurm and Kubernetes all do the same: set TF_CONFIG and start the program. So the table stays the same ([lesson 09](09-multi-worker-mirrored.ipynb) starts one by hand).
@@ -174,14 +177,14 @@ assert min(memory.values()) > 0 and min(seconds.values()) > 0
 # %%
 payload, workers = custom["one-device"].variables_bytes, 2
 ring = simulate_all_reduce("ring", workers, payload, Link(0.0, 1e9)).bytes_per_rank
-network = {"one-device": 0, "mirrored": 0, "central-storage": 0,
-           "multi-worker": workers * ring, "parameter-server": 2 * payload}  # fmt: skip
-for name, sent in network.items():
-    print(f"{name:<17}{format_bytes(sent):>10} between processes for one global step")
-assert network["multi-worker"] == 2 * payload
+each = {"one-device": 0, "mirrored": 0, "central-storage": 0,
+        "multi-worker": ring, "parameter-server": 2 * payload}  # fmt: skip
+for name, sent in each.items():
+    print(f"{name:<17}{format_bytes(workers * sent):>10} when each of two workers takes one step")
+assert each["parameter-server"] == 2 * each["multi-worker"]
 
 # %% [markdown]
-# The last two lines are equal, but they count different things. The all-reduce line is what both workers together send in one step. The parameter-server line is one worker's step: it fetches the parameters and sends its gradients. If each of two workers takes a step, that's twice as much. The strategies differ more in what a failure means:
+# A ring of two workers sends half as much as the parameter servers do. There, each worker fetches all parameters for its step and sends all gradients back. (With more workers, each still moves twice the model per step on parameter servers; in a ring it sends nearly that much too.) Strategies that stay in one process send nothing over the network. All of them differ more in what a failure means:
 #
 # | strategy | a worker dies | what you need |
 # |---|---|---|
@@ -196,7 +199,8 @@ assert network["multi-worker"] == 2 * payload
 # **Predict.** Take 256 workers whose step times vary strongly (lognormal, sigma 1). Working asynchronously, how many times as many gradients per second do they apply as in synchronous rounds?
 
 # %%
-my_guess = None  # times
+my_guess = guess_number("Asynchronous over synchronous", 1, 100, "x", log=True)
+my_guess
 
 
 # %%
@@ -213,7 +217,7 @@ for workers, sigma in ((4, 0.1), (4, 1.0), (256, 0.1), (256, 1.0)):
 figures.show(
     figures.bars(gain, unit="x", title="Gradients a second, asynchronous over synchronous")
 )
-show_guess(my_guess, gain["256 workers, sigma 1"], unit="x")
+show_guess(my_guess, gain["256 workers, sigma 1"], unit="x", how="simulated")
 assert gain["4 workers, sigma 0.1"] < 1.3 and gain["256 workers, sigma 1"] > 5
 
 # %% [markdown]
@@ -232,7 +236,7 @@ assert stale["256 workers, sigma 1"] > 200 and backup > 1.5
 #
 # ## Ask, and get a plan
 #
-# The explorer asks what matters: how large the model is, how much data, which devices, how often they fail. It answers with a strategy, the reasons, and a plan for A100s as in lesson 20. Sometimes the answer is "one device", and sometimes it isn't TensorFlow. Five jobs follow below it. Their hours and efficiency are always for all the devices of the job, even if the advice is to use one: the small classifier would keep eight A100s only 2 % busy.
+# The explorer asks what matters: how large the model is, how much data, which devices, how often they fail. It answers with a strategy, the reasons, and a plan for A100s as in lesson 20. Sometimes the answer is "one device", and sometimes it isn't TensorFlow. Five jobs follow below it. Hours and efficiency are for *all* the devices of the job, even if the advice is to use one. That shows the reason: the small classifier would keep eight A100s only 2 % busy.
 
 # %%
 choosing_explorer()
@@ -247,7 +251,8 @@ jobs = {
 }
 for name, job in jobs.items():
     advice = advise(*job, "files on disk", 200)
-    print(f"{name:<25}{advice.strategy:<29}{advice.row.hours:9.1f} h, {advice.row.efficiency:4.0%}")
+    hours = f"{advice.row.hours:,.3g} hours" if advice.row.hours >= 1 else "less than an hour"
+    print(f"{name}: {advice.strategy}; {hours}, each device {advice.row.efficiency:.0%} busy")
 assert advice.strategy == "not TensorFlow"
 
 # %% [markdown]

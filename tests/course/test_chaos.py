@@ -4,25 +4,29 @@ Three named runs here, which together hit every method, every way to die and eve
 `make chaos` draws a hundred at random; a failed one is drawn again by the seed it prints.
 """
 
+import re
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from distlab.lessons import chaos
-from distlab.lessons.chaos import Attempt, Strike, draw_strike, run_strikes, tell_attempts
+from distlab.lessons.chaos import Attempt, Fault, draw_fault, read_attempts, run_faults
+from utils.cluster import LocalCluster
 from utils.training.recovery import METHODS, RecoverySettings
 
+ROOT = Path(__file__).parents[2]
 SETTINGS = RecoverySettings("", epochs=3, pause_seconds=0.01)  # 15 steps
-KILLED_WHILE_SAVING = Strike(1, "manager", 3, 0, "SIGKILL", "checkpoint", 8, 0.01)
-GIVEN_NOTICE_IN_A_STEP = Strike(2, "preemption", 2, 1, "SIGTERM", "step", 6, 0.0)
-FROZEN_AT_START_UP = Strike(3, "backup", 2, 1, "freeze", "start-up", 0, 0.3)
+KILLED_WHILE_SAVING = Fault(1, "manager", 3, 0, "SIGKILL", "checkpoint", 8, 0.01)
+GIVEN_NOTICE_IN_A_STEP = Fault(2, "preemption", 2, 1, "SIGTERM", "step", 6, 0.0)
+FROZEN_AT_START_UP = Fault(3, "backup", 2, 1, "freeze", "start-up", 0, 0.3)
 NAMED = (KILLED_WHILE_SAVING, GIVEN_NOTICE_IN_A_STEP, FROZEN_AT_START_UP)
 
 
 def test_the_named_strikes_hit_every_way_to_die():
     assert {s.method for s in NAMED} == set(METHODS)
-    assert {s.strike for s in NAMED} == set(chaos.STRIKES)
+    assert {s.kind for s in NAMED} == set(chaos.KINDS)
     assert {s.moment for s in NAMED} == set(chaos.MOMENTS)
     assert {s.workers for s in NAMED} == set(chaos.WORKER_COUNTS)
     assert {s.victim for s in NAMED} == {0, 1}, "the chief and another"
@@ -30,12 +34,12 @@ def test_the_named_strikes_hit_every_way_to_die():
 
 @pytest.mark.timeout(400)
 def test_every_run_survives_with_the_undisturbed_weights():
-    outcomes = list(run_strikes(NAMED, SETTINGS))
+    outcomes = list(run_faults(NAMED, SETTINGS))
     for outcome in outcomes:
         print(outcome)
         assert outcome.problem is None, str(outcome)
         assert outcome.error <= 1e-9
-        assert outcome.restarts == 1, "each of these strikes must hit"
+        assert outcome.restarts == 1, "each of these faults must hit"
     assert chaos.describe_outcomes(outcomes).endswith(
         f"3 of 3 runs survived, their weights at most {max(o.error for o in outcomes):.1e} off"
     )
@@ -43,19 +47,19 @@ def test_every_run_survives_with_the_undisturbed_weights():
 
 def test_a_seed_draws_the_same_strike_and_many_seeds_draw_everything():
     settings = RecoverySettings("")
-    strikes = [draw_strike(seed, settings) for seed in range(600)]
-    assert strikes == [draw_strike(seed, settings) for seed in range(600)]
-    drawn = {(s.method, s.strike, s.moment) for s in strikes}
-    assert len(drawn) == len(METHODS) * len(chaos.STRIKES) * len(chaos.MOMENTS)
-    assert {s.workers for s in strikes} == {2, 3} and all(s.victim < s.workers for s in strikes)
-    assert {s.place for s in strikes if s.moment == "checkpoint"} == {4, 8, 12, 16, 20, 24}
-    assert {s.place for s in strikes if s.moment == "step"} == set(range(1, 25))
+    faults = [draw_fault(seed, settings) for seed in range(600)]
+    assert faults == [draw_fault(seed, settings) for seed in range(600)]
+    drawn = {(s.method, s.kind, s.moment) for s in faults}
+    assert len(drawn) == len(METHODS) * len(chaos.KINDS) * len(chaos.MOMENTS)
+    assert {s.workers for s in faults} == {2, 3} and all(s.victim < s.workers for s in faults)
+    assert {s.place for s in faults if s.moment == "checkpoint"} == {4, 8, 12, 16, 20, 24}
+    assert {s.place for s in faults if s.moment == "step"} == set(range(1, 25))
 
 
 def test_of_several_strikes_each_is_examined_with_its_own_restart():
     settings = RecoverySettings("", save_every=4)
-    kill = replace(draw_strike(0, settings), method="preemption", strike="SIGKILL")
-    notice = replace(kill, strike="SIGTERM")
+    kill = replace(draw_fault(0, settings), method="preemption", kind="SIGKILL")
+    notice = replace(kill, kind="SIGTERM")
     told = [Attempt(0, 6, 4), Attempt(4, 11, 8, 2), Attempt(8, 25, 25, 3)]
     assert chaos._examine_steps([kill, kill], settings, told) is None
     assert "there was notice" in chaos._examine_steps([kill, notice], settings, told)
@@ -67,7 +71,7 @@ def tell(*lines):
 
 
 def test_lost_steps_are_counted_from_what_the_tasks_told():
-    told = tell_attempts(tell(
+    told = read_attempts(tell(
         (1, "worker 0", "restore", 0), (1, "worker 0", "step", 6), (1, "worker 1", "step", 7),
         (1, "worker 1", "checkpoint", 7), (1, "worker 0", "checkpoint", 4),
         (3, "worker 1", "restore", 4), (3, "worker 0", "step", 9),
@@ -81,8 +85,8 @@ def test_the_spans_of_an_attempt_are_kept_lost_and_waited_for():
     events = [{**event, "time": 100.0 + n} for n, event in enumerate(tell(*lines))]
     assert chaos.make_attempt_rows(events) == [
         ("attempt 1", 0.0, 3.0, "1 to 4", "kept"),
-        ("attempt 1", 3.0, 5.0, "5 to 6", "trained, and lost"),
-        ("attempt 2", 5.0, 7.0, "restart", "nobody trains"),
+        ("attempt 1", 3.0, 5.0, "5 to 6", "trained, then lost"),
+        ("attempt 2", 5.0, 7.0, "restart", "no training"),
         ("attempt 2", 7.0, 10.0, "5 to 8", "kept"),
     ]
 
@@ -95,15 +99,61 @@ def test_a_kill_costs_the_lost_steps_and_the_restart():
     assert all(before[2] == after[1] for before, after in pairwise(rows[1:]))
 
 
-@pytest.mark.parametrize("told, method, strike, says", [
+@pytest.mark.parametrize("told, method, kind, says", [
     ([Attempt(0, 7, 4), Attempt(0, 25, 25, 7)], "manager", "SIGKILL", "and 4 was saved"),
     ([Attempt(0, 9, 4), Attempt(4, 25, 25, 5)], "manager", "SIGKILL", "lost 5 steps"),
     ([Attempt(0, 5, 4), Attempt(4, 25, 25, 1)], "preemption", "SIGTERM", "there was notice"),
     ([Attempt(0, 5, 5), Attempt(5, 25, 25, 0)], "preemption", "SIGTERM", None),
     ([Attempt(0, 5, 4), Attempt(4, 25, 25, 1)], "preemption", "SIGKILL", None),
 ])  # fmt: skip
-def test_a_run_that_lost_too_much_is_found_out(told, method, strike, says):
+def test_a_run_that_lost_too_much_is_found_out(told, method, kind, says):
     settings = RecoverySettings("", save_every=4)
-    drawn = replace(draw_strike(0, settings), method=method, strike=strike)
+    drawn = replace(draw_fault(0, settings), method=method, kind=kind)
     problem = chaos._examine_steps([drawn], settings, told)
     assert problem is None if says is None else says in problem
+
+
+def run_card(program, shared, save=()):
+    """Run in each worker: save after these steps, or run `program`; return the step then."""
+    import tempfile
+
+    import keras
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+        optimizer = keras.optimizers.Adam()
+        optimizer.build(model.trainable_variables)
+    step, is_chief = tf.Variable(0, dtype=tf.int64), strategy.cluster_resolver.task_id == 0
+    mine = shared if is_chief else tempfile.mkdtemp()
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)
+    manager = tf.train.CheckpointManager(checkpoint, mine, max_to_keep=3)
+    for number in save:
+        step.assign(number)
+        manager.save(checkpoint_number=number)
+    if not save:
+        from pathlib import Path
+
+        exec(program, {**locals(), "tf": tf, "tempfile": tempfile, "Path": Path, "save_every": 4})
+    return int(step)
+
+
+def read_card():
+    """Return the function `newest_whole` and the take-away card of lesson 10, as one program."""
+    source = (ROOT / "notebooks/src/10_fault_tolerance.py").read_text()
+    finder = re.search(r"(?ms)^def newest_whole\(folder\):.*?(?=\n\n\n)", source)[0]
+    card = re.search(r"(?ms)^# ```python\n(# checkpoint = .*?)^# ```$", source)[1]
+    return finder + "\n" + re.sub(r"(?m)^# ", "", card)
+
+
+def test_the_card_of_lesson_10_passes_over_a_damaged_checkpoint(tmp_path):
+    """The handler in it would otherwise restore what the file `checkpoint` names."""
+    folder, program = str(tmp_path / "shared"), read_card()
+    environment = {"GCE_METADATA_IP": "127.0.0.1:9"}
+    with LocalCluster(workers=2, environment=environment) as cluster:
+        assert cluster.run(run_card, "", folder, (4, 8), timeout=60, echo=False) == [8, 8]
+        assert cluster.run(run_card, program, folder, timeout=60, echo=False) == [8, 8]
+        data = Path(folder, "ckpt-8.data-00000-of-00001")
+        data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
+        assert cluster.run(run_card, program, folder, timeout=60, echo=False) == [4, 4]

@@ -29,7 +29,8 @@ except Exception as error:  # macOS, or a system that forbids user namespaces
 
 
 def read_notebook(folder):
-    return json.loads((ROOT / folder / f"{SLUG}.ipynb").read_text())
+    end = "-solution" if folder == "solutions" else ""
+    return json.loads((ROOT / folder / f"{SLUG}{end}.ipynb").read_text())
 
 
 def hand_in(root, student, answers=None, folder="labs", stamp="", before=""):

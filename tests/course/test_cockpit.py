@@ -10,11 +10,11 @@ import time
 import pytest
 from process_watch import wait_for
 
-from distlab.figures import LaneRecord, job_lanes
-from distlab.figures.lanes import MAX_POINTS, Mark, place_runs
-from distlab.widgets import cockpit
+from distlab.figures import draw_stage
+from distlab.figures.lanes import MAX_POINTS, Flag, LaneRecord, Mark, Span, StageRecord, find_runs
+from distlab.widgets import cockpit, cockpit_chaos
 from distlab.widgets.cockpit_lanes import name_states
-from distlab.widgets.cockpit_panel import draw_curve
+from distlab.widgets.cockpit_story import Group, LaneStory, list_flags, list_lost, list_spans
 from utils.cluster import ClusterError, LocalCluster
 from utils.cluster.group import Task
 from utils.cluster.launcher import TaskOrder
@@ -40,14 +40,17 @@ def count_down(folder, steps, own_count=False):
 
     step = tf.function(lambda: strategy.run(give))
     for number in range(done + 1, steps + 1):
+        report("ready")
         step()
         counted = {"sent_bytes": 4 * FLOATS * number} if own_count else {}
         report("step", step=number, loss=1 / number, images_per_second=1234.0, **counted)
         print(f"<b>step {number}</b>")
+        print(f"E0000 00:00:1763{number}.1 12 cuda_platform.cc:52] failed call to cuInit")
         if index == 0 and number % 10 == 0:
             with open(place + ".part", "w") as file:
                 file.write(str(number))
             os.replace(place + ".part", place)
+            report("checkpoint", step=number)
         time.sleep(0.03)
     return done
 
@@ -59,7 +62,7 @@ def cluster():
 
 
 def lanes_of(view):
-    return {lane["name"]: lane for lane in view.view["lanes"]}
+    return {lane["name"]: lane for lane in view.data["lanes"]}
 
 
 def step_of(view, name="worker 1"):
@@ -69,19 +72,31 @@ def step_of(view, name="worker 1"):
 
 def press(view, action, task=""):
     """What the browser sends when a button is pressed."""
-    view._handle_custom_msg({"action": action, "task": task}, [])
+    count = view.options["press"]["count"] + 1
+    move(view, press={"count": count, "action": action, "task": task})
+
+
+def move(view, **options):
+    view.options = {**view.options, **options}
+
+
+def seconds_of(view, name, kind):
+    return sum(end - start for start, end, what in lanes_of(view)[name]["spans"] if what == kind)
 
 
 def test_a_worker_dies_and_comes_back_in_front_of_the_reader(cluster, tmp_path):
     job = cluster.start(count_down, str(tmp_path), 80, restarts=1)
     view = cockpit(job)
     sent = []
-    view.observe(lambda change: sent.append(time.monotonic()), names="view")
+    view.observe(lambda change: sent.append(time.monotonic()), names="data")
     wait_for(lambda: step_of(view) >= 23)
-    assert lanes_of(view)["worker 1"]["can"] == {"kill": True, "pause": True, "restart": True}
+    can = {"kill": True, "pause": True, "restart": True, "slow": True}
+    assert lanes_of(view)["worker 1"]["can"] == can
     press(view, "kill", "worker 1")
-    wait_for(lambda: "killed by you" in lanes_of(view)["worker 1"]["notes"])
-    wait_for(lambda: "back at step" in lanes_of(view)["worker 0"]["notes"])
+    wait_for(lambda: "worker 1 was killed" in view.data["message"])
+    states = wait_for(lambda: "killed" in (s := [x["state"] for x in view.data["lanes"]]) and s)
+    assert states == ["waiting", "killed"], "the other one stops, and only the killed row is red"
+    wait_for(lambda: "The whole group went on" in view.data["message"])
     [done, same] = job.wait(60)
     wait_for(lambda: not view._thread.is_alive())
 
@@ -92,25 +107,35 @@ def test_a_worker_dies_and_comes_back_in_front_of_the_reader(cluster, tmp_path):
     # worker 1 may be killed between a step and its report of it: worker 0, which took the same
     # step, may have saved it, and no later one can be done without worker 1
     assert int(at) >= 23 and int(back) == done + 1 <= int(at) + 2 and done == same
-    assert re.fullmatch(r"✕ worker 1 gone at step \d+ · ↻ back at step \d+",
-                        lanes_of(view)["worker 0"]["notes"])  # fmt: skip
-    for lane in view.view["lanes"]:
+    [used] = [step for _, step, used in lanes_of(view)["worker 0"]["flags"] if used]
+    assert used == done, "the flag that the restart began at is lit"
+    if int(at) > done:
+        begun, lost_until = killed["lost"][0]
+        [gone] = [time for time, kind, _ in killed["marks"] if kind == "end"]
+        assert begun < lost_until <= gone + 0.5, "the lost stretch ends where it was killed"
+    assert seconds_of(view, "worker 1", "down") > 0 and len(view.data["losses"]) == 2
+    for lane in view.data["lanes"]:
         assert lane["words"] == "✔ done" and lane["state"] == "done"
         assert lane["facts"] == "step 80 · loss 0.0125 · 1,234\u00a0images/s"
         assert not any(lane["can"].values())
-        assert lane["lines"].endswith("<b>step 80</b>") and len(lane["lines"].split("\n")) == 4
-        assert lane["curve"].count("<polyline") == 2, "one for each attempt"
-        assert f'aria-label="Loss over time, {lane["name"]}: step 80' in lane["curve"]
-    assert view.view["status"] == "done (attempt 2)" and view.view["finished"]
-    assert all(b - a > 0.2 for a, b in zip(sent[::2], sent[2::2])), "four a second at most"
+    assert "worker 1: <b>step 80</b>" in view.data["lines"] and "cuInit" not in view.data["lines"]
+    assert "cuInit" in view.data["log"] and "lines)" in view.data["logWords"]
+    assert view.data["status"] == "Job: done (attempt 2)" and view.data["finished"]
+    assert all(b - a > 0.2 for a, b in zip(sent[::3], sent[3::3])), "four a second, and actions"
     press(view, "kill", "worker 0")
-    wait_for(lambda: view.view["message"] == "the job has ended")
+    wait_for(lambda: view.data["message"] == "The job has ended.")
 
 
-def test_pause_resume_restart_and_stop(cluster, tmp_path):
+def test_slow_down_pause_resume_restart_and_stop(cluster, tmp_path):
     job = cluster.start(count_down, str(tmp_path), 10_000)
     view = cockpit(job)
     wait_for(lambda: step_of(view) > 3)
+    move(view, **{"slow worker 1": 400})
+    before, waited = step_of(view), seconds_of(view, "worker 0", "wait")
+    wait_for(lambda: step_of(view) >= before + 4)
+    wait_for(lambda: seconds_of(view, "worker 0", "wait") > waited + 0.6)
+    assert seconds_of(view, "worker 1", "wait") < seconds_of(view, "worker 0", "wait") / 2
+    move(view, **{"slow worker 1": 0})
     press(view, "pause", "worker 0")
     wait_for(lambda: lanes_of(view)["worker 0"]["words"] == "❚❚ paused")
     wait_for(lambda: lanes_of(view)["worker 1"]["words"] == "◌ waiting for worker 0")
@@ -121,16 +146,35 @@ def test_pause_resume_restart_and_stop(cluster, tmp_path):
     assert lanes_of(view)["worker 0"]["pause"] == "pause"
     notes = lanes_of(view)["worker 0"]["notes"]
     assert re.fullmatch(r"❚❚ paused by you at step \d+ · ↻ resumed by you at step \d+", notes)
+    assert seconds_of(view, "worker 0", "paused") > 0
     press(view, "restart", "worker 1")
-    wait_for(lambda: "cannot come back alone" in view.view["message"])
-    assert "restarts=1" in view.view["message"] and not job.finished
+    wait_for(lambda: "cannot come back alone" in view.data["message"])
+    assert "restarts=1" in view.data["message"] and not job.finished
     press(view, "stop")
-    wait_for(lambda: view.view["finished"])
-    assert view.view["status"] == "ended: job: was stopped"
-    assert {lane["words"] for lane in view.view["lanes"]} == {"■ stopped"}
+    wait_for(lambda: view.data["finished"])
+    assert view.data["status"] == "Job: stopped"
+    assert {lane["words"] for lane in view.data["lanes"]} == {"■ stopped"}
     press(view, "explode", "worker 1"), press(view, "kill", "worker x")
     with pytest.raises(ClusterError, match="was stopped"):
         job.wait(5)
+
+
+def test_chaos_makes_workers_fail_until_it_is_switched_off(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(cockpit_chaos, "MIN_SECONDS", 0.1)
+    monkeypatch.setattr(cockpit_chaos, "MAX_SECONDS", 0.2)
+    monkeypatch.setattr(cockpit_chaos, "PAUSE_SECONDS", 0.2)
+    job = cluster.start(count_down, str(tmp_path), 10_000, restarts=3)
+    view = cockpit(job)
+    wait_for(lambda: step_of(view) > 3)
+    move(view, chaos=True)
+    wait_for(lambda: len(job.actions()) >= 3)
+    move(view, chaos=False)
+    wait_for(lambda: not view._chaos._thread.is_alive())
+    assert {action["event"] for action in job.actions()} <= {"SIGKILL", "pause", "resume"}
+    number = len(job.actions())
+    time.sleep(0.5)
+    assert len(job.actions()) == number and not job.finished
+    job.stop()
 
 
 def test_restart_of_a_synchronous_task_restarts_its_group_where_that_is_allowed(cluster, tmp_path):
@@ -148,7 +192,7 @@ def test_bytes_are_the_kernels_or_the_tasks_own_count(cluster, tmp_path):
     view = cockpit(job)
     wait_for(lambda: step_of(view) > 40)
     process = job.tasks[1].process
-    sent, received = view._book._meter.read([process])[process]
+    sent, received = view._bytes._meter.read([process])[process]
     step = step_of(view)
     job.wait(60)
     reduced = 4 * FLOATS  # each of two workers sends half of its numbers twice
@@ -187,10 +231,9 @@ def test_a_still_picture_stands_in_where_widgets_cannot_run(cluster, tmp_path):
     bundle = view._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle
     assert 'role="img"' in bundle["text/html"] and len(bundle["image/png"]) > 1000
-    assert bundle["text/plain"] == (
-        "Cockpit: The job: done. worker 0: done, loss from 1 to 0.0833. "
-        "worker 1: done, loss from 1 to 0.0833."
-    )
+    words = "Cockpit: The job: done. Loss from 1 to 0.0833. worker 0: done, "
+    assert bundle["text/plain"].startswith(words) and "worker 1: done, " in bundle["text/plain"]
+    assert not any("distlab" in kind for kind in bundle), "nothing to run without a kernel"
     assert "worker 0: done" in view.picture().html
     view.close()
     assert not view._thread.is_alive() or wait_for(lambda: not view._thread.is_alive())
@@ -212,25 +255,68 @@ def test_states_say_who_waits_and_who_serves():
     assert name_states(servers, True)["ps 0"] == ("stopped", "")
 
 
-def test_lanes_are_thinned_and_skip_losses_that_are_not_finite():
-    times = [float(t) for t in range(1000)]
-    losses = [math.nan if t % 7 == 0 else 1000 - t for t in times]
-    attempts, marks = [1] * 600 + [2] * 400, [Mark("end", "gone", 600.0)]
-    lane = LaneRecord(
-        "worker 0", "done", "done", "✔", times=times, losses=losses, attempts=attempts, marks=marks
-    )  # fmt: skip
-    assert len(lane.runs) == 2 and sum(map(len, lane.runs)) <= MAX_POINTS
-    assert lane.runs[-1][-1] == (999.0, 1.0) and all(
-        math.isfinite(v) for r in lane.runs for _, v in r
+def tell(story, event, time, attempt=1, **fields):
+    story.take({"event": event, "time": time, "attempt": attempt, **fields})
+
+
+def test_a_step_is_computing_waiting_for_the_last_and_the_all_reduce():
+    quick, slow = LaneStory(since=0.0), LaneStory(since=0.0)
+    for story, ready in ((quick, 2.0), (slow, 3.5)):
+        tell(story, "restore", 1.0, step=0)
+        tell(story, "ready", ready)
+        tell(story, "step", 4.0, step=1)
+    group = Group([quick, slow], 0.0)
+    start, compute = Span(0.0, 1.0, "start"), Span(1.0, 2.0, "compute")
+    waits = [Span(2.0, 3.5, "wait"), Span(3.5, 4.0, "send"), Span(4.0, 5.0, "compute")]
+    assert list_spans(quick, group, 0.0, 5.0) == [start, compute, *waits]
+    assert list_spans(slow, group, 0.0, 4.0)[1:] == [Span(1.0, 3.5, "compute"), waits[1]]
+    slow.pause(3.6), slow.resume(3.8)
+    held = Group([quick, slow], 0.0)
+    assert Span(2.0, 3.8, "wait") in list_spans(quick, held, 0.0, 5.0), "it waits for a paused one"
+
+
+def test_what_is_lost_lies_between_the_checkpoint_and_the_death():
+    story = LaneStory(since=0.0)
+    tell(story, "restore", 0.0, step=0)
+    for step in range(1, 8):
+        tell(story, "step", float(step), step=step)
+        if step % 3 == 0:
+            tell(story, "checkpoint", step + 0.1, step=step)
+    story.dead_at = 7.2
+    story.restart(8.0)
+    tell(story, "restore", 9.0, 2, step=6)
+    tell(story, "step", 10.0, 2, step=7)
+    assert list_lost(story, {2: 6}) == [(6.0, 7.0)]
+    flags = list_flags(story, {2: 6}, {2: 8.0})
+    assert flags == [Flag(3.1, 3), Flag(6.1, 6, used=True)]
+    spans = list_spans(story, Group([story], 0.0), 0.0, 10.0)
+    assert {Span(7.0, 7.2, "compute"), Span(7.2, 8.0, "down"), Span(8.0, 9.0, "start")} <= set(
+        spans
     )
-    box = (10.0, 20.0, 300.0, 50.0)
-    points = [p for run in place_runs(lane, box, 999.0) for p in run]
-    assert all(10 <= x <= 310 and 20 <= y <= 70 for x, y in points)
-    assert draw_curve(lane, 999.0).count("<polyline") == 2
-    assert draw_curve(LaneRecord("ps 0", "serving", "serving", "▶"), 1.0) == ""
-    one = LaneRecord("<w>", "done", "done", "✔", times=[0.0], losses=[1.0], attempts=[1])
-    assert "<circle" in draw_curve(one, 1.0) and "<w>" not in draw_curve(one, 1.0)
-    alt = job_lanes([lane], title="The job").alt
-    assert alt == "The job. worker 0: done, loss from 995 to 1, gone."
+
+
+def test_on_parameter_servers_a_dead_worker_is_down_until_its_next_update():
+    story = LaneStory(since=0.0)
+    tell(story, "step", 2.0, step=1, began=1.0)
+    story.dead_at = 2.5
+    assert list_spans(story, Group([story], 0.0), 0.0, 4.0)[-1] == Span(2.5, 4.0, "down")
+    tell(story, "step", 6.0, step=9, began=5.0)
+    spans = list_spans(story, Group([story], 0.0), 0.0, 7.0)
+    kinds = [Span(0.0, 1.0, "start"), Span(2.5, 5.0, "down"), Span(1.0, 2.0, "compute")]
+    assert spans == [*kinds, Span(5.0, 6.0, "compute")], "idle between updates: not known"
+
+
+def test_curves_are_thinned_break_in_gaps_and_skip_losses_that_are_not_finite():
+    losses = [
+        (float(t), math.nan if t % 7 == 0 else 1000.0 - t, 1 + (t >= 600)) for t in range(900)
+    ]
+    runs = find_runs(losses + [(950.0, 1.0, 2), (951.0, 0.5, 2)])
+    assert len(runs) == 3 and sum(map(len, runs)) <= MAX_POINTS and runs[-1][-1] == (951.0, 0.5)
+    assert all(math.isfinite(value) for run in runs for _, value in run)
+    lane = LaneRecord("<w>", "done", "done", "✔", spans=[Span(0.0, 2.0, "compute")],
+                      marks=[Mark("end", "gone", 1.0)])  # fmt: skip
+    picture = draw_stage(StageRecord([lane], [(0.0, 2.0, 1), (1.0, 0.5, 1)], 2.0), title="The job")
+    assert picture.alt == "The job. Loss from 2 to 0.5. <w>: done, computes 2.0 s, gone."
+    assert "<w>" not in picture.svg
     with pytest.raises(DistributedError, match="no task to draw"):
-        job_lanes([], title="The job")
+        draw_stage(StageRecord([]), title="The job")

@@ -51,6 +51,8 @@ def test_a_worker_is_killed_by_a_click_while_a_cell_waits_for_the_job(tmp_path):
 
 def kill_while_waiting(page) -> str:
     """Run both cells, kill worker 1 while the second waits; return what that one prints."""
+    from axe_playwright_python.sync_playwright import Axe
+
     page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=60_000)
     first, second = (page.locator(".jp-Notebook .jp-CodeCell").nth(k) for k in (0, 1))
     first.locator(".cm-content").click()
@@ -58,8 +60,13 @@ def kill_while_waiting(page) -> str:
     page.keyboard.press("Shift+Enter")
     first.get_by_text("step 3").first.wait_for(timeout=60_000)
     assert second.locator(".jp-InputPrompt").inner_text() == "[*]:"
-    first.get_by_role("button", name="Kill").nth(1).click()
-    first.get_by_text("killed by you").wait_for(timeout=10_000)
+    assert Axe().run(page, context=".ck").violations_count == 0
+    slow = first.get_by_role("slider", name="Slow down worker 0")
+    slow.press("ArrowRight")
+    assert slow.get_attribute("aria-valuetext") == "+50 ms a step"
+    first.get_by_role("button", name="Kill worker 1").press("Enter")
+    first.get_by_text("worker 1 was killed").wait_for(timeout=10_000)
+    assert first.locator('[data-state="killed"]').get_attribute("aria-label") == "worker 1"
     assert second.locator(".jp-InputPrompt").inner_text() == "[*]:"
     output = second.locator(".jp-OutputArea-output")
     output.wait_for(timeout=60_000)

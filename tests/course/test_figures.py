@@ -13,8 +13,6 @@ from distlab.figures.canvas import COLOURS
 from distlab.lessons.split_matrix import split_matrix
 from distlab.widgets.amdahl import amdahl_speed_up, draw_amdahl
 from distlab.widgets.predictions import draw_prediction
-from distlab.widgets.ring_stepper import ring_moment
-from utils.collectives import list_ring_moments
 from utils.errors import DistributedError
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -68,7 +66,6 @@ PICTURES = {
     "amdahl": lambda: draw_amdahl(0.9, 64, {2: 1.7, 4: 2.9}),
     "shares": lambda: figures.shares({"w0": [[0, 1], [1, 2]], "w1": [[3]]}, 6, title="Who"),
     "split matrix": lambda: split_matrix("both", [3, 2]),
-    "ring": lambda: ring_moment(list_ring_moments([np.ones(2), np.ones(2)])[1]),
     "prediction": lambda: draw_prediction(
         np.eye(8), 1, ["Bag", "Coat"], np.array([0.9, 0.1]), title="One image"
     ),
@@ -170,6 +167,13 @@ def test_losses_that_are_not_finite_are_named():
         x_label="step", y_label="loss", title="Diverging",
     )  # fmt: skip
     assert "not finite at 2" in picture.alt and "none is never a finite number" in picture.alt
+
+
+def test_a_peak_between_the_ends_is_told():
+    rates = {"warm-up": ([0, 1, 2, 3], [0.1, 0.8, 0.4, 0.0]), "noise": ([0, 3, 6], [1, 0.99, 5])}
+    alt = figures.lines(rates, x_label="step", y_label="rate", title="Rates").alt
+    assert "warm-up rises from 0.1 to 0.8 at 1, then falls to 0" in alt
+    assert "noise rises from 1 to 5" in alt
 
 
 def test_axes_of_bytes_and_seconds_have_ticks_in_their_units():
@@ -402,7 +406,9 @@ def test_kinds_of_one_colour_are_shades_and_a_long_key_takes_several_rows():
     fills = re.findall(r"fill: (#\w+); fill-opacity: ([\d.]+)", svg)
     assert len(set(fills)) == 4 and len({colour for colour, _ in fills}) == 2
     assert svg.count(">7<") == 4
-    plain = re.findall(r"fill: (#\w+); fill-opacity: ([\d.]+)", draw(["kept", "trained, and lost"]))
+    plain = re.findall(
+        r"fill: (#\w+); fill-opacity: ([\d.]+)", draw(["kept", "trained, then lost"])
+    )
     assert {strength for _, strength in plain} == {"0.38"}
     heights = [
         float(

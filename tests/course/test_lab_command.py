@@ -70,7 +70,7 @@ def gone(process: psutil.Process, seconds: float = 5.0) -> bool:
 
 def test_the_home_page_its_settings_and_sigterm(start, tmp_path):
     running = start()
-    assert running.url.endswith("/lab/tree/HOME.md")
+    assert running.url.endswith("/lab")
     assert "jupyter-config-data" in running.ask("lab")
     settings = {s["id"]: s for s in running.ask("lab/api/settings")["settings"]}
     manager = settings["@jupyterlab/docmanager-extension:plugin"]["schema"]["properties"]
@@ -117,8 +117,8 @@ def test_the_course_home_in_a_browser(start):
             page = browser.new_page(viewport={"width": 1400, "height": 1000})
             trouble, outside = watch(page)
             page.goto(f"{running.url}?token={running.token}")
-            page.wait_for_selector(".jp-MarkdownViewer h1:has-text('The course')", timeout=60_000)
-            page.click(".jp-MarkdownViewer a:has-text('First')")
+            page.wait_for_selector("#distlab-home h1:has-text('The course')", timeout=60_000)
+            page.click("#distlab-home a:has-text('First')")
             page.wait_for_selector(".jp-Notebook >> text=batch_explorer()", timeout=60_000)
             assert page.locator(".lm-TabBar-tab:has-text('01-first.ipynb')").count() == 1
             move_slider_by_keyboard(page)
@@ -196,7 +196,7 @@ def test_the_course_folder_is_found_from_below(course, tmp_path, monkeypatch):
 
 
 def test_a_notebook_is_found_by_the_start_of_its_name(course):
-    assert lab.find_page(course, None) == "README.md"
+    assert lab.find_page(course, None) == ""
     assert lab.find_page(course, "01") == "notebooks/01-first.ipynb"
     assert lab.find_page(course, "lab01") == "labs/lab01-first.ipynb"
     assert lab.find_page(course, "10-tenth.ipynb") == "notebooks/10-tenth.ipynb"
@@ -212,6 +212,7 @@ def test_options_reach_jupyter_lab(course):
     command = lab.make_command(course, "notebooks/01-first.ipynb", arguments)
     assert "--ServerApp.port=9000" in command
     assert "--LabApp.default_url=/lab/tree/notebooks/01-first.ipynb" in command
+    assert not [word for word in lab.make_command(course, "", arguments) if "default_url" in word]
     assert command[-1] == "--ServerApp.shutdown_no_activity=9"
 
 

@@ -1,4 +1,4 @@
-"""`distlab check`, `submit`, `reset`, the progress file and the home page: a learner's work."""
+"""`distlab check`, `submit`, `reset`, and the progress file: a learner's work."""
 
 import json
 import os
@@ -174,17 +174,3 @@ def test_a_folder_that_cannot_be_written_costs_nothing(course: Path, monkeypatch
     (course / ".distlab").write_text("a file where a folder should be")
     assert not progress.record("lab01", "epoch")
     assert stat.S_ISREG((course / ".distlab").stat().st_mode)
-
-
-def test_home_page_is_the_readme_with_progress(course: Path, monkeypatch) -> None:
-    page = progress.write_home_page(course)
-    text = page.read_text()
-    assert text.startswith("# The course\n\nWords.\n\n## Your progress\n")
-    assert text.endswith("## Start\n\n[x](labs/x)\n")
-    assert f"| [01 Batches and words](labs/{LAB}.ipynb) | ☐ ☐ ☐ ☐ | 0 passed |" in text
-    monkeypatch.chdir(course / "labs")
-    progress.record("lab01", "batches")
-    assert "| ☐ ▣ ☐ ☐ | 1 passed |" in page.read_text()
-    for exercise in ("epoch", "parallelism", "scaling"):
-        progress.record("lab01", exercise)
-    assert "| ▣ ▣ ▣ ▣ | done |" in page.read_text()

@@ -66,6 +66,35 @@ def test_two_workers_of_two_replicas_give_the_report_of_one_machine(one_device):
     assert report["test_loss"] == pytest.approx(one_device["test_loss"], abs=2e-3)
 
 
+def test_machines_that_meet_give_the_report_of_one(one_device, tmp_path, monkeypatch):
+    """The same line on two machines; the host prints the report, and both have the checkpoint."""
+    monkeypatch.setitem(CLEAN, "DISTLAB_CODE", "test-code-2345")
+    address = f"127.0.0.1:{pick_free_ports(1)[0]}"
+    folders = [tmp_path / "host", tmp_path / "member"]
+    machines = []
+    for number, folder in enumerate(folders, start=1):
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        meeting = [
+            "--rendezvous",
+            address,
+            "--address",
+            f"127.0.0.{number}",
+            "--checkpoint",
+            "kept",
+        ]
+        machines.append(start(*SMALL, *"--strategy multi-worker --json".split(), *meeting))
+        if number == 1:
+            assert "hosting at" in machines[0].stderr.readline()
+    (status, output, errors), (other, nothing, said) = map(end, machines)
+    assert status == other == 0, (errors, said)
+    report = json.loads(output)
+    assert report["workers"] == 2 and report["loss"] == pytest.approx(one_device["loss"], abs=2e-3)
+    assert nothing == ""
+    newest = [sorted(path.name for path in (folder / "kept").glob("train-*")) for folder in folders]
+    assert newest[0] == newest[1] != []
+
+
 def test_parameter_servers_with_events(tmp_path):
     status, output, errors = end(
         start(*SMALL, *"--strategy parameter-server --workers 2 --ps 1".split(),

@@ -43,8 +43,8 @@ def test_template_works_as_it_stands(tmp_path: Path) -> None:
     call(tmp_path, "distlab.grading.judges", "lab98")
     call(tmp_path, "distlab", "build")
     assert not [name for name in made if "@" in (tmp_path / name).read_text()]
-    for folder in ("labs", "solutions"):
-        path = tmp_path / folder / "lab98-gradient-clipping-by-2.ipynb"
+    for folder, end in (("labs", ""), ("solutions", "-solution")):
+        path = tmp_path / folder / f"lab98-gradient-clipping-by-2{end}.ipynb"
         assert notebook_style.check_file(path) == []
     head = notebook_style.read_notebook(path)["cells"][0]["source"]
     assert head.startswith("# Lab 98 · Gradient Clipping, by 2\n")

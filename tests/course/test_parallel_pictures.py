@@ -1,9 +1,8 @@
-"""The pictures of lessons 15 and 16: a split matrix, and the pipeline explorer."""
+"""The picture of lesson 15: a split matrix."""
 
 import pytest
 
 from distlab.lessons.split_matrix import split_matrix
-from distlab.widgets.pipeline_explorer import pipeline_explorer, show_schedule
 from utils.errors import DistributedError
 
 
@@ -33,30 +32,3 @@ def test_a_split_matrix_draws_pieces_in_proportion():
 def test_a_matrix_that_cannot_be_drawn_is_refused_in_one_line(split, sizes, says):
     with pytest.raises(DistributedError, match=says):
         split_matrix(split, sizes)
-
-
-def test_the_explorer_tells_bubble_and_memory():
-    picture = show_schedule("1f1b", 4, 8, 2, 2.0, 0.0)
-    assert "idle for 27.3 % of a step of 33 forward passes" in picture.caption
-    assert "at most 4, 3, 2, 1 of the 8 micro-batches" in picture.caption
-    interleaved = show_schedule("interleaved-1f1b", 4, 8, 2, 2.0, 0.0).caption
-    assert "idle for 15.8 %" in interleaved and "5.5, 4.5, 3.5, 2.5" in interleaved
-
-
-def test_the_explorer_answers_its_controls_and_survives_sizes_that_cannot_be():
-    explorer = pipeline_explorer()
-    controls = explorer._controls
-    controls["name"].value = "gpipe"
-    assert "at most 8, 8, 8, 8 of the 8 micro-batches" in explorer.result
-    controls["name"].value, controls["micro_batches"].value = "interleaved-1f1b", 7
-    assert "multiple of 4" in explorer.result and 'role="alert"' in explorer.result
-    controls["micro_batches"].value = 12
-    assert "of the 12 micro-batches" in explorer.result
-    still = explorer._repr_mimebundle_()
-    assert "27.3 %" in still["text/html"] and still["image/png"]
-
-
-def test_every_schedule_draws_at_the_ends_of_the_sliders():
-    for name in ("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-h2"):
-        assert "stage 0" in show_schedule(name, 1, 1, 4, 3.0, 1.0).alt
-    assert "stage 7: 192 spans" in show_schedule("interleaved-1f1b", 8, 24, 4, 3.0, 1.0).alt

@@ -168,6 +168,12 @@ def test_costs_count_the_images_of_a_batch(tf):
     assert one >= 0.0039
 
 
+def test_the_start_of_a_pipeline_is_no_cost_of_an_image(tf):
+    late = delay(tf.data.Dataset.from_tensors(0), 0.2)
+    opened = late.flat_map(lambda number: tf.data.Dataset.range(10**7))
+    assert make_timer(as_written(opened), 0.1, "opened")() < 0.005  # the start takes 0.2 s
+
+
 def test_run_for_ends_in_time_or_at_the_end(tf):
     endless = tf.data.Dataset.range(4).batch(2).repeat()
     pace = run_for(endless, 0.2, step_seconds=0.01)

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from distlab.figures import split_evenly
-from distlab.widgets.update_scaling import (
+from distlab.lessons.scaled_updates import (
     DIVISORS,
     Shares,
     draw_updates,
     inner_products,
-    update_explorer,
     update_ratio,
 )
+from distlab.widgets.update_scaling import update_explorer
 from utils.errors import DistributedError
 
 

@@ -20,8 +20,6 @@ from .fit import fit_alpha_beta as fit_alpha_beta
 from .hierarchical import check_ranks_per_node as check_ranks_per_node
 from .hierarchical import group_into_nodes as group_into_nodes
 from .hierarchical import hierarchical_all_reduce as hierarchical_all_reduce
-from .moments import Moment as Moment
-from .moments import list_ring_moments as list_ring_moments
 from .naive import naive_all_reduce as naive_all_reduce
 from .network import AllReduceResult as AllReduceResult
 from .network import Message as Message
@@ -33,6 +31,7 @@ from .network import count_serial_bytes as count_serial_bytes
 from .processes import ProcessRing as ProcessRing
 from .recursive_doubling import largest_power_of_two as largest_power_of_two
 from .recursive_doubling import recursive_doubling_all_reduce as recursive_doubling_all_reduce
+from .replica_values import combine_values as combine_values
 from .ring import ring_all_gather as ring_all_gather
 from .ring import ring_all_reduce as ring_all_reduce
 from .ring import ring_reduce_scatter as ring_reduce_scatter

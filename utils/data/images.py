@@ -1,5 +1,6 @@
 """Labelled images in memory, as plain records of NumPy arrays."""
 
+import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -39,6 +40,12 @@ class Split:
     def take(self, count: int) -> "Split":
         """Return the first `count` examples, without copying them."""
         return Split(self.images[:count], self.labels[:count])
+
+    def digest(self) -> str:
+        """Return what two workers compare to see that they have the same examples."""
+        digest = hashlib.sha1(self.images)
+        digest.update(self.labels)
+        return digest.hexdigest()[:8]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,11 @@
 """What each stage of a chain costs by itself, measured on longer and longer beginnings of it."""
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, first_line
@@ -63,9 +65,9 @@ def make_timer(dataset: Any, seconds: float, name: str) -> Callable[[], float]:
 
     Elements are made and thrown away by `Dataset.skip`, in C++: to hand each one to
     Python, or to a function of TensorFlow, costs more than most stages. Their number is
-    doubled until they fill a quarter of `seconds`, and eight times what the first one takes
-    (which starts the pipeline), or the dataset ends. Raises InputError for an empty dataset,
-    and for one that fails.
+    doubled until those after the first one, which starts the pipeline, take eight times as
+    long as that one (within twice `seconds`) or the dataset ends. What the first one takes
+    is subtracted. Raises InputError for an empty dataset, and for one that fails.
     """
     import tensorflow as tf
 
@@ -74,17 +76,19 @@ def make_timer(dataset: Any, seconds: float, name: str) -> Callable[[], float]:
     with _explained(name):
         _time(walk, 1)  # traces it, unmeasured
         first, there = _time(walk, 1)
-        enough, passed = max(seconds / 4, min(8 * first, seconds / 2)), first
-        while there and passed < enough:
+        enough, passed = max(seconds / 4, min(8 * first, 2 * seconds)), first
+        while there and passed - first < enough:
             wanted *= 2
             passed, there = _time(walk, wanted)
-        images = int(_count_images(dataset.take(wanted)))
+        images, of_first = (int(_count_images(dataset.take(most))) for most in (wanted, 1))
     if not images:
         raise InputError(f"{name} gives no element: there is nothing to measure")
 
     def measure() -> float:
         with _explained(name):
-            return _time(walk, wanted)[0] / images
+            start = _time(walk, 1)[0] if images > of_first else 0.0
+            passed = _time(walk, wanted)[0]
+        return max(0.0, passed - start) / (images - of_first or images)
 
     return measure
 
@@ -101,12 +105,28 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def _time(walk: Callable[[Any], Any], most: int) -> tuple[float, int]:
-    """Return the seconds to the element in place `most`, and whether it is there (1 or 0)."""
+    """Return the seconds to the element in place `most`, and whether it is there (1 or 0).
+
+    What the threads of this process computed or slept counts. What they waited for a core
+    that other programs used does not, where Linux tells it (`/proc/self/task/*/schedstat`).
+    """
     import tensorflow as tf
 
+    number = tf.constant(most, tf.int64)
+    computed, waited = time.process_time(), _waited_seconds()
     with Stopwatch() as watch:
-        there = int(walk(tf.constant(most, tf.int64)))
-    return watch.seconds, there
+        there = int(walk(number))
+    waited, computed = _waited_seconds() - waited, time.process_time() - computed
+    return min(watch.seconds, max(computed, watch.seconds - waited)), there
+
+
+def _waited_seconds() -> float:
+    """Return how long all threads of this process have waited for a core; 0 if unknown."""
+    waited = 0
+    for path in Path("/proc/self/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # a thread that has just ended
+            waited += int(path.read_text().split()[1])  # running, waiting: nanoseconds
+    return waited / 1e9
 
 
 def _count(dataset: Any) -> Any:

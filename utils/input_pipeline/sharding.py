@@ -5,13 +5,14 @@ Datasets here end in the example's id, as those of `ladder` do, or are ids alone
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from ..checks import check_choice
 from ..errors import InputError, first_line
 
 Views = dict[str, list[list[int]]]  # who -> the ids of each step
@@ -90,6 +91,35 @@ def auto_shard(dataset: Any, workers: int, policy: str) -> Views:
         except (tf.errors.OpError, ValueError) as error:
             raise InputError(f"policy {policy}: {_first_sentence(error)}") from None
         views[f"worker {worker}"] = [np.atleast_1d(part).tolist() for part in parts]
+    return views
+
+
+def deal_examples(
+    files: Sequence[Sequence[int]],
+    workers: int,
+    policy: str,
+    batch: int,
+    orders: Sequence[Sequence[int]] = (),
+) -> Views:
+    """Return the ids of each batch that each worker trains on, by counting, without TensorFlow.
+
+    `auto_shard` gives the same for FILE, DATA and OFF. LATE is the mistake: each worker
+    shuffles the whole (`orders` [worker, example]) and keeps every `workers`-th. Raises
+    InputError for another policy, and for FILE with fewer files than workers.
+    """
+    check_choice("policy", policy, ("FILE", "DATA", "OFF", "LATE"))
+    if policy == "FILE" and len(files) < workers:
+        raise InputError(f"policy FILE: {len(files)} files for {workers} workers: give one each")
+    everything = [number for file in files for number in file]
+    views: Views = {}
+    for worker in range(workers):
+        mine = everything
+        if policy == "FILE":
+            mine = [number for file in files[worker::workers] for number in file]
+        elif policy == "LATE":
+            mine = list(orders[worker][worker::workers])
+        batches = [mine[k : k + batch] for k in range(0, len(mine), batch)]
+        views[f"worker {worker}"] = batches[worker::workers] if policy == "DATA" else batches
     return views
 
 

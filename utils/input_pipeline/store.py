@@ -11,6 +11,7 @@ while one waits, as they do while a network answers.
 """
 
 import io
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,24 @@ def write_shards(
     numbers = np.arange(examples) if order is None else np.asarray(order)
     if not np.array_equal(np.sort(numbers), np.arange(examples)):
         raise InputError(f"order: it must hold each number from 0 to {examples - 1:,} once")
+
+    def make_example(number: int) -> dict[str, bytes | int]:
+        png = encode_png(split.images[number])
+        return {"image": png, "label": int(split.labels[number]), "id": number}
+
+    return write_examples(make_example, numbers, folder, shards)
+
+
+def write_examples(
+    make_example: Callable[[int], dict[str, bytes | int]],
+    numbers: np.ndarray,
+    folder: str | Path,
+    shards: int,
+) -> Shards:
+    """Write `make_example(number)` for each of `numbers`, one at a time, to `shards` files.
+
+    An example is a dictionary of bytes and whole numbers. Raises as `write_shards` does.
+    """
     folder = Path(folder)
     names = [folder / f"part-{k:03d}-of-{shards:03d}.tfrecord" for k in range(shards)]
     if taken := next((name for name in names if name.exists()), None):
@@ -63,20 +82,19 @@ def write_shards(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, part in zip(names, np.array_split(numbers, shards), strict=True):
-            _write_file(name, split, part)
+            _write_file(name, (make_example(int(number)) for number in part))
     except OSError as error:
         raise RunError(f"{folder} cannot be written: {error.strerror or error}") from None
-    return Shards(tuple(str(name) for name in names), examples)
+    return Shards(tuple(str(name) for name in names), len(numbers))
 
 
-def _write_file(name: Path, split: Split, numbers: np.ndarray) -> None:
+def _write_file(name: Path, examples: Iterable[dict[str, bytes | int]]) -> None:
     with quiet_tensorflow():
         import tensorflow as tf
     name.touch()  # TensorFlow's own error would be pages long
     with tf.io.TFRecordWriter(str(name)) as writer:
-        for number in numbers:
-            png = encode_png(split.images[number])
-            writer.write(_serialise(png, int(split.labels[number]), int(number)))
+        for example in examples:
+            writer.write(_serialise(example))
 
 
 def encode_png(image: np.ndarray) -> bytes:
@@ -88,15 +106,16 @@ def encode_png(image: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def _serialise(png: bytes, label: int, number: int) -> bytes:
+def _serialise(example: dict[str, bytes | int]) -> bytes:
     import tensorflow as tf
 
-    def integer(value: int) -> tf.train.Feature:
+    def feature(value: bytes | int) -> tf.train.Feature:
+        if isinstance(value, bytes):
+            return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
         return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
 
-    image = tf.train.Feature(bytes_list=tf.train.BytesList(value=[png]))
-    feature = {"image": image, "label": integer(label), "id": integer(number)}
-    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+    features = tf.train.Features(feature={name: feature(v) for name, v in example.items()})
+    return tf.train.Example(features=features).SerializeToString()
 
 
 @dataclass(frozen=True)

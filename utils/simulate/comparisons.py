@@ -24,7 +24,7 @@ GRADIENT_BYTES = {  # of float32 gradients: the parameters of each network, time
     "alexnet": 4 * 61.0e6, "vgg16": 4 * 138.4e6,
 }  # fmt: skip
 MAX_LATENCY_SECONDS = 1e-4
-SEQUENCE, WORDS, A100_TFLOPS = 2048, 51_200, 312.0
+SEQUENCE, WORDS = 2048, 51_200
 SCHEDULES = {"1F1B": "1f1b", "ZBH1": "zb-h1", "ZBH2": "zb-h2", "1F1BI": "interleaved-1f1b"}
 
 
@@ -224,16 +224,7 @@ def compare_megatron_sizes() -> list[Compared]:
     """Return billions of parameters by the formula; inputs: layers and hidden size."""
     return [
         Compared(f"{row['layers']:g} layers of {row['hidden']:g}", row["parameters_billion"],
-                 transformer_parameters(row["layers"], row["hidden"]) / 1e9)
-        for row in read_table("megatron_2021_table1")
-    ]  # fmt: skip
-
-
-def compare_megatron_peak() -> list[Compared]:
-    """Return percent of an A100's peak, from the TFLOP/s of the table."""
-    return [
-        Compared(f"{row['parameters_billion']:g}B on {row['gpus']:g} GPUs", row["percent_of_peak"],
-                 100 * row["tflops_per_gpu"] / A100_TFLOPS)
+                 transformer_parameters(row["layers"], row["hidden"]) / 1e9, 0.03)
         for row in read_table("megatron_2021_table1")
     ]  # fmt: skip
 
@@ -277,7 +268,6 @@ COMPARISONS: dict[str, Callable[[], list[Compared]]] = {
     "nccl_allreduce_p4de": compare_nccl,
     "h200_ring_busbw_gbps": compare_bus_bandwidth,
     "megatron_2021_table1: parameters": compare_megatron_sizes,
-    "megatron_2021_table1: % of peak": compare_megatron_peak,
     "zero_memory": compare_zero_memory,
     "llama3_2024": compare_llama,
 }

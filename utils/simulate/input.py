@@ -1,129 +1,220 @@
-"""What an input pipeline would deliver: a model whose inputs are stage costs that you measured.
+"""What an input pipeline delivers, and when: every element followed from the file to the step.
 
-A batch has to be read (waiting for a store, no processor), parsed and augmented
-(processor), and then a step consumes it. Waits overlap as far as shards are read at
-once. Processor work spreads over calls, at most over the cores. Reading at once goes
-on in the background, so it overlaps with the processor's work; so does everything
-with the step where batches are prefetched. What overlaps takes the longest of its
-parts, what does not takes their sum:
+The machines stand in the order of tf.data: read (waiting for a store, no processor), map
+(decode and augment, on the processor), shuffle, batch, prefetch, and the step that consumes.
+Who asks for an element waits for it, and what is asked does nothing before, except:
 
-    read = wait / reads          work = (parse + augment) / min(calls, cores)
-    input = max(read, work) with several reads, read + work with one
-    batch = max(input, step) with prefetch, input + step without
+- several reads at once, and several calls of map, work ahead of whoever asks, as many
+  elements as there are reads or calls; at most `cores` calls compute at a time;
+- a prefetch asks for batches ahead of the step, as many as it holds;
+- a shuffle asks until its buffer is full, and hands on one at random.
 
-The work of the step on the same processor, the cost of threads, and memory traffic
-are left out: with a step on the same cores the model promises too much.
+All keep the order of the elements (`deterministic`). The run is of an epoch whose cache, if
+there is one, is full. The work of the step on the same processor, the cost of threads, and
+memory traffic are left out: with a step on the same cores the model promises too much.
 """
 
-import math
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 
+import numpy as np
+
+from ..checks import check_choice, check_count, check_number
 from ..errors import InputError
 
-CACHES = ("nothing", "parsed", "augmented")
+CACHES = ("nothing", "decoded", "augmented")
+MACHINES = ("read", "map", "step")
 
 
 @dataclass(frozen=True)
 class InputCosts:
-    """Seconds for each image, alone on one thread: single forms and forms for whole batches.
+    """Seconds for each element, alone on one thread; reading waits and computes nothing.
 
     Raises InputError for a cost below 0 or not finite.
     """
 
-    read_wait_seconds: float
-    parse_seconds: float
+    read_seconds: float
+    decode_seconds: float
     augment_seconds: float
-    parse_in_batches_seconds: float
-    augment_in_batches_seconds: float
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if not (math.isfinite(value) and value >= 0):
-                raise InputError(f"{field.name} {value:g}: give 0 or more seconds")
+        for each in fields(self):
+            check_number(each.name.replace("_", " "), getattr(self, each.name), least=0)
+
+    def left_by(self, cache: str) -> tuple[float, float]:
+        """Return the seconds of (reading, mapping) that a full cache does not save."""
+        if cache == "augmented":
+            return 0.0, 0.0
+        if cache == "decoded":
+            return 0.0, self.augment_seconds
+        return self.read_seconds, self.decode_seconds + self.augment_seconds
 
 
 @dataclass(frozen=True)
 class InputChoice:
-    """How the pipeline is set: see the module. `cache` holds parsed or augmented images."""
+    """How the pipeline is set. `shuffle` is in elements, `prefetch` in batches (0: none)."""
 
     reads: int = 1
     calls: int = 1
-    whole_batches: bool = False
+    shuffle: int = 1
+    prefetch: int = 0
     cache: str = "nothing"
-    prefetch: bool = False
 
     def __post_init__(self) -> None:
-        if min(self.reads, self.calls) < 1 or self.cache not in CACHES:
-            raise InputError(
-                f"{self.reads} reads, {self.calls} calls, cache of {self.cache!r}: give 1 or more, "
-                f"and one of {', '.join(CACHES)}"
-            )
+        for name in ("reads", "calls", "shuffle"):
+            check_count(name, getattr(self, name))
+        check_count("prefetch", self.prefetch, 0)
+        check_choice("cache", self.cache, CACHES)
 
 
-@dataclass(frozen=True)
-class InputPrediction:
-    """Seconds for one batch after the first epoch: the parts, and all with what overlaps."""
+@dataclass(eq=False)
+class InputRun:
+    """When each element [element] was in each machine, and each batch [batch]: seconds.
 
-    images: int
-    read_seconds: float
-    work_seconds: float
-    step_seconds: float
-    batch_seconds: float
+    `order` [element] holds the elements as they left the shuffle. An element is `pulled` out
+    of the map, `emitted` from the shuffle into its batch; a batch is `ready`, and then in
+    the step from `starts` to `ends`.
+    """
+
+    batch: int
+    servers: dict[str, int]  # machine -> how many elements (the step: batches) at a time
+    read_begins: list[float] = field(default_factory=list)
+    read_ends: list[float] = field(default_factory=list)
+    map_begins: list[float] = field(default_factory=list)
+    map_ends: list[float] = field(default_factory=list)
+    pulled: list[float] = field(default_factory=list)
+    emitted: list[float] = field(default_factory=list)
+    order: list[int] = field(default_factory=list)
+    ready: list[float] = field(default_factory=list)
+    starts: list[float] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
 
     @property
-    def images_per_second(self) -> float:
-        return self.images / self.batch_seconds if self.batch_seconds else math.inf
+    def batch_seconds(self) -> float:
+        """The time from one batch to the next, over the second half of the run."""
+        half = len(self.ends) // 2
+        return (self.ends[-1] - self.ends[half - 1]) / (len(self.ends) - half)
 
     @property
-    def wait_seconds(self) -> float:
-        """How long the step waits for each batch."""
-        return self.batch_seconds - self.step_seconds
+    def machine_seconds(self) -> dict[str, float]:
+        """What each machine needs for a batch when nothing keeps it waiting."""
+        work = {
+            "read": self.batch * float(np.mean(np.subtract(self.read_ends, self.read_begins))),
+            "map": self.batch * float(np.mean(np.subtract(self.map_ends, self.map_begins))),
+            "step": float(np.mean(np.subtract(self.ends, self.starts))),
+        }
+        return {name: seconds / self.servers[name] for name, seconds in work.items()}
 
     @property
     def bottleneck(self) -> str:
-        """The longest part: "reading", "the processor" or "the step"."""
-        parts = {
-            "reading": self.read_seconds,
-            "the processor": self.work_seconds,
-            "the step": self.step_seconds,
-        }
-        return max(parts, key=lambda name: parts[name])
+        """The machine that needs longest: one of MACHINES."""
+        return max(MACHINES, key=lambda name: self.machine_seconds[name])
+
+    @property
+    def starved(self) -> float:
+        """The share of the second half's time in which the step waits for its input."""
+        return max(0.0, 1 - self.machine_seconds["step"] / self.batch_seconds)
 
 
-def predict_input(
-    costs: InputCosts, choice: InputChoice, *, cores: int, step_seconds: float, batch: int
-) -> InputPrediction:
-    """Return what `choice` gives with `costs`, after the first epoch, for batches of `batch`.
+def simulate_input(
+    costs: InputCosts,
+    choice: InputChoice,
+    *,
+    cores: int,
+    step_seconds: float,
+    batch: int,
+    batches: int = 16,
+    factors: Sequence[Sequence[float]] | None = None,
+    picks: Sequence[float] | None = None,
+) -> InputRun:
+    """Return how `batches` batches of `batch` elements pass through the pipeline.
 
-    Raises InputError for fewer than one core or image and a step below 0.
+    `factors` [element, 2] make the reading and the mapping of each element longer or shorter
+    (none: all alike), `picks` [element] from 0 to 1 say which of its buffer the shuffle hands
+    on (none: the oldest). Raises InputError for counts below 1, fewer than two batches, and a
+    step of 0 seconds or less.
     """
-    if cores < 1 or batch < 1 or not step_seconds >= 0:
-        raise InputError(
-            f"{cores} cores, batches of {batch}, a step of {step_seconds:g} s: give 1 or more "
-            "cores and images, and 0 or more seconds"
-        )
-    read, work = _spend(costs, choice)
-    read_seconds = batch * read / choice.reads
-    work_seconds = batch * work / min(choice.calls, cores)
-    together = max if choice.reads > 1 else _add
-    input_seconds = together(read_seconds, work_seconds)
-    hidden = max if choice.prefetch else _add
-    total = hidden(input_seconds, step_seconds)
-    return InputPrediction(batch, read_seconds, work_seconds, step_seconds, total)
+    check_count("cores", cores)
+    check_count("batch", batch)
+    check_count("batches", batches, 2)
+    check_number("step seconds", step_seconds, above=0)
+    elements = batch * batches
+    factors = np.ones((elements, 2)) if factors is None else np.asarray(factors, float)
+    picks = np.zeros(elements) if picks is None else np.asarray(picks, float)
+    if factors.shape != (elements, 2) or picks.shape != (elements,):
+        raise InputError(f"factors {factors.shape}, picks {picks.shape}: {elements} elements")
+    line = _Line(costs, choice, cores, batch, factors, picks)
+    for number in range(batches):
+        line.step(number, step_seconds)
+    return line.run
 
 
-def _add(first: float, second: float) -> float:
-    return first + second
+class _Line:
+    """The machines in a row. Each method takes when it is asked, and returns when it answers."""
 
+    def __init__(self, costs, choice: InputChoice, cores: int, batch: int, factors, picks) -> None:
+        self.choice, self.batch, self.factors, self.picks = choice, batch, factors, picks
+        self.read_seconds, self.map_seconds = costs.left_by(choice.cache)
+        servers = min(choice.calls, cores)
+        self.run = InputRun(batch, {"read": choice.reads, "map": servers, "step": 1})
+        self.free = [0.0] * servers
+        self.taken_read: list[float] = []
+        self.fetched: list[float] = []
+        self.waiting: list[int] = []  # in the shuffle's buffer
+        self.handed = [0.0, 0.0]  # when the last element left the reads, the map, in order
 
-def _spend(costs: InputCosts, choice: InputChoice) -> tuple[float, float]:
-    """Return (waiting, processor) seconds for each image that a cache does not save."""
-    whole = choice.whole_batches
-    parse = costs.parse_in_batches_seconds if whole else costs.parse_seconds
-    augment = costs.augment_in_batches_seconds if whole else costs.augment_seconds
-    if choice.cache == "augmented":
-        return 0.0, 0.0
-    if choice.cache == "parsed":
-        return 0.0, augment
-    return costs.read_wait_seconds, parse + augment
+    def read(self, asked: float) -> float:
+        number, reads = len(self.taken_read), self.choice.reads
+        begin = asked
+        if reads > 1:
+            begin = self.taken_read[number - reads] if number >= reads else 0.0
+        end = begin + self.read_seconds * self.factors[number, 0]
+        self.run.read_begins.append(begin)
+        self.run.read_ends.append(end)
+        self.handed[0] = max(end, self.handed[0])
+        self.taken_read.append(max(asked, self.handed[0]))
+        return self.taken_read[-1]
+
+    def map(self, asked: float) -> float:
+        number, calls = len(self.fetched), self.choice.calls
+        if calls == 1:
+            begin = self.read(asked)
+        else:
+            room = self.run.pulled[number - calls] if number >= calls else 0.0
+            begin = self.read(max(room, self.fetched[-1] if number else 0.0))
+        self.fetched.append(begin)
+        server = min(range(len(self.free)), key=self.free.__getitem__)
+        begin = max(begin, self.free[server])
+        end = self.free[server] = begin + self.map_seconds * self.factors[number, 1]
+        self.run.map_begins.append(begin)
+        self.run.map_ends.append(end)
+        self.handed[1] = max(end, self.handed[1])
+        self.run.pulled.append(max(asked, self.handed[1]))
+        return self.run.pulled[-1]
+
+    def shuffle(self, asked: float) -> float:
+        number = len(self.run.emitted)
+        while len(self.run.pulled) < min(len(self.picks), number + self.choice.shuffle):
+            self.waiting.append(len(self.run.pulled))
+            asked = self.map(asked)
+        place = min(int(self.picks[number] * len(self.waiting)), len(self.waiting) - 1)
+        self.run.order.append(self.waiting.pop(place))
+        self.run.emitted.append(asked)
+        return asked
+
+    def gather(self, asked: float) -> float:
+        for _ in range(self.batch):
+            asked = self.shuffle(asked)
+        self.run.ready.append(asked)
+        return asked
+
+    def step(self, number: int, step_seconds: float) -> None:
+        run, ahead = self.run, self.choice.prefetch
+        asked = run.ends[-1] if number else 0.0
+        if ahead:
+            room = run.starts[number - ahead] if number >= ahead else 0.0
+            ready = self.gather(max(room, run.ready[-1] if number else 0.0))
+        else:
+            ready = self.gather(asked)
+        run.starts.append(max(asked, ready))
+        run.ends.append(run.starts[-1] + step_seconds)

@@ -3,9 +3,10 @@
 The forward pass takes F seconds and the backward pass B. Gradients become ready evenly
 over B and go, in that order, into buckets of K bytes, the last one smaller; each bucket
 is all-reduced by a ring as soon as it is full, on a link that carries one at a time. The
-step ends with the later of compute and the last bucket. Without overlap the first bucket
-leaves after the whole backward pass. With stragglers all of a step's compute is longer by
-the expected largest of P lognormal factors (`stragglers`): a bucket needs all workers.
+update of the variables follows the later of compute and the last bucket, and ends the step.
+Without overlap the first bucket leaves after the whole backward pass. With stragglers all
+of a step's compute is longer by the expected largest of P lognormal factors (`stragglers`):
+a bucket needs all workers.
 
 After Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel
 Training" (arXiv:2006.15704): buckets and their overlap. NumPy at most.
@@ -28,7 +29,7 @@ Row = tuple[str, float, float, str, str]  # lane, start, end, label, kind
 
 @dataclass(frozen=True)
 class StepWork:
-    """What every device does in a step: seconds of both passes, and bytes of gradients.
+    """What every device does in a step: seconds of both passes and the update, gradient bytes.
 
     Raises InputError for numbers that cannot be.
     """
@@ -36,11 +37,13 @@ class StepWork:
     forward_seconds: float
     backward_seconds: float
     gradient_bytes: float
+    update_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         check_number("forward seconds", self.forward_seconds, least=0)
         check_number("backward seconds", self.backward_seconds, least=0)
         check_number("gradient bytes", self.gradient_bytes, least=0)
+        check_number("update seconds", self.update_seconds, least=0)
         if self.compute_seconds <= 0:
             raise InputError("forward and backward seconds are 0: give one of them more than 0")
 
@@ -80,8 +83,13 @@ class StepRun:
     ends: np.ndarray
 
     @property
-    def step_seconds(self) -> float:
+    def reduced_seconds(self) -> float:
+        """When the update can begin: all is computed, and the last bucket has arrived."""
         return max(self.compute_seconds, float(self.ends[-1]) if len(self.ends) else 0.0)
+
+    @property
+    def step_seconds(self) -> float:
+        return self.reduced_seconds + self.work.update_seconds
 
     @property
     def communication_seconds(self) -> float:
@@ -89,7 +97,7 @@ class StepRun:
 
     @property
     def exposed_communication_seconds(self) -> float:
-        return self.step_seconds - self.compute_seconds
+        return self.reduced_seconds - self.compute_seconds
 
     @property
     def straggler_seconds(self) -> float:
@@ -98,7 +106,7 @@ class StepRun:
 
     @property
     def efficiency(self) -> float:
-        return self.work.compute_seconds / self.step_seconds
+        return (self.work.compute_seconds + self.work.update_seconds) / self.step_seconds
 
     def rows(self) -> list[Row]:
         """Return the rows of a timeline: one device's compute and its network."""
@@ -111,6 +119,8 @@ class StepRun:
         buckets = [
             ("network", a, b, str(i), "bucket") for i, (a, b) in enumerate(moves, 1) if b > a
         ]
+        if self.work.update_seconds:
+            buckets.append(("compute", self.reduced_seconds, self.step_seconds, "U", "update"))
         return rows + buckets
 
 

@@ -145,7 +145,7 @@ def _find_doubled(configs: Named) -> list[LintFinding]:
 
 
 def _find_missing(members: Named) -> list[LintFinding]:
-    """Name the tasks that the clusters list and nobody is."""
+    """Name the tasks that the clusters list and that no configuration claims."""
     if not members:
         return []
     present = {(config.job, config.index) for config in members.values()}
@@ -155,8 +155,8 @@ def _find_missing(members: Named) -> list[LintFinding]:
     )  # fmt: skip
     found = [
         LintFinding("error", f"{job}:{index}",
-                    "is in the cluster and nobody is it: the others wait",
-                    f"start a process with task type {job}, index {index}")
+                    "is in the cluster, and no configuration here is for it: the others wait",
+                    f'add one with "task": {{"type": "{job}", "index": {index}}}')
         for job, index in listed if (job, index) not in present
     ]  # fmt: skip
     cluster = next(iter(members.values())).cluster

@@ -189,9 +189,9 @@ def check_membership(jobs: dict[str, list[str]], job: str, index: int) -> list[L
             return [] if index == 0 else [_too_high("evaluator", index, 1)]
         listed = ", ".join(jobs)
         what = f"{show(job)} is not in the cluster, which has {listed}"
-        return [
-            LintFinding("error", "task.type", what, f"list its address, or be a {next(iter(jobs))}")
-        ]
+        known = next((name for name in jobs if name in JOBS), None)
+        instead = f', or write "type": "{known}"' if known else ""
+        return [LintFinding("error", "task.type", what, f"add its address{instead}")]
     return [_too_high(job, index, len(jobs[job]))] if index >= len(jobs[job]) else []
 
 

@@ -39,7 +39,7 @@ CONFIGURATION = (
     _symptom(
         "wrong-index", r"`task_id` (?P<given>-?\d+) exceeds the maximum id of (?P<kind>\w+)",
         "task index {given} is out of range for job {kind}",
-        "indexes count from 0 to the number of addresses less one; list an address or lower it",
+        "indexes count from 0 (two addresses are 0 and 1): lower the index, or add an address",
     ),
     _symptom(
         "wrong-index", r"invalid literal for int\(\) with base 10: (?P<given>.*)",

@@ -169,10 +169,7 @@ class CountingFeed(ImageFeed):
 
     def __init__(self, split, plan, config, strategy, files: int, log=None) -> None:
         super().__init__(split, plan, config, log)
-        self._folder = tempfile.TemporaryDirectory() if config.auto_shard == "file" else None
-        if self._folder:
-            order = epoch_order(len(split), config.seed, 0)
-            self._paths = write_record_files(split, order, Path(self._folder.name), files)
+        self.open(files)
         counts = count_examples(strategy, self.batches(0))
         sizes = (config.global_batch_size, plan.replicas)
         self.plan = CountedPlan(sum(counts), *sizes, counts=tuple(counts))
@@ -182,15 +179,25 @@ class CountingFeed(ImageFeed):
     def prepare(self) -> Prepare:
         return self._prepare
 
-    def batches(self, epoch: int, first_step: int = 0) -> tf.data.Dataset:
-        size, policy = self.config.global_batch_size, self.config.auto_shard
+    def open(self, files: int) -> None:
+        """Write the examples into files, where workers share those."""
+        self._folder = tempfile.TemporaryDirectory() if self.config.auto_shard == "file" else None
         if self._folder:
-            examples = read_record_files(self._paths).batch(size)
-        else:
-            order = epoch_order(len(self.split), self.config.seed, epoch)
-            images, labels = tf.constant(self.split.images), tf.constant(self.split.labels)
-            examples = tf.data.Dataset.from_tensor_slices(order).batch(size)
-            examples = examples.map(lambda i: (tf.gather(images, i), tf.gather(labels, i)))
+            order = epoch_order(len(self.split), self.config.seed, 0)
+            self._paths = write_record_files(self.split, order, Path(self._folder.name), files)
+
+    def read(self, epoch: int) -> tf.data.Dataset:
+        """Return batches of (images, labels) as the data set has them, in an epoch's order."""
+        size = self.config.global_batch_size
+        if self._folder:
+            return read_record_files(self._paths).batch(size)
+        order = epoch_order(len(self.split), self.config.seed, epoch)
+        images, labels = tf.constant(self.split.images), tf.constant(self.split.labels)
+        places = tf.data.Dataset.from_tensor_slices(order).batch(size)
+        return places.map(lambda i: (tf.gather(images, i), tf.gather(labels, i)))
+
+    def batches(self, epoch: int, first_step: int = 0) -> tf.data.Dataset:
+        examples, policy = self.read(epoch), self.config.auto_shard
         # `fit` takes the length of the pipeline as it is written for the number of steps, and
         # workers that do not share it (OFF) need more: after a filter the length is unknown
         batches = examples.map(self._finish).filter(lambda *batch: True).prefetch(2)
@@ -202,7 +209,7 @@ class CountingFeed(ImageFeed):
 
     def _finish(self, images: tf.Tensor, labels: tf.Tensor) -> Batch:
         images = tf.cast(images, self.dtype)[..., tf.newaxis] / 255  # [batch, 28, 28, 1]
-        return images, labels, tf.ones(tf.shape(labels), self.dtype)
+        return images, labels, tf.ones(tf.shape(labels)[:1], self.dtype)
 
     def _prepare(self, images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> Batch:
         super()._prepare(images, labels, weights)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data import ImageData, load
+from ..data import CanvasData, ImageData, open_data
+from ..data.masks import MaskScore
 from ..environment import quiet_tensorflow, versions
 from ..errors import InputError
 from ..events import Listener
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .state import Means, TrainState
     from .worker_group import WorkerGroup
 
+BundledData = ImageData | CanvasData
 OTHER_BACKENDS = ("jax", "torch", "openvino")
 
 
@@ -90,12 +92,13 @@ class Trip:
     """One run of `train`: what it is fed, what it trains, where it stands."""
 
     def __init__(
-        self, config: TrainConfig, group: "WorkerGroup", images: ImageData | None, watch: Watch
+        self, config: TrainConfig, group: "WorkerGroup", images: BundledData | None, watch: Watch
     ) -> None:
         from .progress import Run
         from .state import make_state, set_own_seed
 
         self.config, self.group, self.images = config, group, images
+        self.score: MaskScore | None = None
         if config.has_own_data:  # shuffles without a seed have the same order on every worker
             set_own_seed(config)
         self.feed = self._make_feed("train_data", watch.read_log)
@@ -125,9 +128,22 @@ class Trip:
             feed = make_own_feed(name, given, config, self.group, coordinated)
             self.group.compare(feed.facts)
             return feed
+        if config.has_canvases:
+            return self._make_canvas_feed(name, read_log)
         if name == "test_data":
             return TestFeed(self.images.test, config, strategy.num_replicas_in_sync)
         return make_image_feed(self.images.train, config, strategy, self.group.workers, read_log)
+
+    def _make_canvas_feed(self, name: str, read_log: "ReadLog | None") -> "InputFeed":
+        from .canvas_feed import CanvasTestFeed, make_canvas_feed
+
+        if read_log is not None:
+            raise InputError("read_log: knows single garments, not canvases; leave it out")
+        if name == "test_data":
+            replicas = self.group.strategy.num_replicas_in_sync
+            return CanvasTestFeed(self.images.test, self.config, replicas)
+        group = self.group
+        return make_canvas_feed(self.images.train, self.config, group.strategy, group.workers)
 
     def run(self, begun: float) -> TrainReport:
         """Resume, train, test, export and report; `begun` is when the job began."""
@@ -159,6 +175,9 @@ class Trip:
             return None
         means = evaluate(self.state, self.progress, self.test_feed)
         found = {} if means.accuracy is None else {"test_accuracy": means.accuracy}
+        if self.state.mask_counts is not None:
+            self.score = self.state.mask_counts.score()
+            found |= describe_score(self.score)
         self.progress.report("end", step=self.progress.steps_taken, test_loss=means.loss, **found)
         return means
 
@@ -183,6 +202,7 @@ class Trip:
             images_per_second=run.images_per_second(),
             seconds=time.perf_counter() - begun,
             weights_checksum=weights_checksum(weights),
+            **describe_score(self.score),
             **self._describe_loss_scale(),
             weights=weights,
         )
@@ -201,6 +221,15 @@ class Trip:
         """Let other runs use the checkpoint folder, and remove what was written for this one."""
         self.progress.close()
         self.feed.close()
+        if self.test_feed is not None:
+            self.test_feed.close()
+
+
+def describe_score(score: MaskScore | None) -> dict[str, float]:
+    """Return the scores of test masks under their names in reports; nothing without masks."""
+    if score is None:
+        return {}
+    return {"test_foreground_iou": score.foreground, "test_garments_iou": score.garments}
 
 
 def train_epochs(state: "TrainState", run: "Run", feed: "InputFeed") -> None:
@@ -272,8 +301,8 @@ def export_model(state: "TrainState", config: TrainConfig, spec: Any = None) -> 
     return folder / "model.keras", folder / "saved_model"
 
 
-def _load_images(config: TrainConfig) -> ImageData:
-    data = load(config.dataset, full=config.full_data, folder=config.data_folder)
+def _load_images(config: TrainConfig) -> BundledData:
+    data = open_data(config.dataset, full=config.full_data, folder=config.data_folder)
     return data if config.limit is None else data.take(config.limit)
 
 
@@ -306,9 +335,7 @@ def _versions() -> dict[str, str]:
     return {name: found[name] for name in names} | {"training code": code.hexdigest()[:12]}
 
 
-def _image_facts(images: ImageData | None) -> dict[str, str]:
+def _image_facts(images: BundledData | None) -> dict[str, str]:
     if images is None:
         return {}
-    digest = hashlib.sha1(images.train.images)  # its labels come from the same checked files
-    digest.update(images.train.labels)
-    return {"data": f"{len(images.train)} images {digest.hexdigest()[:8]}"}
+    return {"data": f"{len(images.train)} images {images.train.digest()}"}

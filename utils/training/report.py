@@ -17,6 +17,8 @@ ABSENT = (
     "accuracy",
     "test_loss",
     "test_accuracy",
+    "test_foreground_iou",
+    "test_garments_iou",
     "loss_scale",
     "skipped_steps",
 )  # left out of the JSON where there is none
@@ -28,9 +30,12 @@ class TrainReport:
 
     `loss` and `accuracy` are means over the epoch's training examples, taken
     before each step; `accuracy` is None where the loss is no classification, and the
-    test's numbers are None without test data. `images_per_second` are examples a second of
-    training alone (no evaluation, no checkpoints), this run's first epoch left out because
-    it holds the compilation; None where no other epoch ran. `seconds` is the whole job's.
+    test's numbers are None without test data. Where the answer is a mask, `accuracy` counts
+    pixels, and `test_foreground_iou` and `test_garments_iou` are the intersections over union
+    of garments against background and of the kinds of garments, on average (`data.masks`).
+    `images_per_second` are examples a second of training alone (no evaluation, no checkpoints),
+    this run's first epoch left out because it holds the compilation; None where no other epoch
+    ran. `seconds` is the whole job's.
     `loss_scale` is float16's at the end, and `skipped_steps` those whose gradients overflowed;
     None without float16, and `skipped_steps` where workers do not wait for each other.
     `replicas` are those of each worker. `resumed_from` is the checkpoint that the run went
@@ -55,6 +60,8 @@ class TrainReport:
     images_per_second: float | None
     seconds: float
     weights_checksum: str
+    test_foreground_iou: float | None = None
+    test_garments_iou: float | None = None
     loss_scale: float | None = None
     skipped_steps: int | None = None
     weights: tuple[np.ndarray, ...] = ()
@@ -85,6 +92,11 @@ class TrainReport:
             lines.append(f"epoch {epoch:>3}: {_describe_means(*means)}")
         if self.test_loss is not None:
             lines.append(f"test:      {_describe_means(self.test_loss, self.test_accuracy)}")
+        if self.test_foreground_iou is not None:
+            ious = self.test_foreground_iou, self.test_garments_iou
+            lines.append(
+                "           IoU of foreground {:.4f}, mean of garments {:.4f}".format(*ious)
+            )
         if self.loss_scale is not None:
             skipped = "" if self.skipped_steps is None else f", {self.skipped_steps} steps skipped"
             lines.append(f"loss scale {self.loss_scale:g}{skipped}")

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from ..data.canvases import MASK_CLASSES
+from ..data.masks import MaskScore, score_masks
 from ..errors import InputError
 from ..models import build_model
 from .config import OPTIMIZERS, TrainConfig
@@ -39,13 +42,18 @@ class TrainState:
     example_loss: ExampleValues
     loss_metric: "ExampleMean"
     accuracy_metric: "ExampleMean | None"
+    mask_counts: "MaskCounts | None" = None  # in tests only
 
     @property
     def metrics(self) -> "list[ExampleMean]":
         return [metric for metric in (self.loss_metric, self.accuracy_metric) if metric is not None]
 
+    @property
+    def test_metrics(self) -> "list[ExampleMean | MaskCounts]":
+        return self.metrics + ([] if self.mask_counts is None else [self.mask_counts])
+
     def reset_metrics(self) -> None:
-        for metric in self.metrics:
+        for metric in self.test_metrics:
             metric.reset_state()
 
     def read_metrics(self) -> Means:
@@ -81,6 +89,35 @@ class ExampleMean(keras.metrics.Metric):
         return tf.math.divide_no_nan(self.total.value, self.count.value)
 
 
+class MaskCounts(keras.metrics.Metric):
+    """How often the pixels of each class were predicted as each, over real examples.
+
+    Labels are class numbers [batch, height, width], outputs logits for each of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="mask_counts")
+        shape = (MASK_CLASSES, MASK_CLASSES)
+        self.counts = self.add_weight(shape=shape, initializer="zeros", name="counts")
+
+    def update_state(self, y_true, y_pred, sample_weight) -> None:
+        predicted = tf.argmax(y_pred, axis=-1, output_type=tf.int32)  # [batch, height, width]
+        pairs = tf.cast(y_true, tf.int32) * MASK_CLASSES + predicted
+        real = tf.cast(sample_weight > 0, tf.float32)[:, tf.newaxis, tf.newaxis]
+        sums = tf.math.bincount(
+            tf.reshape(pairs, [-1]),
+            weights=tf.reshape(real * tf.ones_like(pairs, tf.float32), [-1]),
+            minlength=MASK_CLASSES**2,
+            maxlength=MASK_CLASSES**2,
+        )
+        counts = tf.reshape(sums, [MASK_CLASSES, MASK_CLASSES])
+        _add_in_place(self.counts, tf.cast(counts, self.counts.dtype))
+
+    def score(self) -> MaskScore:
+        """Return intersections over union, over all replicas since the last reset."""
+        return score_masks(np.asarray(tf.convert_to_tensor(self.counts.value)))
+
+
 def _add_in_place(variable: keras.Variable, amount: tf.Tensor) -> None:
     if tf.distribute.in_cross_replica_context():  # `fit` traces shapes there, and adds nothing
         variable.assign(variable + amount)
@@ -113,6 +150,7 @@ def make_state(
         metrics = [ExampleMean("example_loss", example_loss), None]
         if accuracy is not None:
             metrics[1] = ExampleMean("accuracy", make_example_values(accuracy, labels_spec, dtype))
+        metrics.append(MaskCounts() if config.has_canvases else None)
     return TrainState(strategy, model, optimizer, example_loss, *metrics)
 
 

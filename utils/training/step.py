@@ -27,10 +27,15 @@ ReplicaStep = Callable[[Any, Any, tf.Tensor], Any]
 Steps = Callable[[Iterator, tf.Tensor], None]
 
 
-def make_train_replica(state: TrainState, prepare: Prepare | None = None) -> ReplicaStep:
+def make_train_replica(
+    state: TrainState,
+    prepare: Prepare | None = None,
+    look: Callable[[list[Any]], None] | None = None,
+) -> ReplicaStep:
     """Return the training step of one replica: features, labels, weights in, its loss out.
 
-    `prepare` is what the feed does to a replica's batch first (`training.input_feed`).
+    `prepare` is what the feed does to a replica's batch first (`training.input_feed`), `look`
+    may look at its own gradients before they are added up over the replicas.
     """
 
     def train_replica(features: Any, labels: Any, weights: tf.Tensor) -> tf.Tensor:
@@ -40,6 +45,8 @@ def make_train_replica(state: TrainState, prepare: Prepare | None = None) -> Rep
         loss, gradients, outputs = find_gradients(
             state.model, state.example_loss, batch, variables, state.optimizer.scale_loss
         )
+        if look is not None:
+            look(gradients)
         state.optimizer.apply_gradients(zip(gradients, variables))
         for metric in state.metrics:
             metric.update_state(labels, outputs, weights)
@@ -77,7 +84,7 @@ def make_test_replica(state: TrainState) -> ReplicaStep:
 
     def test_replica(features: Any, labels: Any, weights: tf.Tensor) -> None:
         outputs = state.model(features, training=False)  # [per_replica_batch, ...]
-        for metric in state.metrics:
+        for metric in state.test_metrics:
             metric.update_state(labels, outputs, weights)
 
     return test_replica

@@ -23,7 +23,8 @@ class RecoverySettings:
     `folder` is shared by all workers. `save_every` counts steps; None saves at the end
     of each epoch. `method` is a key of `METHODS`: "manager" and "preemption" run
     the custom loop, "backup" runs Keras's `fit`. `pause_seconds` are slept after each
-    step, so that a reader can follow.
+    step, so that a reader can follow; with `watched`, each worker also reports the event
+    "ready" when its own gradients are there.
     Raises InputError, which names the value and what is allowed.
     """
 
@@ -38,6 +39,7 @@ class RecoverySettings:
     learning_rate: float = 0.05
     seed: int = 0
     pause_seconds: float = 0.0
+    watched: bool = False
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, METHODS)

@@ -79,7 +79,8 @@ class Trainer:
         return RecoveryReport(step, self.restored_step, tuple(self.losses), weights)
 
     def _compile_step(self) -> Callable[[Any], tf.Tensor]:
-        replica_step = make_train_replica(self.state)
+        look = report_ready if self.settings.watched else None
+        replica_step = make_train_replica(self.state, look=look)
 
         @tf.function(autograph=False)  # no Python control flow on tensors: half the tracing time
         def train_step(batch: Any) -> tf.Tensor:
@@ -87,6 +88,17 @@ class Trainer:
             return self.strategy.reduce("SUM", losses, axis=None)
 
         return train_step
+
+
+def report_ready(gradients: list[Any]) -> None:
+    """Inside a step: report the event "ready" when the gradients are there, before they travel."""
+
+    def write() -> np.bool_:
+        report("ready")
+        return np.True_
+
+    with tf.control_dependencies(gradients):
+        tf.numpy_function(write, [], tf.bool)
 
 
 def _make_config(settings: RecoverySettings) -> TrainConfig:

@@ -1,0 +1,149 @@
+/* The course's home as a tab of JupyterLab, and which cells of lessons have run.
+ *
+ * An extension without a build step: JupyterLab loads this file, calls `init` with the modules
+ * that all extensions share, and asks `get` for the plugin.
+ * https://jupyterlab.readthedocs.io/en/stable/extension/extension_dev.html
+ */
+(() => {
+  const folder = document.currentScript.src.replace(/[^/]*$/, '');
+  const LOOK_AGAIN_MS = 2000;
+  const GATHER_MS = 800;
+  let shared;
+
+  const load = async name => (await Object.values(shared[name])[0].get())();
+
+  /** Ask the server; `content` is sent as JSON. */
+  async function ask(services, path, content) {
+    const settings = services.ServerConnection.makeSettings();
+    const request = content ? { method: 'POST', body: JSON.stringify(content) } : {};
+    const url = settings.baseUrl + path;
+    return services.ServerConnection.makeRequest(url, request, settings);
+  }
+
+  /** Take over from `page` what has changed as one went on; focus and place stay. */
+  function refresh(node, page) {
+    const fresh = document.createElement('div');
+    fresh.innerHTML = page;
+    for (const now of fresh.querySelectorAll('[data-live], [data-live-class]')) {
+      const old = node.querySelector('#' + now.id);
+      if (!old) return false;
+      for (const { name, value } of now.attributes) {
+        if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+      }
+      const differs = now.hasAttribute('data-live') && old.innerHTML !== now.innerHTML;
+      if (differs) old.innerHTML = now.innerHTML;
+    }
+    return true;
+  }
+
+  /** The tab. It asks for its page when it is shown, and every two seconds while it is. */
+  function makeHome({ Widget }, services, commands) {
+    let seen = '';
+    const home = new Widget();
+    home.id = 'distlab-home';
+    home.title.label = 'Home';
+    home.title.caption = 'The course, and how far you are';
+    home.title.closable = true;
+    home.node.setAttribute('aria-label', 'Course home');
+
+    async function look() {
+      const answer = await ask(services, 'distlab/home?seen=' + seen).catch(() => null);
+      if (!answer || answer.status !== 200) return;
+      const { mark, page } = await answer.json();
+      if (!seen || !refresh(home.node, page)) home.node.innerHTML = page;
+      seen = mark;
+    }
+
+    home.node.addEventListener('click', event => {
+      const link = event.target.closest('a[data-path]');
+      if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      const path = link.dataset.path;
+      const factory = path.endsWith('.md') ? 'Markdown Preview' : undefined;
+      commands.execute('docmanager:open', { path, factory });
+    });
+    const timer = setInterval(() => {
+      if (home.isVisible && !document.hidden) look();
+    }, LOOK_AGAIN_MS);
+    home.disposed.connect(() => clearInterval(timer));
+    home.onAfterShow = look;
+    look();
+    return home;
+  }
+
+  /** Tell the server which cells of lessons have run, a few at a time. */
+  function tellWhatRan({ NotebookActions }, tracker, services) {
+    const waiting = new Map();
+    let timer = 0;
+
+    function send() {
+      timer = 0;
+      for (const [path, cells] of waiting) {
+        ask(services, 'distlab/ran', { path, cells: [...cells] }).catch(() => undefined);
+      }
+      waiting.clear();
+    }
+
+    NotebookActions.executed.connect((_, { notebook, cell, success }) => {
+      const panel = tracker.find(one => one.content === notebook);
+      const meant = (cell.model.getMetadata('tags') || []).includes('raises-exception');
+      if (!panel || cell.model.type !== 'code' || !(success || meant)) return;
+      const path = panel.context.path;
+      if (!path.startsWith('notebooks/')) return;
+      waiting.set(path, (waiting.get(path) || new Set()).add(cell.model.id));
+      timer = timer || setTimeout(send, GATHER_MS);
+    });
+  }
+
+  async function makePlugin() {
+    const names = ['@lumino/widgets', '@jupyterlab/services', '@jupyterlab/notebook',
+                   '@jupyterlab/coreutils', '@jupyterlab/apputils'];
+    const [widgets, services, notebook, coreutils, apputils] = await Promise.all(names.map(load));
+    const style = Object.assign(document.createElement('link'),
+                                { rel: 'stylesheet', href: folder + 'home.css' });
+    document.head.append(style);
+
+    function activate(app, tracker, palette) {
+      let home;
+      const open = (activate = true) => {
+        if (!home || home.isDisposed) {
+          home = makeHome(widgets, services, app.commands);
+        }
+        if (!home.isAttached) {
+          const [first] = app.shell.widgets('main');
+          const place = first ? { mode: 'tab-before', ref: first.id } : {};
+          app.shell.add(home, 'main', { activate, ...place });
+        } else if (activate) {
+          app.shell.activateById(home.id);
+        }
+      };
+      app.commands.addCommand('distlab:home', { label: 'Course Home', execute: () => open() });
+      if (palette) palette.addItem({ command: 'distlab:home', category: 'Course' });
+
+      const button = document.createElement('button');
+      button.className = 'dl-top';
+      button.textContent = 'Course home';
+      button.onclick = () => open();
+      const top = new widgets.Widget({ node: document.createElement('div') });
+      top.id = 'distlab-top';
+      top.node.append(button);
+      app.shell.add(top, 'top', { rank: 900 });
+
+      tellWhatRan(notebook, tracker, services);
+      const named = coreutils.PageConfig.getOption('treePath');
+      app.restored.then(() => open(!named));
+    }
+
+    return { id: 'distlab-home:plugin', autoStart: true, requires: [notebook.INotebookTracker],
+             optional: [apputils.ICommandPalette], activate };
+  }
+
+  window._JUPYTERLAB = window._JUPYTERLAB || {};
+  window._JUPYTERLAB['distlab-home'] = {
+    init(scope) { shared = scope; },
+    async get() {
+      const plugin = await makePlugin();
+      return () => ({ __esModule: true, default: plugin });
+    }
+  };
+})();

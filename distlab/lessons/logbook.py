@@ -1,0 +1,54 @@
+"""A project's logbook: what was decided and expected before anything was measured, and what came.
+
+book = Logbook()
+book.decide("precision", "float32", "this processor has no fast bfloat16")
+book.measure("precision", "bfloat16 takes 2.3 times as long")
+print(book)
+"""
+
+from dataclasses import dataclass, field
+
+from distlab.errors import CourseError
+
+
+@dataclass
+class Entry:
+    """One question, the choice that was made, why, and what was measured afterwards."""
+
+    question: str
+    choice: str
+    because: str
+    measured: str = ""
+
+
+@dataclass
+class Logbook:
+    """Entries in the order in which they were decided."""
+
+    entries: list[Entry] = field(default_factory=list)
+
+    def decide(self, question: str, choice: str, because: str) -> None:
+        """Write a decision down and print it. Deciding again replaces it and what was measured."""
+        self.entries = [e for e in self.entries if e.question != question]
+        self.entries.append(Entry(question, choice, because))
+        print(f"decided: {question}: {choice}, because {because}")
+
+    def measure(self, question: str, found: str) -> None:
+        """Write next to a decision what was measured, and print both.
+
+        Raises CourseError where nothing was decided first.
+        """
+        entry = next((e for e in self.entries if e.question == question), None)
+        if entry is None:
+            raise CourseError(
+                f"{question}: nothing was decided; call decide({question!r}, choice, because) "
+                "before you measure"
+            )
+        entry.measured = found
+        print(f"decided: {entry.choice}; measured: {found}")
+
+    def __str__(self) -> str:
+        """Return the entries as a table in Markdown."""
+        rows = [f"| {e.question} | {e.choice} | {e.because} | {e.measured} |" for e in self.entries]
+        head = ["| question | decided | because | measured |", "|---|---|---|---|"]
+        return "\n".join(head + rows)

@@ -1,0 +1,79 @@
+"""Canvases, masks and predictions side by side, a colour for each kind of clothing."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from distlab import figures
+from utils.data.canvases import MASK_CLASS_NAMES
+from utils.data.masks import count_pixels, score_masks
+
+# Petroff's ten colours (arXiv:2107.02270), as matplotlib's "petroff10"; black for the background
+PALETTE = np.array(
+    [(0, 0, 0), (63, 144, 218), (255, 169, 14), (189, 31, 1), (148, 164, 162), (131, 45, 182),
+     (169, 107, 89), (231, 99, 0), (185, 172, 112), (113, 117, 129), (146, 218, 221)],
+    np.uint8,
+)  # fmt: skip
+
+
+def colour(mask: np.ndarray) -> np.ndarray:
+    """Return class numbers [height, width] as colours, uint8 [height, width, 3]."""
+    return PALETTE[np.asarray(mask, np.int64)]
+
+
+def draw_key() -> figures.Picture:
+    """Return a patch of each class's colour with its name."""
+    patches = np.broadcast_to(PALETTE[:, None, None], (len(PALETTE), 4, 8, 3))
+    names = [name.replace("/", "/\n") for name in MASK_CLASS_NAMES]
+    return figures.images(patches, names, title="The classes of a mask", columns=6)
+
+
+def draw_canvases(
+    images: Sequence[np.ndarray], masks: Sequence[np.ndarray], title: str
+) -> figures.Picture:
+    """Return pictures [64, 64], each above its mask [64, 64], with what the mask shows."""
+    names = [list_names(mask) for mask in masks]
+    columns = [stack(image, mask) for image, mask in zip(images, masks, strict=True)]
+    told = "; ".join(name.replace("\n", ", ") for name in names)
+    return figures.images(
+        np.stack(columns), names, title=title, columns=len(columns),
+        alt=f"{title}. Each canvas stands above its mask: {told}.",
+    )  # fmt: skip
+
+
+def draw_predictions(
+    images: Sequence[np.ndarray], masks: Sequence[np.ndarray], predicted: Sequence[np.ndarray],
+    title: str,
+) -> figures.Picture:  # fmt: skip
+    """Return pictures, each above its mask and what was predicted, with the score and names."""
+    rows = list(zip(images, masks, predicted, strict=True))
+    scores = [f"{100 * score_one(mask, found):.0f} %" for _, mask, found in rows]
+    names = [f"{score}\n{list_names(mask)}" for score, (_, mask, _) in zip(scores, rows)]
+    told = "; ".join(
+        f"{list_names(mask)} taken for {list_names(found)}, {score}".replace("\n", ", ")
+        for score, (_, mask, found) in zip(scores, rows)
+    )
+    return figures.images(
+        np.stack([stack(*row) for row in rows]), names, title=title, columns=len(rows),
+        alt=f"{title}. Each canvas stands above its mask and the prediction: {told}.",
+    )  # fmt: skip
+
+
+def stack(image: np.ndarray, *masks: np.ndarray) -> np.ndarray:
+    """Return a picture above its masks in colour, uint8 [height, 64, 3], a light line between."""
+    parts = [np.broadcast_to(np.asarray(image, np.uint8)[..., None], (*image.shape, 3))]
+    for mask in masks:
+        parts += [np.full((2, image.shape[1], 3), 255, np.uint8), colour(mask)]
+    return np.concatenate(parts)
+
+
+def score_one(mask: np.ndarray, predicted: np.ndarray) -> float:
+    """Return the mean intersection over union of the garments of one canvas, from 0 to 1."""
+    return score_masks(count_pixels(mask, predicted)).garments
+
+
+def list_names(mask: np.ndarray, least: int = 20) -> str:
+    """Return the kinds of clothing of a mask, one a line, from `least` pixels on."""
+    counts = np.bincount(np.asarray(mask, np.int64).ravel(), minlength=len(MASK_CLASS_NAMES))
+    shown = [MASK_CLASS_NAMES[k] for k in range(1, len(counts)) if counts[k] >= least]
+    return "\n".join(shown) or "nothing"

@@ -1,0 +1,477 @@
+# %% [markdown] shows="A whole project: decide, measure, plan, run on two workers, lose one, resume, evaluate, report"
+# # The capstone: one project, end to end
+#
+# On Monday somebody hands you pictures and asks which pixels show a shirt. Train it on our machines, they say; they go down now and then. What will it cost, and when will it be done? No single trick answers that. You need most of this course at once, in the right order. In an hour you take such a project from the first picture to a model that other programs can load, through a run that loses a worker on the way, and you end with a page to hand in.
+#
+# **Time:** 60 minutes · **Builds on:** [input pipelines](12-input-pipelines.ipynb), [fault tolerance](10-fault-tolerance.ipynb), [planning](20-planning.ipynb) · **Hardware:** two CPU cores
+#
+# ## Objectives
+#
+# - Stream a data set from shards, and build a U-Net that gives every pixel a class.
+# - Write a decision down before you measure it: input, precision, replicas.
+# - Predict the step of two workers, run them, lose one, and resume.
+# - Score masks, look at the bad ones, and predict a large batch from the exported model.
+# - Report what was run, how fast, how good, and what 64 GPUs would cost.
+
+# %%
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import keras
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+print(use_logical_devices(2))
+
+# %%
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+from IPython.display import Markdown
+
+from distlab import figures
+from distlab.exercises.predict import show_guess
+from distlab.lessons.capstone import GLOBAL_BATCH_SIZE, choose_sizes, write_report
+from distlab.lessons.capstone_gallery import save_pictures
+from distlab.lessons.killed_run import run_and_kill
+from distlab.lessons.logbook import Logbook
+from distlab.lessons.mask_pictures import draw_canvases, draw_key, draw_predictions, score_one
+from utils.calibrate import Choice, calibrate, find_machine, predict, predict_local
+from utils.cluster import LocalCluster, make_launcher
+from utils.data import load_canvases
+from utils.data.canvases import MASK_CLASS_NAMES, MAX_NOISE
+from utils.data.masks import count_pixels, score_masks
+from utils.input_pipeline import tune
+from utils.input_pipeline.canvases import parse_canvas, parse_canvas_batch, write_canvases
+from utils.measure import Stopwatch, format_bytes, time_calls
+from utils.models import build_unet
+from utils.simulate.failures import young_interval_seconds
+
+# %% [markdown]
+# ## What is asked
+#
+# A canvas has 64 by 64 pixels of faint noise. On it lie one to three garments of Fashion-MNIST, one partly over the other. For every pixel we want a class: background, or one of ten kinds of clothing. So the label is a picture too, the *mask*. A canvas depends only on a seed and its number, and test canvases are made of garments that never occur in training.
+
+# %% tags=["nbval-ignore-output"]
+sizes = choose_sizes()
+canvases = load_canvases(train=sizes.train, test=sizes.test)
+images, masks = zip(*(canvases.train.draw(number) for number in range(7)))
+figures.show(draw_canvases(images, masks, "Seven canvases, and what each pixel shows"))
+figures.show(draw_key())
+print(f"{len(canvases.train):,} canvases to train on, {len(canvases.test):,} to test with")
+assert images[0].shape == masks[0].shape == (64, 64)
+
+# %% [markdown]
+# How good must it be? *Accuracy* would flatter us: most pixels are background. We use intersection over union, IoU: of all pixels that are a shirt in the mask or in the prediction, the part that is a shirt in both. Two numbers are asked for on test canvases: 0.95 for any garment against the background, and 0.50 on average over the ten kinds.
+#
+# Before you train anything, ask what no training at all would get. The noise is dark, so call every pixel that is brighter a garment.
+
+# %%
+pictures, truth = (np.stack(part) for part in zip(*canvases.test.take(60)))
+bright = score_masks(count_pixels(truth, pictures >= MAX_NOISE))
+print(f"one comparison finds the foreground with an IoU of {bright.foreground:.2f}")
+print(f"as a guess of the kind it's worth {bright.garments:.2f}")
+
+# %% [markdown]
+# So the outlines are the easy number: anything worse than one comparison has a bug. The kinds are what the network is for.
+#
+# A logbook keeps us honest. `decide` writes down a choice and the reason, `measure` what came out, and it refuses to measure what was never decided.
+
+# %%
+book = Logbook()
+book.decide("storage", "8 TFRecord shards of PNGs", "streamed, they never have to fit in memory")
+
+# %% [markdown]
+# ## Feed it
+#
+# The canvases are drawn one at a time and written to shards, an image and a mask in each record.
+
+# %% tags=["nbval-ignore-output"]
+home = Path("runs/lesson22")
+shutil.rmtree(home, ignore_errors=True)  # what an earlier run left
+shards = write_canvases(canvases.train, home / "shards", shards=8)
+unpacked = 2 * 64 * 64 * shards.examples
+book.measure("storage", f"{format_bytes(shards.bytes)} on disk, {format_bytes(unpacked)} unpacked")
+assert shards.bytes < unpacked
+
+# %% [markdown]
+# The naive pipeline of [lesson 12](12-input-pipelines.ipynb) reads one shard after another and parses one record after another. Below it stands the other one: batch first, then parse whole batches, two at a time, and keep two batches ready. It shuffles the records while they're still small.
+
+
+# %%
+def feed_naively(batch=GLOBAL_BATCH_SIZE):
+    files = tf.data.Dataset.from_tensor_slices(list(shards.files))
+    return files.flat_map(tf.data.TFRecordDataset).map(parse_canvas).batch(batch)
+
+
+def feed(batch=GLOBAL_BATCH_SIZE, seed=0):
+    files = tf.data.Dataset.from_tensor_slices(list(shards.files))
+    records = files.interleave(tf.data.TFRecordDataset, cycle_length=8, num_parallel_calls=2)
+    records = records.shuffle(1024, seed=seed).batch(batch, drop_remainder=True)
+    return records.map(parse_canvas_batch, num_parallel_calls=2).prefetch(2)
+
+
+numbers = np.concatenate([ids for _, _, ids in feed(batch=20)])
+assert np.array_equal(np.sort(numbers), np.arange(len(numbers)))  # each once
+print("each canvas once, in a new order:", not np.array_equal(numbers, np.sort(numbers)))
+
+# %% [markdown]
+# ## The model
+#
+# A U-Net goes down and up again. On the way down, convolutions and pooling trade pixels for channels: 32 by 32 with 16 channels becomes 4 by 4 with 128, and there one number can know about a whole garment. On the way up, transposed convolutions bring the size back. What gives it its name are the connections across: at each size the way up also gets what the way down had there, so that edges stay sharp.
+#
+# Three details decide how fast it learns. The first convolution has stride 2: everything after it works on a quarter of the pixels, with a quarter of the arithmetic, and the canvas itself is handed across to the last layer so that no pixel is lost. `Rescaling`, `he_normal` and `elu` keep the numbers in all of these layers at a size of about 1. And the bias of the last layer starts where most pixels are background, so that the first hundred steps aren't spent on finding that out.
+
+
+# %%
+def convolve(x, width):
+    for _ in range(2):
+        x = keras.layers.Conv2D(
+            width, 3, padding="same", activation="elu", kernel_initializer="he_normal"
+        )(x)
+    return x
+
+
+def build_my_unet(widths=(16, 32, 64, 128)):
+    inputs = keras.Input((64, 64, 1))
+    scaled = keras.layers.Rescaling(4.0, -0.5)(inputs)
+    x = keras.layers.Conv2D(widths[0], 2, strides=2)(scaled)
+    across = []
+    for width in widths[:-1]:
+        across.append(convolve(x, width))
+        x = keras.layers.MaxPooling2D()(across[-1])
+    x = convolve(x, widths[-1])
+    for width, kept in zip(widths[-2::-1], across[::-1]):
+        x = keras.layers.Conv2DTranspose(width, 2, strides=2)(x)
+        x = convolve(keras.layers.Concatenate()([kept, x]), width)
+    x = keras.layers.Conv2DTranspose(widths[0], 2, strides=2, activation="elu")(x)
+    x = keras.layers.Concatenate()([scaled, x])
+    most = keras.initializers.Constant([4.0] + 10 * [0.0])  # most pixels are background
+    return keras.Model(inputs, keras.layers.Conv2D(11, 1, bias_initializer=most)(x))  # logits
+
+
+mine, ours = build_my_unet(), build_unet()
+mine.set_weights(ours.get_weights())
+some = tf.constant(images[0][None, ..., None] / np.float32(255))
+print(f"{mine.count_params():,} parameters; a canvas gives logits of shape", mine(some).shape)
+np.testing.assert_allclose(mine(some), ours(some), atol=1e-5)
+
+# %% [markdown]
+# `build_unet` of `utils` is the same model with seeded weights.
+#
+# ## The step, and a baseline
+#
+# The loss of a canvas is the mean over its pixels. The loss of a replica is the sum over its canvases, divided by the *global* batch, because the optimizer adds up the gradients of all replicas. `make_step` takes the strategy and the precision, so that every variant below is the same code.
+
+
+# %%
+def find_losses(masks, logits):
+    each = tf.nn.sparse_softmax_cross_entropy_with_logits(masks, logits)  # [batch, 64, 64]
+    return tf.reduce_mean(each, axis=[1, 2])  # [batch]
+
+
+def make_step(strategy, dtype="float32", global_batch_size=GLOBAL_BATCH_SIZE):
+    with strategy.scope():
+        model, optimizer = build_unet(dtype=dtype), keras.optimizers.Adam(1e-3)
+        optimizer.build(model.trainable_variables)
+
+    def replica_step(images, masks):
+        with tf.GradientTape() as tape:
+            losses = find_losses(masks, model(images, training=True))
+            loss = tf.nn.compute_average_loss(losses, global_batch_size=global_batch_size)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        return loss
+
+    @tf.function
+    def step(batch):
+        return strategy.reduce("SUM", strategy.run(replica_step, args=batch), axis=None)
+
+    return step
+
+
+# %% tags=["nbval-ignore-output"]
+batch = next(iter(feed().map(lambda i, m, _: (tf.cast(i, "float32") / 255, m))))
+
+
+def time_step(strategy, batch, **options):
+    step = make_step(strategy, **options)
+    timing = time_calls(lambda: step(batch).numpy(), repeats=3, warm_up=1)
+    return timing.best_seconds, float(step(batch))
+
+
+one = tf.distribute.OneDeviceStrategy("CPU:0")
+book.decide("baseline", "one device, float32, batch 32", "everything else is compared with it")
+one_seconds, one_loss = time_step(one, batch)
+rate = GLOBAL_BATCH_SIZE / one_seconds
+book.measure("baseline", f"{one_seconds:.2f} s a step, {rate:.0f} canvases a second")
+assert one_loss < np.log(11)  # it learns: below the loss of a guess
+
+# %% [markdown]
+# Write your own expectation down before you go on. The pipeline has to deliver as many canvases per second as the step takes in.
+#
+# **Predict.** The naive pipeline alone, without a step: how many times as many canvases per second does it deliver?
+
+# %%
+my_guess = None  # times
+
+# %% tags=["nbval-ignore-output"] seconds=400
+book.decide("input", "batch first, two calls at once, prefetch", "two cores, and lesson 12")
+found = tune(feed_naively, step_seconds=one_seconds, seconds=sizes.tune_seconds)
+costs = {cost.name: 1e6 * cost.seconds_per_image for cost in found.costs}
+show_guess(my_guess, 1e6 / sum(costs.values()) / rate, unit="x")
+figures.show(figures.bars(costs, unit="µs", title="Processor time of one canvas in each stage"))
+book.measure("input", f"the bottleneck is {found.bottleneck}")
+assert found.limit > 0 and costs
+
+# %% [markdown]
+# `tune` put the step behind the pipeline as a pause. Read its bottleneck: where it is the step, every further hour spent on this pipeline is wasted here. On a GPU the step is a hundred times as fast, and the same pipeline would be too slow. That is why the second form is the one that goes into the program.
+#
+# ## Mixed precision or not
+#
+# **Predict.** The step with `mixed_bfloat16`, on your processor: how many times as long as in float32?
+
+# %%
+my_guess = None  # times
+
+# %% tags=["nbval-ignore-output"] seconds=400
+book.decide("precision", "float32", "bfloat16 pays where the hardware multiplies it; loss as good")
+few = tuple(part[:4] for part in batch)  # it may be slow here
+full_seconds, full_loss = time_step(one, few, global_batch_size=4)
+half_seconds, half_loss = time_step(one, few, global_batch_size=4, dtype="mixed_bfloat16")
+show_guess(my_guess, half_seconds / full_seconds, unit="x")
+book.measure("precision", f"bfloat16 takes {half_seconds / full_seconds:.1f} times as long")
+print(f"loss after five steps: {full_loss:.3f} in float32, {half_loss:.3f} in bfloat16")
+assert abs(half_loss - full_loss) < 0.2
+
+# %% [markdown]
+# The losses are close: bfloat16 would be good enough to train this model. Whether it is *faster* is a question to your hardware, and no decision for ever.
+#
+# ## Replicas
+
+# %% tags=["nbval-ignore-output"] seconds=400
+book.decide("replicas", "none on one machine without GPUs", "two replicas share the same cores")
+together = tf.distribute.ReductionToOneDevice()
+two = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=together)
+parts = two.experimental_distribute_dataset(tf.data.Dataset.from_tensors(batch))
+two_seconds, two_loss = time_step(two, next(iter(parts)))
+book.measure("replicas", f"two replicas take {two_seconds / one_seconds:.2f} times as long")
+print(f"loss after five steps: {one_loss:.4f} on one, {two_loss:.4f} on two replicas of 16")
+assert abs(two_loss - one_loss) < 0.05
+
+# %% [markdown]
+# Half the batch on each of two replicas gives the same loss, so the scaling is right. On two logical devices there's nothing to gain, and now it's in the book. With two GPUs you'd repeat exactly this cell.
+#
+# ## The plan
+#
+# The run will have two workers of 16 canvases each. `calibrate` measures the step of one process, of two that compute at the same time, and the all-reduce between them. From that, `predict_local` says what a step of the real program will take. A checkpoint costs time as well, and how often a machine goes down decides how often to save. Suppose ours live half an hour.
+
+# %% tags=["nbval-ignore-output"] seconds=900
+launcher = make_launcher()
+profile = calibrate("unet", batch=sizes.measured_batch, launcher=launcher)
+predicted = predict_local(profile.local, workers=2) * GLOBAL_BATCH_SIZE / 2 / profile.batch
+save_seconds = profile.checkpoint_seconds
+interval = young_interval_seconds(save_seconds, mtbf_seconds=1800)
+reason = f"calibrated; {sizes.steps} steps would take {sizes.steps * predicted / 60:.1f} minutes"
+book.decide("two workers", f"{predicted:.2f} s a step", reason)
+best = f"after Young, a save of {save_seconds:.2f} s pays every {interval / predicted:.0f} steps"
+book.decide("checkpoints", f"every {sizes.every} steps", f"{best}; we lose little and see more")
+assert profile.gradient_bytes == 4 * mine.count_params()
+
+# %% [markdown]
+# The prediction stands in the book. Now we can't adjust it any more.
+#
+# ## The run
+#
+# The whole job as one program is [examples/capstone.py](../examples/capstone.py): plain TensorFlow, 250 lines, nothing of ours. It draws the canvases, trains, saves, resumes, evaluates and exports. Adam's rate rises over the first steps and then falls along a cosine, as in [lesson 17](17-large-batch-training.ipynb); it follows the optimizer's own count of steps, and that count is in the checkpoint, so a resumed run goes on where the curve was. Read it now. In a shell you would start it like this:
+#
+# ```
+# distlab run --workers 2 --restarts 1 examples/capstone.py --out runs/lesson22/run --epochs 6 --seed 0
+# ```
+#
+# `run_and_kill` does just that, and when the program reports a certain step it kills worker 1 with SIGKILL. This is the one full training of this lesson. It takes about as long as the plan says.
+#
+# **Predict.** A third of the way through, worker 1 is killed. How many seconds pass until the next step is reported?
+
+# %%
+my_guess = None  # seconds
+
+# %% tags=["nbval-ignore-output"] seconds=2400
+out = home / "run"
+job = {"out": out, "epochs": sizes.epochs, "canvases": sizes.train, "every": sizes.every, "seed": 0}
+words = [word for name, value in job.items() for word in (f"--{name}", str(value))]
+run = run_and_kill([sys.executable, "../examples/capstone.py", *words], sizes.steps // 3)
+show_guess(my_guess, run.restart_seconds, unit=" s")
+figures.show(run.picture())
+print("\n".join(run.said))
+report = json.loads((out / "report.json").read_text())
+assert report["steps"] == sizes.steps and run.report.restarts == 1
+assert report["loss"] < np.log(11)  # better than a guess
+
+# %% [markdown]
+# The curve breaks off, the clock runs on while both workers start again, and then the loss goes on where the last checkpoint left it. Nobody had to do anything. And the steps that were trained twice were at most those between two checkpoints.
+#
+# ## The prediction and the measurement
+
+# %% tags=["nbval-ignore-output"]
+seconds = {"predicted": predicted, "measured": run.step_seconds}
+figures.show(figures.bars(seconds, unit="s", title="A step of two workers, 16 canvases each"))
+error = predicted / run.step_seconds - 1
+book.measure("two workers", f"{run.step_seconds:.2f} s a step: {error:+.0%}")
+book.measure("checkpoints", f"{run.lost_steps} steps were trained twice")
+assert 0.1 < predicted / run.step_seconds < 10 and run.lost_steps <= sizes.every
+
+# %% [markdown]
+# If the error is large, something else was busy during one of the two measurements, or the program does what the calibration didn't: reading shards, drawing numbers to the log, saving. On a quiet machine expect a quarter or less.
+#
+# ## How good is it?
+#
+# The run left a SavedModel, which needs no code of ours. To predict a large batch, two workers load it and take every second test canvas each. No strategy is needed: predicting is embarrassingly parallel. What comes back is only a table of counts, which can be added.
+
+
+# %%
+def predict_share(folder, split, workers):
+    """One worker: predict every n-th canvas, and count true classes against predicted ones."""
+    rank = tf.distribute.cluster_resolver.TFConfigClusterResolver().task_id
+    model, counts = tf.saved_model.load(folder), np.zeros((11, 11), np.int64)
+    mine = range(rank, len(split), workers)
+    for start in range(0, len(mine), 50):
+        drawn = [split.draw(number) for number in mine[start : start + 50]]
+        images, masks = (np.stack(part) for part in zip(*drawn))
+        logits = model.serve(tf.constant(images[..., None] / np.float32(255)))
+        counts += count_pixels(masks, tf.argmax(logits, axis=-1))
+    return counts
+
+
+# %% tags=["nbval-ignore-output"] seconds=400
+saved = str(out / "saved_model")
+with Stopwatch() as watch, LocalCluster(2, launcher=launcher) as cluster:
+    counts = sum(cluster.run(predict_share, saved, canvases.test, 2, timeout=200, echo=False))
+launcher.close()
+score = score_masks(counts)
+print(f"{len(canvases.test):,} canvases in {watch.seconds:.0f} s, starting the workers included")
+print(f"IoU: foreground {score.foreground:.3f}, mean of ten garments {score.garments:.3f}")
+assert sizes.are_reached(score) and counts.sum() == 64 * 64 * len(canvases.test)
+
+# %% tags=["nbval-ignore-output"]
+by_class = dict(zip(MASK_CLASS_NAMES, 100 * np.nan_to_num(score.of_class)))
+classes_picture = figures.bars(by_class, unit="%", title="IoU of each class on test canvases")
+figures.show(classes_picture)
+worst = min(list(by_class)[1:], key=by_class.get)
+kind = MASK_CLASS_NAMES.index(worst)
+others = np.where(np.isin(np.arange(11), (0, kind)), 0, counts[kind])
+print(f"the hardest is {worst}; most often it's taken for {MASK_CLASS_NAMES[np.argmax(others)]}")
+assert len(by_class) == 11
+
+# %% [markdown]
+# ## Look at the masks, good and bad
+#
+# A mean hides how a model fails. So sort test canvases by their score, and look at both ends.
+
+# %% tags=["nbval-ignore-output"]
+model = tf.saved_model.load(saved)
+guesses = tf.argmax(model.serve(tf.constant(pictures[..., None] / np.float32(255))), -1).numpy()
+order = np.argsort([score_one(*pair) for pair in zip(truth, guesses)])
+good, bad = (
+    draw_predictions(pictures[places], truth[places], guesses[places], title)
+    for places, title in (
+        (order[:-8:-1], "The best seven of sixty"),
+        (order[:7], "The worst seven"),
+    )
+)
+figures.show(good)
+figures.show(bad)
+assert guesses.shape == truth.shape
+
+# %% [markdown]
+# From top to bottom: the canvas, the truth, the prediction. The outlines are nearly always right. What goes wrong is the name: a shirt becomes a coat, where a person would hesitate as well, and where one garment covers another, the part that's left over gets the wrong name. More capacity at 4 by 4 pixels, or more canvases, would be the next thing to try. Better hardware wouldn't.
+#
+# ## The mistake: an average that forgets the pixels
+#
+# `tf.nn.compute_average_loss` sums whatever it gets and divides by the batch. Give it a loss for each pixel, `[batch, 64, 64]`, and it divides by 32 instead of 32 times 4,096. No error, no warning. How much too long is the gradient?
+
+
+# %%
+def find_gradient_norm(average):
+    model = build_unet(widths=(4, 8))
+    with tf.GradientTape() as tape:
+        logits = model(batch[0])
+        each = tf.nn.sparse_softmax_cross_entropy_with_logits(batch[1], logits)
+        loss = average(each)  # each is [batch, 64, 64]
+    return float(tf.linalg.global_norm(tape.gradient(loss, model.trainable_variables)))
+
+
+right = find_gradient_norm(
+    lambda each: tf.nn.compute_average_loss(tf.reduce_mean(each, [1, 2]), global_batch_size=32)
+)
+wrong = find_gradient_norm(lambda each: tf.nn.compute_average_loss(each, global_batch_size=32))
+print(f"{wrong / right:,.0f} times too long")
+assert np.isclose(wrong / right, 64 * 64, rtol=1e-3)
+
+# %% [markdown]
+# With SGD that run explodes at once, which is lucky. Adam divides by the size of the gradient and trains on as if nothing had happened, until somebody adds gradient clipping, weight decay or float16, and then none of the usual numbers fit. The fix is the order: average over the pixels first, then over the global batch. (Masks with pixels that don't count need one more care: divide by the pixels that do, counted over all replicas.)
+#
+# ## What it costs
+#
+# The same profile, moved to other hardware. Say the real job has ten million canvases and 30 epochs, on 64 A100s with 100 Gb/s between nodes, 64 canvases each. The part of a device's peak that small convolutions reach is our assumption, 0.1, and the price is yours to fill in.
+
+# %% tags=["nbval-ignore-output"]
+PRICE = 2.5  # a device-hour, in your currency
+small = {"examples": sizes.train, "epochs": sizes.epochs, "price_per_device_hour": PRICE}
+large = {"examples": 10_000_000, "epochs": 30, "price_per_device_hour": PRICE, "mfu": 0.1}
+one_gpu, many = find_machine("A100"), find_machine("64 A100 on 100 Gb/s")
+bills = {
+    "this job, two devices like this machine": predict(profile, Choice((2,), **small))[0],
+    "10 million canvases, one A100": predict(profile, Choice((1,), machine=one_gpu, **large))[0],
+    "10 million canvases, 64 A100": predict(profile, Choice((64,), machine=many, **large))[0],
+}
+for name, row in bills.items():
+    print(f"{name:<40}{row.hours:8.2f} h {row.cost:10,.2f}  limit: {row.limit}")
+assert bills["10 million canvases, 64 A100"].hours < bills["10 million canvases, one A100"].hours
+
+# %% [markdown]
+# And here is the page to hand in. It is written from what this notebook measured; nothing in it was typed by hand.
+
+# %% tags=["nbval-ignore-output"]
+page = write_report(home / "report.md", book, run, predicted, score, bills)
+save_pictures(home / "pictures", run=run.picture(), classes=classes_picture, good=good, bad=bad)
+assert all(entry.measured for entry in book.entries)
+Markdown(page)
+
+# %% [markdown]
+# ## What you did
+#
+# - You streamed canvases from shards, and built a U-Net whose loss is scaled per pixel and per global batch.
+# - You wrote decisions down before measuring them, and some of them may have been wrong.
+# - You predicted a step of two workers, lost one of them, and resumed.
+# - You scored masks by IoU, looked at the worst, and predicted with two workers from the exported model.
+# - You wrote a page that says what was run, how fast, how good, and what a larger run would cost.
+#
+# ## Take-away card
+#
+# ```python
+# # 1 decide, then measure: input, precision, replicas
+# # 2 distlab plan --measure unet --devices 2,64        write the prediction down
+# each = tf.nn.sparse_softmax_cross_entropy_with_logits(masks, logits)  # [batch, 64, 64]
+# losses = tf.reduce_mean(each, axis=[1, 2])  # first over the pixels ...
+# loss = tf.nn.compute_average_loss(losses, global_batch_size=32)  # ... then over all replicas
+# # 3 distlab run --workers 2 --restarts 3 examples/capstone.py --out run1
+# # 4 score by IoU, look at the worst, export, write the page
+# ```
+#
+# The whole program is [examples/capstone.py](../examples/capstone.py). The same model and data, under every strategy: `distlab train --dataset canvases --model unet`.
+#
+# ## Where it is described
+#
+# - Ronneberger, Fischer and Brox, [U-Net: Convolutional Networks for Biomedical Image Segmentation](https://arxiv.org/abs/1505.04597), 2015
+# - TensorFlow, [Image segmentation](https://www.tensorflow.org/tutorials/images/segmentation): a U-Net on one device
+# - TensorFlow, [Multi-worker training with a custom loop](https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl)
+# - Everingham and others, [The PASCAL Visual Object Classes Challenge](https://doi.org/10.1007/s11263-009-0275-4), 2010: intersection over union as a score
+#
+# ## The lab
+#
+# In [lab 15, capstone](../labs/lab15-capstone.ipynb) you write the whole program yourself.

@@ -1,0 +1,483 @@
+# %% [markdown] shows="The whole run in a program of your own: planned, on two workers, killed, resumed, judged by its masks"
+# # Lab 15 · Capstone
+#
+# This is the last lab, and the largest. You write one program that trains a model to find garments
+# in pictures. It runs on one worker or on several without a change. When a worker dies, you start
+# it again and it goes on. At the end you hand in what it has learned.
+#
+# **Time:** 120 minutes · **Points:** 10 · **Hardware:** two CPU cores
+#
+# [Lesson 22](../notebooks/22-capstone.ipynb) has the whole way, and most of the code that you need
+# is in the lessons before it. Exercises 1 and 2 are short: a plan, and the measure that the model
+# is judged by. Exercise 3 is the program. Exercise 4 is what comes out of it. Calling
+# `utils.simulate`, `utils.calibrate` or `utils.data.masks` in an answer isn't allowed, and the
+# checks notice it.
+
+# %%
+from utils.environment import quiet_tensorflow
+
+with quiet_tensorflow():
+    import keras
+    import tensorflow as tf
+import numpy as np
+
+from distlab import figures
+from distlab.exercises import lab15
+from distlab.lessons.mask_pictures import draw_predictions
+
+# %%
+SEED = 2026
+capstone_py = "capstone.py"  # the program of exercise 3, next to this notebook
+
+# %% [markdown]
+# ## Exercise 1: before you run anything
+#
+# **1 point · easy · 10 minutes**
+#
+# How much faster are eight GPUs? You can know before you rent them. NVIDIA published how fast its
+# original-size U-Net trains, 31,030,658 parameters, on one GPU and on eight. Each GPU keeps its own
+# batch. Assume that a step is the step of one GPU, and after it a ring all-reduce of float32
+# gradients over links that carry 15 GB/s in each direction. (That figure was fitted to one row of
+# the table, the fastest GPU with a batch of 1.)
+#
+# **Contract.** `predict_step(images_per_second, batch, gpus)` takes the images a second of one GPU,
+# its batch and the number of GPUs. It returns two numbers: the seconds of a step of all GPUs, and
+# the images a second of all of them together. You get the point if both are within 20 % of what
+# NVIDIA measured, in every case.
+#
+# **Example.** One A100 does 62.5 images a second, one in each step. Eight were measured at 0.0309 s
+# a step and 259 images a second.
+#
+# <details><summary>Hint 1</summary>
+#
+# One GPU needs `batch / images_per_second` seconds for a step.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# In a ring of P devices, each sends 2 (P - 1) messages of 1/P of the gradients, four bytes for each
+# parameter.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# With 4 GPUs, 15 million parameters and steps of 0.1 s: 2 × 3 messages of 15 MB are 90 MB, and those
+# take 0.006 s. A step of all takes 0.106 s.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "plan", "solution": true}
+def predict_step(images_per_second, batch, gpus):
+    ### BEGIN SOLUTION
+    message_bytes = 4 * 31_030_658 / gpus
+    step = batch / images_per_second + 2 * (gpus - 1) * message_bytes / 15e9
+    return step, gpus * batch / step
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "plan-test", "points": 1}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 1])
+published = [(40.36, 1, 8), (59.58, 8, 8), (17.91, 8, 8), (46.26, 8, 8)]
+plan_cases = [(62.5, 1, 8), *(published[k] for k in rng.permutation(4)[:3])]
+### END INPUTS
+got_steps = [predict_step(*case) for case in plan_cases]
+lab15.PLAN.check(predict_step)
+### BEGIN HIDDEN TESTS
+from distlab.grading.judges import lab15 as judges
+
+judges.PLAN.judge(plan_cases, got_steps)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The published table has three more rows, and there this plan is 22 to 28 % off. In two of them it
+# is too slow: the all-reduce starts before the backward pass has ended, and the plan doesn't know
+# that. In one it is too fast. What else might eight very fast GPUs be waiting for?
+
+# %% [markdown]
+# ## Exercise 2: what counts as good
+#
+# **2 points · medium · 15 minutes**
+#
+# More than four fifths of a canvas are background. A model that calls everything background has most of
+# its pixels right and is useless. So we take intersection over union, IoU: pixels where the mask
+# *and* the prediction say a class, divided by pixels where the mask *or* the prediction says it.
+#
+# **Contract.** `measure_iou(masks, predicted)` takes two sequences of the same shape, [canvases,
+# height, width], of whole numbers: 0 is background, 1 to 10 are the kinds of garments. Count over all
+# canvases together. It returns two numbers: the IoU of the foreground, where any garment is as good
+# as any other, and the mean IoU of the garments. A kind that is in neither of the two is left out of
+# the mean.
+#
+# **Example.** One canvas of four pixels, mask 0 4 4 4, prediction 0 4 0 4: both numbers are 2/3.
+#
+# <details><summary>Hint 1</summary>
+#
+# `masks == k` is an array of truths. `&` and `|` work on such arrays, and `.sum()` counts.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# For the foreground there are only two classes: `masks > 0` or not.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# Mask 1 1 2 0, prediction 1 2 2 2. Kind 1: one pixel in both, two in either: 1/2. Kind 2: one in
+# both, three in either: 1/3. The mean is 5/12. Foreground: three in both, four in either: 3/4.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "iou", "solution": true}
+def measure_iou(masks, predicted):
+    ### BEGIN SOLUTION
+    masks, predicted = np.asarray(masks), np.asarray(predicted)
+
+    def divide(one, other):
+        return (one & other).sum() / (one | other).sum()
+
+    kinds = np.union1d(masks, predicted)
+    found = [divide(masks == k, predicted == k) for k in kinds if k > 0]
+    return divide(masks > 0, predicted > 0), np.mean(found)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "iou-test", "points": 2}
+### BEGIN INPUTS
+rng = np.random.default_rng([SEED, 2])
+iou_cases = []
+for canvases in (1, 3, 6):
+    right = rng.choice([0, 0, 0, *rng.choice(np.arange(1, 11), 5, replace=False)], (canvases, 9, 9))
+    right[0] *= rng.random((9, 9)) < 0.4
+    mistaken = rng.random(right.shape) < 0.3
+    iou_cases.append((right, np.where(mistaken, rng.integers(0, 8, right.shape), right)))
+### END INPUTS
+got_scores = [measure_iou(*case) for case in iou_cases]
+lab15.IOU.check(measure_iou)
+### BEGIN HIDDEN TESTS
+from distlab.grading.judges import lab15 as judges
+
+judges.IOU.judge(iou_cases, got_scores)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 3: the program
+#
+# **5 points · hard · 70 minutes**
+#
+# Now write it: one cell, one file. Its first line saves it next to this notebook whenever you run
+# the cell. `load_canvases().train` has 6,000 canvases, and `.draw(number)` draws one of them, always
+# the same: an image and a mask, both uint8 [64, 64]. Scale the images to 0 to 1.
+#
+# **Contract.** `python capstone.py --out DIR --epochs E --seed S [--steps N]`
+#
+# | | |
+# |---|---|
+# | start | makes a `MultiWorkerMirroredStrategy`, which reads TF_CONFIG; without TF_CONFIG it works alone |
+# | data | global batches of 32 canvases, whatever the number of workers; each worker trains on its part. Seed and step decide which canvases a batch holds |
+# | model | any that takes float32 [n, 64, 64, 1] and gives logits [n, 64, 64, 11]; no BatchNormalization and no dropout, so that one worker and two agree |
+# | steps | E epochs, or N steps where that is fewer, all attempts together |
+# | `DIR/checkpoints` | a checkpoint after every 10 steps; a program that is started again goes on from the newest |
+# | `DIR/saved_model` | at the end, written by worker 0: a SavedModel with the signature `serving_default`, as `model.export` makes it |
+# | `DIR/report.json` | at the end: `steps` in all; `loss`, the mean over the pixels of the last step's global batch; `weights_checksum`, the sum of the absolute values of all weights |
+#
+# It is tried for twenty steps: on one worker (1 point), on two (2 points), and on two of which one
+# gets SIGKILL, and the group is started again (2 points). All of them have to end with the same
+# weights. What counts is what can be seen from outside: the files, the bytes that the kernel carries
+# between the workers, and our own kill. Use canvases from `utils.data`, and write the rest yourself.
+#
+# **Example.** `--epochs 1 --steps 20` stops after 20 steps with checkpoints of steps 10 and 20, and
+# `report.json` may hold `{"steps": 20, "loss": 0.93, "weights_checksum": 3104.7}`.
+#
+# Don't write it all at once. Run the cell and the first check after each of these:
+#
+# 1. Options, strategy, model; export it untrained, and write the report. *The check says that nothing was learned.*
+# 2. The batches and the training step. *The first point.*
+# 3. Two workers. *If the check says "other weights", print the numbers of the canvases on both.*
+# 4. Checkpoints: restore before the loop, save in it. *The last two points.*
+#
+# <details><summary>Hint 1</summary>
+#
+# A batch that depends on seed and step alone is easy to resume: for step k, draw the order of its
+# epoch with `np.random.default_rng([seed, epoch]).permutation(6000)` and take its 32 numbers. A
+# generator that starts at the restored step does the rest.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `strategy.experimental_distribute_dataset` with `AutoShardPolicy.DATA` cuts global batches into
+# parts. Divide the loss by 32 on every replica, `strategy.reduce("SUM", …)` adds the parts up. Every
+# worker saves, the chief into `DIR/checkpoints`, the others into a folder of their own. And nobody
+# leaves before the chief is done.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# A training program for a straight line has the same skeleton: strategy; variables in its scope;
+# `tf.train.Checkpoint(weights=…, optimizer=…, step=…)`; restore the latest; `for` over the batches
+# from `step` on; step, count, save every tenth time; export; report. Lessons 04, 09 and 10 have each
+# of these pieces.
+#
+# </details>
+
+# %% nbgrader={"grade_id": "program", "solution": true} tags=["nbval-ignore-output"]
+# %%writefile capstone.py
+"""Train a U-Net to find garments: python capstone.py --out DIR --epochs E --seed S [--steps N]"""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from utils.data import load_canvases
+
+GLOBAL_BATCH, SAVE_EVERY, CLASSES = 32, 10, 11
+
+
+def read_options():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--epochs", type=int, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--steps", type=int)
+    return parser.parse_args()
+
+
+### BEGIN SOLUTION
+def make_batches(canvases, seed, first, last):
+    """Return global batches `first` to `last`: the same ones, however many workers there are."""
+    in_epoch = len(canvases) // GLOBAL_BATCH
+
+    def draw():
+        for step in range(first, last):
+            epoch, place = divmod(step, in_epoch)
+            order = np.random.default_rng([seed, epoch]).permutation(len(canvases))
+            chosen = order[place * GLOBAL_BATCH : (place + 1) * GLOBAL_BATCH]
+            images, masks = zip(*(canvases.draw(int(number)) for number in chosen))
+            yield np.stack(images)[..., None].astype("float32") / 255, np.stack(masks)
+
+    shape = (GLOBAL_BATCH, 64, 64)
+    spec = tf.TensorSpec((*shape, 1), tf.float32), tf.TensorSpec(shape, tf.uint8)
+    batches = tf.data.Dataset.from_generator(draw, output_signature=spec).prefetch(2)
+    options = tf.data.Options()  # every worker draws all, and trains on its part of each batch
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return batches.with_options(options)
+
+
+def build_unet(widths=(16, 32, 64)):
+    def convolve(x, width):
+        for _ in range(2):
+            x = keras.layers.Conv2D(width, 3, padding="same", activation="relu")(x)
+        return x
+
+    inputs = keras.Input((64, 64, 1))
+    x = keras.layers.Conv2D(widths[0], 2, strides=2)(inputs)  # half the size: a quarter of the work
+    skips = []
+    for width in widths[:-1]:
+        skips.append(convolve(x, width))
+        x = keras.layers.MaxPooling2D()(skips[-1])
+    x = convolve(x, widths[-1])
+    for width, skip in zip(reversed(widths[:-1]), reversed(skips)):
+        x = keras.layers.Concatenate()([keras.layers.UpSampling2D()(x), skip])
+        x = convolve(x, width)
+    logits = keras.layers.Conv2DTranspose(CLASSES, 2, strides=2)(x)  # [n, 64, 64, 11]
+    return keras.Model(inputs, logits)
+
+
+def main():
+    options = read_options()
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # reads TF_CONFIG; before any operation
+    chief = strategy.cluster_resolver.task_id in (None, 0)
+    keras.utils.set_random_seed(options.seed)
+    with strategy.scope():
+        model = build_unet()
+        optimizer = keras.optimizers.Adam(2e-3)
+        optimizer.build(model.trainable_variables)
+    step, last_loss = tf.Variable(0, dtype=tf.int64), tf.Variable(0.0)
+    state = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step, last_loss=last_loss)
+    folder = options.out / "checkpoints"
+    if latest := tf.train.latest_checkpoint(folder):
+        state.restore(latest)
+    aside = folder if chief else tempfile.mkdtemp()  # all save, the chief's files count
+    manager = tf.train.CheckpointManager(state, aside, max_to_keep=2)
+    losses_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
+
+    def train_replica(images, masks):
+        with tf.GradientTape() as tape:
+            losses = losses_of(masks, model(images, training=True))  # [n, 64, 64]
+            per_canvas = tf.reduce_mean(losses, axis=(1, 2))
+            loss = tf.nn.compute_average_loss(per_canvas, global_batch_size=GLOBAL_BATCH)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        return loss
+
+    @tf.function
+    def train_step(images, masks):
+        return strategy.reduce("SUM", strategy.run(train_replica, args=(images, masks)), axis=None)
+
+    canvases = load_canvases().train
+    total = options.epochs * (len(canvases) // GLOBAL_BATCH)
+    total = min(total, options.steps) if options.steps else total
+    batches = make_batches(canvases, options.seed, int(step), total)
+    for batch in strategy.experimental_distribute_dataset(batches):
+        last_loss.assign(train_step(*batch))
+        step.assign_add(1)
+        if int(step) % SAVE_EVERY == 0:
+            manager.save(checkpoint_number=int(step))
+    if chief:
+        weights = model.get_weights()
+        plain = build_unet()
+        plain.set_weights(weights)
+        plain.export(options.out / "saved_model", verbose=False)
+        checksum = float(sum(np.abs(w, dtype="float64").sum() for w in weights))
+        report = {"steps": int(step), "loss": float(last_loss), "weights_checksum": checksum}
+        (options.out / "report.json").write_text(json.dumps(report))
+    strategy.reduce("SUM", tf.constant(1.0), axis=None)  # wait: who leaves early stops the others
+
+
+### END SOLUTION
+
+
+if __name__ == "__main__":
+    main()
+
+# %% nbgrader={"grade": true, "grade_id": "program-test", "points": 1}
+### BEGIN INPUTS
+alone_cases = [("alone", SEED + 3)]  # one seed for all three, which share runs
+### END INPUTS
+got_alone = lab15.PROGRAM.observe(capstone_py, alone_cases)
+lab15.PROGRAM.check(capstone_py, 0)
+### BEGIN HIDDEN TESTS
+from distlab.grading.judges import lab15 as judges
+
+judges.PROGRAM.judge(alone_cases, got_alone)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "program-together-test", "points": 2}
+### BEGIN INPUTS
+together_cases = [("together", SEED + 3)]  # one seed for all three, which share runs
+### END INPUTS
+got_together = lab15.PROGRAM.observe(capstone_py, together_cases)
+lab15.PROGRAM.check(capstone_py, 1)
+### BEGIN HIDDEN TESTS
+from distlab.grading.judges import lab15 as judges
+
+judges.PROGRAM.judge(together_cases, got_together)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "program-killed-test", "points": 2}
+### BEGIN INPUTS
+killed_cases = [("killed", SEED + 3)]  # one seed for all three, which share runs
+### END INPUTS
+got_killed = lab15.PROGRAM.observe(capstone_py, killed_cases)
+lab15.PROGRAM.check(capstone_py, 2)
+### BEGIN HIDDEN TESTS
+from distlab.grading.judges import lab15 as judges
+
+judges.PROGRAM.judge(killed_cases, got_killed)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise 4: what it has learned
+#
+# **2 points · medium · 25 minutes** (most of them the machine's)
+#
+# Train for real. Open a terminal in this folder (File, New, Terminal) and start your program:
+#
+#     python capstone.py --out capstone-run --epochs 4 --seed 1
+#
+# Four epochs of a small U-Net take several minutes on two cores. If it is interrupted, start it
+# again with the same words. If you want to see it survive a kill: `distlab run --workers 2
+# --restarts 1 capstone.py --out capstone-run --epochs 4 --seed 1`, and kill one of the workers.
+#
+# **Contract.** `trained_model()` returns the name of the file that you hand in: `lab15.pack_model(
+# "capstone-run")` packs `capstone-run/saved_model` into `capstone.savedmodel`, next to this
+# notebook, and returns its name. 4 MiB are the most. `distlab submit lab15` puts the file into the
+# zip beside the notebook; where you upload files by hand, upload both. It is judged on canvases that
+# nobody has seen: a foreground IoU of at least 0.90 (1 point), and a mean IoU of the garments of at
+# least 0.30 (1 point). The graph is run without Python, and may not read or write files.
+#
+# **Example.** The U-Net of lesson 22 reaches about 0.94 and 0.43 after six epochs.
+#
+# <details><summary>Hint 1</summary>
+#
+# Is the loss of `report.json` still falling from epoch to epoch? Then train for longer: `--epochs 8`
+# goes on from the checkpoints of 4.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Outlines are easy, kinds are hard: to tell a coat from a pullover, the model has to see all of it.
+# Pooling three times makes one number of the lowest level see most of a garment. And lesson 22 has
+# details in its U-Net and its learning rate that make a model learn the kinds several times as fast.
+#
+# </details>
+# <details><summary>Worked idea</summary>
+#
+# If a run for a model of your own is in `my-run`: `return lab15.pack_model("my-run")`.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "model", "solution": true}
+def trained_model():
+    ### BEGIN SOLUTION
+    # the file next to this solution was packed from the run of lesson 22, six epochs
+    return lab15.pack_model("capstone-run")
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "model-test", "points": 1}
+### BEGIN INPUTS
+outline_cases = [("outlines", SEED + 4, 150)]
+### END INPUTS
+got_outlines = lab15.MODEL.observe(trained_model, outline_cases)
+lab15.MODEL.check(trained_model, 0)
+### BEGIN HIDDEN TESTS
+from distlab.grading.judges import lab15 as judges
+
+judges.MODEL.judge(outline_cases, got_outlines)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "model-kinds-test", "points": 1}
+### BEGIN INPUTS
+kind_cases = [("kinds", SEED + 4, 150)]
+### END INPUTS
+got_kinds = lab15.MODEL.observe(trained_model, kind_cases)
+lab15.MODEL.check(trained_model, 1)
+### BEGIN HIDDEN TESTS
+from distlab.grading.judges import lab15 as judges
+
+judges.MODEL.judge(kind_cases, got_kinds)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Look at it
+#
+# Numbers say how good a model is. Pictures say in what it is bad. The upper row are canvases that
+# your model has not seen, then their masks, then what your model says. Which kinds does it confuse,
+# and would you have known better?
+
+# %% tags=["nbval-ignore-output"]
+try:
+    found = lab15.predict_masks(trained_model(), seed=12, count=6)
+except (NotImplementedError, AssertionError) as error:
+    print(error)
+else:
+    figures.show(draw_predictions(*found, "Six canvases, what they show, what the model says"))
+    assert found[2].shape == (6, 64, 64)
+
+# %% [markdown]
+# ## Before you hand in
+#
+# Restart the kernel and run all cells. Every check cell should print that it is right so far. Then
+# `distlab submit lab15`, and look at what it prints: `capstone.savedmodel` has to be in the zip.
+#
+# Last of all, take out your plan. With the rate of your own run, what would this job have taken on
+# eight machines? You can find out: the program is ready for them.

@@ -1,0 +1,172 @@
+"""What a check says to somebody at work in JupyterLab, and what it says elsewhere."""
+
+import importlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lab_runner import load_answers
+
+from distlab import figures, progress
+from distlab.exercises import feedback, lab01, lab12
+from distlab.exercises.answer_pictures import draw_answer
+from distlab.exercises.comparing import make_digest
+from distlab.exercises.exercise import list_exercises
+from distlab.exercises.worked import read_worked
+
+ROOT = Path(__file__).parents[2]
+FEW = "plan_epoch(66, 32) gave [2, 2], should give [3, 2]"
+
+
+def plan_right(examples, batch):
+    return -(-examples // batch), examples % batch or batch
+
+
+def plan_wrong(examples, batch):
+    return divmod(examples, batch)
+
+
+@pytest.fixture
+def at_work(tmp_path, monkeypatch):
+    """The labs folder of a course, where a kernel of JupyterLab works."""
+    (tmp_path / "labs").mkdir()
+    (tmp_path / "README.md").touch()
+    for lab in (ROOT / "labs").glob("lab01-*.ipynb"):
+        shutil.copy(lab, tmp_path / "labs")
+    monkeypatch.chdir(tmp_path / "labs")
+    monkeypatch.setenv("JPY_SESSION_NAME", "labs/lab01-batches-and-words.ipynb")
+    feedback._wrong.clear()
+    return tmp_path
+
+
+def say_right(check):
+    """Return the card and the plain text that a check shows."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.capture import capture_output
+
+    InteractiveShell.instance()
+    with capture_output() as said:
+        check()
+    assert said.stdout == ""
+    pages = [shown.data["text/html"] for shown in said.outputs]
+    return "".join(pages), said.outputs[0].data["text/plain"]
+
+
+def test_the_second_wrong_answer_is_told_the_likely_reason(at_work):
+    for times, has_reason in ((1, False), (2, True), (3, True)):
+        with pytest.raises(AssertionError) as refused:
+            lab01.EPOCH.check(plan_wrong)
+        said = str(refused.value)
+        assert said.startswith(FEW) and ("without a rest the last step" in said) == has_reason, (
+            times
+        )
+        assert ("Hint 1 is above your code" in said) != has_reason
+
+
+def test_elsewhere_the_reason_comes_at_once(at_work, monkeypatch, capsys):
+    monkeypatch.delenv("JPY_SESSION_NAME")
+    with pytest.raises(AssertionError, match="the last step is a full one"):
+        lab01.EPOCH.check(plan_wrong)
+    lab01.EPOCH.check(plan_right)
+    assert capsys.readouterr().out == "plan_epoch: 4 worked examples are right\n"
+
+
+def test_a_right_answer_gets_a_card_with_points_and_what_comes_next(at_work):
+    card, plain = say_right(lambda: lab01.EPOCH.check(plan_right))
+    assert "<svg" in card and "plan_epoch: 4 worked examples are right" in card
+    assert "✓ plan_epoch" in plain and "Worth 2 points" in plain and "2 of 10" in plain
+    assert "Next: Exercise 2, each replica's share." in plain
+    for exercise in ("batches", "parallelism"):
+        progress.record("lab01", exercise)
+    assert "Next: Exercise 4" in say_right(lambda: lab01.EPOCH.check(plan_right))[1]
+    progress.record("lab01", "scaling")
+    card, plain = say_right(lambda: lab01.EPOCH.check(plan_right))
+    assert "10 of 10" in plain and "<code>distlab submit lab01</code>" in card
+    assert "Next:" not in plain
+
+
+def test_a_right_answer_outside_a_course_is_right_all_the_same(at_work, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path.parent)
+    assert say_right(lambda: lab01.EPOCH.check(plan_right))[1].startswith("✓ plan_epoch")
+
+
+def test_lines_are_broken_between_words(at_work):
+    with pytest.raises(AssertionError) as refused:
+        lab01.EPOCH.check(plan_wrong)
+    lines = refused.value._render_traceback_()
+    assert lines[0].startswith("Not right yet. ") and max(map(len, lines)) <= 96
+    assert " ".join(lines) == f"Not right yet. {refused.value}"
+
+
+def refuse(exercise, answer):
+    with pytest.raises(AssertionError):
+        exercise.check(answer)
+
+
+HOSTS = {"worker": ["a:1", "b:2"], "ps": ["c:3"]}
+WORDS = {  # what an answer gave, right or wrong, and what its picture says of it
+    "lab02 mean": ([6.0, 5.5], "your mean, 6."),
+    "lab02 collect": ([[[1, 2], [3, 4]]], "row 1: 0 3, 1 4"),
+    "lab02 deal": ([{"ids": [[0, 3, 6], [1, 4, 7], [2, 5]]}], "replica 2: 2 spans"),
+    "lab05 plain": (None, "(seed 1): ×4;"),
+    "lab06 scatter": ([{"bytes of each rank": [24, 8]}], "rank 0: 24"),
+    "lab06 all-reduce": ([{"vectors": [[1, 2], [3, 4]]}], "rank 1: 0 3.00, 1 4.00"),
+    "lab07 worker": (
+        [json.dumps({"cluster": HOSTS, "task": {"type": "ps", "index": 0}})],
+        "ps 0: c:3 (this task)",
+    ),
+    "lab09 killed": ([{"steps taken": [0, 1, 2, 1, 2, 3]}], "your run"),
+    "lab10 partitioner": ([{"rows and server of each piece": [[6, 0], [4, 1]]}], "4 rows"),
+    "lab10 staleness": ([[1, 0, 7]], "closure 2: staleness 7"),
+    "lab11 rate": ([2133.0, 1422.0], "with prefetch: 2,133"),
+    "lab11 calls": ([(5000, 5000), (1000, 5000), (7, 8)], "parse 7, augment 8"),
+    "lab13 plan": ([{"micro_batches": 8, "recomputed": [0]}, *[None] * 5], "8 micro-batches"),
+    "lab13 gradients": ([{"examples through each block": [48, 96, 96, 48]}] * 4, "block 2 96"),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_what_an_answer_gave_is_drawn_whether_right_or_wrong(name):
+    lab, exercise = name.split()
+    module = importlib.import_module(f"distlab.exercises.{lab}")
+    cases = list_exercises(module)[exercise].examples
+    observed, words = WORDS[name]
+    right = read_worked(lab)[exercise]["right"]
+    if observed is None:  # four times as long as the right update, which is kept as a digest
+        wanted = np.random.default_rng(0).normal(size=(784, 10))
+        observed, right = [4 * wanted] * len(cases), [make_digest(wanted)] * len(cases)
+    assert words in draw_answer(lab, exercise, cases, observed, right).alt
+    for nonsense in ([None] * len(cases), [], [{"a": 1}], ["x", float("nan")], 3):
+        draw_answer(lab, exercise, cases, nonsense, right)  # draws what it can, and never fails
+
+
+def test_where_nobody_looks_nothing_that_draws_is_imported(tmp_path):
+    code = (
+        "import sys, distlab.exercises.lab01; print({'anywidget', 'matplotlib'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "set()\n", done.stderr
+
+
+def test_the_answer_is_drawn_under_the_card(at_work):
+    card, _ = say_right(lambda: lab01.EPOCH.check(plan_right))
+    assert "66 in batches of 32: 3 spans" in card and "5 in batches of 32: 1 span" in card
+
+    def share(batch, workers, each):
+        return figures.split_evenly(batch, workers * each)
+
+    assert "34 on 2 × 2: 4 spans" in say_right(lambda: lab01.BATCHES.check(share))[0]
+
+    answers = {}
+    for name in ("schedule", "count"):
+        exec(load_answers("lab12").RIGHT[name][0], answers)
+    drawn = say_right(lambda: lab12.SCHEDULE.check(answers["make_1f1b"]))[0]
+    assert "own: 4 stages, 8 micro-batches" in drawn and "stage 3: 16 spans" in drawn
+    wrong = say_right(lambda: refuse(lab01.EPOCH, plan_wrong))[0]
+    assert "66 in batches of 32: 2 spans" in wrong and "<strong>" not in wrong
+    card, _ = say_right(lambda: lab12.COUNT.check(answers["fewest_micro_batches"]))
+    assert "<figure" not in card, "a number has no picture"
