@@ -1,5 +1,6 @@
 """Lab 10, parameter servers: real coordinators, workers and servers; staleness of made-up runs."""
 
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -12,6 +13,7 @@ from distlab.exercises.refusing import read_number, refuse_task
 
 WORKERS, SERVERS = 2, 3
 RUN_SECONDS = 90.0
+TENSORFLOWS_THREADS = "WorkerClosureProcessingLoop"
 
 
 @cache
@@ -53,7 +55,9 @@ class Coordinator:
 
     def _note_fetch(self, fetch: Callable[[], Any]) -> Callable[[], Any]:
         def noting() -> Any:
-            if self._before_first_fetch is None:
+            # TensorFlow's own threads fetch each result as soon as it is there
+            by_tensorflow = threading.current_thread().name.startswith(TENSORFLOWS_THREADS)
+            if self._before_first_fetch is None and not by_tensorflow:
                 self._before_first_fetch = self._scheduled
             return fetch()
 

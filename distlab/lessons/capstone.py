@@ -42,7 +42,7 @@ class Sizes:
         return enough and score.garments >= self.least_garments
 
 
-FULL = Sizes(6_000, 1_000, 6, 40, 16, 6.0, 0.95, 0.50)
+FULL = Sizes(6_000, 1_000, 8, 40, 16, 6.0, 0.95, 0.50)
 REDUCED = Sizes(640, 60, 2, 8, 2, 1.0, 0.0, 0.0)  # shows that all of it works, not how well
 
 

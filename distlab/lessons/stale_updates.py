@@ -1,11 +1,11 @@
 """Asynchronous updates that measure how stale they are, and bound or damp their staleness.
 
-A closure looks at the ticket counter before it reads the parameters, and draws a ticket
-when its gradient is ready. The difference is the number of updates that others began to
-write in between. A ticket is drawn before anything is written, so an update that is too
-stale can be dropped, and one that is stale can be made smaller, exactly when it matters.
-Two writes to different variables are not one act: a reader may still see an update
-that has its ticket and is half written.
+Before a closure reads the parameters it looks how many updates are finished, and it draws
+a ticket when its gradient is ready. The difference is the number of updates that it may
+have missed. A ticket is drawn before anything is written, so an update that is too stale
+can be dropped, and one that is stale can be made smaller, exactly when it matters. An
+update that has its ticket and is not or half written counts as missed: who took it for
+seen would divide by too little, and diverge.
 
 Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter
 Server", NIPS 2013; Zhang et al., "Staleness-aware Async-SGD", arXiv:1511.05950.
@@ -35,15 +35,20 @@ class Tickets:
     The op `ResourceCountUpTo` adds 1 at the server and returns the number that was there.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy, name: str = "tickets") -> None:
+    def __init__(self, strategy: tf.distribute.Strategy) -> None:
         import tensorflow as tf
 
         with strategy.scope():
-            self.variable = tf.Variable(0, dtype=tf.int64, trainable=False, name=name)
+            self.variable = tf.Variable(0, dtype=tf.int64, trainable=False, name="tickets")
+            self.finished = tf.Variable(0, dtype=tf.int64, trainable=False, name="finished")
 
     def look(self) -> tf.Tensor:
-        """Return how many were given out so far, a scalar int64; for use in a closure."""
-        return self.variable.read_value()
+        """Return how many are done with, a scalar int64; for use in a closure."""
+        return self.finished.read_value()
+
+    def finish(self) -> tf.Operation:
+        """Say that what was to be done with a ticket is done; for use in a closure."""
+        return self.finished.assign_add(1, read_value=False)
 
     def draw(self) -> tf.Tensor:
         """Take the next number, a scalar int64; for use in a closure."""
@@ -84,7 +89,9 @@ class StalenessLoop(AsynchronousLoop):
     @property
     def counts(self) -> dict[str, tf.Variable]:
         """The counters that a checkpoint must hold, by name."""
-        return {**super().counts, "tickets": self.tickets.variable}
+        return {
+            **super().counts, "tickets": self.tickets.variable, "finished": self.tickets.finished,
+        }  # fmt: skip
 
     def fetch(self, remotes: Sequence[Any]) -> list[Update]:
         """Wait for scheduled closures and return what they did, in ticket order."""
@@ -114,6 +121,8 @@ class StalenessLoop(AsynchronousLoop):
         kept = staleness <= self.max_staleness
         done = tf.cond(kept, lambda: self.write(gradients), lambda: tf.constant(False))
         with tf.control_dependencies([done]):
+            finished = self.tickets.finish()
+        with tf.control_dependencies([finished]):
             ended = tf.timestamp()
         return worker, version, ticket, done, loss, began, ended
 

@@ -11,8 +11,8 @@ from distlab.errors import CourseError
 class Update:
     """What one closure did: which worker ran it, from which version, as which update.
 
-    `version` is the number of tickets drawn before it read the parameters, `ticket`
-    its own. `written` is False for an update that was dropped as too stale. `began`
+    `version` is the number of updates (or tickets) that there were when it read the
+    parameters, `ticket` its own. `written` is False for an update that was dropped as too stale. `began`
     and `ended` are seconds since the epoch on the worker's clock.
     """
 
@@ -48,8 +48,8 @@ class Round:
 def mean_staleness(updates: Sequence[Update]) -> float:
     """Return the mean staleness.
 
-    It is at most the number of workers minus one, whatever their speeds: a ticket
-    falls between another worker's read and ticket at most once for each of them.
+    Counted by tickets it is at most the number of workers minus one, whatever their speeds:
+    a ticket falls between another worker's read and ticket at most once for each of them.
     Raises CourseError for no updates.
     """
     if not updates:
