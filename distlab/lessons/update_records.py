@@ -12,8 +12,8 @@ class Update:
     """What one closure did: which worker ran it, from which version, as which update.
 
     `version` is the number of updates (or tickets) that there were when it read the
-    parameters, `ticket` its own. `written` is False for an update that was dropped as too stale. `began`
-    and `ended` are seconds since the epoch on the worker's clock.
+    parameters, `ticket` its own. `written` is False for an update that was dropped as too
+    stale. `began` and `ended` are seconds since the epoch on the worker's clock.
     """
 
     worker: int
