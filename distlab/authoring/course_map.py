@@ -21,12 +21,6 @@ PARTS = {
     "III: feeding and fitting": range(12, 19),
     "IV: beyond one machine": range(19, 23),
 }
-COMING = {
-    18: ("Precision and memory", "What float16 loses, and how memory is counted and saved"),
-    20: ("Planning", "Measure, calibrate, simulate, extrapolate"),
-    21: ("Choosing", "A decision guide; strategies side by side on one job"),
-    22: ("Capstone", "Image segmentation, from one device to a fault-tolerant cluster"),
-}
 _HEADER = re.compile(r'\A# %% \[markdown\].*? shows="([^"]+)"')
 _TITLE = re.compile(r"^# # (?:Lab \d\d · )?(.+)$", re.MULTILINE)
 _MINUTES = re.compile(r"^# \*\*Time:\*\* (\d+) minutes(.*(?:\n# .+)*)", re.MULTILINE)
@@ -82,20 +76,15 @@ def write_lessons(root: Path, folder: str = "notebooks/") -> str:
         raise CourseError(f"lesson {min(strays)}: no part of distlab.authoring.course_map has it")
     tables = []
     for part, numbers in PARTS.items():
-        rows = [_show_lesson(number, entries.get(number), folder) for number in numbers]
+        rows = [_show_lesson(entries[n], folder) for n in numbers if n in entries]
         head = "| Lesson | What you see happen | Minutes | After |\n|---|---|---|---|\n"
-        tables.append(f"### Part {part}\n\n{head}" + "\n".join(row for row in rows if row))
+        tables.append(f"### Part {part}\n\n{head}" + "\n".join(rows))
     return "\n\n".join(tables)
 
 
-def _show_lesson(number: int, entry: Entry | None, folder: str) -> str:
-    if entry:
-        link = f"[{number:02} {entry.title}]({folder}{entry.file})"
-        return f"| {link} | {entry.shows} | {entry.minutes} | {', '.join(entry.after)} |"
-    if number in COMING:
-        title, shows = COMING[number]
-        return f"| {number:02} {title} (*coming*) | {shows} | | |"
-    return ""
+def _show_lesson(entry: Entry, folder: str) -> str:
+    link = f"[{entry.number:02} {entry.title}]({folder}{entry.file})"
+    return f"| {link} | {entry.shows} | {entry.minutes} | {', '.join(entry.after)} |"
 
 
 def name_solution(slug: str) -> str:

@@ -331,6 +331,6 @@ assert watch.seconds < 120
 #
 # ## The course, lesson by lesson
 #
-# Lessons marked *coming* are not written yet. *After* names the lessons that one builds on.
+# *After* names the lessons that one builds on.
 #
 # {{lessons}}
