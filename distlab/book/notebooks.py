@@ -22,6 +22,9 @@ _TITLE = re.compile(r"\A# (?:Lab (\d\d) · )?(.+)$", re.MULTILINE)
 _HEAD_END = re.compile(r"^\*\*Time:\*\*.*$", re.MULTILINE)
 _SOURCE = re.compile(r"\]\(\.\./((?:utils|distlab)/[\w/]+\.py)\)")
 _EXAMPLE = re.compile(r"\]\(\.\./examples/(\w+)\.py\)")
+_GUESS = re.compile(r"^(my_\w+) = guess_", re.MULTILINE)
+_ANSWER = re.compile(r"^(measured|simulated|predicted|computed): (.+)$", re.MULTILINE)
+_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 _EXAMPLES = re.compile(r"\]\(\.\./examples/?\)")
 
 
@@ -29,6 +32,7 @@ def make_page(path: Path, course: Path) -> str:
     """Return the text of the notebook that stands for `path` of `course` in the book."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
     place = path.relative_to(course).as_posix()
+    _add_answers(notebook["cells"])
     cells = [cell for cell in map(_turn, notebook["cells"]) if cell["source"].strip()]
     cells[0]["source"] = _head(cells[0]["source"], place)
     for cell in cells:
@@ -83,6 +87,33 @@ def _turn_output(output: dict[str, Any]) -> dict[str, Any]:
     still = _join(data["text/html"])
     live = write_fragment(what["piece"], what["data"], what["options"], still)
     return output | {"data": {"text/html": live}}
+
+
+def _add_answers(cells: list[Cell]) -> None:
+    """Give each guess what a later cell printed as its answer: the page shows it when asked."""
+    for place, cell in enumerate(cells):
+        name = _GUESS.search(_join(cell["source"])) if cell["cell_type"] == "code" else None
+        for output in cell["outputs"] if name else []:
+            answer = _find_answer(cells[place + 1 :], name[1])
+            if answer is None or MIME not in output.get("data", {}):
+                continue
+            what = json.loads(_join(output["data"][MIME]))
+            said = answer[2].strip() if what["data"]["words"] else _read_number(answer[2])
+            if said is not None:
+                what["data"]["later"] = {"answer": said, "how": answer[1]}
+                output["data"][MIME] = json.dumps(what, sort_keys=True)
+
+
+def _find_answer(cells: list[Cell], name: str) -> re.Match[str] | None:
+    """Return what the next cell that shows the guess `name` printed as the answer."""
+    shown = (c for c in cells if f"show_guess({name}," in _join(c["source"]))
+    streams = (_join(o.get("text", "")) for c in shown for o in c.get("outputs", []))
+    return next(filter(None, map(_ANSWER.search, streams)), None)
+
+
+def _read_number(text: str) -> float | None:
+    found = _NUMBER.search(text)
+    return float(found[0].replace(",", "")) if found else None
 
 
 def _join(text: str | list[str]) -> str:

@@ -40,6 +40,10 @@ from utils.simulate.step import Network
 MEASURED = {"mlp": 64, "cnn": 64, "transformer": 64, "unet": 8}  # with the usual batch
 USUAL_BATCH = 64
 MAX_SIZES = 10_000
+WAITS_FOR_INPUT = (
+    "(100 % efficiency is a device that never waits. Here it waits for its input, on one device "
+    "already.)"
+)
 COLUMNS = ("devices", "step", "low", "high", "efficiency", "limit", "hours", "cost")
 
 
@@ -48,7 +52,8 @@ def add_parser(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "plan",
         help="predict a run from one device to thousands: time, limit, cost",
-        description="Predict the step, efficiency, limit, hours and cost of a run on many devices. "
+        description="Predict the step, efficiency (compared with devices that never wait), "
+        "limit, hours and cost of a run on many devices. "
         "--measure and --model calibrate on this machine with two processes, predict 2 and 4 "
         "local workers, and run them; --profile reads what was measured before (the profile "
         "that --json prints).",
@@ -204,6 +209,8 @@ def tabulate(profile: Profile, rows: list[Prediction], checks: list[Check], choi
         )
     lines += ["", "".join(f"{name:>13}" for name in COLUMNS)]
     lines += ["".join(f"{cell:>13}" for cell in list_cells(row)) for row in rows]
+    if any(row.limit == "input" for row in rows):
+        lines += ["", WAITS_FOR_INPUT]
     return "\n".join(lines)
 
 

@@ -24,9 +24,9 @@ def add_parser(models: Commands) -> None:
     """Declare `distlab simulate parameter-server` and its options."""
     parser = add_command(
         models, "parameter-server", run,
-        "staleness and speed of asynchronous workers, beside synchronous rounds",
+        "staleness and speed of asynchronous workers, next to synchronous rounds",
         "Workers that write each gradient as soon as they have it, one update each. "
-        "An update is stale by the other updates between its read and its write. Beside it: "
+        "An update is stale by the other updates between its read and its write. Next to it: "
         "synchronous rounds in which N workers run and the N-K fastest are waited for.",
     )  # fmt: skip
     add = parser.add_argument

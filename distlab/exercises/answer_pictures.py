@@ -105,7 +105,7 @@ def _draw_arrows(cases: Sequence[Any], observed: Sequence[Any], right: Sequence[
         ratio = float(np.sum(given * wanted) / np.sum(wanted * wanted))
         off = float(np.linalg.norm(given - ratio * wanted) / np.linalg.norm(wanted))
         updates[f"{case[1]} examples (seed {case[0]})"] = (ratio, off if off > 1e-4 else 0.0)
-    return draw_updates(updates, title="Your update beside the single-device gradient")
+    return draw_updates(updates, title="Your update next to the single-device gradient")
 
 
 def _draw_sent(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:

@@ -67,7 +67,7 @@ PARALLELISM = Exercise(
         "itself",
         "no-gradient-no-state": "a parameter takes 16 bytes, not 8: the weight, its gradient and "
         "two moments, 4 bytes each",
-        "no-activations": "activations need room beside the 16 bytes of each parameter",
+        "no-activations": "activations need room, too, on top of the 16 bytes of each parameter",
         "decimal-gigabytes": "1 GiB is 2**30 bytes, not 10**9",
         "memory-ignored": "memory comes first: each data-parallel replica holds a whole copy of "
         "the model",

@@ -199,7 +199,7 @@ CALLBACKS = Exercise(
         "epoch's end",
         "variable-noted": "the optimizer's variable itself was appended, again and again, and "
         "shows its last value: append float(…) of it",
-        "not-noted": "nothing was noted: append the rate to the list that was handed in",
+        "not-noted": "nothing was noted: append the rate to the list that was passed",
         "noted-each-batch": "noted after every batch: on_epoch_end comes once an epoch",
         "rates-sorted": "the rates were used in another order than they came in",
     },
@@ -264,7 +264,7 @@ RELOAD = Exercise(
         "cloned": "the optimizer begins again at step 0: a clone with copied weights is not the "
         "model from the file, which keeps the optimizer's state",
         "fresh-weights": "the weights are those of a new model: the trained ones are lost",
-        "another-strategy": "loaded under another strategy: use the one that was handed in",
+        "another-strategy": "loaded under another strategy: use the one that was passed",
     },
     hint="save the model to the path, then load it in the scope of the strategy",
     shows_case=False,

@@ -238,11 +238,11 @@ SAVING = Exercise(
         "all-in-one-place": "all workers wrote to the same files: one overwrites the other",
         "chief-elsewhere": "worker 0 is the chief: its checkpoint belongs into the shared folder",
         "others-share": "the other workers wrote to the same files: each needs a folder of its own",
-        "inside-shared": "the others wrote into folders inside the shared one: put them beside it",
+        "inside-shared": "the others wrote into folders inside the shared one: put them next to it",
         "shared-removed": "the shared checkpoint is gone: worker 0 has nothing to clean up",
         "left-behind": "the others' folders are still there: remove them when all have written",
     },
-    hint="worker 0 into the shared folder, each other one into its own beside it, then removed",
+    hint="worker 0 into the shared folder, each other one into its own next to it, then removed",
     shows_case=False,
     run=each(try_saving),
 )

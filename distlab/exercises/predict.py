@@ -14,7 +14,7 @@ def show_guess(guess: Any, measured: Any, unit: str = "", how: str = "measured")
     """
     seen = _format(measured, unit)
     if hasattr(guess, "show_answer"):
-        guess.show_answer(_plain(measured), how)
+        guess.show_answer(seen if guess.asks_for_word else _plain(measured), how)
         guess = guess.value
     if guess is None or (isinstance(guess, str) and not guess.strip()):
         print(f"{how}: {seen}")

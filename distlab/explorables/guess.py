@@ -15,9 +15,13 @@ class Guess(Explorable):
     def value(self) -> float | str | None:
         return self.options["guess"]
 
+    @property
+    def asks_for_word(self) -> bool:
+        return bool(self.data["words"])
+
     def show_answer(self, answer: Any, how: str = "measured") -> None:
         """Let the answer slide in; one of another kind (a word for a number) stays away."""
-        if isinstance(answer, str) == bool(self.data["words"]):
+        if isinstance(answer, str) == self.asks_for_word:
             self.data = {**self.data, "answer": answer, "how": how}
 
 

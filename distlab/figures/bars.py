@@ -11,6 +11,7 @@ from distlab.figures.canvas import SMALL_PX, WIDTH_PX, Sheet, draw_sheet, say_nu
 from distlab.figures.picture import Picture
 
 TOP_PX, ROW_PX, BAR_PX, GROUP_PX, GAP_PX, KEY_PX = 40.0, 34.0, 22.0, 22.0, 12.0, 22.0
+LOG_PX, LOG_WORDS = 20.0, "logarithmic scale: equal lengths are equal factors"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ def bars(
 
     `reference` is a dashed line with its label, `(label, value)`; `highlight`
     names the bars that the text speaks of; `log` draws lengths on a logarithmic
-    scale, where bars grow from `reference`, if there is one, to either side. Raises
+    scale, and says so below the bars, which grow from `reference`, if there is one, to
+    either side. Raises
     CourseError for no values, values that are not finite and, with `log`, values
     of 0 or less.
     """
@@ -61,11 +63,14 @@ def bars(
             sheet.line([scale.base_px] * 2, [top_px - 4, bottom_px], linewidth=1)
         if reference:
             _draw_reference(sheet, reference[0], line_px, top_px - 8, bottom_px)
+        if log:
+            sheet.write(left, bottom_px + LOG_PX / 2, LOG_WORDS, "left", SMALL_PX)
 
     says = "; ".join(f"{name}: {_with_unit(value, unit)}" for name, value in values.items())
     line = f" A line marks {reference[0]} at {_with_unit(reference[1], unit)}." if reference else ""
-    words = alt or f"{title}. {says}.{line}"
-    return draw_sheet(paint, title=title, alt=words, height_px=bottom_px + 8)
+    words = alt or f"{title}. {says}.{line}{' The scale is logarithmic.' if log else ''}"
+    height_px = bottom_px + (LOG_PX if log else 0) + 8
+    return draw_sheet(paint, title=title, alt=words, height_px=height_px)
 
 
 def grouped_bars(

@@ -38,6 +38,7 @@ import numpy as np
 
 from distlab import doctor, figures
 from distlab.exercises.predict import show_guess
+from distlab.explorables import guess_number, guess_word
 from distlab.lessons.live_loss import LiveLoss
 from distlab.widgets.watched_replicas import watch_replicas
 from distlab.widgets import Slider, explore
@@ -63,12 +64,13 @@ figures.show(figures.images(data.train.images[:14], names, title="Fashion-MNIST"
 #
 # A **replica** is one device's copy of the model. Next you train two of them together, twice through 4,800 of these pictures, on two devices made out of your CPU. It is an ordinary Keras program; only the strategy and its `scope()` are new.
 #
-# Before this course shows you a result, it asks what you expect. Replace `None` with your number and run the cell; your guess is then printed next to the result. Nobody else sees it, and everything runs even if you leave `None`.
+# Before this course shows you a result, it asks what you expect. Run the next cell and move its handle (with the keyboard: `Tab` to it, then the arrow keys). As soon as the result is there, it slides in next to your guess. Nobody else sees it, and everything runs even if you leave the handle alone.
 #
 # **Predict.** Guessing blindly among ten classes is right once in ten. After the training, what share of 2,000 images that the model has never seen does it classify correctly, in percent?
 
 # %%
-my_guess = None  # your number, for example 50
+my_guess = guess_number("Images classified correctly", 0, 100, "%")
+my_guess
 
 # %%
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], tf.distribute.ReductionToOneDevice())
@@ -155,7 +157,8 @@ explore(show_shares, replicas=Slider("Replicas", 1, 8, 2))
 # **Predict.** The same job with the same seed, once on one device and once on two replicas, in 64-bit arithmetic. Look at the weight that differs most between the two trained models. By how much does it differ: 0.1, 0.001, or less than 0.000001?
 
 # %%
-my_difference = None  # 0.1, 0.001 or 0.000001
+my_difference = guess_word("Largest difference", "0.1", "0.001", "less than 0.000001")
+my_difference
 
 # %% tags=["nbval-ignore-output"]
 job = dict(model="mlp", limit=640, epochs=1, optimizer="sgd", dtype="float64")
@@ -181,7 +184,8 @@ for name in devices:
 # **Predict.** Four matrix products, first all on one logical device, then one on each of four, side by side. How many times faster are four devices?
 
 # %%
-my_speed_up = None  # 1 means: just as fast
+my_speed_up = guess_number("Speed of four devices over one", 0, 8, "x", step=0.1)
+my_speed_up
 
 # %%
 squares = tf.random.stateless_normal([4, 700, 700], seed=(0, 0))

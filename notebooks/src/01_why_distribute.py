@@ -30,6 +30,7 @@ import numpy as np
 
 from distlab import figures
 from distlab.exercises.predict import show_guess
+from distlab.explorables import guess_number
 from distlab.widgets.amdahl import amdahl_explorer, amdahl_speed_up
 from distlab.widgets.batches import batch_explorer
 from distlab.widgets.sharing import (
@@ -95,7 +96,8 @@ figures.show(draw_two_ways(examples=64, inputs=784, units=128))
 # **Predict.** Four replicas, 66 examples in batches of 32: two full batches, and a third with the 2 that are left. How many examples of the third does the last replica get?
 
 # %%
-my_last = None  # a number of examples
+my_last = guess_number("Examples of the last replica", 0, 8)
+my_last
 
 # %%
 strategy = tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
@@ -264,7 +266,8 @@ memory_explorer(kept, array_bytes(outputs), replicas=4, global_batch_size=64)
 # **Predict.** ResNet-50 on eight P100 GPUs of one machine: how many times the images a second of one?
 
 # %%
-my_speed_up = None  # a number of times
+my_speed_up = guess_number("Eight GPUs over one", 1, 12, "x", step=0.1)
+my_speed_up
 
 
 # %% tags=["nbval-ignore-output"]
@@ -322,7 +325,7 @@ gain_explorer(kept["gradients"], step_seconds)
 # %% [markdown]
 # ### When one device is enough
 #
-# Ask two questions. Does one copy fit on one device? Is one device fast enough? If both answers are yes, use one device. You may hear that they are in 95 % of cases. Treat that as folklore and measure your own case:
+# Ask two questions. Does one copy fit on one device? Is one device fast enough? If both answers are yes, use one device. You may hear that they are in 95 % of cases. Treat that as folklore and measure your own case. (And if you need several machines, know this before you plan: in Keras 3, `fit` across machines works only with a patch, while loops of your own work as they are. [Lesson 21](21-choosing.ipynb) has the whole table.) Now the two questions, for our network:
 
 # %% tags=["nbval-ignore-output"]
 needed_bytes = sum(kept.values()) + 64 * array_bytes(outputs)

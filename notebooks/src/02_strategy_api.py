@@ -36,7 +36,7 @@ import numpy as np
 
 from distlab import figures
 from distlab.exercises.predict import show_guess
-from distlab.explorables import replica_values
+from distlab.explorables import guess_number, replica_values
 from utils.collectives import combine_values
 from utils.data import load
 from utils.data.batches import epoch_order
@@ -69,7 +69,8 @@ figures.show(figures.mirrored_devices(4, device="CPU"))
 # **Predict.** `tf.Variable(tf.zeros([1000]))` takes 4,000 bytes. Made inside the scope of `mirrored`, how many bytes does it take on the four devices together?
 
 # %%
-my_guess = None  # your number of bytes
+my_guess = guess_number("Bytes on the four devices", 1000, 64_000, "bytes", step=1000)
+my_guess
 
 # %%
 outside = tf.Variable(tf.zeros([1000]))
@@ -175,7 +176,8 @@ print("shares of the total:", [f"{share.numpy():.2f}" for share in shares])
 # **Predict.** A variable starts at 0 with `aggregation=MEAN`. Replicas 0, 1, 2 and 3 add 1, 2, 3 and 4. What does each copy hold?
 
 # %%
-my_guess = None  # your number
+my_guess = guess_number("Each copy holds", 0, 12, step=0.5)
+my_guess
 
 # %%
 ways = {
@@ -234,10 +236,8 @@ for examples in (8, 6):
 #
 # **Predict.** The small network has 101,770 float32 weights. How many bytes of gradients do four replicas pass to the reduction in one step?
 
+
 # %%
-my_guess = None  # your number of bytes
-
-
 class CountingReduction(tf.distribute.ReductionToOneDevice):
     payload_bytes = 0  # of all values that replicas contribute
 
@@ -246,6 +246,9 @@ class CountingReduction(tf.distribute.ReductionToOneDevice):
             self.payload_bytes += array_bytes(value.values)
         return super().batch_reduce_implementation(reduce_op, value_destination_pairs, options)
 
+
+my_guess = guess_number("Bytes in one step", 1e4, 1e8, "bytes", log=True)
+my_guess
 
 # %%
 reduction = CountingReduction()

@@ -37,6 +37,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from distlab import figures
 from distlab.exercises.predict import show_guess
+from distlab.explorables import guess_number, guess_word
 from distlab.widgets.last_batch import last_batch_explorer
 from utils.data import load, make_tfds_folder
 from utils.data.batches import epoch_order
@@ -64,7 +65,7 @@ figures.show(figures.images(pictures, digits, title="The first ten training exam
 #
 # `MirroredStrategy` keeps a copy of every variable on every device. In each step every replica computes gradients on its part of the *global* batch, an all-reduce adds them up, and all copies make the same update. So choose the per-replica batch size for one device, then multiply.
 #
-# (Your four devices are parts of one CPU. They do what four GPUs would do, just not faster. `ReductionToOneDevice` chooses how the gradients are added up; [lesson 06](06-all-reduce.ipynb) compares the options.)
+# (Your four devices are parts of one CPU. They do what four GPUs would do, just not faster. `ReductionToOneDevice` chooses how the gradients are added up; [lesson 06](06-all-reduce.ipynb) compares the options. On real GPUs, TensorFlow takes nearly all the memory of every GPU that it sees. Two things help when you share them: `CUDA_VISIBLE_DEVICES=0,1` in the environment shows it only those two, and `tf.config.experimental.set_memory_growth(gpu, True)`, for each GPU and before anything else, makes it take memory only as needed.)
 
 # %%
 reduction = tf.distribute.ReductionToOneDevice()  # on CPUs; GPUs use NCCL by default
@@ -81,7 +82,8 @@ print(strategy.num_replicas_in_sync, "replicas, global batch", global_batch_size
 # **Predict.** If `shuffle` stood before `cache`, how many different orders would three epochs see?
 
 # %%
-my_guess = None  # how many orders
+my_guess = guess_number("Different orders in three epochs", 0, 6)
+my_guess
 
 
 # %%
@@ -188,7 +190,8 @@ history, fit_seconds = run.history, watch.seconds
 # **Predict.** After all these steps, what is the largest difference between the copies of any weight on the four devices?
 
 # %%
-my_guess = None  # 0, about 1e-7, about 1e-3, …
+my_guess = guess_word("Largest difference", "exactly 0", "about 1e-7", "about 1e-3", "more")
+my_guess
 
 
 # %%
@@ -262,7 +265,8 @@ assert abs(again["accuracy"] - max(history["val_accuracy"])) < 1e-6
 # **Predict.** The model had four copies of each variable when it was saved. How many copies does it have when you load it outside any scope?
 
 # %%
-my_guess = None  # how many copies
+my_guess = guess_number("Copies of a variable", 0, 8)
+my_guess
 
 # %%
 best.save(folder / "model.keras")

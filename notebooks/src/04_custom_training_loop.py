@@ -34,6 +34,7 @@ import numpy as np
 
 from distlab import figures
 from distlab.exercises.predict import show_guess
+from distlab.explorables import guess_number
 from distlab.lessons.training_step import draw_training_step
 from distlab.widgets.predictions import prediction_explorer
 from utils.data import load
@@ -68,7 +69,8 @@ figures.show(figures.images(fashion.train.images[:10], names, title=title, colum
 # **Predict.** 2,000 test examples in batches of 128 leave a last batch of 80. How many of those examples does each of the four replicas get?
 
 # %%
-my_guess = None  # examples per replica
+my_guess = guess_number("Examples of each replica", 0, 40)
+my_guess
 
 # %%
 global_batch_size = 128
@@ -156,7 +158,8 @@ train_replica = make_train_replica(model, optimizer, train_accuracy, global_batc
 # **Predict.** 128 examples went through four replicas. What does replica 0's copy of the metric's `count` hold, and what do you get when you read `count`? Guess the first.
 
 # %%
-my_guess = None  # the count on replica 0
+my_guess = guess_number("Count on replica 0", 0, 128)
+my_guess
 
 # %%
 batch = next(iter(train_batches))  # (images, labels), each a PerReplica
@@ -338,7 +341,8 @@ print("20 calls, 4 calls and 1 call: the same weights after 20 steps")
 # **Predict.** How many times as fast as a call per step is one call for all 20 steps?
 
 # %%
-my_guess = None  # 1 means: just as fast
+my_guess = guess_number("One call over a call per step", 0, 10, "x", step=0.1)
+my_guess
 
 # %% tags=["nbval-ignore-output"]
 names = {1: "a call per step", 5: "5 steps per call", 20: "20 steps per call"}

@@ -32,7 +32,7 @@ import functools
 
 import numpy as np
 from distlab import figures
-from distlab.explorables import update_arrow
+from distlab.explorables import guess_number, update_arrow
 from distlab.exercises.predict import show_guess
 from distlab.lessons.update_table import judge, update_table
 from distlab.lessons.scaled_updates import Shares, draw_updates, inner_products, update_ratio
@@ -56,7 +56,9 @@ ways = {
     "each gives its sum": losses.sum(),
 }
 wanted = ("wanted: the mean of the 64", losses.mean())
-figures.show(figures.bars(ways, unit="", title="Sums (log scale)", reference=wanted, log=True))
+figures.show(
+    figures.bars(ways, unit="", title="The four numbers, added up", reference=wanted, log=True)
+)
 
 # %% [markdown]
 # Only the second way gives the mean: it divides by the number of *all* examples.
@@ -188,7 +190,8 @@ def measure(topic, losses, model, batch, gradient):
 # **Predict.** The global batch is 64, each replica holds 16. A replica's loss is `tf.reduce_sum` over its own 16. How many times the single-device gradient is applied?
 
 # %%
-my_guess = None  # your number
+my_guess = guess_number("Times the single-device gradient", 0, 128, "x")
+my_guess
 
 # %%
 average = tf.nn.compute_average_loss
@@ -438,7 +441,8 @@ for way, options in {
 # **Predict.** `compile(loss=SparseCategoricalCrossentropy(reduction="none"))`, then `fit` with batches of 64 over four replicas. There is no error and no warning. How many times is the gradient applied?
 
 # %%
-my_guess = None  # your number
+my_guess = guess_number("Times the single-device gradient", 0, 128, "x")
+my_guess
 
 
 # %%

@@ -32,7 +32,7 @@ from contextlib import suppress
 import numpy as np
 
 from distlab import figures
-from distlab.explorables import all_reduce_race, ring_of, step_time_line
+from distlab.explorables import all_reduce_race, guess_number, guess_word, ring_of, step_time_line
 from utils.cluster import ClusterError, LocalCluster
 from utils.tf_config import pick_free_ports
 from utils.collectives import all_reduce, reduce_in_buckets
@@ -161,7 +161,8 @@ print("steps, most messages, most bytes:", costs, "of", N)
 # **Predict.** A chunk is a quarter of the vector. How many times the vector's size does each of four ranks send in the whole all-reduce?
 
 # %%
-my_guess = None  # times the vector
+my_guess = guess_number("Sent by each rank, in vectors", 0, 6, step=0.25)
+my_guess
 
 
 # %%
@@ -362,7 +363,8 @@ print("the second strategy is", said[0])
 # **Predict.** Two workers on this machine ask for NCCL, and there's no GPU. Do they fail, as above, or run?
 
 # %%
-my_guess = None  # "fail" or "run"
+my_guess = guess_word("Two workers that ask for NCCL", "fail", "run")
+my_guess
 
 
 # %%
@@ -397,7 +399,7 @@ for name, (hint, sums) in outcomes.items():
 assert [sums for _, sums in outcomes.values()] == 3 * [[2.0, 4.0]]
 
 # %% [markdown]
-# Between workers the choice is only a *hint*. Without GPUs TensorFlow runs its ring, whatever the hint says. So if your log shows "NCCL" among the options, that doesn't prove NCCL ran.
+# Between workers the choice is only a *hint*. Without GPUs TensorFlow runs its ring, whatever the hint says. So if your log shows "NCCL" among the options, that doesn't prove NCCL ran. On GPUs, ask NCCL itself: with the variable `NCCL_DEBUG=INFO` in each worker's environment it prints which devices take part and over which network they talk.
 #
 # ## TensorFlow's RING compared with ours
 #
@@ -492,7 +494,8 @@ assert np.allclose(table[:, 0], table[:, 1], rtol=0.008)
 # **Predict.** Our four gradients take 401,408, 512, 5,120 and 40 bytes. How many collectives are there with `bytes_per_pack=4096`?
 
 # %%
-my_guess = None  # collectives
+my_guess = guess_number("Collectives", 0, 8)
+my_guess
 
 
 # %%

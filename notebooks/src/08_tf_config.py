@@ -37,6 +37,7 @@ import psutil
 
 from distlab import figures
 from distlab.exercises.predict import show_guess
+from distlab.explorables import guess_number, guess_word
 from distlab.lessons.cluster_pictures import draw_jobs
 from distlab.lessons.failing_starts import diagnose_job
 from distlab.lessons.typed_cluster import run_tasks
@@ -104,7 +105,8 @@ print(
 # **Predict.** Each of the two workers has one device. What does `num_replicas_in_sync` say in a worker?
 
 # %%
-my_guess = None  # a number
+my_guess = guess_number("Replicas in sync", 0, 4)
+my_guess
 
 # %%
 a, b = pick_free_ports(2)  # on machines of your own: any free port, such as 12345
@@ -139,7 +141,8 @@ print(built["worker:1"], large["ps:0"], sep="\n")
 # **Predict.** In the small cluster nobody is called chief. Which task has the chief's duties, such as keeping the checkpoints and writing summaries for TensorBoard?
 
 # %%
-my_task = None  # such as "worker:1"
+my_task = guess_word("The chief's duties fall to", "worker:0", "worker:1", "both", "nobody")
+my_task
 
 # %%
 roles = {name: parse_tf_config(text) for name, text in built.items()}
@@ -362,7 +365,8 @@ assert diagnosed["strategy after an op"].name == "late-strategy"
 # **Predict.** Now TF_CONFIG is correct, but it's set after the strategy is made. Do the workers raise an error, wait for each other, or do something else?
 
 # %%
-my_word = None  # "error", "wait", or what you think
+my_word = guess_word("The workers", "raise an error", "wait for each other", "do something else")
+my_word
 
 
 # %%

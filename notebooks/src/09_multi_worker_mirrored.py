@@ -35,6 +35,7 @@ import numpy as np
 
 from distlab import figures
 from distlab.exercises.predict import show_guess
+from distlab.explorables import guess_number
 from distlab.lessons.cluster_pictures import draw_two_workers
 from distlab.lessons.typed_cluster import run_tasks
 from distlab.lessons.watched_training import train_slowly
@@ -68,9 +69,11 @@ Path("runs/lesson09").mkdir(parents=True, exist_ok=True)  # for a program that c
 # **Predict.** Each worker contributes the number of its examples: 100 for worker 0, 200 for worker 1. What does worker 1 get when the numbers are all-reduced with SUM?
 
 # %%
-my_guess = None  # a number
+my_guess = guess_number("Worker 1 gets", 0, 400, step=10)
+my_guess
 
 
+# %%
 def add_up():
     strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before any other operation
     index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
@@ -311,8 +314,10 @@ print(*fitted[0][1], sep="\n")
 # **Predict.** Under DATA an epoch takes 24 / 8 = 3 steps. With OFF nothing is split between the workers, and each still takes 4 examples a step. How many steps does an epoch take then?
 
 # %%
-my_guess = None  # steps
+my_guess = guess_number("Steps of an epoch", 0, 12)
+my_guess
 
+# %%
 folder = tempfile.TemporaryDirectory()  # removed at the end of the lesson
 files = np.split(np.arange(24), [4, 8, 18])  # 4, 4, 10 and 6 examples
 for number, ids in enumerate(files):
@@ -440,7 +445,8 @@ assert_same([seen.numpy(), *plain.get_weights()], [192.0, *build_mlp(seed=0).get
 # **Predict.** Each worker has counted 32 examples; the chief saves alone. Worker 1 goes on with three steps. In each of them the loss is 0.5 on every worker, and the losses are all-reduced. What does worker 1 get as the sum of the losses of its first step?
 
 # %%
-my_guess = None  # a number
+my_guess = guess_number("Sum of the losses", 0, 4, step=0.1)
+my_guess
 
 
 # %%
@@ -473,7 +479,7 @@ assert totals == [32.5] * 3 and saved == 32.5
 # %% [markdown]
 # It should have been 1.0. This is the worst kind of error, so read slowly. Worker 1 called an all-reduce for its *loss*, and the partner that it got was the chief's *save*. Both are sums of one float, and TensorFlow matches the workers' collectives by the order in which they're called. So 32 + 0.5 went into the checkpoint as a number of examples, and to worker 1 as a loss. The save reads the variable three times, so this happened in all three of worker 1's steps. Then the chief reached its own first loss, and had no partner left. By default TensorFlow sets no time limit here and keeps waiting; it was our `job.wait(timeout=3)` that gave up.
 #
-# When your own run hangs, compare the last line that each worker printed: which collective has one of them not called? While you search, pass `communication_options=tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` to the strategy. It turns the hang into a `DeadlineExceededError`.
+# When your own run hangs, compare the last line that each worker printed: which collective has one of them not called? While you search, pass `communication_options=tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` to the strategy. It turns the hang into a `DeadlineExceededError`. On GPUs, set `NCCL_DEBUG=INFO` as well: NCCL then reports how far its connections got.
 #
 # The fix is the code of the previous section: everyone saves, and the chief's copy is kept. It's not only about saving. Anything that reads such a variable on one worker alone is the same mistake, for example `if chief: print(metric.result())`.
 #

@@ -45,6 +45,7 @@ from distlab.lessons.chaos import (
 )
 from utils.events import report
 from distlab.exercises.predict import show_guess
+from distlab.explorables import guess_number, guess_word
 from utils.measure import format_bytes, time_calls
 from utils.models import build_cnn
 from utils.simulate.failures import (
@@ -178,7 +179,8 @@ def train_saving(settings):
 # **Predict.** The same kill after step 11, now with a checkpoint every 4 steps. In the end, how far is any weight from the uninterrupted run's, at most?
 
 # %%
-my_guess = None  # the largest difference of any weight
+my_guess = guess_word("Largest difference", "none", "about 1e-6", "about 0.01", "more")
+my_guess
 
 # %% tags=["nbval-ignore-output"]
 saving = replace(settings, folder=f"{folder.name}/saving")
@@ -363,7 +365,8 @@ assert found == find_newest_whole(kept_folder, "ckpt").path and found.endswith("
 # **Predict.** The program below has no regular checkpoints: only the handler saves. Worker 1 gets SIGTERM after step 11. How many steps does the run lose?
 
 # %%
-my_guess = None  # steps trained twice
+my_guess = guess_number("Steps trained twice", 0, 11)
+my_guess
 
 
 # %%
@@ -538,7 +541,8 @@ assert size > 3 * 4 * model.count_params()
 # **Predict.** With 1,000 workers instead of 10, a group fails a hundred times as often. How many times shorter is Young's interval?
 
 # %%
-my_guess = None  # times
+my_guess = guess_number("Times shorter", 1, 1000, "x", log=True)
+my_guess
 
 # %%
 SAVE_SECONDS, YEAR = 30.0, 365 * 86_400.0  # a bigger model; each worker fails once a year

@@ -32,7 +32,7 @@ import numpy as np
 
 from distlab import figures
 from distlab.exercises.predict import show_guess
-from distlab.explorables import staleness_race
+from distlab.explorables import guess_number, guess_word, staleness_race
 from distlab.lessons.loopback_traffic import count_synchronous, measure_traffic
 from distlab.lessons.server_pictures import draw_parameter_servers
 from distlab.lessons.slow_workers import sleep_in_graph
@@ -107,10 +107,8 @@ assert fetched == 42 and "/job:ps" in device
 #
 # **Predict.** Both variables begin at 0, and two workers split the closures. Roughly what does `b` hold at the end?
 
+
 # %%
-my_guess = None  # the count
-
-
 def count_together(closures):
     """Return both counts, the device of a variable, and how many closures each worker ran."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -137,6 +135,9 @@ def count_together(closures):
     return int(a.numpy()), int(b.numpy()), a.device, by_worker
 
 
+my_guess = guess_number("b at the end", 0, 150)
+my_guess
+
 # %% tags=["nbval-ignore-output"]
 cluster = LocalCluster(workers=2, ps=2, launcher=launcher)
 in_one_go, read_add_write, device, by_worker = cluster.run(count_together, 150)
@@ -157,9 +158,11 @@ assert in_one_go == by_worker.sum() == 150 >= read_add_write and "/job:ps" in de
 # **Predict.** The table has 49 places x 4,096 patterns = 200,704 rows. How many of them are on ps 1?
 
 # %%
-my_guess = None  # rows
+my_guess = guess_number("Rows on ps 1", 0, 200_704, step=1024)
+my_guess
 
 
+# %%
 def show_placement():
     """Return where each piece of the model's variables lies."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -193,8 +196,6 @@ assert pieces == cluster.run(show_with_connect)
 # **Predict.** The whole table takes 12,544 KiB. How many KiB does a step move if it reads and writes only its own rows?
 
 # %%
-my_guess = None  # KiB
-
 train = load("fashion_mnist").train
 images, labels = train.images[:1000, ..., None] / np.float32(255), train.labels[:1000]
 table_bytes = sum(p.payload_bytes for p in pieces)
@@ -232,18 +233,19 @@ def count_bytes(images, labels):
     return found
 
 
+my_guess = guess_number("KiB in a step", 1, 20_000, "KiB", log=True)
+my_guess
+
 # %% tags=["nbval-ignore-output"]
 sent = cluster.run(count_bytes, images, labels)
 pair = LocalCluster(workers=2, launcher=launcher)
 parts = (build_keras_embedding, cross_entropy, images[:32], labels[:32])
 reduced = pair.run(count_synchronous, *parts, timeout=60, echo=False)[0]
-
-# %% tags=["nbval-ignore-output"]
 sizes = {"servers: only its rows": sent["own"], "servers: Keras Embedding": sent["keras"]}
 sizes |= {"all-reduce: IndexedSlices": reduced["slices"], "all-reduce: dense": reduced["dense"]}
 mebibytes = {name: size / 2**20 for name, size in sizes.items()}
 show_guess(my_guess, sent["own"] / 1024, unit=" KiB")
-title = "Bytes sent in one step (log scale)"
+title = "Bytes sent in one step"
 figures.show(figures.bars(mebibytes, unit="MiB", title=title, log=True))
 assert 32 * 49 * 16 * 4 < sent["own"] < table_bytes / 4 and sent["keras"] > 5 * sent["own"]
 assert 0.9 < reduced["dense"] / (2 * table_bytes) < 1.3 and reduced["slices"] < table_bytes / 10
@@ -300,9 +302,11 @@ assert [ticket for _, _, ticket in windows] == list(range(8))  # each number onc
 # **Predict.** Two workers; worker 1 takes five times as long as worker 0. Roughly what is the mean staleness over the updates of both?
 
 # %%
-my_guess = None  # updates
+my_guess = guess_number("Mean staleness", 0, 6, step=0.1)
+my_guess
 
 
+# %%
 def descend(features, targets, runs):
     """Least squares on the workers: for each run (rate, steps, delays, in_flight) its updates
     and weights. `features` is [example, pixel], `targets` [example, 10]."""
@@ -343,8 +347,6 @@ runs = [(gentle, 40, (0.05, 0.05), 40), (gentle, 40, (0.03, 0.15), 40)]
 (even, _), (slow, _) = cluster.run(descend, x, y, runs)
 title = "The first 24 updates, each with its staleness"
 figures.show(figures.timeline(make_spans(slow[:24]), title=title))
-
-# %% tags=["nbval-ignore-output"]
 for name, updates in {"two even workers": even, "worker 1 is slow": slow}.items():
     means = mean_staleness_by_worker(updates)
     print(f"{name}: mean staleness {mean_staleness(updates):.2f};", end=" ")
@@ -367,7 +369,8 @@ assert means[1] > means[0]
 # %%
 limits = [f"{2 * np.sin(np.pi / (4 * s + 2)):.2f}/k" for s in (0, 1, 2)]
 print("limit of the rate for a staleness of 0, 1, 2:", ", ".join(limits))
-my_guess = None  # smaller, larger
+my_guess = guess_word("The loss after 40 updates is", "smaller", "larger")
+my_guess
 
 # %% tags=["nbval-ignore-output"]
 cases = {"1.25/k, one in flight": (1.25, 1), "1.25/k, both": (1.25, 40), "0.5/k, both": (0.5, 40)}
@@ -543,10 +546,8 @@ assert begun >= 40 and begun + len(updates) == written == 100
 #
 # **Predict.** Speed is gradients used per second. What share of it does *asynchronous* training keep when one of three workers becomes five times slower?
 
+
 # %%
-my_guess = None  # %
-
-
 def race(images, labels, seconds):
     """Return gradients per second of each way, for each time that a step of worker 2 takes."""
     coordination = connect()
@@ -586,6 +587,9 @@ def share_kept(rates):
     return {way: 100 * rates[0.25][way] / rates[0.05][way] for way in rates[0.05]}
 
 
+my_guess = guess_number("Speed kept", 0, 100, "%")
+my_guess
+
 # %% tags=["nbval-ignore-output"]
 three = LocalCluster(workers=3, ps=1, launcher=launcher)
 rates = three.run(race, images, labels, (0.05, 0.25))
@@ -624,7 +628,7 @@ def train_and_evaluate(images, labels, test_images, test_labels, folder):
     return evaluation.evaluate_inline(coordination, model, test_images, test_labels, step=300)
 
 
-def evaluate_beside(images, labels, folder):
+def evaluate_meanwhile(images, labels, folder):
     follow = evaluation.follow_checkpoints
     return follow(folder, build_embedding_model, images, labels, last_step=300)
 
@@ -633,9 +637,9 @@ test = load("fashion_mnist").test
 held_out = test.images[:1000, ..., None] / np.float32(255), test.labels[:1000]
 seen = tempfile.TemporaryDirectory()
 evaluator = LocalCluster(workers=1, launcher=launcher)
-beside = evaluator.start(evaluate_beside, *held_out, seen.name)
+watching = evaluator.start(evaluate_meanwhile, *held_out, seen.name)
 inline = cluster.run(train_and_evaluate, images, labels, *held_out, seen.name)
-[found] = beside.wait(timeout=60)
+[found] = watching.wait(timeout=60)
 curve = {"evaluator": ([e.step for e in found], [e.accuracy for e in found])}
 words = {"x_label": "step", "y_label": "test accuracy", "title": "What the evaluator saw"}
 figures.show(figures.lines(curve, **words))

@@ -33,7 +33,7 @@ import numpy as np
 import psutil
 
 from distlab import figures
-from distlab.explorables import conveyor
+from distlab.explorables import conveyor, guess_number, guess_word
 from utils.data import load
 from distlab.exercises.predict import show_guess
 from utils.input_pipeline import LOCAL, SLOW, TuneSettings, tune, write_shards
@@ -131,7 +131,8 @@ assert four["steps on naive input"] < four["steps on ready tensors"]
 # **Predict.** Which stage takes most of the time of one image: read, parse, augment or batch?
 
 # %%
-my_guess = None  # "read", "parse", "augment" or "batch"
+my_guess = guess_word("The slowest stage", "read", "parse", "augment", "batch")
+my_guess
 
 
 # %% tags=["nbval-ignore-output"]
@@ -231,7 +232,8 @@ def tuned(shards, store=LOCAL, batch=128):
 # **Predict.** How many times as fast as naive is tuned? A hint: which of the bars above, read, parse and augment, does a tuned epoch still have to pay for?
 
 # %%
-my_guess = None  # your number
+my_guess = guess_number("Tuned over naive", 1, 100, "x", log=True)
+my_guess
 
 # %%
 by_hand = {"naive": naive, "interleave": interleaved, "vectorised map": vectorised, "tuned": tuned}
@@ -247,7 +249,7 @@ datasets = {name: as_written(make(shards)) for name, make in rungs.items()}
 datasets["limit: ready tensors"] = ready
 local = measure_rates(datasets, rounds=2)
 show_guess(my_guess, local.median("tuned") / local.median("naive"), unit="×")
-title = "Images per second after the first epoch, local disk (log scale)"
+title = "Images per second after the first epoch, local disk"
 marks = {"log": True, "highlight": "tuned"}
 figures.show(figures.bars(local.medians(), unit="images/s", title=title, **marks))
 assert local.processor_ratio("vectorised map", "naive") > 1.2
@@ -285,7 +287,7 @@ print(f"{count} records: {watch.seconds * 1e3:.0f} ms, of which {least * 1e3:.0f
 assert count == 500 and watch.seconds >= least
 chosen = ("naive", "interleave", "parallel interleave", "vectorised map", "tuned")
 slow = measure_rates({n: as_written(rungs[n](shards, SLOW)) for n in chosen}, rounds=2)
-title = "Images per second after the first epoch, slow store (log scale)"
+title = "Images per second after the first epoch, slow store"
 figures.show(figures.bars(slow.medians(), unit="images/s", title=title, **marks))
 at_most = len(split) / (8 * SLOW.wait_seconds(500))  # images a second, waits one after another
 assert max(slow.by_name["naive"]) < at_most and max(slow.by_name["interleave"]) < at_most
@@ -390,7 +392,8 @@ assert strict[0] == strict[1] and sorted(free[0]) == sorted(strict[0])
 # **Predict.** An image has 10 augmented versions: flipped or not, shifted by -2 to 2 columns. With the cache *after* augmentation, how many versions of an image does the model see in five epochs? And with the cache before?
 
 # %%
-my_guess = None  # the first of the two numbers
+my_guess = guess_number("Versions seen, cache after augmentation", 0, 10, step=0.5)
+my_guess
 
 
 # %%

@@ -29,7 +29,7 @@ import tempfile
 import numpy as np
 
 from distlab import figures
-from distlab.explorables import sharding_belt
+from distlab.explorables import guess_number, guess_word, sharding_belt
 from utils.cluster import ClusterError, LocalCluster
 from utils.data import load
 from utils.errors import DistributedError
@@ -68,10 +68,11 @@ print(check_cover(views, range(32)))
 #
 # ## Batches that do not divide
 #
-# **Predict.** 66 examples, a global batch of 32, four replicas. In the third step only 2 are left. How many does each replica get? Write down the largest share.
+# **Predict.** 66 examples, a global batch of 32, four replicas. In the third step only 2 are left. How many does each replica get? Guess the largest share.
 
 # %%
-my_guess = None  # your number
+my_guess = guess_number("The largest share", 0, 8)
+my_guess
 
 
 # %%
@@ -174,7 +175,8 @@ sharding_belt("FILE", files=4, workers=2)
 # **Predict.** Three files for two workers under FILE. What percentage of the data does worker 0 get? And what if there is only one file?
 
 # %%
-my_guess = None  # your number
+my_guess = guess_number("Data of worker 0", 0, 100, "%")
+my_guess
 
 # %%
 uneven = auto_shard(read_ids(shards.files[:3]).batch(4), 2, "FILE")
@@ -224,10 +226,11 @@ figures.show(figures.shares(real["FILE"], 32, title="FILE on two real workers, g
 #
 # ### Uneven ends
 #
-# **Predict.** Three files for two workers: worker 0 has 16 examples, worker 1 has 8. Worker 1 runs out after two steps. What happens to worker 0's last 8: trained on, lost, or does it wait forever? ("trained", "lost", "waits")
+# **Predict.** Three files for two workers: worker 0 has 16 examples, worker 1 has 8. Worker 1 runs out after two steps. What happens to worker 0's last 8: trained on, lost, or does it wait forever?
 
 # %%
-my_guess = None  # a word
+my_guess = guess_word("Worker 0's last 8 examples", "trained", "lost", "waits")
+my_guess
 
 # %%
 results = pair.run(receive, shards.files[:3], "FILE", 8, echo=False, timeout=60)
@@ -360,10 +363,11 @@ assert check_cover(shared["OFF"], range(200)).doubled == tuple(range(200))
 #
 # ### One consumer is killed
 #
-# **Predict.** Two consumers share 400 examples under DYNAMIC, and one is killed with SIGKILL after five batches. Does the other one still receive all the rest? ("yes" or "no")
+# **Predict.** Two consumers share 400 examples under DYNAMIC, and one is killed with SIGKILL after five batches. Does the other one still receive all the rest?
 
 # %%
-my_guess = None  # "yes" or "no"
+my_guess = guess_word("It receives all the rest", "yes", "no")
+my_guess
 
 # %% tags=["nbval-ignore-output"]
 settings = (service.address, "DYNAMIC", "killed", 400, 0.04)

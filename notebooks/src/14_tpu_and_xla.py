@@ -36,6 +36,7 @@ from utils.data import load
 from utils.devices import describe_topology
 from utils.errors import DistributedError
 from distlab.exercises.predict import show_guess
+from distlab.explorables import guess_number, guess_word
 from distlab.lessons.tpu_mesh import draw_mesh
 from utils.measure import Stopwatch, array_bytes, time_calls
 from utils.models import build_mlp
@@ -87,7 +88,7 @@ figures.show(figures.bars(milliseconds, unit="ms", title=title, highlight="XLA",
 assert milliseconds["XLA, first call"] > milliseconds["XLA"]
 
 # %% [markdown]
-# (The scale is logarithmic: equal lengths are equal factors.) Does XLA pay here? Compare its bar with the graph's. If an XLA step is shorter, divide the first call by the difference: that many steps pay for compiling. If it isn't, compiling doesn't pay at all on this machine. That happens: when we measured the course's small CNN on two CPU cores, a compiled step handled half as many images per second. Keep the price of a first call in mind for the first rule.
+# (Mind the scale: a bar twice as long is far more than twice the time.) Does XLA pay here? Compare its bar with the graph's. If an XLA step is shorter, divide the first call by the difference: that many steps pay for compiling. If it isn't, compiling doesn't pay at all on this machine. That happens: when we measured the course's small CNN on two CPU cores, a compiled step handled half as many images per second. Keep the price of a first call in mind for the first rule.
 #
 # ## What XLA makes
 #
@@ -123,7 +124,8 @@ assert "f32[32,4]" in program and "f32[32,3]" in program
 # **Predict.** How many programs does XLA compile for the nine?
 
 # %%
-my_guess = None  # your number
+my_guess = guess_number("Programs compiled", 0, 12)
+my_guess
 
 # %%
 scale = tf.Variable(2.0)
@@ -270,10 +272,11 @@ assert np.isclose(*means) and not shapes[0].is_fully_defined()
 #
 # A loop that runs until the data says stop has the same problem.
 #
-# **Predict.** Does XLA compile the *gradient* of a `while` loop that runs until the values are small? ("yes" or "no")
+# **Predict.** Does XLA compile the *gradient* of a `while` loop that runs until the values are small?
 
 # %%
-my_guess = None  # a word
+my_guess = guess_word("XLA compiles this gradient", "yes", "no")
+my_guess
 
 
 # %%
@@ -308,7 +311,8 @@ assert refused and same
 # **Predict.** We run five steps. How many different noise values do we get?
 
 # %%
-my_guess = None  # your number
+my_guess = guess_number("Different noise values", 0, 5)
+my_guess
 
 
 # %%

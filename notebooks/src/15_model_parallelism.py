@@ -30,7 +30,7 @@ print(devices)
 import numpy as np
 
 from distlab import figures
-from distlab.explorables import memory_machine
+from distlab.explorables import guess_number, guess_word, memory_machine
 from utils.cluster import LocalCluster
 from utils.data import load
 from distlab.exercises.predict import show_guess
@@ -59,7 +59,8 @@ from utils.simulate.published import read_table
 # **Predict.** You have 64 accelerators of 80 GB and train data-parallel on all of them. How many GB must each of them hold, not counting activations?
 
 # %%
-my_guess = None  # GB on each of 64 accelerators
+my_guess = guess_number("Held by each of 64 accelerators", 0, 200, "GB")
+my_guess
 
 # %%
 held = {
@@ -132,7 +133,8 @@ with tf.device("CPU:1"), tf.GradientTape() as tape_1:
 # **Predict.** The batch has 32 examples and a number takes 8 bytes. How many bytes cross in this step, both ways together?
 
 # %%
-my_guess = None  # your number of bytes
+my_guess = guess_number("Bytes, both ways together", 100, 1e6, "bytes", log=True)
+my_guess
 
 # %%
 with tf.device("CPU:1"):
@@ -225,7 +227,8 @@ for way in ("columns", "rows"):
 # **Predict.** Split the first by columns and the second by rows. How many collectives does a step need in all?
 
 # %%
-my_guess = None  # forward and backward together
+my_guess = guess_number("Collectives in a step", 0, 8)
+my_guess
 
 # %%
 both = run_split_mlp(model, devices[:2], images, labels, "both")
@@ -344,7 +347,8 @@ print("y on each device:", [tuple(piece.shape) for piece in dtensor.unpack(tenso
 # **Predict.** We arrange four devices in three ways: "batch 4" splits only the examples, "model 4" only the model, "2 × 2" both. With which does a device hold the fewest bytes of weights?
 
 # %%
-my_guess = None  # "batch 4", "model 4" or "2 × 2"
+my_guess = guess_word("Fewest bytes of weights", "batch 4", "model 4", "2 × 2")
+my_guess
 
 # %%
 meshes = {

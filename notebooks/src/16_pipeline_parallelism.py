@@ -32,7 +32,7 @@ from queue import SimpleQueue
 import numpy as np
 
 from distlab import figures
-from distlab.explorables import schedule_toy
+from distlab.explorables import guess_number, schedule_toy
 from utils.cluster import LocalCluster
 from utils.data import load
 from distlab.exercises.predict import show_guess
@@ -55,7 +55,8 @@ from utils.simulate.published import read_table
 # **Predict.** What percentage of the time are the devices idle, on average?
 
 # %%
-my_guess = None  # in %
+my_guess = guess_number("Idle time of four devices", 0, 100, "%")
+my_guess
 
 # %%
 units = StageTimes(forward=1.0, backward_input=1.0, backward_weight=1.0)
@@ -167,7 +168,8 @@ print("layers:", [list(part) for part in cut], "gradients of the unsplit model, 
 # **Predict.** With four stages and eight micro-batches, what percentage of the time are the stages idle?
 
 # %%
-my_guess = None  # in %
+my_guess = guess_number("Idle time of four stages", 0, 100, "%")
+my_guess
 
 # %%
 pipeline = cut_model(model, costs=equal, stages=4, devices=devices)
@@ -232,7 +234,8 @@ assert all(abs(simulated / published - 1) < 0.2 for published, simulated in tabl
 # **Predict.** Four stages, eight micro-batches. What is the largest number of micro-batches that stage 0 keeps at once?
 
 # %%
-my_guess = None  # micro-batches
+my_guess = guess_number("Micro-batches kept by stage 0", 0, 8)
+my_guess
 
 # %% tags=["nbval-ignore-output"]
 one_f_one_b = make_schedule("1f1b", stages=4, micro_batches=8)
@@ -387,7 +390,8 @@ assert joined.traffic.count_bytes() == 2 * 64 * 49 * 32 * 8  # tokens there, the
 # **Predict.** Four stages run 1F1B without a stop. Once the pipeline is full, how many updates does stage 0 make between the forward and the backward of a micro-batch?
 
 # %%
-my_guess = None  # updates
+my_guess = guess_number("Updates on stage 0", 0, 8)
+my_guess
 
 # %%
 fresh = cut_model(model, equal, 4, devices)

@@ -35,6 +35,7 @@ import numpy as np
 
 from distlab import figures
 from distlab.exercises.predict import show_guess
+from distlab.explorables import guess_number
 from distlab.lessons.engine_pictures import draw_starts, draw_who_starts_whom
 from distlab.lessons.engine_runs import run_with_engine, watch, watch_engine
 from distlab.lessons.typed_cluster import run_tasks
@@ -65,7 +66,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-strategy = tf.distribute.MultiWorkerMirroredStrategy()  # TF_CONFIG is set, whoever has done it
+strategy = tf.distribute.MultiWorkerMirroredStrategy()  # somebody has set TF_CONFIG
 me, workers = strategy.cluster_resolver.task_id or 0, strategy.num_replicas_in_sync
 pixels = np.random.default_rng(0).normal(size=(512, 64)).astype("float32")  # your data
 data = tf.data.Dataset.from_tensor_slices((pixels, pixels[:, :10].argmax(1))).repeat().batch(64)
@@ -128,7 +129,8 @@ assert runs["by hand"].begun == [0] and len(runs["by hand"].lines) >= 2 * 16
 # **Predict.** At which step does the second attempt begin?
 
 # %%
-my_guess = None  # a step
+my_guess = guess_number("The second attempt begins at step", 0, 300, step=10)
+my_guess
 
 # %% tags=["nbval-ignore-output"]
 options = "--workers 2 --restarts 1 --checkpoint-dir {} train.py"
@@ -229,7 +231,7 @@ configs = [json.dumps({"cluster": cluster, "task": task}) for task in tasks]
 print(ray.get([w.train.remote(program, config) for w, config in zip(workers, configs)]))
 
 # %% [markdown]
-# We don't run this one here, as starting Ray takes longest of all; the course's tests do. `python with_ray.py train.py` runs it. What it lacks shows why people want a launcher: if one worker dies, its twin waits for it or fails, and nobody starts *both* again with new ports.
+# We don't start Ray a second time for this one; the course's tests run it. `python with_ray.py train.py` runs it. What it lacks shows why people want a launcher: if one worker dies, its twin waits for it or fails, and nobody starts *both* again with new ports.
 #
 # ## Tasks, stages and shuffle; batches, steps and all-reduce
 #
@@ -259,7 +261,8 @@ for stage in sorted(tracker.getJobInfo(0).stageIds):
 # **Predict.** Four tasks count, and the counts of equal labels are added up in two tasks. How many stages is that?
 
 # %%
-my_guess = None  # stages
+my_guess = guess_number("Stages", 0, 8)
+my_guess
 
 # %% tags=["nbval-ignore-output"]
 labels = load("fashion_mnist").train.labels
@@ -347,7 +350,8 @@ def make_trial(strategy, batch=128):
 # **Predict.** How many times as long does the search take when all four workers do each trial together?
 
 # %%
-my_guess = None  # times as long
+my_guess = guess_number("Together over apart", 0, 10, "x", step=0.1)
+my_guess
 
 
 # %% tags=["nbval-ignore-output"]

@@ -35,6 +35,7 @@ from IPython.display import Markdown
 
 from distlab import figures
 from distlab.exercises.predict import show_guess
+from distlab.explorables import guess_number
 from distlab.lessons.capstone import GLOBAL_BATCH_SIZE, choose_sizes, write_report
 from distlab.lessons.capstone_gallery import save_pictures
 from distlab.lessons.killed_run import run_and_kill
@@ -217,7 +218,8 @@ assert one_loss < np.log(11)  # it learns: below the loss of a guess
 # **Predict.** The naive pipeline alone, without a step: how many times as many canvases per second does it deliver?
 
 # %%
-my_guess = None  # times
+my_guess = guess_number("Naive pipeline over the step", 0.1, 1000, "x", log=True)
+my_guess
 
 # %% tags=["nbval-ignore-output"] seconds=400
 book.decide("input", "batch first, two calls at once, prefetch", "two cores, and lesson 12")
@@ -236,7 +238,8 @@ assert found.limit > 0 and costs
 # **Predict.** The step with `mixed_bfloat16`, on your processor: how many times as long as in float32?
 
 # %%
-my_guess = None  # times
+my_guess = guess_number("bfloat16 over float32", 0, 10, "x", step=0.1)
+my_guess
 
 # %% tags=["nbval-ignore-output"] seconds=400
 book.decide("precision", "float32", "bfloat16 pays where the hardware multiplies it; loss as good")
@@ -249,7 +252,7 @@ print(f"loss after five steps: {full_loss:.3f} in float32, {half_loss:.3f} in bf
 assert abs(half_loss - full_loss) < 0.2
 
 # %% [markdown]
-# The losses are close: bfloat16 would be good enough to train this model. Whether it is *faster* is a question to your hardware, and no decision for ever.
+# The losses are close: bfloat16 would be good enough to train this model. Whether it is *faster* depends on your hardware, so ask again on the next machine.
 #
 # ## Replicas
 
@@ -298,7 +301,8 @@ assert profile.gradient_bytes == 4 * mine.count_params()
 # **Predict.** A third of the way through, worker 1 is killed. How many seconds pass until the next step is reported?
 
 # %%
-my_guess = None  # seconds
+my_guess = guess_number("Seconds until the next step", 0, 120, "s")
+my_guess
 
 # %% tags=["nbval-ignore-output"] seconds=2400
 out = home / "run"

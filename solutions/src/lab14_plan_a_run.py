@@ -150,9 +150,10 @@ judges.STEP.judge(step_cases, got_steps)
 # start without it.
 #
 # **Contract.** `judge_step(compute, exposed, slowest, input_seconds)` returns a dictionary.
-# `"efficiency"` is the time of a step on one device divided by that of a step on many. `"limit"` is
-# the largest of four parts of the step on many: `"computation"` (`compute`), `"network"`
-# (`exposed`), `"stragglers"` (what the slowest device adds) or `"input"` (the wait for the input).
+# `"efficiency"` is `compute`, the step of one device that never waits, divided by the time of a step
+# on many. `"limit"` is the largest of four parts of the step on many: `"computation"` (`compute`),
+# `"network"` (`exposed`), `"stragglers"` (what the slowest device adds) or `"input"` (the wait for
+# the input).
 #
 # **Example.** With 0.1 s, 0.02 s, 1.05 and 0.4 s the step takes 0.4 s, and 0.275 s of that is waiting
 # for input. The efficiency is 0.25, the limit "input".

@@ -399,7 +399,7 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 # **Contract.** `trained_model()` returns the name of the file that you hand in: `lab15.pack_model(
 # "capstone-run")` packs `capstone-run/saved_model` into `capstone.savedmodel`, next to this
 # notebook, and returns its name. 4 MiB are the most. `distlab submit lab15` puts the file into the
-# zip beside the notebook; where you upload files by hand, upload both. It is judged on canvases that
+# zip next to the notebook; where you upload files by hand, upload both. It is judged on canvases that
 # nobody has seen: a foreground IoU of at least 0.90 (1 point), and a mean IoU of the garments of at
 # least 0.30 (1 point). The graph is run without Python, and may not read or write files.
 #

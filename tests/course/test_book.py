@@ -17,6 +17,7 @@ import pytest
 
 from distlab.book.errors import KINDS, say_pattern
 from distlab.book.glossary import find_uses, read_words
+from distlab.book.notebooks import make_page
 from distlab.book.site import build_book, check_folder, write_zip
 from distlab.errors import CourseError
 from distlab.exercises.failing_logs import LOGS, fill_in
@@ -138,6 +139,18 @@ def test_solutions_are_not_in_it(book):
 
 
 # ---- the pages to look things up in
+
+
+def test_a_guess_in_the_book_keeps_its_answer_until_it_is_asked_for():
+    """Each guess of the course has what its lesson measured; the piece shows it on demand."""
+    later = {}
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        page = make_page(path, ROOT)
+        asked = len(re.findall(r"= guess_(?:number|word)\(", path.read_text(encoding="utf-8")))
+        later[path.stem] = re.findall(r'later\\": (\{.*?\})', page)
+        assert len(later[path.stem]) == asked, path.stem
+    held, sent, _ = (json.loads(each.replace('\\"', '"')) for each in later["07-central-storage"])
+    assert held == {"answer": 9.0, "how": "measured"} and sent["answer"] == 376_320
 
 
 def test_words_are_found_once_in_the_longest_form_and_capitals_count():

@@ -562,6 +562,18 @@ def test_the_answer_slides_in_beside_a_word(chromium, tmp_path):
     page.close()
 
 
+def test_a_page_without_a_kernel_shows_the_answer_when_asked(chromium, tmp_path):
+    piece = guess_number("How long?", 0, 60, "min")
+    piece.data = {**piece.data, "later": {"answer": 75.0, "how": "simulated"}}
+    page = chromium.new_page()
+    page.goto(write_page(piece, tmp_path / "later.html").as_uri())
+    assert "75" not in page.locator(".ex-stage").inner_text()
+    page.get_by_role("button", name="Show the answer").click()
+    page.get_by_text("simulated: 75 min").first.wait_for(timeout=5000)
+    assert page.get_by_role("button").count() == 0
+    page.close()
+
+
 # ---- without a browser
 
 
@@ -575,6 +587,10 @@ def test_a_guess_is_what_the_hand_has_chosen(capsys):
     assert (card.data["answer"], card.data["how"]) == (75.0, "simulated")
     card.show_answer("a word")
     assert card.data["answer"] == 75.0
+    words = guess_word("How large?", "none", "about 1e-7")
+    show_guess(words, np.float64(2.5e-7))  # a number, for a guess in words
+    assert words.data["answer"] == "2.5e-07"
+    assert capsys.readouterr().out == "measured: 2.5e-07\n"
 
 
 def test_a_piece_says_what_it_is_where_scripts_do_not_run():

@@ -213,6 +213,9 @@ def test_only_marked_cells_are_tinted():
 def test_values_are_written_into_the_picture(pictures):
     assert {"loss", "<other> & co", "epoch", "half"} <= set(texts(pictures["lines"]))
     assert {"×64", "×4", "one device"} <= set(texts(pictures["bars"]))
+    says_log = "logarithmic scale: equal lengths are equal factors"
+    assert says_log in texts(pictures["bars"]) and "logarithmic" in pictures["bars"].alt
+    assert says_log not in texts(figures.bars({"a": 1.0}, unit="s", title="T"))
     assert {"1", "-2", "3", "4"} <= set(texts(pictures["matrix"]))
     assert texts(pictures["images"]).count("Bag") == 6
     assert pictures["images"].svg.count("<image ") == 6

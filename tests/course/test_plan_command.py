@@ -49,6 +49,15 @@ def test_a_profile_from_a_file(plan, tmp_path):
     assert (tmp_path / "a.svg").read_text().startswith("<svg")
 
 
+def test_waiting_for_input_is_explained(plan, tmp_path):
+    line = f"--profile profile.json {NETWORK} --devices 1,2"
+    assert "waits for its input" not in plan(line)[1]
+    slow = json.loads((tmp_path / "profile.json").read_text()) | {"input_seconds": 3.0}
+    (tmp_path / "profile.json").write_text(json.dumps(slow))
+    _, table, _ = plan(line)
+    assert "10.0%" in table and "waits for its input" in table.splitlines()[-1]
+
+
 def test_a_machine_brings_its_number_and_its_network(tmp_path, monkeypatch, plan):
     line = ["plan", "--profile", "profile.json", "--machine", "64 H100 on 400 Gb/s", "--json"]
     assert cli.main(line) == 0

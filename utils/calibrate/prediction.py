@@ -87,8 +87,10 @@ class Prediction:
     """A run on so many devices; `parts` are the seconds of a step by what they go to.
 
     `low` and `high` are the range of `step_seconds`. `efficiency` is throughput over
-    (devices x one device's). `limit` is the largest part of `parts`, or "memory" where the
-    model does not fit. `hours` and `cost` include failures; None where not enough is known.
+    (devices x one device's when it never waits, not even for its input): where the input is
+    the limit it is low on one device already. `limit` is the largest part of `parts`, or
+    "memory" where the model does not fit. `hours` and `cost` include failures; None where
+    not enough is known.
     """
 
     devices: int

@@ -1,5 +1,6 @@
-// A guess made by hand; when the answer is known, it slides in next to the guess.
-import { choice, clamp, colour, draw, join, linear, logarithmic, make, sayNumber, slider, ticks } from "./core.js";
+// A guess made by hand; when the answer is known, it slides in next to the guess. On a page without
+// a kernel the answer of the stored run (`data.later`) waits until it is asked for.
+import { button, choice, clamp, colour, draw, join, linear, logarithmic, make, sayNumber, slider, ticks } from "./core.js";
 
 const AXIS_Y = 44, HEIGHT = 92, EDGE = 9, PADDING = 32;  // the axis lies under the slider's track
 
@@ -12,14 +13,25 @@ const withUnit = (value, unit) => (unit === "x" ? `\u00d7${sayNumber(value)}` : 
 function describeGuess({ data, options }) {
   const write = (value) => (data.words.length ? value : withUnit(value, data.unit));
   const mine = options.guess === null ? "no guess yet" : `your guess: ${write(options.guess)}`;
-  const found = data.answer === null ? "the answer comes with the next cell" : `${data.how}: ${write(data.answer)}`;
+  const waits = data.later ? "press Show the answer when you have guessed" : "the answer comes with the next cell";
+  const found = data.answer === null ? waits : `${data.how}: ${write(data.answer)}`;
   return `${data.question}: ${mine}; ${found}.`;
+}
+
+function offerAnswer(stage) {
+  if (!stage.data.later) return [];
+  const offer = button("Show the answer", () => {
+    stage.data = { ...stage.data, ...stage.data.later };
+    offer.hidden = true;
+    stage.redraw();
+  });
+  return [offer];
 }
 
 function guessWord(stage) {
   const found = make("p", {});
   const pick = choice(stage, { name: "guess", label: stage.data.question, options: stage.data.words });
-  stage.root.append(pick, found);
+  stage.root.append(pick, found, ...offerAnswer(stage));
   return () => {
     const { answer, how } = stage.data;
     found.textContent = answer === null ? "" : `${how}: ${answer}${answer === stage.options.guess ? ", as you said" : ""}`;
@@ -33,7 +45,7 @@ function guessNumber(stage) {
   const hand = slider(stage, { name: "guess", label: stage.data.question, min: low, max: high, step, log, say: write });
   const layers = Object.fromEntries(["axis", "names", "gap", "dots", "words"].map((name) => [name, draw("g")]));
   const svg = draw("svg", { role: "img", height: HEIGHT }, ...Object.values(layers));
-  stage.root.append(hand, svg);
+  stage.root.append(hand, svg, ...offerAnswer(stage));
   return () => {
     const marks = listMarks(stage);
     const all = [low, high, ...marks.map((mark) => mark.value)].filter((value) => !log || value > 0);

@@ -32,7 +32,7 @@ def read_code() -> str | None:
     code = os.environ.get(CODE_VARIABLE)
     if code is not None and len(tidy_code(code)) < MIN_LETTERS:
         raise InputError(
-            f"{CODE_VARIABLE}: {MIN_LETTERS} letters and digits at least, as whoever guesses it "
+            f"{CODE_VARIABLE}: {MIN_LETTERS} letters and digits at least, as anyone who guesses it "
             "takes part; leave it out, and the host makes one"
         )
     return code

@@ -14,7 +14,7 @@ from ..settings import MAX_TASKS
 JOIN_SECONDS = 300.0
 WARNING = (
     "while the run lasts, TensorFlow's own servers listen on every interface of this machine, "
-    "without a password: whoever reaches their ports can read and write files here"
+    "without a password: anyone who reaches their ports can read and write files here"
 )
 
 
