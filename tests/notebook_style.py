@@ -248,13 +248,13 @@ def _is_import(node: ast.stmt) -> bool:
 
 
 def check_predictions(cells: list[Cell]) -> Iterator[str]:
-    """Two or more predictions, each with a cell to write the guess in, each shown later."""
+    """Two or more predictions, each with a handle or buttons to guess with, each shown later."""
     asked = 0
     for k, (cell, following) in enumerate(pairwise(cells)):
         if cell["cell_type"] == "markdown" and "**Predict.**" in cell["source"]:
             asked += 1
-            if not re.search(r"^my_\w+ = (None\b|guess_)", following["source"], re.MULTILINE):
-                yield f"cell {k}: after **Predict.** a code cell with `my_guess = …`"
+            if not re.search(r"^my_\w+ = guess_", following["source"], re.MULTILINE):
+                yield f"cell {k}: after **Predict.** a code cell with `my_guess = guess_…`"
     shown = sum(c["source"].count("show_guess(") for c in cells if c["cell_type"] == "code")
     if asked < 2 or shown < asked:
         yield f"{asked} **Predict.** cells (at least 2) and {shown} show_guess(…)"

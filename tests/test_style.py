@@ -69,7 +69,7 @@ def display(**data: str) -> dict[str, Any]:
 
 
 def good_lesson() -> Notebook:
-    predict = [markdown("**Predict.** How much?"), code("my_guess = None  # your number")]
+    predict = [markdown("**Predict.** How much?"), code("my_guess = guess_number('Bytes', 0, 9)")]
     cells = [markdown(FIRST), code(SET_UP), code("import numpy as np\nfrom utils import measure")]
     cells += [*predict, code("show_guess(my_guess, 4)")] * 2
     cells += [markdown("Text."), code("x = 1"), code("assert x == 1")] * 4
@@ -136,7 +136,7 @@ BROKEN = [
     (replace(2, "from utils import measure", ""), "import from utils"),
     (replace(10, "x = 1", "import os"), "imports stand in the import cell"),
     (replace(3, "**Predict.** ", ""), "1 **Predict.** cells"),
-    (replace(4, "my_guess = None", "pass"), "after **Predict.** a code cell"),
+    (replace(4, "my_guess = guess_number", "my_guess = None"), "after **Predict.** a code cell"),
     (replace(5, "show_guess(my_guess, 4)", "pass"), "2 **Predict.** cells (at least 2) and 1"),
     (replace(21, "## The mistake", "## An error"), "no section `## The mistake`"),
     (delete(22), "`## The mistake` holds no code cell"),

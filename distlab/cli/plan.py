@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def make_choice(arguments: argparse.Namespace) -> Choice:
     """Return what the options ask for. Raises CourseError or InputError in one line."""
-    machine = find_machine(arguments.machine) if arguments.machine else None
+    machine = None if arguments.machine is None else find_machine(arguments.machine)
     devices = read_devices(arguments.devices, machine.count if machine else None)
     return Choice(
         devices, arguments.scaling, arguments.examples, arguments.epochs, read_network(arguments),

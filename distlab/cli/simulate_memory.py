@@ -13,6 +13,7 @@ from distlab.cli.simulate_options import (
     write_picture,
 )
 from distlab.figures import Picture
+from utils.checks import check_count
 from utils.measure import count, format_bytes
 from utils.simulate.memory import STAGES, DeviceMemory, ParameterBytes, find_device_memory
 
@@ -50,6 +51,7 @@ def add_parser(models: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute and print; return the exit status."""
+    check_count("data parallel", arguments.data_parallel)
     held = find(arguments, arguments.zero_stage)
     result = {"bytes_per_device": list_bytes(held)}
     if arguments.picture:

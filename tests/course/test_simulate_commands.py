@@ -134,6 +134,7 @@ def test_each_prints_a_table_and_draws_a_picture(simulate, line, tmp_path):
     (MEMORY.replace("7.5e9", "7.5"), "'7.5' is no whole number"),
     (MEMORY.replace("stage 1", "stage 4"), "invalid choice: 4"),
     (f"{MEMORY} --tensor-parallel 0", "tensor parallel 0"),
+    (MEMORY.replace("parallel 64", "parallel 0"), "data parallel 0"),
     (STEP.replace("gbps 10", "gbps 10Gx"), "bandwidth '10Gx'"),
     (STEP.replace("gbps 10", "gbps 0"), "give more than 0 gigabytes"),
     (f"{STEP} --ranks-per-node 4", "also needs --node-latency-us, --node-bandwidth-gbps"),
