@@ -106,8 +106,8 @@ def _add_answers(cells: list[Cell]) -> None:
 
 def _find_answer(cells: list[Cell], name: str) -> re.Match[str] | None:
     """Return what the next cell that shows the guess `name` printed as the answer."""
-    shown = (c for c in cells if f"show_guess({name}," in _join(c["source"]))
-    streams = (_join(o.get("text", "")) for c in shown for o in c.get("outputs", []))
+    shown = next((c for c in cells if f"show_guess({name}," in _join(c["source"])), {})
+    streams = (_join(output.get("text", "")) for output in shown.get("outputs", []))
     return next(filter(None, map(_ANSWER.search, streams)), None)
 
 

@@ -56,9 +56,7 @@ ways = {
     "each gives its sum": losses.sum(),
 }
 wanted = ("wanted: the mean of the 64", losses.mean())
-figures.show(
-    figures.bars(ways, unit="", title="The four numbers, added up", reference=wanted, log=True)
-)
+figures.show(figures.bars(ways, unit="", title="Sums of four numbers", reference=wanted, log=True))
 
 # %% [markdown]
 # Only the second way gives the mean: it divides by the number of *all* examples.

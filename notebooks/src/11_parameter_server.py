@@ -64,7 +64,6 @@ from utils.training.parameter_server.loop import AsynchronousLoop
 figures.show(draw_parameter_servers())
 
 
-# %%
 def serve(addresses, job, index):
     """What each worker and each parameter server runs, until it is killed."""
     spec = tf.train.ClusterSpec(addresses)
@@ -241,6 +240,8 @@ sent = cluster.run(count_bytes, images, labels)
 pair = LocalCluster(workers=2, launcher=launcher)
 parts = (build_keras_embedding, cross_entropy, images[:32], labels[:32])
 reduced = pair.run(count_synchronous, *parts, timeout=60, echo=False)[0]
+
+# %% tags=["nbval-ignore-output"]
 sizes = {"servers: only its rows": sent["own"], "servers: Keras Embedding": sent["keras"]}
 sizes |= {"all-reduce: IndexedSlices": reduced["slices"], "all-reduce: dense": reduced["dense"]}
 mebibytes = {name: size / 2**20 for name, size in sizes.items()}
@@ -347,6 +348,8 @@ runs = [(gentle, 40, (0.05, 0.05), 40), (gentle, 40, (0.03, 0.15), 40)]
 (even, _), (slow, _) = cluster.run(descend, x, y, runs)
 title = "The first 24 updates, each with its staleness"
 figures.show(figures.timeline(make_spans(slow[:24]), title=title))
+
+# %% tags=["nbval-ignore-output"]
 for name, updates in {"two even workers": even, "worker 1 is slow": slow}.items():
     means = mean_staleness_by_worker(updates)
     print(f"{name}: mean staleness {mean_staleness(updates):.2f};", end=" ")
@@ -460,7 +463,7 @@ assert exact == 150 >= lossy
 # - **Chaos** does all that for you.
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
 def make_loop():
     coordination = connect()
     with coordination.strategy.scope():
@@ -469,20 +472,19 @@ def make_loop():
     return StalenessLoop(*parts, delays=(0.08, 0.08))
 
 
-# %% tags=["nbval-ignore-output"]
 played = cluster.start(train_and_tell, make_loop)
 next(event for event in played.events() if event["step"] >= 30)
 cockpit(played)
 
 # %% [markdown]
-# Worker 0 never stops, whatever happens to worker 1. That's the other half of the bargain: no all-reduce, so nobody to wait for, and a gradient that arrives late. The job runs until you stop it, or run the next cell but one.
+# Worker 0 never stops, whatever happens to worker 1. That's the other half of the bargain: no all-reduce, so nobody to wait for, and a gradient that arrives late. The job runs until you stop it, or run the next code cell.
 #
 # ## A worker dies and comes back
 #
 # A worker holds nothing that can't be found elsewhere. If it dies in the middle of a closure, the coordinator gives that closure to another worker. When it is back, it takes closures again. We count: worker 1 is killed after 20 updates and started again 20 updates later, and we go on until it takes part. In the picture a bar is one update, and the gap in worker 1's lane is the time it was away.
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
 def run_and_report(images, labels, steps, folder=None):
     """Train the MLP: with `folder`, save every 20 steps; without, stop early once both workers
     give updates after the first 60."""
@@ -506,7 +508,6 @@ def draw_lanes(updates, title):
     figures.show(figures.timeline(spans, title=title))
 
 
-# %% tags=["nbval-ignore-output"]
 played.stop()
 job = cluster.start(run_and_report, images, labels, 1000)
 for event in job.events():
@@ -548,6 +549,11 @@ assert begun >= 40 and begun + len(updates) == written == 100
 
 
 # %%
+my_guess = guess_number("Speed kept", 0, 100, "%")
+my_guess
+
+
+# %%
 def race(images, labels, seconds):
     """Return gradients per second of each way, for each time that a step of worker 2 takes."""
     coordination = connect()
@@ -586,9 +592,6 @@ def simulate_race(slow_seconds):
 def share_kept(rates):
     return {way: 100 * rates[0.25][way] / rates[0.05][way] for way in rates[0.05]}
 
-
-my_guess = guess_number("Speed kept", 0, 100, "%")
-my_guess
 
 # %% tags=["nbval-ignore-output"]
 three = LocalCluster(workers=3, ps=1, launcher=launcher)
