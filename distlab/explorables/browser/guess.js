@@ -22,7 +22,7 @@ function offerAnswer(stage) {
   if (!stage.data.later) return [];
   const offer = button("Show the answer", () => {
     stage.data = { ...stage.data, ...stage.data.later };
-    offer.hidden = true;
+    offer.remove();
     stage.redraw();
   });
   return [offer];
