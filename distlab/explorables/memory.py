@@ -70,9 +70,9 @@ def _draw_still(preset: str) -> Picture:
     """Draw what a device holds at each of ZeRO's stages, with the other options of the preset."""
     options = PRESETS[preset]
     held = {
-        f"ZeRO {zero}" if zero else "nothing shared": find_held({**options, "zero": zero})
+        f"ZeRO {zero}" if zero else "nothing sharded": find_held({**options, "zero": zero})
         for zero in range(4)
     }
     bars = {name: {part: getattr(h, part) / 1e9 for part in PARTS} for name, h in held.items()}
-    line = (f"a device: {options['capacity']}", float(options["capacity"]))
+    line = (f"a device: {options['capacity']} GB", float(options["capacity"]))
     return stacked_bars(bars, unit="GB", title=f"On each device: {preset}", reference=line)

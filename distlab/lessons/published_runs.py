@@ -55,12 +55,13 @@ def draw_scatter(name: str, rows: list[Compared]):
     """Return both as lines over the rows, in the order of what was published."""
     ordered = sorted(rows, key=lambda row: row.published)
     place = np.arange(1, len(ordered) + 1)
+    unit = UNITS[name].strip()
     spread = ordered[-1].published / max(ordered[0].published, 1e-9)
     return figures.lines(
         {"published": (place, [row.published for row in ordered]),
          "predicted": (place, [row.predicted for row in ordered])},
         x_label="rows of the table, sorted by the published value",
-        y_label=UNITS[name].strip() or "value",
+        y_label={"": "value", "x": "times as fast"}.get(unit, unit),
         title=say_title(name), log_y=spread > 20,
     )  # fmt: skip
 
