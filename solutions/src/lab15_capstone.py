@@ -270,14 +270,17 @@ def make_batches(canvases, seed, first, last):
     return batches.with_options(options)
 
 
-def build_unet(widths=(16, 32, 64)):
+def build_unet(widths=(16, 32, 64, 128)):
     def convolve(x, width):
         for _ in range(2):
-            x = keras.layers.Conv2D(width, 3, padding="same", activation="relu")(x)
+            x = keras.layers.Conv2D(
+                width, 3, padding="same", activation="elu", kernel_initializer="he_normal"
+            )(x)
         return x
 
     inputs = keras.Input((64, 64, 1))
-    x = keras.layers.Conv2D(widths[0], 2, strides=2)(inputs)  # half the size: a quarter of the work
+    x = keras.layers.Rescaling(4.0, -0.5)(inputs)
+    x = keras.layers.Conv2D(widths[0], 2, strides=2)(x)  # half the size: a quarter of the work
     skips = []
     for width in widths[:-1]:
         skips.append(convolve(x, width))
@@ -286,8 +289,12 @@ def build_unet(widths=(16, 32, 64)):
     for width, skip in zip(reversed(widths[:-1]), reversed(skips)):
         x = keras.layers.Concatenate()([keras.layers.UpSampling2D()(x), skip])
         x = convolve(x, width)
-    logits = keras.layers.Conv2DTranspose(CLASSES, 2, strides=2)(x)  # [n, 64, 64, 11]
-    return keras.Model(inputs, logits)
+    x = keras.layers.Conv2DTranspose(widths[0], 2, strides=2, activation="elu")(x)
+    # The last layer sees the canvas too, sharpened: noise is negative, garments are near 1.
+    sharp = keras.layers.Activation("tanh")(keras.layers.Rescaling(32.0, -3.0)(inputs))
+    most = keras.initializers.Constant([4.0] + 10 * [0.0])  # most pixels are background
+    logits = keras.layers.Conv2D(CLASSES, 1, bias_initializer=most)  # [n, 64, 64, 11]
+    return keras.Model(inputs, logits(keras.layers.Concatenate()([sharp, x])))
 
 
 def main():
@@ -297,7 +304,7 @@ def main():
     keras.utils.set_random_seed(options.seed)
     with strategy.scope():
         model = build_unet()
-        optimizer = keras.optimizers.Adam(2e-3)
+        optimizer = keras.optimizers.Adam(1.5e-3)
         optimizer.build(model.trainable_variables)
     step, last_loss = tf.Variable(0, dtype=tf.int64), tf.Variable(0.0)
     state = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step, last_loss=last_loss)
@@ -392,7 +399,7 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 #
 #     python capstone.py --out capstone-run --epochs 4 --seed 1
 #
-# Four epochs of a small U-Net take several minutes on two cores. If it is interrupted, start it
+# Four epochs of a small U-Net take a few minutes on two cores. If it is interrupted, start it
 # again with the same words. If you want to see it survive a kill: `distlab run --workers 2
 # --restarts 1 capstone.py --out capstone-run --epochs 4 --seed 1`, and kill one of the workers.
 #
@@ -400,10 +407,10 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 # "capstone-run")` packs `capstone-run/saved_model` into `capstone.savedmodel`, next to this
 # notebook, and returns its name. 4 MiB are the most. `distlab submit lab15` puts the file into the
 # zip next to the notebook; where you upload files by hand, upload both. It is judged on canvases that
-# nobody has seen: a foreground IoU of at least 0.90 (1 point), and a mean IoU of the garments of at
-# least 0.30 (1 point). The graph is run without Python, and may not read or write files.
+# nobody has seen: a foreground IoU of at least 0.93 (1 point), and a mean IoU of the garments of at
+# least 0.40 (1 point). The graph is run without Python, and may not read or write files.
 #
-# **Example.** The U-Net of lesson 22 reaches about 0.94 and 0.43 after six epochs.
+# **Example.** The U-Net of lesson 22 reaches about 0.96 and 0.54 after eight epochs.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -428,7 +435,7 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 # %% nbgrader={"grade_id": "model", "solution": true}
 def trained_model():
     ### BEGIN SOLUTION
-    # the file next to this solution was packed from the run of lesson 22, six epochs
+    # the file next to this solution was packed from the run of lesson 22, eight epochs
     return lab15.pack_model("capstone-run")
     ### END SOLUTION
 

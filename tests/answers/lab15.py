@@ -97,7 +97,9 @@ def read_solution():
     cells = sources.read_source(target).cells
     text = next(c.source for c in cells if c.source.startswith("%%writefile capstone.py"))
     text = "\n".join(line for line in text.split("\n") if not line.startswith("### "))
-    return change(text, ("widths=(16, 32, 64)", "widths=(4, 8)"), ("Adam(2e-3)", "Adam(1e-2)"))
+    return change(
+        text, ("widths=(16, 32, 64, 128)", "widths=(4, 8)"), ("Adam(1.5e-3)", "Adam(1e-2)")
+    )
 
 
 def change(text, *pairs):

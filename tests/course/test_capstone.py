@@ -102,10 +102,13 @@ def test_the_page_says_what_was_run(killed, tmp_path):
 
 def test_the_reduced_form_is_chosen_by_the_environment(monkeypatch):
     monkeypatch.setenv("DISTLAB_REDUCED", "1")
-    assert choose_sizes() is REDUCED and REDUCED.steps == 40
+    assert choose_sizes() is REDUCED and REDUCED.steps == 80
     monkeypatch.setenv("DISTLAB_REDUCED", "")
-    assert choose_sizes() is FULL and FULL.steps == 1122
+    assert choose_sizes() is FULL and FULL.steps == 1496
     right = score_masks(np.eye(11))
     assert FULL.are_reached(right) and not FULL.are_reached(replace(right, garments=0.49))
     assert not FULL.are_reached(replace(right, foreground=0.94))
     assert FULL.least_foreground == 0.95 and FULL.least_garments == 0.5
+    untrained = np.zeros((11, 11))
+    untrained[:, 0] = 1  # everything is taken for background
+    assert not REDUCED.are_reached(score_masks(untrained)) and REDUCED.are_reached(right)

@@ -1,8 +1,8 @@
 """Canvases as TFRecord shards: written one at a time, read back as batches in an order of an epoch.
 
 A record is a `tf.train.Example` with `image` and `mask`, each a PNG of 64 by 64 pixels, and
-`id`, the canvas's number. Neither side ever holds all canvases: a reader keeps its shuffle
-buffer and the batches under way.
+`id`, the canvas's number. Neither side ever holds all canvases: a reader keeps a block of
+records and the batches under way.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from ..data.canvases import CANVAS_SIZE, CanvasSplit
 from .parsing import batch_form
 from .store import Shards, encode_png, write_examples
 
-BUFFER = 1_024  # canvases that wait to be drawn at random
+BLOCK = 1_024  # records that are shuffled at a time
 CALLS = 2  # batches parsed at once
 
 
@@ -37,8 +37,9 @@ def write_canvases(split: CanvasSplit, folder: str | Path, shards: int = 8) -> S
 def read_canvases(shards: Shards, batch_size: int, shuffle: tuple[int, int] | None = None) -> Any:
     """Return batches (images uint8 [batch, 64, 64, 1], masks int32 [batch, 64, 64], ids).
 
-    The order depends on `shuffle` alone, (seed, epoch), through the order of the shards and a
-    buffer of 1,024 records; None reads the shards one after the other, as they stand.
+    The order depends on `shuffle` alone, (seed, epoch), through the order of the shards and of
+    the records in each block of 1,024; None reads the shards one after the other, as they stand.
+    `Dataset.shuffle` would also depend on `tf.random.set_seed`, which processes may differ in.
     """
     import tensorflow as tf
 
@@ -52,8 +53,9 @@ def read_canvases(shards: Shards, batch_size: int, shuffle: tuple[int, int] | No
             tf.data.TFRecordDataset, cycle_length=len(files), num_parallel_calls=CALLS,
             deterministic=True,
         )  # fmt: skip
-        seed = int(rng.integers(2**31))
-        records = records.shuffle(BUFFER, seed=seed, reshuffle_each_iteration=False)
+        seed = rng.integers(2**31, size=2)
+        blocks = records.batch(BLOCK)
+        records = blocks.map(lambda b: tf.random.experimental.stateless_shuffle(b, seed)).unbatch()
     return records.batch(batch_size).map(parse_canvas_batch, CALLS).prefetch(2)
 
 
