@@ -5,11 +5,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from distlab.cli.parser import Commands, OneLineParser, add_command
+from distlab.cli.starting import add_network
 
 if TYPE_CHECKING:
     from utils.engines import RunReport
 
-PORT, WORKERS = 2950, 8
+PORT, WORKERS, JOIN_SECONDS = 2950, 8, 600.0
 SETTINGS = (
     "epochs", "examples", "global_batch_size", "hidden_units", "optimizer", "learning_rate",
     "save_every", "pause_seconds", "seed",
@@ -78,13 +79,7 @@ def _add_place(parser: OneLineParser, own_address: str | None) -> None:
     add = parser.add_argument
     add("--name", metavar="NAME", help="what the others see (your login)")
     add("--logs", metavar="DIR", help="folder for logs and checkpoints (runs/class-TIME)")
-    if own_address:
-        add(own_address, metavar="ADDRESS", help="where others reach this machine "
-            "(found by itself)")  # fmt: skip
-    add("--join-seconds", type=float, default=600.0, metavar="X",
-        help="how long to wait for each other (600)")  # fmt: skip
-    add("--trust-network", action="store_true",
-        help="confirm that anyone in this network may reach TensorFlow's ports")  # fmt: skip
+    add_network(parser, own_address, JOIN_SECONDS)
 
 
 def run_start(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from distlab.cli.parser import Commands, add_command
-from distlab.cli.starting import ENGINES
+from distlab.cli.starting import ENGINES, add_rendezvous, check_rendezvous, read_rendezvous
 from distlab.errors import CourseError
 from utils.measure import count
 
@@ -64,25 +64,7 @@ def add_parser(subparsers: Commands) -> None:
     )
     add("--grace-seconds", type=float, default=10.0, metavar="X",
         help="how long tasks may take to end after Ctrl-C or SIGTERM (10)")  # fmt: skip
-    add(
-        "--rendezvous",
-        metavar="HOST:PORT",
-        help="run on several machines that meet at the host's address; the same on all",
-    )
-    add("--workers-here", type=int, default=1, metavar="N",
-        help="with --rendezvous: how many workers this machine runs (1)")  # fmt: skip
-    add(
-        "--address",
-        metavar="ADDRESS",
-        help="with --rendezvous: this machine's address as others see it (found by itself)",
-    )
-    add("--join-seconds", type=float, default=300.0, metavar="X",
-        help="with --rendezvous: how long machines wait for each other (300)")  # fmt: skip
-    add(
-        "--trust-network",
-        action="store_true",
-        help="with --rendezvous: confirm that anyone in this network may reach TensorFlow's ports",
-    )
+    add_rendezvous(parser, "run")
     add("--engine", choices=ENGINES, metavar="NAME",
         help=f"start the tasks with {' or '.join(ENGINES)}; without --engine-address, on a cluster "
         "of two nodes that is set up on this machine and removed afterwards")  # fmt: skip
@@ -136,30 +118,17 @@ def start(
     show: Callable[[str, str], None],
 ) -> "RunReport":  # fmt: skip
     """Run the command on this machine, those that meet at the rendezvous, or an engine's."""
-    from utils.engines import RendezvousSettings, run_at_rendezvous, run_on_engine, run_program
+    from utils.engines import run_at_rendezvous, run_on_engine, run_program
 
-    check_places(arguments)
+    check_rendezvous(arguments)
+    if arguments.engine_address and not arguments.engine:
+        raise CourseError("--engine-address: only with --engine")
     if arguments.engine:
         where = arguments.engine, arguments.engine_address
         return run_on_engine(command, settings, *where, show, say)
     if arguments.rendezvous is None:
         return run_program(command, settings, show, say)
-    rendezvous = RendezvousSettings(
-        arguments.rendezvous, arguments.workers_here, arguments.address, arguments.join_seconds,
-        arguments.trust_network,
-    )  # fmt: skip
-    return run_at_rendezvous(command, settings, rendezvous, show, say)
-
-
-def check_places(arguments: argparse.Namespace) -> None:
-    """Raise CourseError for options of a place that is not the run's."""
-    if arguments.engine and arguments.rendezvous:
-        raise CourseError(f"--engine {arguments.engine} with --rendezvous: name one of them")
-    needs = (("address", "rendezvous"), ("trust_network", "rendezvous"),
-             ("engine_address", "engine"))  # fmt: skip
-    for name, place in needs:
-        if getattr(arguments, name) and not getattr(arguments, place):
-            raise CourseError(f"--{name.replace('_', '-')}: only with --{place}")
+    return run_at_rendezvous(command, settings, read_rendezvous(arguments), show, say)
 
 
 def say(text: str) -> None:

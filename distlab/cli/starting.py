@@ -6,14 +6,18 @@ import argparse
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distlab.cli.parser import OneLineParser
 from distlab.errors import CourseError
 from utils.checks import check_count
 
+if TYPE_CHECKING:
+    from utils.engines import RendezvousSettings
+
 ENGINES = ("ray", "spark", "slurm")  # named here: commands start without importing them
 MAX_RESTARTS = 1000
+WORKERS_HERE, JOIN_SECONDS = 1, 300.0
 
 
 def add_starting(parser: OneLineParser) -> None:
@@ -25,22 +29,58 @@ def add_starting(parser: OneLineParser) -> None:
         help="on the cluster there (one of two nodes on this machine)")  # fmt: skip
     add("--restarts", type=int, metavar="N",
         help="start these tasks again as often after one has died (0)")  # fmt: skip
-    add(
-        "--rendezvous",
-        metavar="HOST:PORT",
-        help="train on several machines that meet at the host's address; type the same line on all",
-    )
-    add("--workers-here", type=int, metavar="N",
-        help="with --rendezvous: how many workers this machine runs (1)")  # fmt: skip
-    add(
-        "--address",
-        metavar="ADDRESS",
-        help="with --rendezvous: this machine's address as others see it (found by itself)",
-    )
-    add("--join-seconds", type=float, metavar="X",
-        help="with --rendezvous: how long machines wait for each other (300)")  # fmt: skip
+    add_rendezvous(parser, "train")
+
+
+def add_rendezvous(parser: OneLineParser, verb: str) -> None:
+    """Declare the options of a run on several machines; `verb` says what they do there."""
+    add = parser.add_argument
+    add("--rendezvous", metavar="HOST:PORT",
+        help=f"{verb} on several machines that meet at the host's address; type the same line on "
+        "all")  # fmt: skip
+    add("--workers-here", type=int, default=WORKERS_HERE, metavar="N",
+        help=f"with --rendezvous: how many workers this machine runs ({WORKERS_HERE})"
+        )  # fmt: skip
+    add_network(parser, "--address", JOIN_SECONDS, "with --rendezvous: ")
+
+
+def add_network(
+    parser: OneLineParser, own_address: str | None, join_seconds: float, where: str = ""
+) -> None:
+    """Declare how machines find and reach each other; `own_address` is its option, None for none.
+
+    `where` begins each help text.
+    """
+    add = parser.add_argument
+    if own_address:
+        add(own_address, metavar="ADDRESS",
+            help=f"{where}this machine's address as others see it (found by itself)")  # fmt: skip
+    add("--join-seconds", type=float, default=join_seconds, metavar="X",
+        help=f"{where}how long machines wait for each other ({join_seconds:g})")  # fmt: skip
     add("--trust-network", action="store_true",
-        help="with --rendezvous: anyone in this network may reach TensorFlow's ports")  # fmt: skip
+        help=f"{where}confirm that anyone in this network may reach TensorFlow's ports"
+        )  # fmt: skip
+
+
+def check_rendezvous(arguments: argparse.Namespace) -> None:
+    """Raise CourseError for its options without it, and for an engine beside it."""
+    if arguments.engine and arguments.rendezvous:
+        raise CourseError(f"--engine {arguments.engine} with --rendezvous: name one of them")
+    usual = {"workers_here": WORKERS_HERE, "address": None, "join_seconds": JOIN_SECONDS,
+             "trust_network": False}  # fmt: skip
+    for name, value in usual.items():
+        if getattr(arguments, name) != value and not arguments.rendezvous:
+            raise CourseError(f"--{name.replace('_', '-')}: only with --rendezvous")
+
+
+def read_rendezvous(arguments: argparse.Namespace) -> "RendezvousSettings":
+    """Return where the machines meet, as the options say."""
+    from utils.engines import RendezvousSettings
+
+    return RendezvousSettings(
+        arguments.rendezvous, arguments.workers_here, arguments.address, arguments.join_seconds,
+        arguments.trust_network,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -72,11 +112,7 @@ def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
             )
     if arguments.engine_address and not arguments.engine:
         raise CourseError(f"engine-address {arguments.engine_address}: name its --engine, too")
-    if arguments.engine and arguments.rendezvous:
-        raise CourseError(f"engine {arguments.engine} with rendezvous: name one of them")
-    for name in ("workers_here", "address", "join_seconds", "trust_network"):
-        if getattr(arguments, name) and not arguments.rendezvous:
-            raise CourseError(f"{name.replace('_', '-')}: only with rendezvous")
+    check_rendezvous(arguments)
     restarts = check_count("restarts", arguments.restarts or 0, 0, MAX_RESTARTS)
     return Starting(arguments.engine, arguments.engine_address, restarts)
 
@@ -88,15 +124,11 @@ def train_at_rendezvous(
 
     The host, which has the chief, prints its report. Returns the exit status.
     """
-    from utils.engines import RendezvousSettings, RunSettings, run_at_rendezvous
+    from utils.engines import RunSettings, run_at_rendezvous
 
     run = RunSettings(
         workers=cluster[0], ps=cluster[1], restarts=arguments.restarts or 0,
         checkpoint_dir=arguments.checkpoint,
-    )  # fmt: skip
-    meeting = RendezvousSettings(
-        arguments.rendezvous, arguments.workers_here or 1, arguments.address,
-        arguments.join_seconds or 300.0, arguments.trust_network,
     )  # fmt: skip
     words = repeat_options(arguments, (*settings, "events", "json"))
     command = [sys.executable, "-m", "distlab", "train", *words]
@@ -110,7 +142,7 @@ def train_at_rendezvous(
         else:
             print(f"[{task}] {line}", file=sys.stderr, flush=True)
 
-    report = run_at_rendezvous(command, run, meeting, show, _say)
+    report = run_at_rendezvous(command, run, read_rendezvous(arguments), show, _say)
     if report.cause is not None:
         if report.traceback:
             print(report.traceback, file=sys.stderr)

@@ -309,12 +309,14 @@ def draw_run(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rng.normal(size=(21, 6)), rng.integers(0, 3, size=21), rng.normal(size=(6, 3))
 
 
-class _Maker:
-    """What a learner's loop gets to make its model with; counts the steps that run op by op."""
+class ModelMaker:
+    """What a learner's loop gets to make its model with: one dense layer of the weights `kernel`.
 
-    def __init__(self, kernel: np.ndarray) -> None:
-        self.kernel = kernel
-        self.eager_calls = 0
+    Counts the calls of the model that run op by op. `dtype` is a Keras dtype policy.
+    """
+
+    def __init__(self, kernel: np.ndarray, dtype: str) -> None:
+        self.kernel, self.dtype, self.eager_calls = kernel, dtype, 0
 
     def __call__(self) -> Any:
         import keras
@@ -327,8 +329,9 @@ class _Maker:
                 maker.eager_calls += not tf.inside_function()
                 return super().call(inputs)
 
-        dense = Watched(3, use_bias=False, dtype="float64")
-        model = keras.Sequential([keras.Input((6,), dtype="float64"), dense])
+        features, units = self.kernel.shape
+        inputs = keras.Input((features,), dtype="float64" if self.dtype == "float64" else None)
+        model = keras.Sequential([inputs, Watched(units, use_bias=False, dtype=self.dtype)])
         model.set_weights([self.kernel])
         return model
 
@@ -340,7 +343,7 @@ def try_program(train: Callable[..., Any], seed: int) -> dict[str, Any]:
     compiled.
     """
     images, labels, kernel = draw_run(seed)
-    strategy, make = make_mirrored(2), _Maker(kernel)
+    strategy, make = make_mirrored(2), ModelMaker(kernel, "float64")
     with tempfile.TemporaryDirectory() as folder, own_frames():
         found = [train(strategy, make, images, labels, 8, epochs, folder) for epochs in (1, 3)]
     if any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in found):

@@ -10,6 +10,7 @@ from distlab.exercises import softmax
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, call, each
 from distlab.exercises.lab02 import make_mirrored
+from distlab.exercises.lab04 import ModelMaker
 from distlab.exercises.refusing import own_frames, refuse
 
 FLOAT16_MAX = 65504.0
@@ -157,33 +158,10 @@ def draw_steps(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return features.astype(np.float32), targets.astype(np.float32), kernel
 
 
-class _Maker:
-    """What a learner's loop gets to make its model with; counts the calls that run op by op."""
-
-    def __init__(self, kernel: np.ndarray) -> None:
-        self.kernel, self.eager_calls = kernel, 0
-
-    def __call__(self) -> Any:
-        import keras
-        import tensorflow as tf
-
-        maker = self
-
-        class Watched(keras.layers.Dense):
-            def call(self, inputs: Any) -> Any:
-                maker.eager_calls += not tf.inside_function()
-                return super().call(inputs)
-
-        dense = Watched(2, use_bias=False, dtype="mixed_float16")
-        model = keras.Sequential([keras.Input((6,)), dense])
-        model.set_weights([self.kernel])
-        return model
-
-
 def try_program(train: Callable[..., Any], seed: int, scale: float, growth_steps: int) -> Any:
     """Run a whole loop on two replicas; return the weights, their copies and the scales."""
     features, targets, kernel = draw_steps(seed)
-    strategy, make = make_mirrored(2), _Maker(kernel)
+    strategy, make = make_mirrored(2), ModelMaker(kernel, "mixed_float16")
     with own_frames():
         found = train(strategy, make, features, targets, scale, growth_steps)
     if not isinstance(found, tuple | list) or len(found) != 2:

@@ -10,7 +10,6 @@ import os
 import runpy
 import sys
 import time
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import psutil
 
 from distlab.exercises.lab08 import get_cluster
 from distlab.exercises.refusing import refuse
+from utils.processes.forked_program import find_exit_status
 
 RUN_SECONDS, WATCH_SECONDS = 100.0, 0.05
 MAX_REPORT_BYTES, SHOWN_LINES = 10_000, 25
@@ -118,18 +118,10 @@ def _be_program(program: str, words: list[str]) -> int:
     sys.argv = [program, *words]
     sys.path.insert(0, os.path.dirname(program))
     try:
-        runpy.run_path(program, run_name="__main__")
-    except SystemExit as end:
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
-        traceback.print_exc()
-        return 1
+        return find_exit_status(lambda: runpy.run_path(program, run_name="__main__"))
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-    return 0
 
 
 def _explain(name: str, workers: int, said: str, lines: list[str]) -> AssertionError:

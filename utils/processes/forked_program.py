@@ -13,7 +13,7 @@ import os
 import runpy
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,18 +109,24 @@ def run_program(words: Sequence[str]) -> None:
         runpy.run_path(os.path.abspath(sys.argv[0]), run_name="__main__")
 
 
+def find_exit_status(program: Callable[[], object]) -> int:
+    """Call `program`; return its exit status, and print what it raised, as Python does."""
+    try:
+        program()
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        return 1
+    return 0
+
+
 def run_to_the_end(words: Sequence[str]) -> int:
     """Run a program and what it has registered for its exit; return its exit status."""
-    status = 0
-    try:
-        run_program(words)
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if end.code is not None and not isinstance(end.code, int):
-            print(end.code, file=sys.stderr)
-    except BaseException:
-        status = 1
-        sys.excepthook(*sys.exc_info())
+    status = find_exit_status(lambda: run_program(words))
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python does
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

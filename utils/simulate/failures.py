@@ -106,10 +106,9 @@ def effective_time_fraction(
     restart_seconds: float = 0.0,
 ) -> float:
     """Return work over expected time, 0 to 1: what is left after saves, failures and restarts."""
-    expected = expected_run_seconds(
-        1.0, interval_seconds, save_seconds, mtbf_seconds, restart_seconds
+    return 1 / (
+        1 + overhead_fraction(interval_seconds, save_seconds, mtbf_seconds, restart_seconds)
     )
-    return 1 / expected
 
 
 def simulate_run_seconds(
