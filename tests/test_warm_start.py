@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 import warm_start
-from process_watch import wait_for
+from process_watch import lives, wait_for
 
 from utils.processes.module_command import make_module_command
 
@@ -140,6 +140,46 @@ def test_sigkill_of_the_parent_leaves_no_warm_process(command):
     assert owner.wait(60) == -signal.SIGKILL
     wait_for(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE)
     owner.stdout.close()
+
+
+TESTS = """
+import os, subprocess, sys, time
+import warm_start
+warm_start.import_tensorflow = warm_start.import_modules = lambda *names: None  # starts at once
+if __name__ == "__main__" and len(sys.argv) == 3:
+    warm_start.main()
+warm_start.__file__ = __file__
+warm_start.FOLDERS = (*warm_start.FOLDERS, warm_start.Path(sys.argv[1]).parent)
+started = warm_start.make_warm_start()
+started.install()
+line = [sys.executable, sys.argv[1]]
+program = subprocess.Popen(line, stdout=subprocess.PIPE)
+program.stdout.readline()
+holder = os.fork()  # it has the connection to the warm process, and outlives this one
+if holder:
+    print(started._process.pid, program.pid, holder, flush=True)
+time.sleep(300)
+"""
+
+
+def test_sigkill_of_the_tests_ends_the_warm_process_and_its_programs(command, tmp_path):
+    """A fork of the tests that outlives them does not keep them alive."""
+    tests = tmp_path / "tests.py"
+    tests.write_text(TESTS)
+    program = command("import time; print(flush=True); time.sleep(300)")[1]
+    variables = {**os.environ, "PYTHONPATH": f"{Path(__file__).parent}:{warm_start.ROOT}"}
+    owner = subprocess.Popen(
+        [sys.executable, tests, program], stdout=subprocess.PIPE, env=variables
+    )
+    *left, holder = map(psutil.Process, map(int, owner.stdout.readline().split()))
+    owner.kill()
+    owner.wait(60)
+    try:
+        wait_for(lambda: not [one for one in left if lives(one.pid)])
+        assert lives(holder.pid)
+    finally:
+        holder.kill()
+        owner.stdout.close()
 
 
 def test_the_warm_process_of_a_cluster_and_its_cold_tasks_start_warm():

@@ -16,6 +16,8 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -158,7 +160,7 @@ class WarmStart:
             cold.callback(setattr, self, "enabled", True)
             # one thread: NumPy's library would make others
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(server.fileno())], cwd=ROOT,
+                [sys.executable, __file__, str(server.fileno()), str(self._owner)], cwd=ROOT,
                 env=self._environment | {"OPENBLAS_NUM_THREADS": "1"},
                 pass_fds=[server.fileno()], stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
@@ -198,13 +200,49 @@ def make_warm_start() -> WarmStart | None:
 # ---- in the warm process, and in the programs that are forked from it
 
 
-def serve(connection: Connection) -> Message:
+class Programs:
+    """The programs forked for the process `parent`, the tests: none outlives it.
+
+    A closed connection is not enough to know that the tests are gone: a fork of theirs may hold it.
+    """
+
+    def __init__(self, parent: int) -> None:
+        self._parent, self._programs = os.pidfd_open(parent), list[int]()
+
+    def add(self, process: int) -> None:
+        """Note a program that was started; forget those that have ended."""
+        for ended in select.select(self._programs, [], [], 0)[0]:
+            self._programs.remove(ended)
+            os.close(ended)
+        with contextlib.suppress(ProcessLookupError):
+            self._programs.append(os.pidfd_open(process))
+
+    def wait_for_request(self, connection: Connection) -> None:
+        """Wait until there is one; if the tests are gone, end all programs and this process."""
+        if self._parent in select.select([connection, self._parent], [], [])[0]:
+            self.end()
+
+    def end(self) -> None:
+        for program in self._programs:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(program, signal.SIGKILL)
+        os._exit(0)
+
+    def drop_copy(self) -> None:
+        """In a forked child: close the descriptors."""
+        for one in (self._parent, *self._programs):
+            os.close(one)
+
+
+def serve(connection: Connection, programs: Programs | None = None) -> Message:
     """Fork for each request until the client is gone. Returns in the forks alone."""
     while True:
         try:
+            if programs:
+                programs.wait_for_request(connection)
             message = connection.receive(float("inf"))
         except PeerGone:
-            os._exit(0)
+            programs.end() if programs else os._exit(0)
         reader, writer = os.pipe()
         between = os.fork()
         if not between:
@@ -212,9 +250,14 @@ def serve(connection: Connection) -> Message:
             fork_orphan(writer)
             os.close(writer)
             connection.drop_copy()
+            if programs:
+                programs.drop_copy()
             return message
         os.waitpid(between, 0)  # the client has adopted the fork by now
-        connection.send(int(os.read(reader, 20)))
+        process = int(os.read(reader, 20))
+        connection.send(process)
+        if programs:
+            programs.add(process)
         for descriptor in (reader, writer, *message.descriptors):
             os.close(descriptor)
 
@@ -230,9 +273,9 @@ def fork_orphan(writer: int) -> None:
         time.sleep(0.0005)
 
 
-def serve_programs(connection: Connection) -> None:
+def serve_programs(connection: Connection, programs: Programs | None = None) -> None:
     """Serve; in each fork, run its program, to the end of the process."""
-    message = serve(connection)
+    message = serve(connection, programs)
     request, numbers = message.content
     held = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, HIGH) for one in message.descriptors]
     for descriptor in message.descriptors:
@@ -282,6 +325,7 @@ def main() -> None:
     import gc
 
     # not `die_with_parent`: that is the end of the thread that needed it first
+    programs = Programs(int(sys.argv[2]))
     connection = Connection(socket.socket(fileno=int(sys.argv[1])), "the tests")
     gc.disable()
     import_tensorflow()
@@ -293,7 +337,7 @@ def main() -> None:
     connection.send("ready")
     gc.freeze()
     gc.enable()
-    serve_programs(connection)
+    serve_programs(connection, programs)
 
 
 if __name__ == "__main__":
