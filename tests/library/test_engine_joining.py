@@ -257,12 +257,19 @@ def train(*words, folder):
     return json.loads(run_distlab(*words, folder=folder)[0])
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The report of the same training on one device, without an engine."""
+    return train("--strategy", "one-device", folder=tmp_path_factory.mktemp("alone"))
+
+
 @pytest.mark.parametrize("name", ENGINES)
-def test_distlab_train_has_the_losses_of_one_process_on_every_engine(clusters, name, tmp_path):
+def test_distlab_train_has_the_losses_of_one_process_on_every_engine(
+    clusters, alone, name, tmp_path
+):
     address, _ = clusters(name)
     words = ["--engine", name, "--engine-address", address, "--strategy", "multi-worker"]
     there = train(*words, "--workers", "2", folder=tmp_path)
-    alone = train("--strategy", "one-device", folder=tmp_path)
     assert there["workers"] == 2 and len(there["loss"]) == 2
     np.testing.assert_allclose(there["loss"], alone["loss"], rtol=0, atol=2e-3)
 

@@ -29,15 +29,14 @@ JOBS = {
 ALL = bool(os.environ.get("DISTLAB_TEST_ALL"))  # as `make test-all` sets it
 GROUPS = [(2, 1), (2, 2), (3, 1), (3, 2)] if ALL else [(2, 1), (3, 2)]  # workers, replicas of each
 LOOPS = ("custom", "fit")
-# job -> the group whose custom loop runs it; its `fit`, and the others' custom loop, do not
-CUSTOM_ONLY = {"even": (2, 1), "file": (3, 2), "off": (2, 1)}
+# job -> the loops that train it in each of the two groups
+CHOSEN = {"uneven": (LOOPS, LOOPS), "even": (LOOPS, ()), "adam": (LOOPS, ("fit",)),
+          "file": (("fit",), ("custom",)), "off": (LOOPS, ())}  # fmt: skip
 
 
 def loops_of(name, group):
-    """Both loops train the uneven job and Adam's in every group, one of them each other job."""
-    if name not in CUSTOM_ONLY or ALL:
-        return LOOPS
-    return LOOPS[:1] if group == CUSTOM_ONLY[name] else LOOPS[1:]
+    """Each job is trained by both loops; in every group, the uneven one is."""
+    return LOOPS if ALL else CHOSEN[name][GROUPS.index(group)]
 
 
 def choose(*names):
