@@ -91,8 +91,7 @@ def read_batches(folder: Path, split: str, batch_size: int, seed: int | None = N
     batches = records.batch(batch_size, drop_remainder=seed is not None).map(parse, 2).prefetch(2)
     options = tf.data.Options()  # DATA: each worker trains on its part of each global batch
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    # The tuning thread sleeps longer and longer, and an iterator that ends has to wait for it.
-    options.autotune.enabled = False
+    options.autotune.enabled = False  # nothing here is left to be tuned
     return batches.with_options(options)
 
 
@@ -246,18 +245,24 @@ def main() -> None:
         print(f"resumed from step {int(job.step.numpy())}", flush=True)
 
     first, begun = int(job.step.numpy()), time.perf_counter()
-    while (done := int(job.step.numpy())) < last:
-        epoch, skipped = divmod(done, steps_per_epoch)
-        seed = options.seed * 1_000 + epoch  # another order in every epoch
-        batches = read_batches(shards, "train", GLOBAL_BATCH_SIZE, seed)
-        batches = batches.skip(skipped).take(min(last - done, steps_per_epoch - skipped))
-        for batch in strategy.experimental_distribute_dataset(batches):
-            loss = float(job.train_step(batch))
-            step = int(job.step.assign_add(1).numpy())
-            if step % options.every == 0 or step == last:
-                manager.save(checkpoint_number=step)
-            if is_chief and (step % 5 == 0 or step == last):
-                print(f"step {step} of {last}: loss {loss:.4f}", flush=True)
+
+    def read_epoch(epoch: int) -> tf.data.Dataset:  # each in an order of its own
+        seed = options.seed * 1_000 + epoch
+        return read_batches(shards, "train", GLOBAL_BATCH_SIZE, seed)
+
+    # One iterator for all epochs: one that ends waits until tf.data's tuning thread wakes up, and
+    # that sleeps for longer and longer. With an iterator for each epoch, all stand still after it.
+    batches = read_epoch(first // steps_per_epoch)
+    for epoch in range(first // steps_per_epoch + 1, -(-last // steps_per_epoch)):
+        batches = batches.concatenate(read_epoch(epoch))
+    batches = batches.skip(first % steps_per_epoch).take(last - first)
+    for batch in strategy.experimental_distribute_dataset(batches):
+        loss = float(job.train_step(batch))
+        step = int(job.step.assign_add(1).numpy())
+        if step % options.every == 0 or step == last:
+            manager.save(checkpoint_number=step)
+        if is_chief and (step % 5 == 0 or step == last):
+            print(f"step {step} of {last}: loss {loss:.4f}", flush=True)
     seconds = time.perf_counter() - begun
 
     tested = evaluate(job, read_batches(shards, "test", TEST_BATCH))

@@ -298,10 +298,11 @@ words = f"plan --profile {home}/profile.json --devices 1,2,8 --scaling strong"
 ended = subprocess.run([sys.executable, "-m", "distlab", *words.split()], stdout=subprocess.PIPE)
 print(ended.stdout.decode())
 assert ended.returncode == 0
-#
+
+# %% [markdown]
 # ## The run
 #
-# The whole job as one program is [examples/capstone.py](../examples/capstone.py): plain TensorFlow, 250 lines, nothing of ours. It draws the canvases, trains, saves, resumes, evaluates and exports. Adam's rate rises over the first steps and then falls along a cosine, as in [lesson 17](17-large-batch-training.ipynb); it follows the optimizer's own count of steps, and that count is in the checkpoint, so a resumed run goes on where the curve was. One line in it is easy to leave out: `options.autotune.enabled = False`. The thread of tf.data that tunes a pipeline sleeps for longer and longer between two looks, and an iterator that is dropped has to wait until it wakes. With that thread on, this run stood still for many seconds after every epoch. Read the program now. In a shell you would start it like this:
+# The whole job as one program is [examples/capstone.py](../examples/capstone.py): plain TensorFlow, 250 lines, nothing of ours. It draws the canvases, trains, saves, resumes, evaluates and exports. Adam's rate rises over the first steps and then falls along a cosine, as in [lesson 17](17-large-batch-training.ipynb); it follows the optimizer's own count of steps, and that count is in the checkpoint, so a resumed run goes on where the curve was. One detail cost us a long search: all epochs are concatenated into one data set, with one iterator. An iterator that ends waits until the thread of tf.data that tunes it wakes up, and that thread sleeps for longer and longer. With an iterator for each epoch, both workers stood still for many seconds after every one of them. Read the program now. In a shell you would start it like this:
 #
 # ```
 # distlab run --workers 2 --restarts 1 examples/capstone.py --out runs/lesson22/run --epochs 8 --seed 0

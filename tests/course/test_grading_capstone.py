@@ -5,12 +5,14 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from capstone_models import TRAINED, make_model
 from grading_notebooks import ROOT, fill, make_code, read_stub, write
 from lab_runner import load_answers
 
 from distlab.cli.lab_work import pack
+from distlab.exercises.lab15 import have_moved
 from distlab.exercises.saved_models import MODEL_FILE, pack_model, unpack_model
 from distlab.grading.alignment import Aligner
 from distlab.grading.collect import collect
@@ -115,6 +117,12 @@ def test_every_wrong_program_is_named_in_the_sandbox_too(graded):
         mark = graded[student]["program"]
         assert mark.misconception == student.removeprefix("wrong "), mark
         assert mark.points < mark.max
+
+
+def test_a_bias_that_begins_where_most_pixels_are_background_has_not_learned():
+    start = [np.ones((3, 3, 1, 16)), np.zeros(16), np.array([4.0] + 10 * [0.0])]
+    assert not have_moved(start) and have_moved(start[:1])
+    assert have_moved([*start[:2], start[2] + np.linspace(0, 1e-3, 11)])
 
 
 # ---- what a program must not hold: a human looks at it, and nothing has to run for that
