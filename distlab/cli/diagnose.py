@@ -1,10 +1,14 @@
 """`distlab diagnose`: from the logs of a failed TensorFlow cluster to the cause and the cure."""
 
 import argparse
+import errno
 import json
+import os
+import stat
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import BinaryIO
 
 from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
@@ -51,6 +55,7 @@ def describe_unknown(texts: dict[str, str]) -> str:
 
     errors = [(name, find_traceback(text.splitlines())) for name, text in texts.items()]
     lines = [f"{name}: {error.splitlines()[-1]}" for name, error in errors if error]
+    lines += [f"{name}: is empty" for name, text in texts.items() if not text.strip()]
     lines.append(
         f"{count(len(texts), 'log')}: no known cause; "
         "the first error is in the log of the task that ended first"
@@ -64,7 +69,7 @@ def read_logs(name: str) -> dict[str, str]:
     Raises CourseError, naming it, for what cannot be read.
     """
     if name == "-":
-        return {"input": sys.stdin.buffer.read()[-TAIL_BYTES:].decode(errors="replace")}
+        return {"input": _read_tail(sys.stdin.buffer)}
     path = Path(name)
     try:
         if not path.is_dir():
@@ -82,6 +87,17 @@ def read_logs(name: str) -> dict[str, str]:
 
 def _read_end(path: Path) -> str:
     with path.open("rb") as file:
-        file.seek(0, 2)
-        file.seek(max(0, file.tell() - TAIL_BYTES))
-        return file.read().decode(errors="replace")
+        kind = os.fstat(file.fileno()).st_mode
+        if stat.S_ISREG(kind):
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+        elif not stat.S_ISFIFO(kind):  # as in `distlab diagnose <(kubectl logs pod)`
+            raise OSError(errno.EINVAL, "neither a file nor a pipe")
+        return _read_tail(file)
+
+
+def _read_tail(stream: BinaryIO) -> str:
+    """Return the end of what a stream holds, however much that is."""
+    tail = b""
+    while piece := stream.read(TAIL_BYTES):
+        tail = (tail + piece)[-TAIL_BYTES:]
+    return tail.decode(errors="replace")

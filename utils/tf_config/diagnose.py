@@ -16,7 +16,7 @@ from .spec import TaskConfig
 from .symptoms import COLLATERAL, CONFIGURATION, PROGRAM, TASK, Symptom
 
 MAX_EVIDENCE = 300
-TAIL_CHARACTERS = 200_000
+TAIL_CHARACTERS, MAX_LINE = 200_000, 4000  # of a text, and of each line of it
 SINGLE = "Single-worker MultiWorkerMirroredStrategy"
 REPLICAS = re.compile(r"num_replicas_in_sync\D{0,4}1\b|\bof 1 replicas?\b|\breplicas: 1\b")
 COLLECTED = "has successfully connected"
@@ -55,7 +55,7 @@ def diagnose(log_or_exception_text: str, tf_config: str | None = None) -> Diagno
     the names of tasks. A log that ends without an error is taken as that of a task
     that still waits.
     """
-    text = log_or_exception_text[-TAIL_CHARACTERS:]
+    text = "\n".join(map(_cut_line, log_or_exception_text[-TAIL_CHARACTERS:].split("\n")))
     config, findings = examine(tf_config) if tf_config is not None else (None, [])
     own = config.name if config else None
     for symptom in (*CONFIGURATION, *PROGRAM, *COLLATERAL):
@@ -91,6 +91,11 @@ def diagnose_cluster(
     if first.task is not None:
         return first
     return Diagnosis(first.cause, first.cure, name, first.evidence, first.name)
+
+
+def _cut_line(line: str) -> str:
+    """Return a line without its middle where it is long: patterns search from everywhere in it."""
+    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE // 2]} … {line[-MAX_LINE // 2 :]}"
 
 
 def _recognise(symptom: Symptom, text: str, own: str | None) -> Diagnosis | None:

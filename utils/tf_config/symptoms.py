@@ -218,8 +218,8 @@ COLLATERAL = (
         "checkpoint",
     ),
     _symptom(
-        "dead-peer", r"(?:Collective ops is aborted by: |UnavailableError[^\n]*?)"
-        r"(?:[^\n]*(?:Socket closed|Connection re(?:set|fused)|failed to connect))" + ON_PEER,
+        "dead-peer", r"(?:Collective ops is aborted by: |UnavailableError)"
+        r"[^\n]*(?:Socket closed|Connection re(?:set|fused)|failed to connect)" + ON_PEER,
         "{job}:{index} has gone: it died, was stopped, or ended before the others",
         "look in its own log for the first error; if there is none, give every task the same "
         "number of steps and a barrier at the end",
