@@ -8,10 +8,12 @@ from dataclasses import replace
 
 from distlab.classroom.events import read_event
 from distlab.classroom.meeting import COMMAND, Place, Say, say
+from utils.checks import check_count
 from utils.engines import RunReport
 from utils.engines.rendezvous import join_rendezvous
 from utils.engines.rendezvous.code import ask_for_code, make_code, read_code, tidy_code
 from utils.engines.rendezvous.door import open_address
+from utils.engines.rendezvous.lobby import MAX_GUESTS
 from utils.engines.rendezvous.settings import confirm_trust
 from utils.engines.rendezvous.trial_host import HostedTrial
 from utils.environment import LOG_LINE
@@ -57,6 +59,7 @@ def try_connections(
             run = replace(here, logs=folder).to_run()
             return join_rendezvous(COMMAND, run, rendezvous, given, lambda *_: None, tell)
     with listener:
+        check_count("machines", machines, 2, MAX_GUESTS)
         given = code or read_code()
         known = given or make_code()
         trial = HostedTrial(machines, rendezvous, listener, known, tell)

@@ -7,6 +7,7 @@ runs, so that `distlab --help` answers at once.
 
 import argparse
 import atexit
+import contextlib
 import gc
 import importlib
 import importlib.util
@@ -101,7 +102,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _open_standard_streams() -> None:
     """Put the null device where a standard stream is closed (`2>&-`).
 
-    Otherwise the next file that is opened takes its place, and messages go into it.
+    Otherwise the next file that is opened takes its place, and messages go into it. What
+    a terminal's encoding lacks is written as an escape.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -110,6 +112,8 @@ def _open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
         if getattr(sys, name) is None:
             setattr(sys, name, open(descriptor, "w" if descriptor else "r", closefd=False))
+    with contextlib.suppress(AttributeError):  # replaced, as tests do
+        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error has it
 
 
 def _drop_output() -> None:

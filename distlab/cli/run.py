@@ -2,13 +2,20 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from distlab.cli.parser import Commands, add_command
-from distlab.cli.starting import ENGINES, add_rendezvous, check_rendezvous, read_rendezvous
+from distlab.cli.starting import (
+    ENGINES,
+    add_rendezvous,
+    check_rendezvous,
+    read_rendezvous,
+    read_workers,
+)
 from distlab.errors import CourseError
 from utils.measure import count
 
@@ -86,11 +93,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the program to its end; return the status of the task that failed first, 0 if none."""
     from utils.engines import RunSettings
 
-    least, workers = read_workers(arguments.workers)
+    check_rendezvous(arguments)
+    if arguments.engine_address and not arguments.engine:
+        raise CourseError("--engine-address: only with --engine")
+    (least, workers), gpus = read_workers(arguments.workers), arguments.gpus
     settings = RunSettings(
         workers=workers, min_workers=least, ps=arguments.ps, restarts=arguments.restarts,
         checkpoint_dir=arguments.checkpoint_dir, logs=arguments.logs,
-        gpus=int(arguments.gpus) if arguments.gpus.isdecimal() else arguments.gpus,
+        gpus=int(gpus) if re.fullmatch("[0-9]{1,9}", gpus) else gpus,
         grace_seconds=arguments.grace_seconds,
     )  # fmt: skip
     command = make_command(arguments.program, arguments.arguments, arguments.module)
@@ -120,9 +130,6 @@ def start(
     """Run the command on this machine, those that meet at the rendezvous, or an engine's."""
     from utils.engines import run_at_rendezvous, run_on_engine, run_program
 
-    check_rendezvous(arguments)
-    if arguments.engine_address and not arguments.engine:
-        raise CourseError("--engine-address: only with --engine")
     if arguments.engine:
         where = arguments.engine, arguments.engine_address
         return run_on_engine(command, settings, *where, show, say)
@@ -143,23 +150,16 @@ def write(text: str, stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def read_workers(text: str) -> tuple[int | None, int]:
-    """Return the least (None where they are the same) and the most workers of "4" or "2:4".
-
-    Raises CourseError for anything else.
-    """
-    least, colon, most = text.rpartition(":")
-    if not most.isdecimal() or (colon and not least.isdecimal()):
-        raise CourseError(f"--workers {text}: give a whole number, such as 4, or 2:4")
-    return (int(least) if colon else None), int(most)
-
-
 def make_command(program: str, arguments: list[str], module: bool) -> list[str]:
     """Return what to start: Python for a file that ends in .py or a module, else the program."""
+    if not program:
+        raise CourseError("PROGRAM is empty: name a Python file, or any other program")
     if module:
         return [sys.executable, "-m", program, *arguments]
     if program.endswith(".py"):
         if not Path(program).is_file():
             raise CourseError(f"{program}: no such file; name a program that is there")
+        if not os.access(program, os.R_OK):
+            raise CourseError(f"{program}: cannot be read; change its permissions with chmod")
         return [sys.executable, program, *arguments]
     return [program, *arguments]

@@ -3,6 +3,7 @@ machines that meet at a rendezvous.
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -83,6 +84,20 @@ def read_rendezvous(arguments: argparse.Namespace) -> "RendezvousSettings":
     )  # fmt: skip
 
 
+def read_workers(text: str) -> tuple[int | None, int]:
+    """Return the least (None where they are the same) and the most workers of "4" or "2:4".
+
+    Raises CourseError for anything else.
+    """
+    found = re.fullmatch(r"(?:(\d{1,9}):)?(\d{1,9})", text, re.ASCII)
+    if not found:
+        raise CourseError(f"--workers {text}: give a whole number, such as 4, or 2:4")
+    least, most = (None if digits is None else int(digits) for digits in found.groups())
+    if least is not None and least > most:
+        raise CourseError(f"--workers {text}: the smaller number comes first: {most}:{least}")
+    return least, most
+
+
 @dataclass(frozen=True)
 class Starting:
     """Who starts a cluster's tasks, where, and how often again."""
@@ -118,17 +133,20 @@ def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
 
 
 def train_at_rendezvous(
-    arguments: argparse.Namespace, settings: Iterable[str], cluster: tuple[int, int]
-) -> int:
+    arguments: argparse.Namespace, settings: Iterable[str], cluster: tuple[int, int],
+    min_workers: int | None,
+) -> int:  # fmt: skip
     """Train on machines that meet; each runs this command as the tasks that it gets.
 
-    The host, which has the chief, prints its report. Returns the exit status.
+    With `min_workers` it goes on with fewer after a restart, down to that many: the global batch
+    stays, and is cut over those who are there. The host, which has the chief, prints its
+    report. Returns the exit status.
     """
     from utils.engines import RunSettings, run_at_rendezvous
 
     run = RunSettings(
-        workers=cluster[0], ps=cluster[1], restarts=arguments.restarts or 0,
-        checkpoint_dir=arguments.checkpoint,
+        workers=cluster[0], min_workers=min_workers, ps=cluster[1],
+        restarts=arguments.restarts or 0, checkpoint_dir=arguments.checkpoint,
     )  # fmt: skip
     words = repeat_options(arguments, (*settings, "events", "json"))
     command = [sys.executable, "-m", "distlab", "train", *words]

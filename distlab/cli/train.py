@@ -8,14 +8,20 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from distlab.cli.long_command import Progress
 from distlab.cli.parser import Commands, add_command
-from distlab.cli.starting import Starting, add_starting, check_starting, train_at_rendezvous
+from distlab.cli.starting import (
+    Starting,
+    add_starting,
+    check_starting,
+    read_workers,
+    train_at_rendezvous,
+)
+from distlab.cli.train_task import train_as_task
 from distlab.errors import CourseError
 from utils import events
 from utils.checks import check_count
@@ -55,8 +61,9 @@ def add_parser(subparsers: Commands) -> None:
     add("--strategy", default=usual.strategy, **_one_of(NAMES))
     add("--replicas", "--replicas-per-worker", type=int, metavar="N",
         help="replicas per worker (2 on one machine where there are several, else 1)")  # fmt: skip
-    add("--workers", type=int, metavar="N",
-        help="worker processes of multi-worker and parameter-server (2)")  # fmt: skip
+    add("--workers", metavar="N",
+        help="worker processes of multi-worker and parameter-server (2); with --rendezvous also a "
+        "range, MIN:MAX")  # fmt: skip
     add("--ps", type=int, metavar="N", help="servers of parameter-server (1)")
     add_starting(parser)
     add("--dataset", default=usual.dataset, metavar="NAME", help=f"{', '.join(DATASETS)} {USUAL}")
@@ -94,10 +101,14 @@ def _one_of(names: Iterable[str], text: str = "") -> dict[str, Any]:
 
 def run(arguments: argparse.Namespace) -> int:
     config = TrainConfig(**{name: getattr(arguments, name) for name in SETTINGS})
-    cluster = check_cluster(config, arguments.workers, arguments.ps)
+    given = arguments.workers
+    least, workers = (None, None) if given is None else read_workers(given)
+    cluster = check_cluster(config, workers, arguments.ps)
     starting = check_starting(arguments, cluster != (0, 0))
     if arguments.rendezvous is not None:
-        return train_at_rendezvous(arguments, SETTINGS, cluster)
+        return train_at_rendezvous(arguments, SETTINGS, cluster, least)
+    if least is not None:
+        raise CourseError(f"--workers {given}: fewer and more need a --rendezvous; give one number")
     stop = threading.Event()
     received: list[int] = []
 
@@ -304,85 +315,3 @@ def _ask_to_stop(job: Any) -> None:
     for task in job.tasks:
         if task.order.role == "call":
             job.kill(task.job, task.index, signal.SIGINT)
-
-
-def train_as_task(
-    config: TrainConfig, listener: Listener, stop: threading.Event
-) -> TrainReport | None:
-    """Be the task that TF_CONFIG names; return the report on the chief, None elsewhere.
-
-    A worker or a parameter server of a parameter-server cluster serves until it is
-    ended. Raises CourseError for a TF_CONFIG that is wrong.
-    """
-    from utils.tf_config import parse_tf_config
-
-    task = parse_tf_config(os.environ["TF_CONFIG"], strategy=config.strategy)
-    if task.job == "evaluator":
-        raise CourseError("TF_CONFIG: task type evaluator trains nothing; start it as a worker")
-    if find_strategy(config.strategy).is_coordinated and task.job != "chief":
-        return _serve()
-    from utils.training import train
-
-    with _Insistence() as insistence:
-        should_stop = insistence.after_first_steps(stop.is_set)
-        report = train(config, on_event=listener, should_stop=should_stop)
-    if task.is_chief:
-        return report
-    print(f"distlab train: {task.name} is done; the chief has the report", file=sys.stderr)
-    return None
-
-
-def _serve() -> None:
-    from utils.cluster.task import serve
-    from utils.environment import quiet_tensorflow
-
-    with quiet_tensorflow():
-        import tensorflow as tf
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)  # a server that waits runs no Python
-    serve(tf)
-
-
-class _Insistence:
-    """Lets a signal end a task that waits for others inside TensorFlow, where Python does not run.
-
-    While the strategy is made, TensorFlow lets no thread of Python run either, and
-    nothing is lost yet: there the signal has its default effect. From the first steps
-    on, the first signal asks to stop and the second ends the process.
-    """
-
-    def __enter__(self) -> "_Insistence":
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._write, False)
-        self._before = signal.set_wakeup_fd(self._write)
-        threading.Thread(target=self._count, daemon=True).start()
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        self._handlers = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
-        return self
-
-    def after_first_steps(self, should_stop: Callable[[], bool]) -> Callable[[], bool]:
-        """Return `should_stop`, which puts the signals' handlers back when it is first asked."""
-
-        def ask() -> bool:
-            self._put_back()
-            return should_stop()
-
-        return ask
-
-    def _put_back(self) -> None:
-        while self._handlers:
-            signal.signal(*self._handlers.popitem())
-
-    def _count(self) -> None:
-        os.read(self._read, 1)
-        again = os.read(self._read, 1)
-        os.close(self._read)
-        if again:
-            time.sleep(GRACE_SECONDS)  # Python's own handler, where it can run, is kinder
-            os.write(2, b"distlab train: interrupted\n")
-            os._exit(128 + again[0])
-
-    def __exit__(self, *exception: object) -> None:
-        self._put_back()
-        signal.set_wakeup_fd(self._before)
-        os.close(self._write)

@@ -1,16 +1,14 @@
 """The conventions of a command line, and a few hundred bad ones: one line each, no traceback."""
 
-import json
-import os
 import random
 import re
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from command_lines import run_all
 
 from distlab.cli import describe_versions, main, make_parser
 from distlab.cli.long_command import Progress, say_waiting
@@ -24,17 +22,6 @@ PIPELINE += "--backward-input 1 --backward-weight 1".split()
 BAD_WORDS = ["", "-1", "0", HUGE, "-" + HUGE, "1e400", "nan", "inf", "1.5", "x", "é", "\udce9",
              "a\nb", "--", "-", "../..", "/dev/null", "/no/such/place", "x" * 500, "{}", "[1",
              "'", '"', "%s", "%(prog)s", "{0}", ":", "a:b", "NaN:nan", "\x1b[31m"]  # fmt: skip
-
-
-def run_all(lines, folder):
-    """Return [status, output, errors] of each command line, run in `folder`."""
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "command_lines.py")], input=json.dumps(lines),
-        cwd=folder, capture_output=True, text=True, timeout=280,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def list_leaves(parser, path=()):

@@ -76,6 +76,8 @@ def test_machines_that_meet_give_the_report_of_one(one_device, tmp_path, monkeyp
         folder.mkdir()
         monkeypatch.chdir(folder)
         meeting = [
+            "--workers",
+            "1:2",
             "--rendezvous",
             address,
             "--address",
@@ -150,7 +152,7 @@ def test_with_tf_config_it_runs_as_that_task(one_device):
     tasks = [start(*SMALL, "--strategy", "multi-worker", "--json", tf_config=texts[name])
              for name in ("worker:0", "worker:1")]  # fmt: skip
     (status, output, errors), (other, nothing, said) = [end(task) for task in tasks]
-    assert (status, errors) == (0, "") and (other, nothing) == (0, "")
+    assert (status, find_errors(errors)) == (0, []) and (other, nothing) == (0, "")
     assert "worker:1 is done; the chief has the report" in said
     assert json.loads(output)["loss"] == pytest.approx(one_device["loss"], abs=2e-3)
 
@@ -169,11 +171,16 @@ def test_workers_that_were_started_differently_say_so_and_end(option, values, wo
     ends = [end(task, 100) for task in tasks]
     for status, output, errors in ends:
         assert (status, output) == (2, ""), errors
-        assert errors.count("\n") == 1 and words in errors, errors
+        assert len(find_errors(errors)) == 1 and words in errors, errors
     assert time.monotonic() - begun < 60 or os.getloadavg()[0] > 4
 
 
-def test_a_task_that_waits_for_its_peer_ends_at_the_signal():
+def find_errors(said):
+    """Return the lines without those on peers that are not there yet: on a busy machine."""
+    return [line for line in said.splitlines() if ": waiting for worker:" not in line]
+
+
+def test_a_task_that_waits_for_its_peer_names_it_and_ends_at_the_signal():
     texts = configure(workers=2)
     process = start(*SMALL, "--strategy", "multi-worker", tf_config=texts["worker:1"])
     host, port = json.loads(texts["worker:1"])["cluster"]["worker"][1].split(":")
@@ -183,6 +190,9 @@ def test_a_task_that_waits_for_its_peer_ends_at_the_signal():
             return probe.connect_ex((host, int(port))) == 0
 
     wait_until(listens)
+    leader = json.loads(texts["worker:1"])["cluster"]["worker"][0]
+    said = f"distlab train: waiting for worker:0 at {leader}, which does not answer\n"
+    assert process.stderr.readline() == said
     process.send_signal(signal.SIGINT)
     assert end(process, 30)[0] == -signal.SIGINT
 

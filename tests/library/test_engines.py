@@ -7,9 +7,11 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import psutil
 import pytest
+from command_lines import run_all
 from process_watch import lives, wait_for
 
 from utils.engines import RunSettings, run_program
@@ -93,10 +95,11 @@ def test_the_first_error_is_named_with_its_traceback_and_status(program):
 
 
 def test_the_status_is_that_of_the_task_that_failed_first(program):
-    name = program("time.sleep(30 * (index == 0)); sys.exit(7)")
+    name = program("time.sleep(30 * (index == 0)); print('no data'); sys.exit(7)")
     report = run_json(name, status=7)
     assert [task["status"] for task in report["tasks"]] == [143, 7]
     assert "worker 1" in report["cause"] and "status 7" in report["cause"]
+    assert "it printed last: no data; see runs/" in report["cause"]
 
 
 def test_a_killed_task_is_128_and_its_signal(program):
@@ -307,24 +310,58 @@ def test_output_of_many_tasks_is_merged_line_by_line(program):
         assert [line.split("-")[1] for line in own[:-1]] == [str(n) for n in range(200)]
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ([], "the following arguments are required: PROGRAM"),
-        (["--workers", "0", "x.py"], "workers 0: must be a whole number from 1"),
-        (["--workers", "two", "x.py"], "--workers two: give a whole number"),
-        (["--restarts", "-1", "x.py"], "restarts -1"),
-        (["--grace-seconds", "-1", "x.py"], "grace-seconds -1"),
-        (["--worker", "2", "x.py"], "did you mean"),
-        (["no-such-program"], "no-such-program: No such file"),
-        (["missing.py"], "missing.py: no such file"),
-        (["--logs", "/proc/none", "x.py"], "logs /proc/none"),
-    ],
-)
-def test_bad_input_is_one_line_and_status_2(program, words, says):
+MEET, HERE = "--rendezvous", "127.0.0.1:2950"
+BAD_LINES = [
+    ([], "the following arguments are required: PROGRAM"),
+    (["--workers", "0", "x.py"], "workers 0: must be a whole number from 1"),
+    (["--workers", "two", "x.py"], "--workers two: give a whole number"),
+    (["--workers", "9" * 5000, "x.py"], "--workers 999"),
+    (["--workers", "257", "x.py"], "workers 257: must be a whole number from 1 to 256"),
+    (["--workers", "2:4", "x.py"], "fewer and more need a rendezvous"),
+    (["--workers", "4:2", "x.py"], "--workers 4:2: the smaller number comes first: 2:4"),
+    (["--workers", "0:2", "x.py"], "min-workers 0"),
+    (["--ps", "-1", "x.py"], "ps -1"),
+    (["--restarts", "-1", "x.py"], "restarts -1"),
+    (["--grace-seconds", "-1", "x.py"], "grace-seconds -1"),
+    (["--grace-seconds", "nan", "x.py"], "grace-seconds nan: must be a finite number"),
+    (["--gpus", "9" * 5000, "x.py"], "choose auto, none, or a number"),
+    (["--gpus", "2", "x.py"], "2 workers need 4, and this machine has 0"),
+    (["--worker", "2", "x.py"], "did you mean"),
+    ([""], "PROGRAM is empty: name a Python file"),
+    (["no-such-program"], "no-such-program: No such file"),
+    (["missing.py"], "missing.py: no such file"),
+    (["folder.py"], "folder.py: no such file"),
+    (["--logs", "/proc/none", "x.py"], "logs /proc/none"),
+    (["--logs", "x.py", "x.py"], "logs x.py: File exists"),
+    (["--engine", "lsf", "x.py"], "choose from ray, spark, slurm"),
+    (["--engine", "slurm", MEET, HERE, "x.py"], "with --rendezvous: name one of them"),
+    (["--engine-address", "gpu", "x.py"], "--engine-address: only with --engine"),
+    (["--address", "127.0.0.2", "x.py"], "--address: only with --rendezvous"),
+    (["--workers-here", "0", "x.py"], "--workers-here: only with --rendezvous"),
+    (["--join-seconds", "9", "x.py"], "--join-seconds: only with --rendezvous"),
+    ([MEET, "nowhere", "x.py"], "'nowhere' is no address: write host:port"),
+    ([MEET, "no.such.host.invalid:80", "x.py"], "rendezvous no.such.host.invalid:80: "),
+    ([MEET, "0.0.0.0:2950", "x.py"], "name this machine's own address"),
+    ([MEET, "127.0.0.1:0", "x.py"], "name a port above 0"),
+    ([MEET, "10.0.0.1:2950", "x.py"], "add --trust-network"),
+    ([MEET, HERE, "--workers-here", "0", "x.py"], "workers-here 0"),
+    ([MEET, HERE, "--join-seconds", "0", "x.py"], "join-seconds 0.0"),
+    ([MEET, HERE, "--address", "203.0.113.1", "x.py"], "address 203.0.113.1: is not this machine"),
+    ([MEET, HERE, "--address", "0.0.0.0", "x.py"], "address 0.0.0.0: is not this machine's"),
+    ([MEET, HERE, "--checkpoint-dir", "x.py", "x.py"], "checkpoint-dir x.py: File exists"),
+    ([MEET, HERE, "--workers", "1:2", "--ps", "1", "x.py"], "ps: a run that goes on with fewer"),
+]
+
+
+def test_bad_input_is_one_line_and_status_2(program, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     program("", name="x.py")
-    output, errors = run(*words, status=2)
-    assert says in errors and len(errors.splitlines()) == 1 and output == ""
+    (tmp_path / "folder.py").mkdir()
+    ends = run_all([["run", *words] for words, _ in BAD_LINES], tmp_path)
+    for (words, says), (status, output, errors) in zip(BAD_LINES, ends, strict=True):
+        *warnings, last = errors.splitlines() or [""]
+        assert (status, output) == (2, "") and says in last and len(last) < 300, (words, errors)
+        assert len(warnings) == ("10.0.0.1:2950" in words), (words, errors)
 
 
 def test_gpus_are_divided_and_never_shared(monkeypatch):
@@ -375,6 +412,14 @@ def test_a_traceback_is_cut_out_of_what_was_written():
     lines = textwrap.dedent(text.replace("before", "    before")).splitlines()
     assert find_traceback(lines).splitlines()[-1] == "KeyError: 'x'"
     assert find_traceback(["all", "is", "well"]) == ""
+    lines = [
+        "hello",
+        '  File "x.py", line 3',
+        "    print(",
+        "         ^",
+        "SyntaxError: never closed",
+    ]
+    assert find_traceback(lines) == "\n".join(lines[1:])
 
 
 def test_diagnose_reads_logs_a_folder_or_standard_input(program):
@@ -383,10 +428,10 @@ def test_diagnose_reads_logs_a_folder_or_standard_input(program):
         raise RuntimeError("Attempt to convert a value (PerReplica:{ 0: 1 }) to a Tensor")
     """)
     assert "Keras 3's fit cannot train" in run("--logs", "logs", name, status=1)[1]
-    for words, text in ((["logs"], None), (["logs/worker-1.log"], None), ([], "logs/worker-1.log")):
+    for words in (["logs"], ["logs/worker-1.log"], [], ["/dev/stdin"]):
         done = subprocess.run(
             [sys.executable, "-m", "distlab", "diagnose", *words], capture_output=True, text=True,
-            input=open(text).read() if text else None, timeout=60,
+            input=open("logs/worker-1.log").read(), timeout=60,
         )  # fmt: skip
         assert done.returncode == 1 and "cure: use a custom loop" in done.stdout
     program("""
@@ -394,13 +439,17 @@ def test_diagnose_reads_logs_a_folder_or_standard_input(program):
         raise ValueError("no such column")
     """, "other.py")  # fmt: skip
     run("--logs", "others", "other.py", status=1)
-    done = subprocess.run(
-        [sys.executable, "-m", "distlab", "diagnose", "others", "nowhere.log"],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == 2 and "nowhere.log: No such file" in done.stderr
-    done = subprocess.run(
-        [sys.executable, "-m", "distlab", "diagnose", "others"],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == 0 and "worker-1.log: ValueError: no such column" in done.stdout
+    Path("empty.log").touch()
+    Path("noise.log").write_bytes(os.urandom(300_000) + b"NCCL WARN UnavailableError " * 10_000)
+    expected = [
+        (["others", "nowhere.log"], 2, "nowhere.log: No such file"),
+        (["/dev/zero"], 2, "/dev/zero: neither a file nor a pipe"),
+        (["empty"], 2, "empty: no *.log in this folder"),
+        (["others"], 0, "worker-1.log: ValueError: no such column"),
+        (["empty.log"], 0, "empty.log: is empty\n1 log: no known cause"),
+        (["noise.log"], 1, "another task cannot be reached any more"),
+    ]
+    os.mkdir("empty")
+    ends = run_all([["diagnose", *words] for words, _, _ in expected], os.getcwd())
+    for (words, status, says), (ended, output, errors) in zip(expected, ends, strict=True):
+        assert ended == status and says in (errors if status == 2 else output), words

@@ -622,26 +622,6 @@ def test_a_copy_that_is_cut_short_or_leads_elsewhere_is_refused(tmp_path):
         assert source.read_piece("weights", 990) == b"w" * 10
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--rendezvous", "nowhere"], "'nowhere' is no address: write host:port"),
-        (["--rendezvous", "0.0.0.0:2950"], "name this machine's own address"),
-        (["--rendezvous", "127.0.0.1:0"], "name a port above 0"),
-        (["--rendezvous", "10.0.0.1:2950"], "add --trust-network"),
-        (["--rendezvous", "127.0.0.1:2950", "--workers-here", "0"], "workers-here 0"),
-        (["--address", "127.0.0.2"], "--address: only with --rendezvous"),
-        (["--workers", "2:4"], "fewer and more need a rendezvous"),
-        (["--workers", "4:2"], "min-workers 4"),
-    ],
-)
-def test_bad_input_is_refused_before_anything_starts(meeting, words, says):
-    launcher = Launcher(*words, meeting.write("print('ran')"))
-    status, _, said = launcher.end()
-    assert status == 2 and says in said.splitlines()[-1]
-    launcher.close()
-
-
 def test_nobody_who_hosts_is_said_after_the_time_given(meeting):
     """The address is of a machine that is there, and where nobody listens."""
     Path("program.py").write_text("")

@@ -170,13 +170,13 @@ class Hub:
                     return [self._lines[rank] for rank in range(count)]
                 self._changed.wait(0.2)
             check()
-            names = ", ".join(map(str, missing))
-            words = f"{count - len(missing)} of {count} tasks are started, rank {names} is missing"
+            words = f"{count - len(missing)} of {count} tasks are started"
             if time.monotonic() > deadline:
                 raise RunError(f"{words} after {seconds:g} s; has the engine room for them?")
             if time.monotonic() > next_word:
                 next_word = time.monotonic() + WAITING_SECONDS
-                say(f"{words}: waiting for the engine")
+                names = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
+                say(f"{words}: waiting for the engine to start {names}")
 
     def dismiss(self, lines: list[AgentLine]) -> None:
         """Send agents away so that their engine starts them again; they are forgotten at once."""

@@ -1,6 +1,7 @@
 """`run_program`: the tasks of a cluster on this machine, started again while that is allowed."""
 
 import os
+import re
 import signal
 import sys
 import time
@@ -8,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from ..cluster.failures import ACCIDENT_RETRIES, OUT_OF_MEMORY, is_accident
 from ..cluster.streams import Streams
-from ..errors import InputError
+from ..errors import InputError, shorten
 from ..processes.keeper import keep_marked
 from ..tf_config import (
     ClusterSpec,
@@ -25,6 +26,8 @@ from .signals import Signals, kill_all
 from .task_process import Print, RunningTask, TaskPlan, TaskProcess
 
 TRACEBACK = "Traceback (most recent call last)"
+SYNTAX = re.compile(r'  File ".*", line \d+')  # how Python begins where a file has a mistake
+MAX_LAST_LINE = 200  # letters
 MAX_TRACEBACK = 20_000  # letters, the last ones
 
 
@@ -158,7 +161,9 @@ class Run:
             return f"{words}; {found.cause}; {found.cure}"
         if failed.status == -signal.SIGKILL:
             return words + OUT_OF_MEMORY
-        return words if error else f"{words}; see {failed.plan.log}"
+        last = next((line.strip() for line in reversed(failed.tail) if line.strip()), "")
+        said = f"; it printed last: {shorten(last, MAX_LAST_LINE)}" * bool(last)
+        return words if error else f"{words}{said}; see {failed.plan.log}"
 
     def _report(self, attempt: Attempt | None, status: int, cause: str | None = None) -> RunReport:
         tasks = [
@@ -173,9 +178,13 @@ class Run:
 
 
 def find_traceback(lines: Sequence[str]) -> str:
-    """Return the last traceback that Python printed, from its first line to its error's."""
+    """Return the last traceback that Python printed, from its first line to its error's.
+
+    Of a file that is no Python, it prints that error with the place alone.
+    """
     lines = list(lines)
     begins = [i for i, line in enumerate(lines) if TRACEBACK in line]
+    begins = begins or [i for i, line in enumerate(lines) if SYNTAX.fullmatch(line)]
     if not begins:
         return ""
     end = begins[-1] + 1

@@ -25,17 +25,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from ...errors import InputError
+from ...processes.connection import split_address
 from ...processes.keeper import keep_marked
 from ..settings import RunReport, RunSettings, check_command, make_logs_folder
 from ..signals import Signals
 from ..task_process import Print
 from .code import ask_for_code, make_code, read_code
-from .door import is_own_address, open_address
+from .door import open_address
 from .host import HostedRun
 from .member import Member, Refused, connect_to_host
 from .settings import Gathering as Gathering
 from .settings import RendezvousSettings as RendezvousSettings
-from .settings import confirm_trust
+from .settings import confirm_trust, is_own_host
 
 
 def run_at_rendezvous(
@@ -80,7 +81,7 @@ def naming_a_taken_port(address: str) -> Iterator[None]:
     try:
         yield
     except (InputError, Refused) as error:
-        if not is_own_address(address):
+        if not is_own_host(split_address(address)[0]):
             raise
         hint = f"something listens at {address} on this machine already"
         raise type(error)(
@@ -95,6 +96,9 @@ def join_rendezvous(
     """Take part in a run that another machine hosts; return its report, as `Member.run` does."""
     with keep_marked() as mark, Signals() as signals:
         channel = connect_to_host(rendezvous, code, say, signals)
+        if channel is None:
+            say(f"{signals.name}: stopped while waiting for the host")
+            return RunReport(settings.workers, 0, 0.0, [], None, 128 + signals.number)
         try:
             name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
             logs = make_logs_folder(settings.logs, name)

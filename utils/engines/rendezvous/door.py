@@ -45,16 +45,6 @@ def open_address(address: str) -> socket.socket | None:
         raise InputError(f"rendezvous {address}: {reason}; name another port") from None
 
 
-def is_own_address(address: str) -> bool:
-    """Return whether the address is one of this machine's."""
-    try:
-        found = socket.getaddrinfo(split_address(address)[0], 0, type=socket.SOCK_STREAM)[0]
-        socket.create_server(found[4], family=found[0]).close()
-    except OSError:
-        return False
-    return True
-
-
 class Door:
     """Lets callers in, each in a thread of its own, until `close`.
 

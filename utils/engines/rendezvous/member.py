@@ -36,8 +36,11 @@ class Refused(RunError):
 
 def connect_to_host(
     rendezvous: RendezvousSettings, code: str, say: Callable[[str], None], stop: Signals
-) -> Channel:
-    """Return the channel to the host, who may appear later. Raises RunError or InputError."""
+) -> Channel | None:
+    """Return the channel to the host, who may appear later; None once `stop` has a signal.
+
+    Raises InputError where the host refuses the code, RunError where nobody hosts in time.
+    """
     deadline = time.monotonic() + rendezvous.join_seconds
     stretch = functools.cache(lambda salt: stretch_code(code, salt))
     has_said = False
@@ -55,7 +58,7 @@ def connect_to_host(
                 raise RunError(f"rendezvous {rendezvous.address}: {words}") from None
             has_said = True
             time.sleep(RETRY_SECONDS)
-    raise RunError("stopped while waiting for the host")
+    return None
 
 
 def _try_host(

@@ -1,5 +1,7 @@
 """Where machines meet, and what a user must have agreed to before they do."""
 
+import ipaddress
+import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -57,6 +59,21 @@ class RendezvousSettings:
         split_address(self.address)
         check_count("workers-here", self.workers_here, 1, MAX_TASKS)
         check_number("join-seconds", self.join_seconds, above=0.0)
+        if self.own_address is not None and not is_own_host(self.own_address):
+            raise InputError(
+                f"address {self.own_address}: is not this machine's; name one that it has in the "
+                "network, or leave it out"
+            )
+
+
+def is_own_host(host: str) -> bool:
+    """Return whether an address, or a name, is one of this machine's, and not all of them."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        socket.create_server(found[4], family=found[0]).close()
+    except (OSError, UnicodeError):
+        return False
+    return not ipaddress.ip_address(found[4][0].partition("%")[0]).is_unspecified
 
 
 def confirm_trust(address: str, agreed: bool, say: Callable[[str], None]) -> None:
