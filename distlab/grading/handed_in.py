@@ -8,6 +8,7 @@ they hold for all that lies in the same outermost folder or file.
 
 import hashlib
 import io
+import lzma
 import os
 import re
 import stat
@@ -39,9 +40,11 @@ _LINK = "a link, which is not followed: hand in the file itself"
 _OTHER = "not a notebook"
 _SKIPPED = {".ipynb_checkpoints", "__MACOSX", "__pycache__"}
 _PIECE = 2**20
+_PLATFORM = re.compile(r"_\d+_(assignsubmission_|\d+_)")  # of a student called .ana, too
 _LAB = re.compile(r"lab\d\d(-|$)")
 _DAMAGE = (
-    zipfile.BadZipFile, zlib.error, struct.error, OSError, ValueError, RuntimeError, EOFError
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, ValueError,
+    RuntimeError, EOFError, MemoryError,
 )  # fmt: skip
 
 
@@ -211,7 +214,8 @@ def _find_nothing(parts: tuple[str, ...], problem: str) -> _File:
 
 
 def _is_skipped(name: str) -> bool:
-    return name.startswith(".") or name in _SKIPPED
+    hidden = name.startswith(".") and not _PLATFORM.search(name)
+    return hidden or name in _SKIPPED
 
 
 def _is_notebook(name: str) -> bool:

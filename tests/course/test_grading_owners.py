@@ -194,6 +194,15 @@ def test_nobody_is_missing_whatever_ids_and_folders_are_called(tmp_path):
     assert "whose are they?" in found.notes[0] and "grades.csv" not in found.notes[0]
 
 
+@pytest.mark.parametrize("place", ["{}_17_assignsubmission_file/", "{}_17_4_"])
+@pytest.mark.parametrize("as_zip", [False, True])
+def test_a_name_that_begins_with_a_dot_hides_nobody(tmp_path, place, as_zip):
+    files = {f"{place.format(student)}{NAME}": "x" for student in (".ana", "bo")}
+    source = write(tmp_path / "in", {"all.zip": zipped(files)} if as_zip else files)
+    found = gather(source / "all.zip" if as_zip else source, tmp_path)
+    assert set(by_student(found)) == {"ana", "bo"}
+
+
 def test_a_course_without_hand_ins_is_not_searched_elsewhere(tmp_path):
     course = write(tmp_path / "course", {f"source/lab01/{NAME}": "the solution"})
     (course / "submitted").mkdir()
