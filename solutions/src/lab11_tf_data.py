@@ -50,9 +50,10 @@ SEED = 2026
 # be smaller), from the files to the batch that a step would get. Every epoch delivers every example
 # exactly once, in any order, and augments again, each image with its own random numbers: no two
 # epochs show the same images. After the first epoch it delivers at least 3 times the images per
-# second of the naive one. (We accept 2, since other work on the machine disturbs.) Functions that work on a whole batch
-# at once are yours to write: calling those of `utils.input_pipeline` isn't allowed, and the check
-# notices it.
+# second of the naive one. (We accept 2, since other work on the machine disturbs.) Work done ahead is
+# counted too: epochs that you compute before anyone asks for them gain nothing. Functions that work
+# on a whole batch at once are yours to write: calling those of `utils.input_pipeline` isn't allowed,
+# and the check notices it.
 #
 # **Example.** The same three lines with `.prefetch(1)` at the end are not enough.
 #

@@ -85,6 +85,64 @@ def make_fast(files, batch_size):
     return tf.data.Dataset.from_tensor_slices((scaled, labels, ids)).batch(batch_size).map(change)
 """
 )
+NAIVE = (
+    HEAD
+    + """
+def make_naive(files, batch_size):
+    records = tf.data.Dataset.from_tensor_slices(list(files)).flat_map(tf.data.TFRecordDataset)
+    return records.map(parse).map(augment).batch(batch_size)
+"""
+)
+OTHER_EPOCHS = """
+class Fake:
+    def __init__(self, dataset):
+        self.dataset, self.epochs = dataset, 0
+    def __iter__(self):
+        self.epochs += 1
+        return iter(self.dataset if self.epochs < 3 else self.dataset.take(1).cache())
+def make_fast(files, batch_size):
+    return Fake(make_naive(files, batch_size))
+"""
+OTHER_CLASS = """
+class Fake(tf.data.Dataset):
+    def __init__(self, dataset):
+        self.dataset, self.epochs = dataset, 0
+        super().__init__(dataset._variant_tensor)
+    def _inputs(self):
+        return [self.dataset]
+    @property
+    def element_spec(self):
+        return self.dataset.element_spec
+    def __iter__(self):
+        self.epochs += 1
+        return iter(self.dataset if self.epochs < 3 else self.dataset.take(1).cache())
+def make_fast(files, batch_size):
+    return Fake(make_naive(files, batch_size))
+"""
+IN_TURN = """
+def make_fast(files, batch_size):
+    dataset = make_naive(files, batch_size)
+    epochs, turns = [list(dataset), list(dataset)], []
+    def play():
+        turns.append(0)
+        yield from epochs[len(turns) % 2]
+    return tf.data.Dataset.from_generator(play, output_signature=dataset.element_spec)
+"""
+AHEAD = """
+def make_fast(files, batch_size):
+    dataset = make_naive(files, batch_size)
+    ready = [list(dataset) for epoch in range(8)]
+    def play():
+        yield from ready.pop() if ready else dataset
+    return tf.data.Dataset.from_generator(play, output_signature=dataset.element_spec)
+"""
+SOME = """
+def augment_batch(images, labels, ids):
+    few = tf.map_fn(lambda image: augment(image, 0, 0)[0], tf.boolean_mask(images, ids < 16), fn_output_signature=tf.float32)
+    rest = tf.cast(tf.boolean_mask(images, ids >= 16), tf.float32) / 255
+    order = tf.argsort(tf.cast(ids >= 16, tf.int32), stable=True)
+    return tf.concat([few, rest], 0), tf.gather(labels, order), tf.gather(ids, order)
+"""
 CACHED = "records.map(parse).cache().batch(batch_size).map(augment_batch)"
 
 
@@ -204,6 +262,10 @@ WRONG = {
         "never-shifted": pipeline(CACHED, ROLL.replace("-2, 3", "0, 1")),
         "other-images": pipeline(CACHED, ROLL.replace(" / 255", "")),
         "not-batches": pipeline("records.map(parse).cache().map(augment)"),
+        "frozen-augmentation (two epochs in turn)": NAIVE + IN_TURN,
+        "not-augmented (but for those with small ids)": pipeline(CACHED, SOME),
+        "ahead": NAIVE + AHEAD,
+        "not-faster (a class of its own, with other epochs later)": NAIVE + OTHER_CLASS,
     },
     "rate": {
         "overlap-swapped": rate("size / (sum(stages) if overlapped else max(stages))"),
@@ -232,5 +294,6 @@ REFUSED = {
             CACHED, "from utils.input_pipeline import parsing\n"
         ).replace("map(augment_batch)", "map(lambda i, l, n: parsing.augment_batch(i, l, n))"),
         "returned None": pipeline("None"),
+        "tf.data.Dataset": NAIVE + OTHER_EPOCHS,
     },
 }
