@@ -30,8 +30,13 @@ ORDINARY = frozenset(
     "PartitionedCall StatefulPartitionedCall SaveV2 RestoreV2 MergeV2Checkpoints ShardedFilename "
     "NoOp Assert DisableCopyOnRead".split()
 )
-# of those without state: what reads files, and loops, which need not end
-NEVER = frozenset("ReadFile MatchingFiles RestoreSlice Restore StatelessWhile While".split())
+# of those without state: what reads or writes files, calls Python, and loops, which need not end
+NEVER = frozenset(
+    "ReadFile MatchingFiles RestoreSlice Restore ImmutableConst GenerateVocabRemapping "
+    "LoadAndRemapMatrix DecodeProtoV2 EncodeProto DebugIdentity DebugIdentityV2 DebugIdentityV3 "
+    "DebugNanCount DebugNumericSummary DebugNumericSummaryV2 PyFuncStateless StatelessWhile While "
+    "For Enter RefEnter NextIteration RefNextIteration".split()
+)
 
 
 def pack_model(folder: str | os.PathLike[str], to: str = MODEL_FILE) -> str:

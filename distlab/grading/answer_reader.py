@@ -70,7 +70,8 @@ ATTRIBUTES = frozenset(
     "run_cell_magic getoutput system set_trace core f2py testing raw_ops attrgetter "
     "methodcaller singledispatch singledispatchmethod get_type_hints ForwardRef "
     "enable_unsafe_deserialization deserialize_keras_object dispatch_for_api "
-    "dispatch_for_unary_elementwise_apis dispatch_for_binary_elementwise_apis".split()
+    "dispatch_for_unary_elementwise_apis dispatch_for_binary_elementwise_apis "
+    "StubOutForTesting currentframe".split()
 )
 # What belongs to the objects that exercises hand out, and is never an answer's to replace.
 HANDED = frozenset(
@@ -89,7 +90,7 @@ PROGRAM_MODULES = frozenset({"argparse"})
 PROGRAM_PARTS = frozenset({"sys.argv", "os.environ.setdefault", "os.environ.pop"})
 _PLACES = re.compile(
     r"^/?(?:proc|sys|dev)(?:/|$)|/proc/|memfd|__\w+__|distlab|"
-    r"\b(?:f_(?:back|globals|locals|builtins|code)|(?:tb|gi|cr|ag)_frame)\b"
+    r"\{[\w.\[\]]*\._|\b(?:f_(?:back|globals|locals|builtins|code)|(?:tb|gi|cr|ag)_frame)\b"
 )
 
 
@@ -210,7 +211,7 @@ class AnswerReader:
         elif owner == "environ" or ast.unparse(node.value) == "os.environ":
             if name not in ENVIRON:
                 yield f"uses environ.{name}, which no answer needs"
-        elif stored and name in HANDED and not is_own(node, self.own):
+        elif stored and (name in HANDED or name.startswith("__")) and not is_own(node, self.own):
             yield f"replaces {name}, which is not the answer's own"
         elif stored and (
             set(list_names(node.value)) & self.modules

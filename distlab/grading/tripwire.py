@@ -5,21 +5,19 @@ the harness uses are remembered before the process of an answer is forked.
 """
 
 import sys
-import types
 from collections.abc import Iterator, Mapping
 from typing import Any
-
-import numpy
 
 _WATCHED = ("builtins", "copy", "functools", "json", "math", "numpy", "numpy.linalg",
             "numpy.random", "os", "pathlib", "signal", "tempfile", "time", "tensorflow",
             "keras")  # fmt: skip
 _OURS = ("distlab.", "utils.")
-_KINDS = (types.FunctionType, types.BuiltinFunctionType, type, types.MethodType, property,
-          staticmethod, classmethod, type(numpy.sum), numpy.ufunc)  # fmt: skip
-_CLASSES = ("numpy.random.Generator", "tensorflow.Variable", "tensorflow.GradientTape",
-            "tensorflow.data.Dataset", "tensorflow.distribute.Strategy",
-            "tensorflow.distribute.MirroredStrategy", "tensorflow.train.Checkpoint")  # fmt: skip
+_CLASSES = ("numpy.random.Generator", "tensorflow.Variable", "tensorflow.Tensor",
+            "tensorflow.GradientTape", "tensorflow.data.Dataset", "tensorflow.data.Iterator",
+            "tensorflow.distribute.Strategy", "tensorflow.train.Checkpoint", "keras.Model",
+            "keras.Variable", "keras.Layer", "keras.Optimizer")  # fmt: skip
+_BASES = ("tensorflow.", "keras.Variable")  # of these classes those derived from them, too
+_TENSORFLOW, _ASIDE = "tensorflow._api.v2.", (".compat", ".raw_ops", ".keras")
 _Thing = tuple[str, Mapping[str, Any], str, Any]  # full name, where it is, its name there, it
 
 
@@ -52,13 +50,15 @@ def _list_things() -> Iterator[_Thing]:
     for name, owner in {id(owner): (name, owner) for name, owner in _list_owners()}.values():
         place = vars(owner)
         for key, value in list(place.items()):
-            if isinstance(value, _KINDS):
+            watched = callable(value) or isinstance(value, property | classmethod)
+            if watched or name.startswith(_OURS) and key.isupper():  # or a number of the course
                 yield f"{name}.{key}", place, key, value
 
 
 def _list_modules() -> list[tuple[str, Any]]:
     return [(name, module) for name, module in list(sys.modules.items())
-            if module is not None and (name in _WATCHED or name.startswith(_OURS))]  # fmt: skip
+            if module is not None and (name in _WATCHED or name.startswith(_OURS)
+            or name.startswith(_TENSORFLOW) and not any(a in name for a in _ASIDE))]  # fmt: skip
 
 
 def _list_owners() -> Iterator[tuple[str, Any]]:
@@ -70,7 +70,15 @@ def _list_owners() -> Iterator[tuple[str, Any]]:
                 yield f"{name}.{key}", value
     for path in _CLASSES:
         if isinstance(found := _find(path), type):
-            yield path, found
+            yield from ((f"{path} ({kind.__name__})", kind) for kind in found.__mro__[:-1])
+            if path.startswith(_BASES):
+                yield from ((f"{path} ({kind.__name__})", kind) for kind in _list_derived(found))
+
+
+def _list_derived(base: type) -> Iterator[type]:
+    for kind in type.__subclasses__(base):
+        yield kind
+        yield from _list_derived(kind)
 
 
 def _find(path: str) -> Any:
