@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from distlab.book.written import list_pages
+
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -31,7 +33,7 @@ def write_room(course: Path, room: str, files: Sequence[Path]) -> str:
 def write_list(rooms: Sequence[str]) -> str:
     """Return the page that lists the rooms."""
     said = "What you take home: reusable training code. Each module says itself what it is for."
-    return "\n".join(["# The library", "", said, "", "```{toctree}", "", *rooms, "```", ""])
+    return "\n".join(["# The library", "", said, "", *list_pages(rooms, 2)])
 
 
 def _write_definitions(tree: ast.Module | ast.ClassDef, owner: str) -> Iterator[str]:

@@ -70,8 +70,8 @@ def _write_contents(items: Sequence[Item]) -> Iterator[str]:
     for title, chosen in [*parts, (MORE, [item for item in items if _find_part(item) == MORE])]:
         heads = [one.head for item in chosen for one in (item, *item.labs)]
         if heads:
-            yield from _write_list(title, [head.path.removesuffix(".ipynb") for head in heads])
-    yield from _write_list("Look things up", LOOK_UP)
+            yield from _write_list(title, [head.path.removesuffix(".ipynb") for head in heads], 1)
+    yield from _write_list("Look things up", LOOK_UP, 2)
 
 
 def _find_part(item: Item) -> str:
@@ -80,8 +80,10 @@ def _find_part(item: Item) -> str:
     return next(title for numbers, title in PARTS if int(item.head.name) in numbers)
 
 
-def _write_list(title: str, pages: Sequence[str]) -> Iterator[str]:
-    yield from ["```{toctree}", ":hidden:", f":caption: {title}", "", *pages, "```", ""]
+def _write_list(title: str, pages: Sequence[str], depth: int) -> Iterator[str]:
+    """Yield a part of the sidebar. Without `depth` Sphinx copies all headings for every page."""
+    yield from ["```{toctree}", ":hidden:", f":maxdepth: {depth}", f":caption: {title}", "",
+                *pages, "```", ""]  # fmt: skip
 
 
 # ---- programs
@@ -96,11 +98,15 @@ def write_program(path: Path, name: str) -> str:
 
 def write_examples(names: Sequence[str]) -> str:
     """Return the page that lists the example programs."""
-    return "\n".join(["# Examples", "", "Whole programs in plain TensorFlow, one page each; they "
-                      "import nothing of this course.", "", "```{toctree}", "", *names, "```",
-                      ""])  # fmt: skip
+    said = "Whole programs in plain TensorFlow, one page each; they import nothing of this course."
+    return "\n".join(["# Examples", "", said, "", *list_pages(names)])
 
 
 def write_sources(names: Sequence[str]) -> str:
-    return "\n".join(["---", "orphan: true", "---", "# Sources", "", "Files of the repository that "
-                      "lessons point to.", "", "```{toctree}", "", *names, "```", ""])  # fmt: skip
+    said = "Files of the repository that lessons point to."
+    return "\n".join(["---", "orphan: true", "---", "# Sources", "", said, "", *list_pages(names)])
+
+
+def list_pages(names: Sequence[str], depth: int = 1) -> list[str]:
+    """Return the list of a part's pages, with their headings from a depth of 2 on."""
+    return ["```{toctree}", f":maxdepth: {depth}", "", *names, "```", ""]

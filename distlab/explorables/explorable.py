@@ -74,7 +74,11 @@ class Explorable(anywidget.AnyWidget):
 
         It holds the still until its script runs. Several may stand on one page.
         """
-        return write_fragment(self.piece, self.data, self._first, self._still_html())
+        return write_fragment(self.piece, self._page_data(), self._first, self._still_html())
+
+    def _page_data(self) -> dict[str, Any]:
+        """Return `data` as a page without a kernel has it."""
+        return self.data
 
     def _still_html(self) -> str:
         return self.still if isinstance(self.still, str) else self.still.html
@@ -83,7 +87,7 @@ class Explorable(anywidget.AnyWidget):
         """The widget, its still, and under MIME what a page needs to show it without a kernel."""
         words = f"Explorable {self.piece}: {getattr(self.still, 'alt', self.data.get('label', ''))}"
         bundle = add_still(super()._repr_mimebundle_(**options), self.still, html.unescape(words))
-        what = {"piece": self.piece, "data": self.data, "options": self._first}
+        what = {"piece": self.piece, "data": self._page_data(), "options": self._first}
         return bundle | {MIME: _write_json(what)}
 
 

@@ -70,7 +70,13 @@ def bars(
     line = f" A line marks {reference[0]} at {_with_unit(reference[1], unit)}." if reference else ""
     words = alt or f"{title}. {says}.{line}{' The scale is logarithmic.' if log else ''}"
     height_px = bottom_px + (LOG_PX if log else 0) + 8
-    return draw_sheet(paint, title=title, alt=words, height_px=height_px)
+    chart = {"kind": "bars", "unit": unit, "groups": [["", _list_bars(values)]]}
+    plain = None if log or reference or marked else chart
+    return draw_sheet(paint, title=title, alt=words, height_px=height_px, chart=plain)
+
+
+def _list_bars(values: Mapping[str, float]) -> list[list]:
+    return [[name, float(value)] for name, value in values.items()]
 
 
 def grouped_bars(
@@ -114,7 +120,9 @@ def grouped_bars(
     ]
     words = alt or f"{title}. {'; '.join(says)}."
     height_px = TOP_PX + sum(GROUP_PX + GAP_PX + len(v) * ROW_PX for v in groups.values())
-    return draw_sheet(paint, title=title, alt=words, height_px=height_px)
+    every_bar = [[group, _list_bars(values)] for group, values in groups.items()]
+    chart = {"kind": "bars", "unit": unit, "groups": every_bar}
+    return draw_sheet(paint, title=title, alt=words, height_px=height_px, chart=chart)
 
 
 def stacked_bars(

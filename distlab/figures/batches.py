@@ -50,7 +50,9 @@ def batch_split(global_batch_size: int, workers: int, replicas_per_worker: int) 
             sheet.write(WIDTH_PX / 2, 288, UNEVEN, size=SMALL_PX)
 
     alt = _describe_cut(global_batch_size, pieces)
-    return canvas.draw_sheet(paint, title=title, alt=alt, height_px=302 if uneven else 280)
+    chart = {"kind": "cut", "pieces": pieces, "uneven": UNEVEN if uneven else ""}
+    height_px = 302 if uneven else 280
+    return canvas.draw_sheet(paint, title=title, alt=alt, height_px=height_px, chart=chart)
 
 
 def _draw_workers(sheet: Sheet, pieces: list[list[int]]) -> None:

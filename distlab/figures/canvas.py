@@ -8,6 +8,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -54,8 +55,29 @@ _SETTINGS = {
 }
 
 
-def draw(paint: Callable[["Figure"], None], *, alt: str, height_px: float) -> Picture:
+_CHARTS_ALONE: ContextVar[bool] = ContextVar("charts_alone", default=False)
+
+
+@contextmanager
+def charts_alone() -> Iterator[None]:
+    """Inside, a picture that has a chart is not painted: its `svg` is empty."""
+    token = _CHARTS_ALONE.set(True)
+    try:
+        yield
+    finally:
+        _CHARTS_ALONE.reset(token)
+
+
+def draw(
+    paint: Callable[["Figure"], None],
+    *,
+    alt: str,
+    height_px: float,
+    chart: dict[str, Any] | None = None,
+) -> Picture:
     """Call `paint` with an empty figure WIDTH_PX by `height_px` pixels; return the Picture."""
+    if chart is not None and _CHARTS_ALONE.get():
+        return Picture("", alt, chart=chart)
     with _painted(paint, height_px) as figure:
         raw = to_svg(figure)
 
@@ -63,7 +85,7 @@ def draw(paint: Callable[["Figure"], None], *, alt: str, height_px: float) -> Pi
         with _painted(paint, height_px) as figure:
             return to_png(figure)
 
-    return Picture(clean_svg(raw, alt, WIDTH_PX), alt, _draw_png=draw_png)
+    return Picture(clean_svg(raw, alt, WIDTH_PX), alt, _draw_png=draw_png, chart=chart)
 
 
 def to_svg(figure: "Figure", **options: Any) -> str:
@@ -192,7 +214,12 @@ class Sheet:
 
 
 def draw_sheet(
-    paint: Callable[[Sheet], None], *, title: str, alt: str, height_px: float
+    paint: Callable[[Sheet], None],
+    *,
+    title: str,
+    alt: str,
+    height_px: float,
+    chart: dict[str, Any] | None = None,
 ) -> Picture:
     """Call `paint` with an empty Sheet under `title`; return the Picture."""
 
@@ -202,7 +229,8 @@ def draw_sheet(
         paint(sheet)
         sheet.set_limits()  # an image has set its own
 
-    return draw(paint_figure, alt=alt, height_px=height_px)
+    chart = chart and {"title": title, **chart}
+    return draw(paint_figure, alt=alt, height_px=height_px, chart=chart)
 
 
 def plot_axes(figure: "Figure", left: float, top: float, right: float, bottom: float) -> "Axes":

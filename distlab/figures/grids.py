@@ -1,5 +1,7 @@
 """Grids: small images, annotated tables, and who received which example."""
 
+import base64
+import io
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -55,7 +57,22 @@ def images(
         title=title,
         alt=alt or f"{title}. {count(len(names), 'image')} of {size}{words}.",
         height_px=TOP_PX + -(-len(pixels) // columns) * (tall + caption + GAP_PX),
+        chart={
+            "kind": "images",
+            "items": [[encode_png(image), name] for image, name in zip(pixels, names, strict=True)],
+        },
     )
+
+
+def encode_png(image: Any) -> str:
+    """Return the address of an image, [height, width] or with a last axis of 1 or 3, as PNG."""
+    from PIL import Image
+
+    (pixels,) = _as_pixels(np.asarray(image)[None])
+    grey = pixels[..., 0] if (pixels == pixels[..., :1]).all() else pixels
+    file = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(grey)).save(file, format="PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def _as_pixels(images: Any) -> np.ndarray:

@@ -79,7 +79,13 @@ def lines(
     words = alt or _describe_lines(checked, x_label, title, units)
     if not alt:
         words += _describe_ranges(ranges or {}, units[1] or say_number)
-    return canvas.draw(paint, alt=words, height_px=HEIGHT_PX)
+    chart = {
+        "kind": "lines", "title": title, "xLabel": x_label, "yLabel": y_label,
+        "logX": log_x, "logY": log_y, "marks": [[name, at] for name, at in (marks or {}).items()],
+        "lines": [[name, x.tolist(), y.tolist()] for name, (x, y) in checked.items()],
+    }  # fmt: skip
+    own = None if x_unit or y_unit or ranges else chart
+    return canvas.draw(paint, alt=words, height_px=HEIGHT_PX, chart=own)
 
 
 def _check_line(

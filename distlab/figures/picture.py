@@ -26,13 +26,15 @@ class Picture:
     """One drawn picture: `svg` (one `<svg>` element, transparent) and what it shows in words.
 
     `alt` stands for the picture where it cannot be seen; it is also the
-    element's accessible name. `caption` is plain text to read below it.
+    element's accessible name. `caption` is plain text to read below it. `chart` is what
+    it shows as plain data, from which an explorer draws it in the browser, or None.
     """
 
     svg: str
     alt: str
     caption: str = ""
     _draw_png: Callable[[], bytes] | None = field(default=None, repr=False, compare=False)
+    chart: dict[str, Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def html(self) -> str:

@@ -61,7 +61,8 @@ def timeline(
 
     height_px = top_px + len(lanes) * LANE_PX + AXIS_PX
     words = alt or _describe_spans(rows, lanes, title, unit)
-    return draw_sheet(paint, title=title, alt=words, height_px=height_px)
+    chart = {"kind": "spans", "unit": unit, "rows": [list(row) for row in rows]}
+    return draw_sheet(paint, title=title, alt=words, height_px=height_px, chart=chart)
 
 
 def _check_spans(rows: Sequence[Row]) -> None:

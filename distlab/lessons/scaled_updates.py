@@ -100,7 +100,10 @@ def draw_updates(
             sheet.write(WIDTH_PX - room + 14, y + 9, says[name], "left", weight=weight)
 
     alt = f"{title}. {'; '.join(f'{name}: {text}' for name, text in says.items())}."
-    return draw_sheet(paint, title=title, alt=alt, height_px=TOP_PX + len(updates) * ROW_PX + 6)
+    rows = [[name, *map(float, update), says[name]] for name, update in updates.items()]
+    chart = {"kind": "arrows", "rows": rows, "selected": selected}
+    height_px = TOP_PX + len(updates) * ROW_PX + 6
+    return draw_sheet(paint, title=title, alt=alt, height_px=height_px, chart=chart)
 
 
 def say_update(ratio: float, residual: float) -> str:

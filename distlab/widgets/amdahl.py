@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -96,7 +97,27 @@ def draw_amdahl(
         _write_names(axes, parallel_fraction, most_devices, top)
 
     words = alt or _describe_curve(parallel_fraction, most_devices, points)
-    return canvas.draw(paint, alt=words, height_px=HEIGHT_PX)
+    chart = _list_curves(parallel_fraction, most_devices, points)
+    return canvas.draw(paint, alt=words, height_px=HEIGHT_PX, chart={"title": title, **chart})
+
+
+def _list_curves(fraction: float, most: int, points: Mapping[float, float]) -> dict[str, Any]:
+    """Return the same curves as numbers, as `figures.lines` has them."""
+    devices, top = np.geomspace(1, most, 25), _ceiling(fraction, most, points)
+    end = float(min(most, top))
+    drawn = {
+        f"{say_number(fraction * 100)} % parallel": (devices, amdahl_speed_up(fraction, devices)),
+        "ideal": (np.array([1.0, end]), np.array([1.0, end])),
+    }
+    if fraction < 1 and 1 / (1 - fraction) <= top:
+        limit = np.full(2, 1 / (1 - fraction))
+        drawn[f"limit: {say_number(limit[0])}"] = (np.array([1.0, most]), limit)
+    marks = [[f"measured {say_number(s)}", (n, s)] for n, s in points.items() if n <= most]
+    return {
+        "kind": "lines", "xLabel": "devices", "yLabel": "speed-up", "logX": False, "logY": False,
+        "lines": [[name, x.tolist(), y.tolist()] for name, (x, y) in drawn.items()],
+        "marks": marks, "low": 0,
+    }  # fmt: skip
 
 
 def _ceiling(fraction: float, most: int, points: Mapping[float, float]) -> float:

@@ -65,7 +65,7 @@ def show_intervals(
         f"{name}: every {say_seconds(places[name])}, {say_number(cost)} % overhead"
         for name, cost in costs.items()
     )
-    intervals = places["Least possible"] * np.geomspace(1 / 30, 30, 61)  # [61]
+    intervals = places["Least possible"] * np.geomspace(1 / 30, 30, 41)  # [41]
     curve = np.array([percent(interval) for interval in intervals])
     shown = curve <= MAX_PERCENT
     picture = lines(

@@ -119,10 +119,10 @@ def choosing_explorer() -> Explorer:
 
     return explore(
         show,
-        parameters=Slider("Parameters, as a power of ten", 6, 12, 9, 0.5),
-        examples=Slider("Examples, as a power of ten", 4, 10, 7, 0.5),
-        devices=Slider("Devices, as a power of two", 0, 12, 6),
+        parameters=Slider("Parameters, as a power of ten", 6, 12, 9, 0.5, grid=(8, 9, 10, 11)),
+        examples=Slider("Examples, as a power of ten", 4, 10, 7, 0.5, grid=(6, 7, 9)),
+        devices=Slider("Devices, as a power of two", 0, 12, 6, grid=(0, 3, 6, 10)),
         place=Choice("Where they are", list(PLACES), PLACES[1]),
         data=Choice("The data", list(DATA), "files on disk"),
-        mtbf_days=Slider("A node fails every", 1, 1000, 200, 1, "days"),
+        mtbf_days=Slider("A node fails every", 1, 1000, 200, 1, "days", grid=(10, 200)),
     )

@@ -1,92 +1,93 @@
-"""A slider and a choice with real labels, for keyboards, screen readers and both themes.
-
-ipywidgets' own sliders have no accessible name; these are one `<label>` around
-one native control, which is all that is needed. The browser's side is in
-`controls.js` and `controls.css`, used as they are (anywidget, no build step).
-"""
+"""A slider and a choice: what an explorer lets the hand change, and where it is frozen."""
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-import anywidget
-import traitlets
+import numpy as np
 
 from distlab.errors import CourseError
 
-_HERE = Path(__file__).parent
-_STYLE = (_HERE / "controls.css").read_text(encoding="utf-8")
-_SCRIPT = (_HERE / "controls.js").read_text(encoding="utf-8")
 
-
-class Slider(anywidget.AnyWidget):
+@dataclass(frozen=True)
+class Slider:
     """A number from `minimum` to `maximum` in steps of `step`, shown with its `unit`.
 
-    `current` is the number: an int when minimum, maximum and step are whole.
-    Raises CourseError for an empty range, a step of 0 or less, or a value
+    `grid` are the values that it takes where no kernel runs; without it, they are spread
+    over the range. Raises CourseError for an empty range, a step of 0 or less, or a value
     outside the range.
     """
 
-    _esm = _SCRIPT
-    _css = _STYLE
-    kind = traitlets.Unicode("slider").tag(sync=True)
-    label = traitlets.Unicode().tag(sync=True)
-    unit = traitlets.Unicode().tag(sync=True)
-    minimum = traitlets.Float().tag(sync=True)
-    maximum = traitlets.Float().tag(sync=True)
-    step = traitlets.Float().tag(sync=True)
-    value = traitlets.Float().tag(sync=True)
+    label: str
+    minimum: float
+    maximum: float
+    value: float
+    step: float = 1
+    unit: str = ""
+    grid: Sequence[float] = ()
 
-    def __init__(
-        self,
-        label: str,
-        minimum: float,
-        maximum: float,
-        value: float,
-        step: float = 1,
-        unit: str = "",
-    ) -> None:
-        if not (minimum < maximum and step > 0 and minimum <= value <= maximum):
+    def __post_init__(self) -> None:
+        low, high, value, step = self.minimum, self.maximum, self.value, self.step
+        if not (low < high and step > 0 and all(low <= v <= high for v in (value, *self.grid))):
             raise CourseError(
-                f"slider {label!r}: {value} from {minimum} to {maximum} in steps of {step}: choose "
-                "a minimum below the maximum, a step above 0 and a value between them"
+                f"slider {self.label!r}: {value} from {low} to {high} in steps of {step}: choose "
+                "a minimum below the maximum, a step above 0 and values between them"
             )
-        self.whole = all(float(n).is_integer() for n in (minimum, maximum, step))
-        super().__init__(
-            label=label, minimum=minimum, maximum=maximum, value=value, step=step, unit=unit
-        )
 
     @property
-    def current(self) -> float:
-        return round(self.value) if self.whole else self.value
+    def whole(self) -> bool:
+        return all(float(n).is_integer() for n in (self.minimum, self.maximum, self.step))
+
+    def read(self, value: float) -> float:
+        """Return `value` as `render` gets it: an int where the slider has whole numbers."""
+        return round(value) if self.whole else float(value)
+
+    def list_grid(self, most: int) -> list[float]:
+        """Return about `most` values over the range, all of them where they are no more."""
+        if self.grid:
+            return sorted({self.read(v) for v in (*self.grid, self.value)})
+        count = int((self.maximum - self.minimum) / self.step + 1e-9) + 1
+        places = np.arange(count)
+        if count > most and self.minimum > 0 and self.maximum >= 50 * self.minimum:
+            values = np.geomspace(self.minimum, self.maximum, most)
+            places = np.round((values - self.minimum) / self.step)
+        elif count > most:
+            places = np.round(np.linspace(0, count - 1, most))
+        values = {round(self.minimum + k * self.step, 9) for k in places.tolist()}
+        return sorted({self.read(v) for v in values | {self.value}})
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the browser's control is made of."""
+        return {"kind": "slider", "label": self.label, "min": self.minimum, "max": self.maximum,
+                "step": self.step, "unit": self.unit.strip()}  # fmt: skip
 
 
-class Choice(anywidget.AnyWidget):
-    """One of several `options`, shown as a drop-down list; `current` is the chosen one.
+@dataclass(frozen=True)
+class Choice:
+    """One of several `options`, shown as a drop-down list; `value` is the first chosen.
 
     Raises CourseError for no options, or a value that is not one of them.
     """
 
-    _esm = _SCRIPT
-    _css = _STYLE
-    kind = traitlets.Unicode("choice").tag(sync=True)
-    label = traitlets.Unicode().tag(sync=True)
-    options = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    value = traitlets.Unicode().tag(sync=True)
+    label: str
+    options: Sequence[str]
+    value: str
 
-    def __init__(self, label: str, options: Sequence[str], value: str) -> None:
-        if value not in options:
+    def __post_init__(self) -> None:
+        if self.value not in self.options:
             raise CourseError(
-                f"choice {label!r}: {value!r} is not one of {', '.join(options) or 'no options'}"
+                f"choice {self.label!r}: {self.value!r} is not one of "
+                f"{', '.join(self.options) or 'no options'}"
             )
-        super().__init__(label=label, options=list(options), value=value)
 
-    @traitlets.validate("value")
-    def _check_value(self, proposal: dict[str, Any]) -> str:
-        if proposal["value"] not in self.options:
-            raise traitlets.TraitError(f"{proposal['value']!r} is not one of the options")
-        return proposal["value"]
+    def read(self, value: str) -> str:
+        """Return `value` as `render` gets it."""
+        return value
 
-    @property
-    def current(self) -> str:
-        return self.value
+    def list_grid(self, most: int) -> list[str]:
+        """Return every option."""
+        return list(self.options)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the browser's control is made of."""
+        return {"kind": "choice", "label": self.label, "options": list(self.options)}

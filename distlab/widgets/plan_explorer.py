@@ -1,13 +1,14 @@
 """The planning explorer: devices, network, batch, failures in; efficiency, time, money out."""
 
 from dataclasses import replace
+from functools import cache
 
 from distlab.figures import Picture, lines
 from distlab.figures.canvas import say_number
 from distlab.widgets.controls import Choice, Slider
 from distlab.widgets.explorer import Explorer, explore
 from utils.calibrate import Choice as Wanted
-from utils.calibrate import Profile, find_machine, predict
+from utils.calibrate import Prediction, Profile, find_machine, predict
 from utils.calibrate.machines import USUAL_MFU
 
 NETWORKS = ("10GbE", "25GbE", "100GbE", "HDR", "NDR")
@@ -24,22 +25,26 @@ def plan_explorer(
     """
 
     def show(size: int, network: str, batch: int, mtbf_days: int, price: float) -> Picture:
+        rows = predict_all(network, batch, mtbf_days, price)
+        return draw(rows, rows[size])
+
+    @cache
+    def predict_all(network: str, batch: int, mtbf_days: int, price: float) -> list[Prediction]:
         own = replace(profile, batch=batch)
         machine = find_machine(f"H100 on {network}")
         sizes = tuple(2**power for power in range(LARGEST + 1))
-        rows = predict(own, Wanted(
+        return predict(own, Wanted(
             sizes, examples=examples, epochs=epochs, machine=machine,
             node_mtbf_hours=24.0 * mtbf_days, price_per_device_hour=price, mfu=mfu,
         ))  # fmt: skip
-        return draw(rows, rows[size])
 
     return explore(
         show,
-        size=Slider("Devices, as a power of two", 0, LARGEST, 6),
+        size=Slider("Devices, as a power of two", 0, LARGEST, 6, grid=range(0, LARGEST + 1, 2)),
         network=Choice("Network between nodes of eight", list(NETWORKS), "100GbE"),
-        batch=Slider("Batch of a device", 8, 512, profile.batch, 8, "examples"),
-        mtbf_days=Slider("A node fails every", 1, 1000, 200, 1, "days"),
-        price=Slider("Price of a device-hour", 0, 10, 2.5, 0.5),
+        batch=Slider("Batch of a device", 8, 512, profile.batch, 8, "examples", (8, 64, 512)),
+        mtbf_days=Slider("A node fails every", 1, 1000, 200, 1, "days", (10, 50, 200)),
+        price=Slider("Price of a device-hour", 0, 10, 2.5, 0.5, grid=(1, 2.5, 5)),
     )
 
 

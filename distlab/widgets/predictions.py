@@ -15,6 +15,7 @@ from distlab.figures.canvas import (
     draw_sheet,
     text_width_px,
 )
+from distlab.figures.grids import encode_png
 from distlab.figures.picture import INK
 from distlab.widgets.controls import Choice, Slider
 from distlab.widgets.explorer import Explorer, explore
@@ -91,7 +92,14 @@ def draw_prediction(
     verdict = "right" if answer == label else f"wrong: it is {class_names[label]}"
     alt = f"{title}. The model says {class_names[answer]} with {percent}, which is {verdict}."
     height_px = TOP_PX + max(IMAGE_PX, len(class_names) * ROW_PX) + 10
-    return draw_sheet(paint, title=title, alt=alt, height_px=height_px)
+    shares = zip(class_names, probabilities, strict=True)
+    bars = [[name, round(100 * float(share))] for name, share in shares]
+    wrong = class_names[answer] if answer != label else ""
+    chart = {
+        "kind": "bars", "unit": "%", "groups": [["", bars]], "most": 100,
+        "bold": class_names[label], "wrong": wrong, "image": encode_png(image),
+    }  # fmt: skip
+    return draw_sheet(paint, title=title, alt=alt, height_px=height_px, chart=chart)
 
 
 def _draw_image(sheet: Sheet, image: np.ndarray) -> None:

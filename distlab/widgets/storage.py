@@ -7,6 +7,7 @@ counter and the metrics, a few bytes each, are left out.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from distlab.errors import CourseError
 from distlab.figures import Picture, bars, grouped_bars
@@ -79,12 +80,13 @@ def busiest_link_bytes(variable_bytes: int, replicas: int) -> dict[str, float]:
     }
 
 
-def show_storage(replicas: int, million_parameters: float, optimizer: str) -> str:
-    """Return two pictures, memory and bytes sent, with a sentence, as HTML."""
+def show_storage(replicas: int, million_parameters: float, optimizer: str) -> list[Picture]:
+    """Return two pictures, memory and bytes sent; below the second stands a sentence."""
     variable_bytes = int(million_parameters * 1e6) * FLOAT32_BYTES
     held = _draw_held(variable_bytes, SLOTS[optimizer])
     sent = _draw_sent(variable_bytes, replicas)
-    return f"{held.html}{sent.html}<p>{explain_storage(variable_bytes, replicas, optimizer)}</p>"
+    words = explain_storage(variable_bytes, replicas, optimizer)
+    return [held, replace(sent, caption=words)]
 
 
 def explain_storage(variable_bytes: int, replicas: int, optimizer: str) -> str:

@@ -25,15 +25,16 @@ def update_explorer(gradients: np.ndarray, replicas: int = 4) -> Explorer:
     """
     products = inner_products(gradients)
     examples = len(products)
+    few = sorted({1, 2, max(1, examples // 4), max(1, examples // 2), examples - 1, examples})
 
     def show_update(replicas: int, examples: int, written: int, way: str) -> Picture:
         return show_ratios(products, Shares(replicas, examples, written), way)
 
     return explore(
         show_update,
-        replicas=Slider("Replicas", 1, 8, replicas),
-        examples=Slider("Examples in the batch", 1, examples, examples),
-        written=Slider("Batch size written in the code", 1, examples, examples),
+        replicas=Slider("Replicas", 1, 8, replicas, grid=(1, 2, 3, 4, 8)),
+        examples=Slider("Examples in the batch", 1, examples, examples, grid=few),
+        written=Slider("Batch size written in the code", 1, examples, examples, grid=few),
         way=Choice("Each replica's loss", list(DIVISORS), next(iter(DIVISORS))),
     )
 

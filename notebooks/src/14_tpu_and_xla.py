@@ -38,6 +38,7 @@ from utils.errors import DistributedError
 from distlab.exercises.predict import show_guess
 from distlab.explorables import guess_number, guess_word
 from distlab.lessons.tpu_mesh import draw_mesh
+from distlab.widgets.host_loop import host_loop_explorer
 from utils.measure import Stopwatch, array_bytes, time_calls
 from utils.models import build_mlp
 from utils.strategies import make_strategy
@@ -469,7 +470,13 @@ assert rows["bfloat16"][2] > rows["mixed_bfloat16"][2]
 #
 # ### `steps_per_execution`
 #
-# Between two steps the host is busy: it fetches the result, runs callbacks and starts the next step. Meanwhile a TPU waits. With `compile(steps_per_execution=n)`, `fit` runs `n` steps before it comes back to Python.
+# Between two steps the host is busy: it fetches the result, runs callbacks and starts the next step. Meanwhile a TPU waits. With `compile(steps_per_execution=n)`, `fit` runs `n` steps before it comes back to Python. Move the first slider: how large does `n` have to be before the device works 90 % of the time?
+
+# %%
+host_loop_explorer()
+
+# %% [markdown]
+# That is a drawing with round numbers. Here is what your own `fit` gains:
 
 
 # %% tags=["nbval-ignore-output"]

@@ -35,6 +35,7 @@ from utils.data import load
 from utils.data.batches import epoch_order
 from distlab.exercises.predict import show_guess
 from distlab.explorables import guess_number, guess_word
+from distlab.widgets.rates import rates_explorer
 from utils.measure import Stopwatch, array_bytes, format_bytes
 from utils.models import build_mlp
 from utils.simulate.published import read_table
@@ -242,6 +243,12 @@ np.testing.assert_allclose(rates["scaled, warm-up"], list_rates(rule(512, warm_u
 series = {way: (steps, values) for way, values in rates.items()}
 words = {"x_label": "step", "y_label": "learning rate"}
 figures.show(figures.lines(series, title="The rates of batch 512", **words))
+
+# %% [markdown]
+# Now choose the batch and the length of the warm-up yourself. With the largest batch, how many steps are left for a warm-up of two epochs?
+
+# %%
+rates_explorer(BASE_RATE, BASE_BATCH, examples=EXAMPLES, epochs=EPOCHS)
 
 # %% tags=["nbval-ignore-output"]
 errors["scaled, warm-up", 32] = errors["same rate", 32]

@@ -38,10 +38,9 @@ def test_the_explorer_answers_at_every_end():
         (6, 0, PLACES[0], "fits in memory", 1000), (12, 12, PLACES[2], list(DATA)[-1], 1),
         (9, 12, PLACES[1], "files on disk", 1),
     ):  # fmt: skip
-        wanted = {"parameters": size, "devices": devices, "place": place, "data": data,
-                  "mtbf_days": days}  # fmt: skip
-        for name, value in wanted.items():
-            explorer._controls[name].value = value
+        explorer.move(
+            parameters=size, devices=devices, place=place, data=data, mtbf_days=days
+        )  # fmt: skip
         assert "Plan for" in explorer.result and "Error" not in explorer.result, explorer.result
 
 

@@ -30,9 +30,16 @@ from distlab.explorables.explorable import MIME
 from distlab.explorables.joining import BROWSER, join_script, join_style
 from distlab.explorables.look import write_page
 from distlab.explorables.memory import find_held
-from distlab.figures import split_evenly
+from distlab.figures import images, split_evenly
 from distlab.figures.palette import BLACK, IDEAS, REPLICAS
 from distlab.lessons.scaled_updates import DIVISORS, Shares, update_ratio
+from distlab.widgets import Slider, explore
+from distlab.widgets.amdahl import amdahl_explorer
+from distlab.widgets.batches import batch_explorer
+from distlab.widgets.choosing import choosing_explorer
+from distlab.widgets.sharing import pace_explorer
+from distlab.widgets.storage import storage_explorer
+from distlab.widgets.update_scaling import update_explorer
 from utils.collectives import ALGORITHMS, all_reduce, combine_values
 from utils.collectives.replica_values import WAYS
 from utils.errors import DistributedError
@@ -63,6 +70,22 @@ MOVES = {
     "values": [("First value", "ArrowRight"), ("Steps", "End"), ("Values", "ArrowLeft")],
     "staleness": [("Slow worker", "End"), ("Time of the race", "Home")],
     "guess": [("Idle time of four devices", "ArrowRight")],
+}
+
+
+def show_owners(replicas):
+    owners = np.arange(20) * replicas // 20
+    return images(np.zeros((20, 8, 8)), owners, title=f"Images of {replicas} replicas")
+
+
+EXPLORERS = {
+    "images": lambda: explore(show_owners, replicas=Slider("Replicas", 1, 8, 2)),
+    "cut": batch_explorer,
+    "spans": pace_explorer,
+    "lines": lambda: amdahl_explorer(0.9, {2: 1.7}),
+    "bars": storage_explorer,
+    "arrows": lambda: update_explorer(np.random.default_rng(0).normal(size=(64, 20))),
+    "words": choosing_explorer,
 }
 
 
@@ -435,6 +458,38 @@ def test_it_is_accessible_and_fits_in_both_themes(chromium, tmp_path, name):
         pictures = page.locator("svg[role=img], canvas")
         for words in pictures.evaluate_all("(all) => all.map((n) => n.getAttribute('aria-label'))"):
             assert len(words) > 20
+        assert wrong == []
+        page.close()
+
+
+def test_explorers_are_accessible_and_answer_where_no_kernel_runs(chromium, tmp_path):
+    """One of each kind of chart, on one page."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    pieces = [make() for make in EXPLORERS.values()]
+    shown = "".join(
+        f"<div>{piece._repr_mimebundle_() and piece.to_html()}</div>" for piece in pieces
+    )
+    wrong: list[str] = []
+    for theme, width in (("light", 480), ("dark", 1600)):
+        path = write_page(schedule_toy(), tmp_path / f"{theme}.html", theme)
+        begin, _, rest = path.read_text().partition('<div id="ex-')
+        path.write_text(f"{begin}{shown}</main></body></html>")
+        page = chromium.new_page(viewport={"width": width, "height": 900})
+        page.on("console", lambda message: wrong.append(message.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto(path.as_uri())
+        stages = page.locator(".ex-stage")
+        assert stages.count() == len(pieces)
+        for k, name in enumerate(EXPLORERS):
+            before = stages.nth(k).inner_text()
+            stages.nth(k).locator("input[type=range]").first.press("End")
+            page.wait_for_timeout(60)
+            assert stages.nth(k).inner_text() != before, name
+        page.wait_for_timeout(400)
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert wrong == []
         page.close()
 

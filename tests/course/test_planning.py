@@ -33,15 +33,7 @@ def test_the_explorer_answers_at_every_end():
         (0, NETWORKS[0], 8, 1, 0), (LARGEST, NETWORKS[0], 8, 1, 10),
         (LARGEST, NETWORKS[-1], 512, 1000, 5), (10, "10GbE", 8, 1000, 5),
     ):  # fmt: skip
-        controls = explorer._controls
-        for name, value in (
-            ("size", size),
-            ("batch", batch),
-            ("mtbf_days", days),
-            ("price", price),
-        ):
-            controls[name].value = value
-        controls["network"].value = network
+        explorer.move(size=size, network=network, batch=batch, mtbf_days=days, price=price)
         assert f"{2**size:,} devices:" in explorer.result, explorer.result[-300:]
         assert "hours" in explorer.result and "Error" not in explorer.result
     assert "limit is network" in explorer.result

@@ -24,10 +24,10 @@ def test_says_what_the_model_says_of_the_chosen_image():
     explorer = make_explorer()
     assert explorer.values == {"image": 0, "version": "after"}
     assert "says cat with 70 %, which is right" in explorer.result
-    explorer.children[0].value = 1
+    explorer.move(image=1)
     assert "says dog with 60 %, which is wrong: it is owl" in explorer.result
-    explorer.children[1].value = "before"
-    assert "33 %" in explorer.result and "Image 1, before" in explorer.result
+    explorer.move(version="before")
+    assert "with 33 %" in explorer.result and "Image 1, before" in explorer.result
 
 
 def test_a_wrong_answer_is_marked_by_more_than_colour():

@@ -65,7 +65,7 @@ def test_sharding_divides_what_mirroring_keeps():
 def test_memory_explorer_follows_its_sliders():
     explorer = sharing.memory_explorer({"weights": 2**20}, 2**20, replicas=4, global_batch_size=64)
     before = explorer.result
-    explorer.children[0].value = 8
+    explorer.move(replicas=8)
     assert explorer.result != before and "9 MiB" in explorer.result
 
 

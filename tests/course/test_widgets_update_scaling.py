@@ -53,13 +53,12 @@ def test_ratios_of_the_lesson(gradients, way, batch, expected):
 
 def test_explorer_shows_the_chosen_way_and_follows_its_controls(gradients):
     explorer = update_explorer(gradients)
-    replicas, examples, written, way = explorer.children[:4]
     assert "The replicas hold 16, 16, 16, 16. With tf.reduce_mean they apply ×4" in explorer.result
-    examples.value, written.value, way.value = 2, 32, "compute_average_loss(written size)"
+    explorer.move(examples=2, written=32, way="compute_average_loss(written size)")
     assert "hold 1, 1, 0, 0." in explorer.result and "×0.0625" in explorer.result
-    way.value = "compute_average_loss(real count)"
+    explorer.move(way="compute_average_loss(real count)")
     assert "exactly what one device applies" in explorer.result
-    examples.value, way.value = 63, "tf.reduce_mean"
+    explorer.move(examples=63, way="tf.reduce_mean")
     assert "the direction is off" in explorer.result
     assert "image/png" in explorer._repr_mimebundle_()
 

@@ -27,8 +27,10 @@ function setAttribute(node, name, value) {
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value === true ? "" : value);
 }
 
+// Each piece of a page has its own copy of this file: a count alone would give two groups of buttons one name.
+const pageMark = Math.random().toString(36).slice(2, 9);
 let names = 0;
-export const newId = (word) => `ex-${word}-${++names}`;
+export const newId = (word) => `ex-${word}-${pageMark}-${++names}`;
 
 // ---- numbers
 

@@ -1,0 +1,213 @@
+// The charts of explorers: bars, lines, spans of time, a batch that is cut, arrows, small images. Each is
+// {svg, update(glider, chart, width)}; the chart is what distlab/figures gives its pictures as plain data.
+import { clamp, colour, draw, inkOn, join, linear, logarithmic, replica, sayNumber, ticks } from "./core.js";
+
+const IDEAS = ["forward", "backward", "all-reduce", "variables", "data", "optimizer", "wait"];
+const NAMED = { weights: "variables", variables: "variables", gradients: "backward", activations: "forward",
+  "Adam's moments": "optimizer", computes: "forward", waits: "wait", "one device": "wait", ideal: "wait", "callbacks, and the next start": "data" };
+const ideaOf = (name, place) => NAMED[name] ?? (/^replica \d+$/.test(name) ? `replica-${name.slice(8) % REPLICA_COUNT}` : IDEAS[place % IDEAS.length]);
+const wide = (text) => 7 * String(text).length;
+const most = (items, measure) => Math.max(0, ...items.map(measure));
+
+export const CHARTS = { bars: makeBars, lines: makeLines, spans: makeSpans, cut: makeCut, arrows: makeArrows, images: makeImages };
+
+function makeSvg(...names) {
+  const layers = Object.fromEntries(names.map((name) => [name, draw("g")]));
+  return { svg: draw("svg", { role: "img" }, ...Object.values(layers)), layers };
+}
+
+function setSize(glider, svg, width, height) {
+  glider.to(svg, { height, viewBox: `0 0 ${width} ${height}` }, 0);
+}
+
+// Words: [{id, x, y, text, anchor, style}]
+function write(glider, layer, words) {
+  join(glider, layer, words, { key: (d) => d.id, tag: "text", text: (d) => d.text,
+    end: (d) => ({ x: d.x, y: d.y, "text-anchor": d.anchor ?? "start", style: d.style ?? null }) });
+}
+
+// ---- bars, and a picture left of them
+
+function makeBars() {
+  const { svg, layers } = makeSvg("image", "bars", "words");
+  return { svg, update(glider, chart, width) {
+    const groups = chart.groups, rows = groups.flatMap(([, bars]) => bars), names = [...new Set(rows.map(([name]) => name))];
+    const side = chart.image ? Math.min(224, width * 0.34) : 0, say = (value) => `${sayNumber(value)} ${chart.unit}`.replace(" %", "%");
+    const start = side + (side ? 18 : 0), above = most(names, wide) > 0.4 * (width - start);  // a name above its bar, or left of it
+    const left = start + (above ? 0 : most(names, wide) + 14), right = most(rows, ([, value]) => 1.1 * wide(say(value))) + 14;
+    const high = chart.most ?? (most(rows, ([, value]) => value) || 1), scale = linear([0, high], [0, Math.max(30, width - left - right)]);
+    const bars = [], words = [];
+    let y = 4;
+    groups.forEach(([group, own], g) => {
+      if (group) { words.push({ id: `head ${g}`, x: side, y: y + 16, text: group, style: "font-weight: 600; font-size: 13px" }); y += 24; }
+      for (const [name, value] of own) {
+        const long = Math.max(0, scale(value)), idea = name === chart.wrong ? "over" : ideaOf(name, groups.length > 1 ? names.indexOf(name) : 0);
+        if (above) y += 17;
+        const style = `font-size: 13px${name === chart.bold ? "; font-weight: 700" : ""}`;
+        bars.push({ id: `${g} ${name}`, x: left, y: y + 4, long, idea });
+        words.push({ id: `name ${g} ${name}`, x: above ? left : left - 10, y: above ? y : y + 19, anchor: above ? "start" : "end", text: name, style },
+          { id: `value ${g} ${name}`, x: left + long + 7, y: y + 19, text: say(value), style: "font-weight: 600; font-size: 13px" });
+        y += 29;
+      }
+      y += 8;
+    });
+    setSize(glider, svg, width, Math.max(y, side + 8));
+    join(glider, layers.image, chart.image ? [chart.image] : [], { key: (d) => d, tag: "image",
+      end: (d) => ({ href: d, x: 0, y: 4, width: side, height: side, style: "image-rendering: pixelated" }) });
+    join(glider, layers.bars, bars, { key: (d) => d.id, tag: "rect", start: () => ({ width: 0 }),
+      end: (d) => ({ x: d.x, y: d.y, width: d.long, height: 21, rx: 3, fill: colour(d.idea) }) });
+    write(glider, layers.words, words);
+  } };
+}
+
+// ---- lines
+
+const HEIGHT = 320, TOP = 26, BOTTOM = 46;
+
+function makeLines() {
+  const { svg, layers } = makeSvg("grid", "lines", "keys", "marks", "words");
+  return { svg, update(glider, chart, width) {
+    const lines = chart.lines.map(([name, xs, ys], k) => ({ name, k, idea: ideaOf(name, k), points: xs.map((x, n) => [x, ys[n]]) }));
+    const beside = width > 620, left = 52, right = beside ? Math.min(width * 0.34, most(lines, (d) => wide(d.name)) + 22) : 14;
+    const spots = chart.marks.filter(([, at]) => Array.isArray(at)).map(([, at]) => at), all = [...lines.flatMap((d) => d.points), ...spots];
+    const top = TOP + (beside ? 0 : 18 * lines.length);
+    const axis = (which, log, range) => {
+      const values = all.map((point) => point[which]), low = which === 1 ? chart.low ?? Math.min(...values) : Math.min(...values), high = Math.max(...values);
+      const room = which === 1 && high === low ? Math.abs(high) * 0.5 || 1 : 0, ends = [low - room, high + room];
+      return { at: (log ? logarithmic : linear)(ends, range), ticks: log ? listLogTicks(...ends) : ticks(...ends, 6) };
+    };
+    const x = axis(0, chart.logX, [left, width - right]), y = axis(1, chart.logY, [HEIGHT - BOTTOM - (spots.length ? 20 : 0), top]);
+    setSize(glider, svg, width, HEIGHT);
+    join(glider, layers.grid, y.ticks, { key: (d) => d, tag: "path", end: (d) => ({ d: `M ${left} ${y.at(d)} L ${width - right} ${y.at(d)}`, stroke: colour("line") }) });
+    const walk = (points) => points.map(([a, b], k) => `${k ? "L" : "M"} ${x.at(a).toFixed(1)} ${y.at(b).toFixed(1)}`).join(" ");
+    join(glider, layers.lines, lines, { key: (d) => d.k, tag: "path",
+      end: (d) => ({ d: walk(d.points), fill: "none", stroke: colour(d.idea), "stroke-width": d.idea === "wait" ? 1.6 : 2.8, "stroke-dasharray": d.idea === "wait" ? "6 4" : null }) });
+    const marks = chart.marks.map(([name, at], k) => ({ name, k, a: x.at(Array.isArray(at) ? at[0] : at), b: Array.isArray(at) ? y.at(at[1]) : null }));
+    const keys = beside ? [] : lines.map((d, k) => ({ idea: d.idea, k, y: TOP + 6 + 18 * k }));  // a dash before each name
+    join(glider, layers.keys, keys, { key: (d) => d.k, tag: "path", end: (d) => ({ d: `M ${left + 2} ${d.y} h 18`, stroke: colour(d.idea), "stroke-width": 4 }) });
+    join(glider, layers.marks, marks, { key: (d) => d.k, tag: "path",
+      end: (d) => ({ d: d.b === null ? `M ${d.a} ${top} L ${d.a} ${HEIGHT - BOTTOM}` : `M ${d.a - 6} ${d.b} a 6 6 0 1 0 12 0 a 6 6 0 1 0 -12 0`,
+        fill: d.b === null ? "none" : colour("data"), stroke: colour("ink"), "stroke-width": 1.4, "stroke-dasharray": d.b === null ? "3 3" : null }) });
+    write(glider, layers.words, [...writeAxes(chart, x, y, { left, right, width }), ...nameLines(lines, y, { beside, left, right, width }),
+      ...marks.map((d) => ({ id: `mark ${d.k}`, x: clamp(d.a + 9, left, width - wide(d.name)), y: d.b === null ? top + 12 + 16 * d.k : d.b + 20, text: d.name, style: "font-weight: 600" }))]);
+  } };
+}
+
+function listLogTicks(low, high) {
+  const tens = Array.from({ length: 31 }, (_, k) => 10 ** (k - 15)), many = Math.log10(high / low) < 2.5;
+  const found = tens.flatMap((ten) => (many ? [1, 2, 5] : [1]).map((n) => Number((n * ten).toPrecision(1)))).filter((n) => n >= low * 0.999 && n <= high * 1.001);
+  return found.length > 8 ? found.filter((_, k) => k % Math.ceil(found.length / 8) === 0) : found;
+}
+
+function writeAxes(chart, x, y, { left, right, width }) {
+  return [...x.ticks.map((n) => ({ id: `x ${n}`, x: x.at(n), y: HEIGHT - BOTTOM + 18, anchor: "middle", text: sayNumber(n) })),
+    ...y.ticks.map((n) => ({ id: `y ${n}`, x: left - 8, y: y.at(n) + 4, anchor: "end", text: sayNumber(n) })),
+    { id: "x name", x: (left + width - right) / 2, y: HEIGHT - 8, anchor: "middle", text: chart.xLabel + (chart.logX ? " (log scale)" : "") },
+    { id: "y name", x: 0, y: 14, text: chart.yLabel + (chart.logY ? " (log scale)" : "") }];
+}
+
+// Names at the lines' ends, moved apart where they would meet; on a narrow page above the plot.
+function nameLines(lines, y, { beside, left, right, width }) {
+  const style = `font-weight: 600; font-size: 13px`;
+  if (!beside) return lines.map((d, k) => ({ id: `line ${d.k}`, x: left + 28, y: TOP + 10 + 18 * k, text: d.name, style }));
+  const order = lines.map((d) => ({ ...d, at: y.at(d.points.at(-1)[1]) })).sort((a, b) => a.at - b.at);
+  order.forEach((d, k) => { if (k) d.at = Math.max(d.at, order[k - 1].at + 16); });
+  return order.map((d) => ({ id: `line ${d.k}`, x: width - right + 8, y: Math.min(d.at + 4, HEIGHT - BOTTOM), text: d.name, style }));
+}
+
+// ---- spans of time in lanes
+
+function makeSpans() {
+  const { svg, layers } = makeSvg("grid", "spans", "words");
+  return { svg, update(glider, chart, width) {
+    const lanes = [...new Set(chart.rows.map(([lane]) => lane))], kinds = [...new Set(chart.rows.map((row) => row[4]))];
+    const left = most(lanes, wide) + 12, key = placeKey(kinds, width), top = key.at(-1).y + 24, tall = 28, bottom = top + tall * lanes.length, seen = {};
+    const begin = Math.min(...chart.rows.map((row) => row[1])), end = Math.max(...chart.rows.map((row) => row[2]));
+    const x = linear([begin, end], [left, width - 12]), at = ticks(begin, end, 8);
+    const spans = chart.rows.map(([lane, from, to, text, kind]) => {
+      const id = `${lane} ${kind} ${(seen[lane + kind] = (seen[lane + kind] ?? 0) + 1)}`;
+      return { id, text, idea: ideaOf(kind, kinds.indexOf(kind)), from: x(from), wide: x(to) - x(from), y: top + tall * lanes.indexOf(lane) };
+    });
+    setSize(glider, svg, width, bottom + 26);
+    join(glider, layers.grid, at, { key: (d) => d, tag: "path", end: (d) => ({ d: `M ${x(d)} ${top} L ${x(d)} ${bottom}`, stroke: colour("line") }) });
+    join(glider, layers.spans, [...spans, ...key.map((d) => ({ id: `key ${d.kind}`, key: d }))], { key: (d) => d.id, tag: "rect",
+      end: (d) => (d.key ? { x: d.key.x, y: d.key.y, width: 14, height: 14, rx: 3, fill: colour(d.key.idea) }
+        : { x: d.from + 0.75, y: d.y + 3, width: Math.max(1, d.wide - 1.5), height: tall - 6, rx: 3, fill: colour(d.idea) }) });
+    write(glider, layers.words, [...lanes.map((lane, k) => ({ id: `lane ${lane}`, x: left - 10, y: top + tall * k + 19, anchor: "end", text: lane })),
+      ...key.map((d) => ({ id: `key ${d.kind}`, x: d.x + 20, y: d.y + 12, text: d.kind })),
+      ...at.map((n) => ({ id: `x ${n}`, x: x(n), y: bottom + 18, anchor: "middle", text: `${sayNumber(n)}${n === at.at(-1) ? ` ${chart.unit}` : ""}` })),
+      ...spans.filter((d) => d.text && d.wide > wide(d.text) + 4).map((d) => ({ id: d.id, x: d.from + d.wide / 2, y: d.y + 19, anchor: "middle", text: d.text, style: `fill: ${inkOn(d.idea)}; font-weight: 600` }))]);
+  } };
+}
+
+// Where each kind's colour is told: one after the other, in as many lines as they need.
+function placeKey(kinds, width) {
+  let x = 0, y = 4;
+  return kinds.map((kind, k) => {
+    if (x && x + wide(kind) + 20 > width) { x = 0; y += 20; }
+    const here = { kind, x, y, idea: ideaOf(kind, k) };
+    x += wide(kind) + 38;
+    return here;
+  });
+}
+
+// ---- a batch, cut for workers and their replicas
+
+function makeCut() {
+  const { svg, layers } = makeSvg("boxes", "words");
+  return { svg, update(glider, chart, width) {
+    const pieces = chart.pieces.map((sizes) => sizes.map(Number)), sum = (all) => all.reduce((a, b) => a + b, 0), total = sum(pieces.map(sum));
+    const every = pieces.flat(), high = Math.max(...every), uneven = high > Math.min(...every), gap = pieces.length > 8 ? 3 : 10;
+    const own = (width - gap * (pieces.length - 1)) / pieces.length, boxes = [{ id: "all", x: 0, y: 2, wide: width, tall: 36, fill: colour("data"), ink: colour("on-data"), text: `global batch: ${sayNumber(total, 7)} examples` }];
+    pieces.forEach((sizes, k) => {
+      const x = k * (own + gap), each = own / sizes.length;
+      boxes.push({ id: `worker ${k}`, x, y: 62, wide: own, tall: 36, fill: replica(k), ink: colour("on-replica"), text: pick(own, `worker ${k}: ${sum(sizes)}`, sum(sizes)) });
+      sizes.forEach((size, r) => boxes.push({ id: `replica ${k} ${r}`, x: x + r * each + 1, y: 122, wide: Math.max(1, each - 2), tall: 34, fill: size ? replica(k) : "none",
+        edge: uneven && size === high ? colour("ink") : replica(k), dashed: !size, opacity: size ? 1 : 0.8, ink: size ? colour("on-replica") : colour("ink"), text: pick(each, size) }));
+    });
+    setSize(glider, svg, width, chart.uneven ? 186 : 164);
+    join(glider, layers.boxes, boxes, { key: (d) => d.id, tag: "rect",
+      end: (d) => ({ x: d.x, y: d.y, width: d.wide, height: d.tall, rx: 4, fill: d.fill, stroke: d.edge ?? d.fill, "stroke-width": d.edge === colour("ink") ? 2.4 : 1, "stroke-dasharray": d.dashed ? "3 2" : null }) });
+    const words = boxes.filter((d) => d.text !== "").map((d) => ({ id: d.id, x: d.x + d.wide / 2, y: d.y + d.tall / 2 + 5, anchor: "middle", text: d.text, style: `font-weight: 600; font-size: 13px; fill: ${d.ink}` }));
+    const rows = ["one part for each worker", "and of it one for each of its replicas"].map((text, k) => ({ id: text, x: 0, y: 56 + 60 * k, text }));
+    write(glider, layers.words, [...words, ...rows, ...(chart.uneven ? [{ id: "uneven", x: 0, y: 178, text: chart.uneven }] : [])]);
+  } };
+}
+
+const pick = (room, ...texts) => texts.map(String).find((text) => wide(text) + 6 < room) ?? "";
+
+// ---- arrows next to one of length 1
+
+function makeArrows() {
+  const { svg, layers } = makeSvg("arrows", "heads", "words");
+  return { svg, update(glider, chart, width) {
+    const tall = 44, narrow = width < 620, left = narrow ? 6 : most(chart.rows, (row) => wide(row[0])) + 16, right = most(chart.rows, (row) => wide(row[3])) + 18;
+    const unit = Math.min(90, (width - left - right) / 4.2), room = width - left - right;
+    const arrows = chart.rows.map(([name, ratio, residual, says], k) => {
+      const y = (k + 0.5) * tall + 12, share = Math.min(1, room / Math.max(ratio * unit, 1e-9), 32 / Math.max(residual * unit, 1e-9));
+      return { name, says, y, x: left + share * ratio * unit, top: y - share * residual * unit, cut: share < 1, turned: residual > 1e-9, bold: name === chart.selected };
+    });
+    setSize(glider, svg, width, arrows.length * tall + 12);
+    const truth = arrows.map((d) => ({ id: `one ${d.name}`, d: `M ${left} ${d.y + 6} L ${left + unit} ${d.y + 6}`, idea: "ink", wide: 1.4 }));
+    join(glider, layers.arrows, [...truth, ...arrows.map((d) => ({ id: d.name, d: `M ${left} ${d.y} L ${d.x} ${d.top}`, idea: d.turned ? "over" : "backward", wide: d.bold ? 6 : 3.4, cut: d.cut }))], {
+      key: (d) => d.id, tag: "path", end: (d) => ({ d: d.d, stroke: colour(d.idea), "stroke-width": d.wide, "stroke-dasharray": d.cut ? "14 5" : null }) });
+    join(glider, layers.heads, arrows, { key: (d) => d.name, tag: "circle", end: (d) => ({ cx: d.x, cy: d.top, r: d.bold ? 7 : 5, fill: colour(d.turned ? "over" : "backward") }) });
+    const style = (d) => `font-size: 13px; font-weight: ${d.bold ? 700 : 400}`;
+    write(glider, layers.words, arrows.flatMap((d) => [{ id: `name ${d.name}`, x: narrow ? left : left - 12, y: narrow ? d.y - 14 : d.y + 4, anchor: narrow ? "start" : "end", text: d.name, style: style(d) },
+      { id: `says ${d.name}`, x: width - right + 14, y: d.y + 4, text: d.says, style: style(d) }]));
+  } };
+}
+
+// ---- small images with a word below each
+
+function makeImages() {
+  const { svg, layers } = makeSvg("images", "frames", "words");
+  return { svg, update(glider, chart, width) {
+    const names = [...new Set(chart.items.map(([, name]) => name))], across = Math.max(1, Math.min(10, Math.floor(width / 72))), step = width / across, side = Math.min(96, step - 8);
+    const items = chart.items.map(([href, name], k) => ({ id: k, href, name, idea: replica(names.indexOf(name)), x: (k % across) * step, y: Math.floor(k / across) * (side + 26) + 4 }));
+    setSize(glider, svg, width, Math.ceil(items.length / across) * (side + 26) + 4);
+    join(glider, layers.images, items, { key: (d) => d.id, tag: "image", end: (d) => ({ href: d.href, x: d.x + 4, y: d.y, width: side, height: side, style: "image-rendering: pixelated" }) });
+    join(glider, layers.frames, items, { key: (d) => `${d.id} ${d.idea}`, tag: "rect", end: (d) => ({ x: d.x + 3, y: d.y - 1, width: side + 2, height: side + 2, rx: 3, fill: "none", stroke: d.idea, "stroke-width": 4 }) });
+    write(glider, layers.words, items.map((d) => ({ id: d.id, x: d.x + 4 + side / 2, y: d.y + side + 17, anchor: "middle", text: d.name })));
+  } };
+}

@@ -1,0 +1,78 @@
+// Controls above charts. Frames over a grid of the controls' values are frozen in the data, so every move is
+// answered here; where a kernel runs, its frame for the exact values takes the nearest one's place.
+import { CHARTS } from "./charts.js";
+import { choice, make, sayNumber, slider } from "./core.js";
+
+export default function explorer(stage) {
+  const { controls, live } = stage.data;
+  const bar = make("div", { class: "ex-controls" }, ...controls.map((control) => makeControl(stage, control, live)));
+  const place = make("div", {});
+  let drawn = [];
+  stage.root.append(bar, place);
+  return () => {
+    const { parts } = findFrame(stage);
+    if (drawn.map((each) => each.kind).join() !== parts.map((each) => each.kind).join()) {
+      drawn = parts.map(({ kind }) => ({ kind, ...makePart(kind) }));
+      place.replaceChildren(...drawn.map((each) => each.node));
+    }
+    parts.forEach((part, k) => drawn[k].update(stage, part));
+    stage.say(parts.map((part) => part.caption || part.alt || "").join(" "));
+  };
+}
+
+function makeControl(stage, control, live) {
+  const { name, label, unit, kind, options } = control;
+  if (kind === "choice") return choice(stage, { name, label, options, list: options.length > 4 || options.join("").length > 40 });
+  const write = (value) => `${sayNumber(value, 5)}${unit && unit !== "%" ? " " : ""}${unit}`.replace(" %", "%");
+  if (live) return slider(stage, { name, label, min: control.min, max: control.max, step: control.step, say: write });
+  const grid = stage.data.frozen.grids[name], step = `${name} step`;  // the values that are frozen, and no others
+  stage.options[step] ??= Math.max(0, grid.indexOf(stage.options[name]));
+  return slider(stage, { name: step, label, min: 0, max: grid.length - 1, say: (k) => write(grid[k]) });
+}
+
+// What is drawn: a heading, the chart and its words; or finished HTML.
+function makePart(kind) {
+  if (kind === "html") {
+    const node = make("div", {});
+    return { node, update: (stage, part) => { if (node.shown !== part.html) node.innerHTML = node.shown = part.html; } };
+  }
+  const title = make("p", { style: "font-weight: 600; margin: 0.6em 0 0.4em" }), words = make("p", {}), chart = CHARTS[kind]();
+  return { node: make("div", {}, title, chart.svg, words),
+    update: (stage, part) => {
+      title.textContent = part.title;
+      words.textContent = part.caption;
+      chart.svg.setAttribute("aria-label", part.alt || `${part.title}. ${part.caption}`);
+      chart.update(stage.glider, part, stage.width - 34);
+    } };
+}
+
+function findFrame({ data, options }) {
+  const { controls, frozen, live } = data;
+  if (!frozen || (live && controls.every(({ name }) => data.at[name] === options[name]))) return data.frame;
+  let number = 0;
+  for (const { name } of controls) {
+    const grid = frozen.grids[name], step = options[`${name} step`];
+    number = number * grid.length + (!live && step !== undefined ? step : findNearest(grid, options[name]));
+  }
+  return thaw(frozen, number);
+}
+
+function findNearest(grid, value) {
+  if (typeof value !== "number") return Math.max(0, grid.indexOf(value));
+  const gaps = grid.map((each) => Math.abs(each - value));
+  return gaps.indexOf(Math.min(...gaps));
+}
+
+// The frame of that number, as distlab/widgets/frames.py wrote it.
+function thaw({ shapes, texts, frames }, number) {
+  const [place, ...own] = frames[number], { shape, leaves } = shapes[place];
+  let leaf = 0, next = 0;
+  const read = (value) => (Array.isArray(value) ? texts[value[0]] : value);
+  const build = (part) => {
+    if (Array.isArray(part)) return part.map(build);
+    if (part !== 0) return Object.fromEntries(Object.keys(part).sort().map((key) => [key, build(part[key])]));
+    const same = leaves[leaf++];
+    return read(same === null ? own[next++] : same);
+  };
+  return build(shape);
+}
