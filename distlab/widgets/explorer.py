@@ -38,6 +38,7 @@ class Explorer(Explorable):
 
     def __init__(self, render: Render, controls: Mapping[str, Control]) -> None:
         self._render, self._controls = render, dict(controls)
+        self._frozen: dict[str, Any] | None = None
         start = {name: control.read(control.value) for name, control in controls.items()}
         still = self._call(start)
         described = [{"name": name, **control.describe()} for name, control in controls.items()]
@@ -74,7 +75,7 @@ class Explorer(Explorable):
         values = self.values
         with charts_alone():
             frame = _to_frame(self._call(values))
-        self.data = {**self.data, "frame": frame, "at": values}
+        self.data = {**self.data, "frame": frame, "at": values, "frozen": None}  # sent once
 
     def _freeze(self) -> dict[str, Any]:
         """Return the grid of each control's values, and the frames of all their combinations."""
@@ -89,13 +90,13 @@ class Explorer(Explorable):
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         """Freeze the grid on the first showing; then as every explorable."""
-        if self.data["frozen"] is None:
-            self.data = {**self.data, "frozen": self._freeze()}
+        self._frozen = self._frozen or self._freeze()
+        self.data = {**self.data, "frozen": self._frozen}
         words = getattr(self.still, "alt", "") or self.data["label"].partition(": ")[2]
         return super()._repr_mimebundle_(**options) | {"text/plain": f"Explorer: {words}"}
 
     def _page_data(self) -> dict[str, Any]:
-        return {**self.data, "live": False}
+        return {**self.data, "frozen": self._frozen, "live": False}
 
 
 def explore(render: Render, **controls: Control) -> Explorer:

@@ -7,10 +7,11 @@ export default function explorer(stage) {
   const { controls, live } = stage.data;
   const bar = make("div", { class: "ex-controls" }, ...controls.map((control) => makeControl(stage, control, live)));
   const place = make("div", {});
-  let drawn = [];
+  let drawn = [], frozen = null;
   stage.root.append(bar, place);
   return () => {
-    const { parts } = findFrame(stage);
+    frozen = stage.data.frozen ?? frozen;  // a kernel sends it once
+    const { parts } = findFrame(stage, frozen);
     if (drawn.map((each) => each.kind).join() !== parts.map((each) => each.kind).join()) {
       drawn = parts.map(({ kind }) => ({ kind, ...makePart(kind) }));
       place.replaceChildren(...drawn.map((each) => each.node));
@@ -46,8 +47,8 @@ function makePart(kind) {
     } };
 }
 
-function findFrame({ data, options }) {
-  const { controls, frozen, live } = data;
+function findFrame({ data, options }, frozen) {
+  const { controls, live } = data;
   if (!frozen || (live && controls.every(({ name }) => data.at[name] === options[name]))) return data.frame;
   let number = 0;
   for (const { name } of controls) {
