@@ -25,6 +25,7 @@ _EXAMPLE = re.compile(r"\]\(\.\./examples/(\w+)\.py\)")
 _GUESS = re.compile(r"^(my_\w+) = guess_", re.MULTILINE)
 _ANSWER = re.compile(r"^(measured|simulated|predicted|computed): (.+)$", re.MULTILINE)
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+_PICTURES = "../distlab/lessons/"  # of the course; Sphinx keeps them in one folder
 _EXAMPLES = re.compile(r"\]\(\.\./examples/?\)")
 
 
@@ -81,6 +82,9 @@ def _turn(cell: Cell) -> Cell:
 
 def _turn_output(output: dict[str, Any]) -> dict[str, Any]:
     data = output.get("data", {})
+    if MIME not in data and "text/html" in data:
+        moved = _join(data["text/html"]).replace(_PICTURES, "../_images/")
+        return output | {"data": {**data, "text/html": moved}}
     if MIME not in data:
         return output
     what = json.loads(_join(data[MIME]))

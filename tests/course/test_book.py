@@ -94,6 +94,8 @@ def test_no_page_is_heavy_loads_from_outside_or_has_a_picture_without_words(book
         page = read(path)
         assert path.stat().st_size < MAX_BYTES, path
         assert [each for each in page.loads if each.startswith(OUTSIDE)] == [], path
+        here = [each.partition("?")[0] for each in page.loads if not each.startswith("data:")]
+        assert [each for each in here if not (path.parent / unquote(each)).is_file()] == [], path
         assert page.wordless == [], path
         assert len(page.ids) == len(set(page.ids)), path
 

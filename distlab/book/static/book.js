@@ -25,11 +25,17 @@
     if (field) findErrors(field);
   });
 
-  // A part that scrolls must be reachable by keyboard.
-  const nameParts = () => {
-    for (const part of document.querySelectorAll("div.highlight pre, .output pre")) {
-      if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
+  // A part that scrolls must be reachable by keyboard, and which ones scroll depends on the window.
+  const markScrolling = () => {
+    const parts = [...document.querySelectorAll("div.highlight pre, .output pre")];
+    for (const [part, scrolls] of parts.map((each) => [each, each.scrollWidth > each.clientWidth])) {
+      if (scrolls) part.tabIndex = 0; else part.removeAttribute("tabindex");
     }
+  };
+
+  const nameParts = () => {
+    markScrolling();
+    window.addEventListener("resize", markScrolling);
     const roles = { ".sidebar-drawer": "The course", ".toc-drawer": "On this page" };
     for (const [look, words] of Object.entries(roles)) document.querySelector(look)?.setAttribute("aria-label", words);
     for (const caption of document.querySelectorAll(".caption[role=heading]")) caption.ariaLevel = "2";
