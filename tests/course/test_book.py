@@ -238,8 +238,9 @@ def test_every_explorable_changes_when_it_is_moved(chromium, book):
 def move(stage, name: str) -> None:
     """Take its first slider to an end or choose another option: what it draws must change."""
     picture = (  # a question in words has no drawing: there the choice is what changes
-        "(node) => [...node.querySelectorAll('svg, canvas, :checked, li')].map((n) => n.outerHTML + "
-        "n.getAttribute('aria-label') + [...n.labels ?? []].map((l) => l.textContent)).join()"
+        "(node) => [...node.querySelectorAll('svg, canvas, :checked, li')].map((n) => "
+        "n.outerHTML + n.getAttribute('aria-label') + "
+        "[...n.labels ?? []].map((l) => l.textContent)).join()"
     )
     before, slider = stage.evaluate(picture), stage.locator("input[type=range]").first
     stage.scroll_into_view_if_needed()
