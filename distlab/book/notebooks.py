@@ -75,12 +75,12 @@ def _turn(cell: Cell) -> Cell:
     turned = {"cell_type": cell["cell_type"], "id": cell["id"], "metadata": {},
               "source": _join(cell["source"])}  # fmt: skip
     if cell["cell_type"] == "code":
-        outputs = [_turn_output(each) for each in cell["outputs"]]
+        outputs = [_turn_output(each, cell["id"]) for each in cell["outputs"]]
         turned |= {"outputs": outputs, "execution_count": cell["execution_count"]}
     return turned
 
 
-def _turn_output(output: dict[str, Any]) -> dict[str, Any]:
+def _turn_output(output: dict[str, Any], cell: str) -> dict[str, Any]:
     data = output.get("data", {})
     if MIME not in data and "text/html" in data:
         moved = _join(data["text/html"]).replace(_PICTURES, "../_images/")
@@ -89,7 +89,7 @@ def _turn_output(output: dict[str, Any]) -> dict[str, Any]:
         return output
     what = json.loads(_join(data[MIME]))
     still = _join(data["text/html"])
-    live = write_fragment(what["piece"], what["data"], what["options"], still)
+    live = write_fragment(what["piece"], what["data"], what["options"], still, cell)
     return output | {"data": {"text/html": live}}
 
 

@@ -92,11 +92,14 @@ class Explorable(anywidget.AnyWidget):
 
 
 def write_fragment(
-    piece: str, data: Mapping[str, Any], options: Mapping[str, Any], still: str
+    piece: str, data: Mapping[str, Any], options: Mapping[str, Any], still: str, place: str = ""
 ) -> str:
-    """Return a piece as HTML for any page; `still` is the HTML that its script replaces."""
+    """Return a piece as HTML for any page; `still` is the HTML that its script replaces.
+
+    `place` tells apart two of the same piece on one page.
+    """
     told, chosen, script = _write_json(data), _write_json(options), join_script(piece)
-    mark = hashlib.sha256((script + told + chosen).encode()).hexdigest()[:10]
+    mark = hashlib.sha256((script + told + chosen + place).encode()).hexdigest()[:10]
     return _FRAGMENT.format(
         name=f"ex-{piece}-{mark}", still=still, style=join_style(),
         script=script.replace("</", "<\\/"), data=told, options=chosen,
