@@ -290,11 +290,11 @@ assert profile.gradient_bytes == 4 * mine.count_params()
 # %% [markdown]
 # The prediction stands in the book. Now we can't adjust it any more.
 #
-# `predict_local` knows that all workers share this machine's cores. `distlab plan` takes the same profile to machines that don't. (With `--measure unet` it calibrates by itself.) This is what it would say to two and to eight devices like ours, if the global batch stays as it is:
+# `predict_local` knows that all workers share this machine's cores. `distlab plan` takes the same profile to machines that don't. (With `--measure unet` it calibrates by itself.) This is what it says of two devices like ours that share one batch of that size:
 
 # %% tags=["nbval-ignore-output"]
 (home / "profile.json").write_text(json.dumps(profile.to_dict()))
-words = f"plan --profile {home}/profile.json --devices 1,2,8 --scaling strong"
+words = f"plan --profile {home}/profile.json --devices 1,2 --scaling strong"
 ended = subprocess.run([sys.executable, "-m", "distlab", *words.split()], stdout=subprocess.PIPE)
 print(ended.stdout.decode())
 assert ended.returncode == 0
