@@ -197,11 +197,12 @@ def _run_all(targets: list[Target], root: Path, jobs: int, seconds: float) -> It
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             yield from (future.result() for future in done)
     finally:
-        for future in waiting:
-            future.cancel()
-        for group in list(KernelGroup.live):
-            group.kill()
-        pool.shutdown(wait=True, cancel_futures=True)
+        running = {future for future in waiting if not future.cancel()}
+        while running:  # a kernel that is just being started is killed the next time round
+            for group in list(KernelGroup.live):
+                group.kill()
+            running = wait(running, timeout=0.2).not_done
+        pool.shutdown()
 
 
 def _timed(target: Target, root: Path, seconds: float, run: bool) -> Result:

@@ -20,6 +20,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 from distlab.errors import CourseError
+from utils.processes import keeper
 
 
 class KernelGroup:
@@ -40,11 +41,15 @@ class KernelGroup:
                     self.started[child.pid] = child
 
     def kill(self) -> None:
-        """End every process of the group, and every noted descendant, with SIGKILL."""
+        """End every process of the group, and every noted descendant, with SIGKILL.
+
+        Only keepers are spared: each ends what its own launcher left, and then itself.
+        """
         self.note_children()
         for child in self.started.values():
             with contextlib.suppress(psutil.Error):
-                child.kill()  # psutil compares start times: a reused pid is safe
+                if keeper.__name__ not in child.cmdline():
+                    child.kill()  # psutil compares start times: a reused pid is safe
         if self.leader:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.leader, signal.SIGKILL)

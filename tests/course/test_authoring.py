@@ -384,6 +384,31 @@ def test_leaving_early_kills_what_runs(course: Path) -> None:
     assert kernels == []
 
 
+DAEMON = """# %%
+import os, signal, subprocess, sys
+from utils.processes.keeper import keep_marked
+from utils.processes.registry import MARK_VARIABLE
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # it does not tidy up before it is killed
+with keep_marked() as mark:
+    daemon = "import os, sys, time; os.fork() and os._exit(0); os.setsid(); time.sleep(120)"
+    marked = os.environ | {MARK_VARIABLE: mark.value}
+    subprocess.run([sys.executable, "-c", daemon, "left-by-a-lesson"], env=marked)
+    while True:
+        pass
+"""
+
+
+def test_a_daemon_of_a_killed_notebook_is_ended_by_its_keeper(course: Path) -> None:
+    write_lesson(course, "00_daemon", DAEMON)
+    (result,) = build.build_all(sources.find_targets(course), course, seconds=8.0)
+    assert "took more than" in result.error
+    deadline = time.monotonic() + 30
+    while any("left-by-a-lesson" in _command_line(p) for p in psutil.process_iter()):
+        assert time.monotonic() < deadline, "the daemon is still there"
+        time.sleep(0.1)
+
+
 def test_lab_holds_no_solution_and_no_hidden_test(course: Path) -> None:
     (course / "solutions" / "src" / "lab01_double.py").write_text(LAB)
     assert distlab_build(course, "lab01") == 0
