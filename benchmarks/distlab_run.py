@@ -87,11 +87,11 @@ def kill_once(way: str) -> EngineRun:
         Path(folder, "train.py").write_text(read_program("train.py"))
         if way != "rendezvous":
             line = LINE.format(f"--engine {way}" if way in ENGINES else "", "kept")
-            return watch(way, [line], folder=folder, kill_after=100)
+            return watch(way, [line], folder=folder, kill_after=40)
         place, code = f"127.0.0.1:{pick_free_ports(1)[0]}", {"DISTLAB_CODE": "bench-bench-bench"}
         words = f"--rendezvous {place} --address 127.0.0.{{}}"
         lines = [LINE.format(words.format(number), f"kept-{number}") for number in (1, 2)]
-        return watch(way, lines, [code, code], folder=folder, kill_after=100)
+        return watch(way, lines, [code, code], folder=folder, kill_after=40)
 
 
 def read_program(name: str) -> str:

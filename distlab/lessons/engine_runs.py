@@ -42,7 +42,7 @@ LIMIT_SECONDS = 300.0
 BEGINS = re.compile(r"worker (\d+) of \d+ is process (\d+), from step (\d+)")
 STEP = re.compile(r"step (\d+) loss ([\d.]+)")
 SHOWN = re.compile(r"^(machine \d \| )?(\[worker \d+\] (worker|step)|distlab run: )")
-SHOWN_EVERY = 100  # steps
+SHOWN_EVERY = 40  # steps
 
 
 @dataclass
@@ -72,7 +72,7 @@ class EngineRun:
         return None if self.again_at is None else self.again_at - self.killed_at
 
     def show(self) -> None:
-        """Print the lines that tell the story: of steps only each hundredth."""
+        """Print the lines that tell the story: of steps only each fortieth."""
         if self.stored:
             print(f"a stored run: {self.stored}")
         for line in self.lines:

@@ -416,7 +416,7 @@ parts = {
     name: {part: getattr(m, part) / 1e9 for part in ("weights", "gradients", "optimizer")}
     for name, m in zip(names, memory)
 }
-title = "7.5 billion parameters on each of 64 devices"
+title = "What each of 64 devices holds of 7.5 billion parameters"
 line = ("accelerator: 80 GB", 80.0)
 figures.show(figures.stacked_bars(parts, unit="GB", title=title, reference=line))
 published = [row[f"stage{stage}_gb"] for stage in (1, 2, 3)]

@@ -58,7 +58,7 @@ shutil.rmtree(home, ignore_errors=True)  # no checkpoint of an earlier run
 home.mkdir(parents=True)
 
 # %% [markdown]
-# Here is the program. It's the loop of [lesson 09](09-multi-worker-mirrored.ipynb) with the checkpoint of [lesson 10](10-fault-tolerance.ipynb), and it takes 300 steps. It doesn't know who starts it: it reads TF_CONFIG, and the folder for checkpoints from the variable `DISTLAB_CHECKPOINT_DIR`.
+# Here is the program. It's the loop of [lesson 09](09-multi-worker-mirrored.ipynb) with the checkpoint of [lesson 10](10-fault-tolerance.ipynb), and it takes 120 steps. It doesn't know who starts it: it reads TF_CONFIG, and the folder for checkpoints from the variable `DISTLAB_CHECKPOINT_DIR`.
 
 # %% tags=["nbval-ignore-output"]
 # %%writefile runs/lesson19/train.py
@@ -94,7 +94,7 @@ def train_step(pixels, labels):
         return loss
     return strategy.reduce("SUM", strategy.run(replica_step, (pixels, labels)), axis=None)
 
-rest = data.skip(int(step)).take(300 - int(step)).with_options(options)
+rest = data.skip(int(step)).take(120 - int(step)).with_options(options)
 for pixels, labels in strategy.experimental_distribute_dataset(rest):
     loss = float(train_step(pixels, labels))
     if int(step.assign_add(1)) % 20 == 0:
@@ -105,7 +105,7 @@ strategy.reduce("SUM", strategy.run(lambda: tf.constant(1.0)), axis=None)  # wai
 # %% [markdown]
 # ## Two processes by hand
 #
-# Two shells, two lines, and in each the same TF_CONFIG but for the index. `watch` starts both lines at once, as two people would, and notes when each line of output came. (Lines of a program start with the name of its task; of the steps we print each hundredth.)
+# Two shells, two lines, and in each the same TF_CONFIG but for the index. `watch` starts both lines at once, as two people would, and notes when each line of output came. (Lines of a program start with the name of its task; of the steps we print each fortieth.)
 
 # %% tags=["nbval-ignore-output"]
 ports = pick_free_ports(2)
@@ -115,7 +115,7 @@ assert configs == list(build_tf_configs(build_cluster(2, hosts=["localhost"], po
 lines, variables = ["python train.py"] * 2, [{"TF_CONFIG": text} for text in configs]
 runs = {"by hand": watch("by hand", lines, variables, folder=home)}
 runs["by hand"].show()
-assert runs["by hand"].begun == [0] and len(runs["by hand"].lines) >= 2 * 16
+assert runs["by hand"].begun == [0] and len(runs["by hand"].lines) >= 2 * 7
 
 # %% [markdown]
 # That works, and it's worth doing once. But you chose the ports, you typed two texts that differ in one digit, you watch two windows, and when one process dies you start both again.
@@ -124,25 +124,25 @@ assert runs["by hand"].begun == [0] and len(runs["by hand"].lines) >= 2 * 16
 #
 # PyTorch has `torchrun` for this. TensorFlow has nothing like it, so the course brings its own: `distlab run` picks the ports, sets each task's TF_CONFIG, merges what they print, keeps a log for each, and with `--restarts` starts them all again when one has failed. The program stays as it is.
 #
-# This time we kill worker 1, with SIGKILL, as soon as worker 0 reports step 100. The program saves every 20 steps.
+# This time we kill worker 1, with SIGKILL, as soon as worker 0 reports step 40. The program saves every 20 steps.
 #
 # **Predict.** At which step does the second attempt begin?
 
 # %%
-my_guess = guess_number("The second attempt begins at step", 0, 300, step=10)
+my_guess = guess_number("The second attempt begins at step", 0, 120, step=10)
 my_guess
 
 # %% tags=["nbval-ignore-output"]
 options = "--workers 2 --restarts 1 --checkpoint-dir {} train.py"
 way, line = "distlab run", "distlab run " + options.format("local")
-runs[way] = watch(way, [line], folder=home, kill_after=100)
+runs[way] = watch(way, [line], folder=home, kill_after=40)
 show_guess(my_guess, runs[way].begun[-1])
 runs[way].show()
-assert runs[way].begun[0] == 0 and runs[way].begun[-1] >= 100
+assert runs[way].begun[0] == 0 and runs[way].begun[-1] >= 40
 assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 
 # %% [markdown]
-# From the checkpoint, usually of step 100 or 120: the kill needs a moment too. The last loss is that of the run by hand, so the kill changed nothing but the time. Note who did what: the launcher started both processes again, with new ports. Going on at the right step was the *program's* doing. A program that saves nothing is restarted just as well, and begins at 0. The launcher can't know.
+# From the checkpoint, usually of step 40 or 60: the kill needs a moment too. The last loss is that of the run by hand, so the kill changed nothing but the time. Note who did what: the launcher started both processes again, with new ports. Going on at the right step was the *program's* doing. A program that saves nothing is restarted just as well, and begins at 0. The launcher can't know.
 #
 # ## Several machines: a rendezvous
 #
@@ -154,9 +154,9 @@ line = f"distlab run --rendezvous {place} --address {{}} {options}"
 way, code = "rendezvous", {"DISTLAB_CODE": "only-for-lesson-19"}
 machines = [line.format("127.0.0.1", "a"), line.format("127.0.0.2", "b")]
 print(*machines, sep="\n")
-runs[way] = watch(way, machines, [code, code], folder=home, kill_after=100)
+runs[way] = watch(way, machines, [code, code], folder=home, kill_after=40)
 runs[way].show()
-assert runs[way].begun[-1] >= 100
+assert runs[way].begun[-1] >= 40
 assert sorted(os.listdir(home / "a")) == sorted(os.listdir(home / "b"))  # a copy on each machine
 assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 
@@ -177,12 +177,12 @@ assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 
 # %% tags=["nbval-ignore-output"]
 def kill_on(engine):
-    """Run the program on an engine, kill worker 1 after step 100, and show what was printed."""
+    """Run the program on an engine, kill worker 1 after step 40, and show what was printed."""
     line = f"distlab run --engine {engine} {options.format(engine)}"
-    run = watch_engine(engine, line, folder=home, kill_after=100)
+    run = watch_engine(engine, line, folder=home, kill_after=40)
     print(f"$ {line}")
     run.show()
-    assert run.begun[-1] >= 100
+    assert run.begun[-1] >= 40
     assert np.isclose(run.last_loss, runs["by hand"].last_loss, atol=1e-3)
     return run
 
@@ -501,7 +501,7 @@ assert configs == list(build_tf_configs(build_cluster(2, ports=[2222, 2223])).va
 #
 # ## What it costs
 #
-# All six ways trained the same 300 steps. Here is what each added: seconds from the typed line to the first report (step 20), seconds from the kill to the next one, and the memory of all processes other than the two workers, at the moment of the kill.
+# All six ways trained the same 120 steps. Here is what each added: seconds from the typed line to the first report (step 20), seconds from the kill to the next one, and the memory of all processes other than the two workers, at the moment of the kill.
 
 # %% tags=["nbval-ignore-output"]
 print(f"{'':<12}{'first report':>14}{'after the kill':>16}{'memory':>12}")

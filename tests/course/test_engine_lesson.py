@@ -83,11 +83,11 @@ def test_memory_is_that_of_all_but_the_workers():
 def test_a_missing_engine_is_replaced_by_a_dated_run_that_says_so(missing, capsys):
     for engine in ("ray", "spark", "slurm"):
         run = watch_engine(engine, "distlab run train.py", folder=".")
-        assert run.begun[-1] >= 100 and run.again_seconds > 0 and run.own_bytes > 0
+        assert run.begun[-1] >= 40 and run.again_seconds > 0 and run.own_bytes > 0
         run.show()
         printed = capsys.readouterr().out
         assert f"the package {engine} is missing" in printed and "a stored run: 20" in printed
-        assert "not a run of your machine" in printed and "[worker 0] step 300" in printed
+        assert "not a run of your machine" in printed and "[worker 0] step 120" in printed
     for program in ("count_labels.py", "too_few_slots.py"):
         assert len(run_with_engine("spark", program)) >= 3
         assert "a stored run: 20" in capsys.readouterr().out
