@@ -119,9 +119,9 @@ def choosing_explorer() -> Explorer:
 
     return explore(
         show,
-        parameters=Slider("Parameters, as a power of ten", 6, 12, 9, 0.5, grid=(8, 9, 10, 11)),
-        examples=Slider("Examples, as a power of ten", 4, 10, 7, 0.5, grid=(6, 7, 9)),
-        devices=Slider("Devices, as a power of two", 0, 12, 6, grid=(0, 3, 6, 10)),
+        parameters=Slider("Parameters", 6, 12, 9, 0.5, grid=(8, 9, 10, 11), base=10),
+        examples=Slider("Examples", 4, 10, 7, 0.5, grid=(6, 7, 9), base=10),
+        devices=Slider("Devices", 0, 12, 6, grid=(0, 3, 6, 10), base=2),
         place=Choice("Where they are", list(PLACES), PLACES[1]),
         data=Choice("The data", list(DATA), "files on disk"),
         mtbf_days=Slider("A node fails every", 1, 1000, 200, 1, "days", grid=(10, 200)),

@@ -13,6 +13,7 @@ from distlab.errors import CourseError
 class Slider:
     """A number from `minimum` to `maximum` in steps of `step`, shown with its `unit`.
 
+    With a `base` the number is an exponent, and what is shown is the power: 1,024 for 10 of 2.
     `grid` are the values that it takes where no kernel runs; without it, they are spread
     over the range. Raises CourseError for an empty range, a step of 0 or less, or a value
     outside the range.
@@ -25,6 +26,7 @@ class Slider:
     step: float = 1
     unit: str = ""
     grid: Sequence[float] = ()
+    base: int = 0
 
     def __post_init__(self) -> None:
         low, high, value, step = self.minimum, self.maximum, self.value, self.step
@@ -58,8 +60,9 @@ class Slider:
 
     def describe(self) -> dict[str, Any]:
         """Return what the browser's control is made of."""
-        return {"kind": "slider", "label": self.label, "min": self.minimum, "max": self.maximum,
+        told = {"kind": "slider", "label": self.label, "min": self.minimum, "max": self.maximum,
                 "step": self.step, "unit": self.unit.strip()}  # fmt: skip
+        return told | ({"base": self.base} if self.base else {})
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ def host_loop_explorer(step_ms: float = 4, host_ms: float = 6, steps: int = 1) -
     """Show host and device for 16 steps, `steps` of them in each execution."""
     return explore(
         show_host_loop,
-        power=Slider("steps_per_execution, as a power of two", 0, 4, steps.bit_length() - 1),
+        power=Slider("steps_per_execution", 0, 4, steps.bit_length() - 1, base=2),
         step_ms=Slider("One step on the device", 1, 20, step_ms, unit="ms"),
         host_ms=Slider("The host between two executions", 0, 20, host_ms, unit="ms"),
     )

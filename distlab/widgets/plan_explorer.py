@@ -40,7 +40,7 @@ def plan_explorer(
 
     return explore(
         show,
-        size=Slider("Devices, as a power of two", 0, LARGEST, 6, grid=range(0, LARGEST + 1, 2)),
+        size=Slider("Devices", 0, LARGEST, 6, grid=range(0, LARGEST + 1, 2), base=2),
         network=Choice("Network between nodes of eight", list(NETWORKS), "100GbE"),
         batch=Slider("Batch of a device", 8, 512, profile.batch, 8, "examples", (8, 64, 512)),
         mtbf_days=Slider("A node fails every", 1, 1000, 200, 1, "days", (10, 50, 200)),

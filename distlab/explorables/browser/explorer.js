@@ -1,7 +1,7 @@
 // Controls above charts. Frames over a grid of the controls' values are frozen in the data, so every move is
 // answered here; where a kernel runs, its frame for the exact values takes the nearest one's place.
 import { CHARTS } from "./charts.js";
-import { choice, make, sayNumber, slider } from "./core.js";
+import { choice, make, sayCount, sayNumber, slider } from "./core.js";
 
 export default function explorer(stage) {
   const { controls, live } = stage.data;
@@ -24,7 +24,9 @@ export default function explorer(stage) {
 function makeControl(stage, control, live) {
   const { name, label, unit, kind, options } = control;
   if (kind === "choice") return choice(stage, { name, label, options, list: options.length > 4 || options.join("").length > 40 });
-  const write = (value) => `${sayNumber(value, 5)}${unit && unit !== "%" ? " " : ""}${unit}`.replace(" %", "%");
+  const say = (value) => (control.base && control.base ** value >= 1e5 ? sayCount(control.base ** value)
+    : sayNumber(control.base ? control.base ** value : value, 5));
+  const write = (value) => `${say(value)}${unit && unit !== "%" ? " " : ""}${unit}`.replace(" %", "%");
   if (live) return slider(stage, { name, label, min: control.min, max: control.max, step: control.step, say: write });
   const grid = stage.data.frozen.grids[name], step = `${name} step`;  // the values that are frozen, and no others
   stage.options[step] ??= Math.max(0, grid.indexOf(stage.options[name]));
