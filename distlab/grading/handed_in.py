@@ -155,11 +155,12 @@ def list_files(
     listing = Listing(keep, wanted or {})
     course = _is_course(source)
     source = source / "submitted" if course else source
+    packed = source.suffix.lower() == ".zip" and read_packed_name(source.stem)[1]
     if source.is_dir():
         _look_at_all(list(_walk(source, ())), listing, None if course else unwrap)
     elif not source.is_file():
         raise CourseError(f"{source}: no such folder, zip or notebook")
-    elif source.name.lower().endswith(NOTEBOOKS) or _is_packed_by_student(source):
+    elif source.name.lower().endswith(NOTEBOOKS) or packed:
         _look_at(_find_on_disk(source, (source.name,)), listing)
     elif zipfile.is_zipfile(source):
         with source.open("rb") as stream:
@@ -174,10 +175,6 @@ def _is_course(source: Path) -> bool:
     inside = source / "submitted"
     names = [path.name for path in inside.iterdir()] if inside.is_dir() else ["lab00"]
     return not names or not all(_LAB.match(name) for name in names)
-
-
-def _is_packed_by_student(source: Path) -> bool:
-    return source.suffix.lower() == ".zip" and bool(read_packed_name(source.stem)[1])
 
 
 def _look_at_all(files: list[_File], listing: Listing, unwrap: Unwrap | None) -> None:
@@ -214,8 +211,7 @@ def _find_nothing(parts: tuple[str, ...], problem: str) -> _File:
 
 
 def _is_skipped(name: str) -> bool:
-    hidden = name.startswith(".") and not _PLATFORM.search(name)
-    return hidden or name in _SKIPPED
+    return name in _SKIPPED or (name.startswith(".") and not _PLATFORM.search(name))
 
 
 def _is_notebook(name: str) -> bool:

@@ -26,7 +26,7 @@ from distlab.explorables import (
 from distlab.explorables.arrow import list_gradients, make_problem, take_steps
 from distlab.explorables.catalogue import EXAMPLES
 from distlab.explorables.conveyor import run_belt
-from distlab.explorables.explorable import MIME
+from distlab.explorables.explorable import MIME, write_fragment
 from distlab.explorables.joining import BROWSER, join_script, join_style
 from distlab.explorables.look import write_page
 from distlab.explorables.memory import find_held
@@ -516,6 +516,19 @@ def test_several_pieces_stand_on_one_page(chromium, tmp_path):
     page.goto(path.as_uri())
     assert page.locator(".ex-stage").count() == 3
     assert page.locator(".ex-stage strong").first.inner_text() == "Your schedule"
+    page.close()
+
+
+def test_a_piece_that_stands_twice_on_a_page_has_two_names(chromium, tmp_path):
+    piece = EXAMPLES["values"]()
+    parts = (piece.piece, piece.data, piece.options, "")
+    twice = "".join(write_fragment(*parts, place=f"cell {number}") for number in range(2))
+    (tmp_path / "twice.html").write_text(f"<!doctype html><body>{twice}</body>")
+    page = chromium.new_page()
+    page.goto((tmp_path / "twice.html").as_uri())
+    page.locator(".ex-stage").nth(1).wait_for()
+    first, second = (stage.get_attribute("aria-label") for stage in page.locator(".ex-stage").all())
+    assert second == f"{first} (2)"
     page.close()
 
 

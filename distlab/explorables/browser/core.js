@@ -298,11 +298,19 @@ function keepKeys(root, event) {
   event.target.toggleAttribute("data-lm-suppress-shortcuts", own);
 }
 
+// A page may hold a piece twice: its places need names of their own for who moves from one to the next.
+function nameStage(label) {
+  const taken = new Set([...document.querySelectorAll(".ex-stage")].map((each) => each.getAttribute("aria-label")));
+  let name = label;
+  for (let number = 2; taken.has(name); number += 1) name = `${label} (${number})`;
+  return name;
+}
+
 // Draw `piece` into `host`. A piece is a function (stage) => update: it puts its elements into
 // `stage.root` and returns what draws them for `stage.options`, `stage.data` and `stage.width`.
 // `heard(options)` is called after each change made by hand. Returns what takes it all away.
 export function mount(piece, host, data, options, heard = () => {}) {
-  const root = make("section", { class: "ex-stage", "aria-label": data.label ?? "Explorable" });
+  const root = make("section", { class: "ex-stage", "aria-label": nameStage(data.label ?? "Explorable") });
   const said = make("p", { class: "ex-unseen", role: "status" });
   const stage = {
     root, data, options: { ...options }, width: 720, shows: [], ends: [], glider: new Glider(),
