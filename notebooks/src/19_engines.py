@@ -464,12 +464,16 @@ spark.setLogLevel("OFF")
 
 
 def wait_for_all(numbers):
-    """What a worker does first: wait until all three are here."""
+    """What a worker does first: wait until all three are here, or the first one's patience ends."""
     Path(f"here-{list(numbers)[0]}").touch()
-    end = time.monotonic() + 3
-    while time.monotonic() < end and len(list(Path().glob("here-*"))) < 3:
+    here = list(Path().glob("here-*"))
+    end = min(path.stat().st_mtime for path in here) + 3
+    while len(here) < 3:
         threading.Event().wait(0.05)
-    yield len(list(Path().glob("here-*")))
+        if time.time() > end:
+            break
+        here = list(Path().glob("here-*"))
+    yield len(here)
 
 
 def make_tf_config(numbers):
@@ -480,6 +484,8 @@ def make_tf_config(numbers):
     yield json.dumps({"cluster": {"worker": addresses}, "task": task})
 
 
+for old in Path().glob("here-*"):
+    old.unlink()
 three, two = spark.parallelize(range(3), 3), spark.parallelize(range(2), 2)
 print(three.mapPartitions(wait_for_all).collect())
 try:
