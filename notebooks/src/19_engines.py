@@ -457,35 +457,29 @@ from pathlib import Path
 from pyspark import BarrierTaskContext, SparkConf, SparkContext
 
 check = "spark.scheduler.barrier.maxConcurrentTasksCheck"
-here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+conf = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false", f"{check}.interval": "1s", f"{check}.maxFailures": "1"}
-spark = SparkContext("local[2]", conf=SparkConf().setAll(here.items()))
+spark = SparkContext("local[2]", conf=SparkConf().setAll(conf.items()))
 spark.setLogLevel("OFF")
 
 
 def wait_for_all(numbers):
     """What a worker does first: wait until all three are here, or the first one's patience ends."""
     Path(f"here-{list(numbers)[0]}").touch()
-    here = list(Path().glob("here-*"))
-    end = min(path.stat().st_mtime for path in here) + 3
-    while len(here) < 3:
+    end = min(path.stat().st_mtime for path in Path().glob("here-*")) + 3
+    while (seen := len(list(Path().glob("here-*")))) < 3 and time.time() < end - 0.1:
         threading.Event().wait(0.05)
-        if time.time() > end:
-            break
-        here = list(Path().glob("here-*"))
-    yield len(here)
+    threading.Event().wait(max(0, end - time.time()) if seen < 3 else 0)
+    yield seen
 
 
-def make_tf_config(numbers):
-    """In a barrier stage each task learns the addresses of all."""
+def make_tf_config(numbers):  # in a barrier stage each task learns the addresses of all
     place = BarrierTaskContext.get()
     addresses = place.allGather(f"127.0.0.1:{2222 + place.partitionId()}")
     task = {"type": "worker", "index": place.partitionId()}
     yield json.dumps({"cluster": {"worker": addresses}, "task": task})
 
 
-for old in Path().glob("here-*"):
-    old.unlink()
 three, two = spark.parallelize(range(3), 3), spark.parallelize(range(2), 2)
 print(three.mapPartitions(wait_for_all).collect())
 try:
