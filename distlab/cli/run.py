@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from distlab.cli.parser import Commands, add_command
 from distlab.cli.starting import (
@@ -15,6 +15,8 @@ from distlab.cli.starting import (
     check_rendezvous,
     read_rendezvous,
     read_workers,
+    tell_cause,
+    write,
 )
 from distlab.errors import CourseError
 from utils.measure import count
@@ -110,10 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
         write(f"[{task}] {line}", output)
 
     report = start(arguments, command, settings, show)
-    if report.cause is not None:
-        if report.traceback:
-            write(report.traceback, sys.stderr)
-        say(report.cause)
+    tell_cause(report, say)
     if arguments.json:
         write(report.to_json(), sys.stdout)
     else:
@@ -140,14 +139,6 @@ def start(
 
 def say(text: str) -> None:
     write(f"distlab run: {text}", sys.stderr)
-
-
-def write(text: str, stream: TextIO) -> None:
-    """Print to `stream`; where its reader has gone (`distlab run … | head`), the run goes on."""
-    try:
-        print(text, file=stream, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def make_command(program: str, arguments: list[str], module: bool) -> list[str]:

@@ -3,18 +3,19 @@ machines that meet at a rendezvous.
 """
 
 import argparse
+import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from distlab.cli.parser import OneLineParser
 from distlab.errors import CourseError
 from utils.checks import check_count
 
 if TYPE_CHECKING:
-    from utils.engines import RendezvousSettings
+    from utils.engines import RendezvousSettings, RunReport
 
 ENGINES = ("ray", "spark", "slurm")  # named here: commands start without importing them
 MAX_RESTARTS = 1000
@@ -161,11 +162,24 @@ def train_at_rendezvous(
             print(f"[{task}] {line}", file=sys.stderr, flush=True)
 
     report = run_at_rendezvous(command, run, read_rendezvous(arguments), show, _say)
+    tell_cause(report, _say)
+    return report.status
+
+
+def tell_cause(report: "RunReport", say: Callable[[str], None]) -> None:
+    """Print the first error's traceback, then its cause; nothing where the run succeeded."""
     if report.cause is not None:
         if report.traceback:
-            print(report.traceback, file=sys.stderr)
-        _say(report.cause)
-    return report.status
+            write(report.traceback, sys.stderr)
+        say(report.cause)
+
+
+def write(text: str, stream: TextIO) -> None:
+    """Print to `stream`; where its reader has gone (`distlab run … | head`), the run goes on."""
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def repeat_options(arguments: argparse.Namespace, names: Iterable[str]) -> list[str]:
