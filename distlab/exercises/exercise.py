@@ -4,14 +4,16 @@ What is right for other numbers than the worked examples is not here: it is work
 by `distlab.grading.judges`, which learners do not have.
 """
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from distlab.exercises.comparing import explain_kind, find_wrong, same, show
 from distlab.exercises.feedback import praise, show_picture, word_fault
-from distlab.exercises.refusing import refuse
+from distlab.exercises.refusing import own_frames, refuse
 from distlab.exercises.watching import watch_calls
 from distlab.exercises.worked import read_worked
 
@@ -99,7 +101,8 @@ class Exercise:
         there = getattr(parts[0], "observe_there", None)
         if there is not None and not self.plain and self.run is not call:
             return there(self, [part.__name__ for part in parts], cases)
-        with watch_calls(self.by_hand, answer) as called:
+        frames = own_frames() if there is None else nullcontext()
+        with watch_calls(self.by_hand, answer) as called, frames:
             observed = self.run(answer, cases)
         if called:
             raise refuse(
@@ -131,10 +134,12 @@ class Exercise:
         praise(self.lab, self.name, self.success or right, draw)
 
     def _draw(self, cases: Cases, observed: Sequence[Any], right: Sequence[Any]) -> Any:
-        """Return the answer's picture; what draws it is imported only where somebody looks."""
-        from distlab.exercises.answer_pictures import draw_answer
+        """Return the answer's picture; what draws it is imported only where somebody looks.
 
-        return draw_answer(self.lab, self.name, cases, observed, right)
+        A build draws none, so no lab is stale when a picture changes: `imports` reads no string.
+        """
+        pictures = importlib.import_module("distlab.exercises.answer_pictures")
+        return pictures.draw_answer(self.lab, self.name, cases, observed, right)
 
     def find_fault(
         self, cases: Cases, observed: Any, expect: Callable[[str], Sequence[Any]]

@@ -9,7 +9,7 @@ EPOCH = Exercise(
     examples=((66, 32), (64, 32), (5, 32), (33, 8)),
     mistakes={
         "rest-dropped": "the examples left over make one more, smaller step: they are not dropped",
-        "rounded-down": "steps are rounded up, not down: what is left over wants a step of its own",
+        "rounded-down": "steps are rounded up, not down: what is left over needs a step of its own",
         "zero-left-over": "a batch that divides the examples leaves nothing over: its last step is "
         "a full one",
         "one-too-many": "adding 1 to the whole batches is one step too many where the batch "
@@ -71,7 +71,7 @@ PARALLELISM = Exercise(
         "decimal-gigabytes": "1 GiB is 2**30 bytes, not 10**9",
         "memory-ignored": "memory comes first: each data-parallel replica holds a whole copy of "
         "the model",
-        "time-ignored": "memory is not all: a run that fits and takes too long wants more replicas",
+        "time-ignored": "memory is not all: a run that fits and takes too long needs more replicas",
         "split-needlessly": "a model that fits is not split: when only time is short, copies of it "
         "share the data",
         "no-room-to-spare": "memory that is just enough is enough: compare with <=",
@@ -87,7 +87,7 @@ SCALING = Exercise(
     mistakes={
         "times-not-images": "a step of n replicas handles n times as many images: compare images "
         "per second",
-        "upside-down": "upside down: a shorter step is a larger speed-up",
+        "upside-down": "inverted: a shorter step is a larger speed-up",
         "not-divided": "efficiency is the speed-up divided by the number of replicas",
         "first-is-reference": "the reference is the run with one replica, wherever it stands in "
         "the list",

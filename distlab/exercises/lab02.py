@@ -72,7 +72,7 @@ VARIABLE = Exercise(
     mistakes={
         "outside-scope": "one plain variable, made outside strategy.scope(): there is one copy for "
         "all replicas",
-        "summed": "aggregation SUM adds up what the replicas add: their mean is wanted",
+        "summed": "aggregation SUM adds up what the replicas add: take their mean",
         "first-only": "aggregation ONLY_FIRST_REPLICA ignores what the other replicas add",
         "copies-differ": "each copy took its own replica's number, so that the copies differ: an "
         "aggregation brings them together, at every assignment (synchronization ON_WRITE)",
@@ -159,9 +159,10 @@ DEAL = Exercise(
         "in-blocks": "each replica got a block of neighbours: deal them out one by one, like cards",
         "all-to-all": "every replica got all the ids: use the replica's own number",
         "counted-from-one": "replica numbers begin at 0, and so do ids",
-        "floats": "the right ids, but as floating-point numbers: integers are wanted",
+        "floats": "the right ids, but as floating-point numbers: return integers",
         "all-the-first": "every replica got replica 0's ids: the function's context tells which "
         "one it is",
+        "rest-dropped": "the ids left over are dealt out too: the first replicas get one more",
     },
     hint="write down what each of 3 replicas gets of the ids 0 to 7, and compare with the example",
     tolerance=1e-6,

@@ -143,12 +143,12 @@ MODEL = Exercise(
         "outside-scope": "one copy of each weight: make and compile the model in strategy.scope()",
         "compiled-outside": "the weights have their copies, the optimizer does not: made outside "
         "the scope, it counts every replica's step, and schedules run too fast",
-        "with-momentum": "SGD without momentum is wanted",
+        "with-momentum": "this SGD has momentum: use it without",
         "no-accuracy": "accuracy is not among the metrics",
         "not-from-logits": "the loss takes logits for probabilities: say from_logits=True",
-        "other-rate": "SGD's own learning rate was left: 0.1 is wanted",
-        "softmax-layer": "the outputs are probabilities: logits, without an activation, are wanted",
-        "adam": "the optimizer is Adam: SGD is wanted",
+        "other-rate": "SGD's own learning rate was left: set 0.1",
+        "softmax-layer": "the outputs are probabilities: return logits, without an activation",
+        "adam": "the optimizer is Adam: use SGD",
     },
     hint="one Dense layer of 10 logits, SGD at 0.1, cross-entropy from logits, accuracy",
     shows_case=False,
@@ -178,7 +178,7 @@ def try_callbacks(make_callbacks: Callable[..., Any], boundaries: Any, rates: An
     )
     made = require_value(make_callbacks(boundaries, rates, noted), "make_callbacks", "a list")
     if not isinstance(made, list | tuple):
-        raise refuse(f"make_callbacks returned {show(made)}: a list of callbacks is wanted")
+        raise refuse(f"make_callbacks returned {show(made)}: return a list of callbacks")
     callbacks = [*made, watch]
     two = np.ones((2, 1))
     model.fit(two, two, batch_size=1, epochs=boundaries[-1] + 2, verbose=0, callbacks=callbacks)
@@ -230,7 +230,7 @@ def try_reload(save_and_reload: Callable[..., Any], replicas: int, seed: int) ->
         with own_frames():
             loaded = save_and_reload(model, path, strategy)
         require_kind(loaded, "save_and_reload", "keras.Model")
-        there = path.exists()
+        there = _holds_model(path, kernel)
     copies = max(len(set(_devices(v))) for v in loaded.weights)
     optimizer = getattr(loaded, "optimizer", None)
     return {
@@ -239,6 +239,18 @@ def try_reload(save_and_reload: Callable[..., Any], replicas: int, seed: int) ->
         "steps its optimizer has counted": int(optimizer.iterations.numpy()) if optimizer else None,
         "outputs": np.asarray(loaded(inputs), dtype=float),
     }
+
+
+def _holds_model(path: Path, kernel: np.ndarray) -> bool:
+    """Return whether a file holds the whole model: this kernel, and the steps counted so far."""
+    import keras
+
+    try:
+        model = keras.models.load_model(path)
+        steps = int(model.optimizer.iterations)
+    except Exception:  # Keras raises errors of many kinds for what is no model
+        return False
+    return steps == STEPS_DONE and bool(np.array_equal(model.get_weights()[0], kernel))
 
 
 def _devices(variable: Any) -> list[str]:
@@ -259,7 +271,7 @@ RELOAD = Exercise(
     examples=((2, 7), (3, 8)),
     mistakes={
         "outside-scope": "loaded outside strategy.scope(): there is one copy of each weight",
-        "not-saved": "no file was written, so nothing was loaded from one",
+        "not-saved": "no whole model was written to the file, so none was loaded from it",
         "not-compiled": "the model came without its optimizer: load it compiled, ready to train on",
         "cloned": "the optimizer begins again at step 0: a clone with copied weights is not the "
         "model from the file, which keeps the optimizer's state",
@@ -318,7 +330,7 @@ PROGRAM = Exercise(
         "sets it before each epoch",
         "not-scaled": "the pixels were not scaled: divide by 255",
         "outside-scope": "one copy of each weight: make and compile the model in strategy.scope()",
-        "one-epoch": "these are the first epoch's weights: as many epochs as rates are wanted",
+        "one-epoch": "these are the first epoch's weights: train one epoch for each rate",
         "validation-trained": "the model was trained on the validation images too",
     },
     hint="one device that goes through the batches in order, each epoch with its rate, has other "

@@ -176,7 +176,7 @@ def contrast_updates(got: Any, right: Any) -> str:
     if not wanted.any():
         raise CourseError("the right update is zero: choose another case")
     ratio, off = compare_updates(given, wanted)
-    turned = f" and turned, residual {off:.2g}," if off > 1e-4 else ""
+    turned = f" and turned, residual {off:.2g}" if off > 1e-4 else ""
     return f"gave an update of ×{ratio:.4g} the single-device gradient{turned}, should give ×1"
 
 
@@ -255,10 +255,16 @@ def measure_uneven(uneven_loss: Answer, cases: Cases) -> list[Any]:
 
 
 def try_empty(uneven_loss: Callable[..., Any], batch_examples: int) -> float:
-    """Return `uneven_loss` of a replica without examples, in a last batch of `batch_examples`."""
+    """Return `uneven_loss` of a replica without examples, next to one with `batch_examples`."""
     import tensorflow as tf
 
-    return read_number(uneven_loss(tf.zeros([0], tf.float64), batch_examples, 32), "uneven_loss")
+    strategy = _get_strategy()
+    shares = strategy.experimental_distribute_values_from_function(
+        lambda c: tf.ones([0 if c.replica_id_in_sync_group else batch_examples], tf.float64)
+    )
+    with own_frames():
+        found = strategy.run(uneven_loss, args=(shares, batch_examples, FULL_BATCH))
+    return read_number(strategy.experimental_local_results(found)[-1], "uneven_loss")
 
 
 def contrast_uneven(got: Any, right: Any) -> str:
@@ -291,15 +297,6 @@ UNEVEN = make_exercise(
 # ---- exercise 5: which bug gives such an update
 
 
-BUGS = (
-    "right",
-    "own-mean",
-    "not-divided",
-    "divided-twice",
-    "full-batch",
-    "own-weights",
-    "penalty-on-each",
-)
 Shares = Sequence[int]  # examples on each replica
 
 
@@ -356,6 +353,8 @@ DIAGNOSIS = Exercise(
         "above-one": "a ratio above 1 has several causes: the replicas' own means give their "
         "number, a sum that was never divided gives the number of examples",
         "residual-ignored": "these updates are turned: look at the residual as well as the ratio",
+        "not-measured": "the report says right, ratio 1 and residual 0: weights or a penalty alone "
+        "are no bug",
         "weights-not-seen": "a turned update of a step with sample weights: it is the weights "
         "that each replica divides by on its own",
         "turned-is-penalty": "an update can turn without a penalty: uneven shares or weights do "

@@ -19,6 +19,9 @@ from utils.errors import DistributedError
 
 __all__ = ["Network", "Send"]
 Chunks = list[list[np.ndarray]]
+NOT_SENT = (
+    "right sums, but nothing was sent: a rank learns of the others' values only through the network"
+)
 ONE_BY_ONE = (
     "the messages went one after the other, a step each: hand all P of a step to one exchange"
 )
@@ -27,6 +30,7 @@ BY_HAND = tuple(
     for part in (
         "ring",
         "recursive_doubling",
+        "tree",
         "hierarchical",
         "choice",
         "buckets",
@@ -90,7 +94,7 @@ def _read_chunk(chunks: Any, rank: int, k: int) -> np.ndarray:
         chunk = chunks[rank][k]
     except (TypeError, IndexError, KeyError):
         raise refuse(f"chunks[{rank}][{k}] is not there any more: one array per chunk") from None
-    return np.ravel(read_array(chunk, f"chunks[{rank}][{k}] is no array: the function"))
+    return np.ravel(read_array(chunk, f"chunks[{rank}][{k}] is not an array: the function"))
 
 
 SCATTER = Exercise(
@@ -104,6 +108,8 @@ SCATTER = Exercise(
         "one-step-too-many": "one step too many: after P - 1 the sums are whole, and then counted "
         "twice",
         "always-the-same": "every step sent the same chunk: send on what has just been added to",
+        "next-chunk": "the chunks go the wrong way round: a rank sends on what has just arrived, "
+        "chunk rank - step, not rank + step",
         "one-by-one": ONE_BY_ONE,
     },
     hint="follow one chunk on paper: who has it first, who adds what, and where is it complete?",
@@ -141,6 +147,7 @@ GATHER = Exercise(
         "one-step-short": "one step too few: the last rank still lacks a chunk",
         "unfinished-sent": "unfinished chunks were sent round: rank r begins with chunk r + 1",
         "always-the-same": "every step sent the same chunk: hand on what has just arrived",
+        "not-sent": NOT_SENT,
         "one-by-one": ONE_BY_ONE,
     },
     hint="follow one finished chunk on paper: who has it first, and who gets it in which step?",
@@ -172,8 +179,10 @@ ALL_REDUCE = Exercise(
     mistakes={
         "through-rank-0": "right sums, but through rank 0, which sends and receives far more than "
         "the others",
-        "not-sent": "right sums, but nothing was sent: a rank learns of the others' values only "
-        "through the network",
+        "not-sent": NOT_SENT,
+        "whole-vectors": "right sums, but whole vectors went round: a message holds one chunk",
+        "rest-to-last": "the chunks differ from np.array_split's: the first ones are an element "
+        "longer",
         "rest-lost": "the elements left over when the length does not divide are gone",
         "not-gathered": "each rank has one finished chunk only: the second half is missing",
         "averaged": "these are means: an all-reduce sums",
@@ -195,6 +204,7 @@ SECONDS = Exercise(
     mistakes={
         "one-half": "this is one of the two halves: the chunks go round twice",
         "whole-vectors": "a message is one chunk, 1/P of the vector, not the whole of it",
+        "one-step-each": "each half takes P - 1 steps, not P",
         "one-latency": "the latency is paid once for each step, not once in all",
     },
     hint="count the steps of both halves, then work out the seconds of one step",

@@ -9,7 +9,7 @@ from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.failing_logs import LOGS, fill_in
 
 CAUSES = tuple(LOGS)
-HOSTS = ("10.0.0.4:2222", "10.0.0.9:2222", "10.0.0.5:3333")
+HOSTS = ["10.0.0.4:2222", "10.0.0.9:2222", "10.0.0.5:3333"]
 BY_HAND = ("utils.tf_config",)
 MACHINES = {"chief": ["a:1"], "worker": ["b:2", "c:2"], "ps": ["d:3"], "evaluator": ["e:4"]}
 
@@ -67,6 +67,9 @@ ROLE = Exercise(
         "TensorFlow 1",
         "numbered-through": "each job counts its own tasks from 0",
         "evaluator-alone": "the evaluator gets everyone's cluster here, not one of its own",
+        "evaluator-lists-itself": "the evaluator is in no cluster, not even in the one that its "
+        "own TF_CONFIG holds",
+        "evaluator-as-worker": "a task's type is the name of its job, the evaluator's too",
     },
     hint="the same cluster for all: chief, worker and ps; only the task differs",
     by_hand=BY_HAND,

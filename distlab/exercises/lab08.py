@@ -186,7 +186,8 @@ def _save(functions: Any, root: str, value: float) -> tuple[str, int]:
     index = strategy.cluster_resolver.task_id
     total = tf.Variable(value + index)
     shared = str(Path(root) / "shared")
-    folder = str(require_value(choose_folder(shared, index), "choose_folder", "a folder's path"))
+    chosen = require_value(choose_folder(shared, index), "choose_folder", "a folder's path")
+    folder = str(chosen)
     _stay_inside(root, folder)
     order = range(strategy.num_replicas_in_sync)
     for turn in order:  # one after the other: no torn files
@@ -198,7 +199,7 @@ def _save(functions: Any, root: str, value: float) -> tuple[str, int]:
         if turn == index:
             mine = (Path(shared).resolve(), Path(folder).resolve())
             left = sum(p.parent not in mine for p in Path(root).resolve().rglob("ckpt.index"))
-            clean_up(shared, folder, index)
+            clean_up(shared, chosen, index)
         strategy.reduce("SUM", tf.constant(1.0), axis=None)
     return folder, left
 
@@ -236,13 +237,13 @@ SAVING = Exercise(
     examples=((3, 7.0),),
     mistakes={
         "all-in-one-place": "all workers wrote to the same files: one overwrites the other",
-        "chief-elsewhere": "worker 0 is the chief: its checkpoint belongs into the shared folder",
+        "chief-elsewhere": "worker 0 is the chief: its checkpoint belongs in the shared folder",
         "others-share": "the other workers wrote to the same files: each needs a folder of its own",
         "inside-shared": "the others wrote into folders inside the shared one: put them next to it",
         "shared-removed": "the shared checkpoint is gone: worker 0 has nothing to clean up",
         "left-behind": "the others' folders are still there: remove them when all have written",
     },
-    hint="worker 0 into the shared folder, each other one into its own next to it, then removed",
+    hint="who may write into the shared folder, and which folders must be gone at the end?",
     shows_case=False,
     run=each(try_saving),
 )

@@ -61,22 +61,36 @@ def try_killed_run(
 ) -> dict[str, Any]:
     """Run `train` on two workers, of which one is killed once in step `die_at`.
 
-    The group starts again by itself. Returns the steps that worker 0 took, in order,
-    whether worker 1 saved into its own folder, and the weights [784, 10] at the end.
+    The group starts again by itself. Returns the steps that worker 0 took, in order, how often
+    the group started again, whether worker 1 saved the weights into its own folder, and the
+    weights [784, 10] at the end.
     """
     root = Path(tempfile.mkdtemp())
     try:
         (root / "shared").mkdir()
         found, events = _run_killed(train, root, (seed, total, every, die_at))
         steps = [int(event["step"]) for event in events if event["event"] == "exercise step"]
-        saved = any(root.glob("w1/*.index"))
         return {
             "steps taken": steps,
-            "worker 1 saved too": saved,
+            "restarts": sum(event["event"] == "restart" for event in events),
+            "worker 1 saved too": any(map(_holds_weights, root.glob("w1/**/*.index"))),
             "weights": np.asarray(found[0]),
         }
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _holds_weights(index: Path) -> bool:
+    """Return whether this is the index of a checkpoint that holds weights [784, 10]."""
+    import tensorflow as tf
+
+    try:
+        reader = tf.train.load_checkpoint(str(index.with_suffix("")))
+        shapes = reader.get_variable_to_shape_map()
+        kept = [reader.get_tensor(n) for n, shape in shapes.items() if shape == [784, 10]]
+    except (tf.errors.OpError, ValueError, RuntimeError):
+        return False
+    return any(bool(np.any(values)) for values in kept)
 
 
 def _run_killed(
@@ -138,9 +152,10 @@ def try_newest(newest_whole: Callable[..., Any], seed: int, steps: Sequence[int]
     import tensorflow as tf
 
     with tempfile.TemporaryDirectory() as folder:
-        for step in sorted(steps, reverse=True):  # so that times and steps disagree
+        for step in steps:
             rng = np.random.default_rng([seed, step])
-            first, last = (tf.Variable(rng.normal(size=4096)) for _ in range(2))
+            sizes = 4096 + rng.integers(4096, size=2)  # so that the files' sizes say nothing,
+            first, last = (tf.Variable(rng.normal(size=size)) for size in sizes)
             tf.train.Checkpoint(first=first, last=last).write(f"{folder}/ckpt-{step}")
         damaged = f"{folder}/ckpt-{max(steps)}"
         if cut == "index":
@@ -148,6 +163,9 @@ def try_newest(newest_whole: Callable[..., Any], seed: int, steps: Sequence[int]
         if cut == "data":
             data = f"{damaged}.data-00000-of-00001"
             os.truncate(data, os.path.getsize(data) * 3 // 4)  # the first values can be read
+        for path in Path(folder).glob("ckpt-*"):  # nor their times: the newest has the oldest
+            seconds = 10**9 - int(path.name.split("-")[1].split(".")[0])
+            os.utime(path, (seconds, seconds))
         return Path(str(newest_whole(folder))).name
 
 
@@ -179,7 +197,8 @@ INTERVAL = Exercise(
     examples=((10.0, 7200.0), (60.0, 86400.0)),
     mistakes={
         "two-forgotten": "the 2 is missing: on average half an interval is lost, not a whole one",
-        "halved": "the 2 belongs into the numerator",
+        "halved": "the 2 belongs in the numerator",
+        "outside": "the 2 stands under the root: outside, it makes the interval 1.4 times too long",
         "no-root": "the square root is missing: this is in seconds squared",
     },
     hint="compare with the example: what is missing, and are these seconds?",
@@ -192,6 +211,7 @@ LOSS = Exercise(
     examples=((300.0, 10.0, 7200.0), (3600.0, 60.0, 86400.0)),
     mistakes={
         "whole-interval": "a failure comes anywhere in the interval: half of it is lost on average",
+        "percent": "a share is asked for: 0.1 is a tenth, not 10",
         "failures-ignored": "only the writing was counted, not the work done twice",
         "checkpoints-ignored": "only the work done twice was counted, not the writing",
     },

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises.closure_events import draw_events
+from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import read_number, refuse_task
+from distlab.exercises.refusing import read_number, refuse, refuse_task
 
 WORKERS, SERVERS = 2, 3
 RUN_SECONDS = 90.0
@@ -40,13 +41,17 @@ def run_on_coordinator(function: Callable[..., Any], *arguments: Any) -> Any:
 class Coordinator:
     """A `ClusterCoordinator` that counts what is asked of it: schedule, join, fetch, done."""
 
-    def __init__(self, coordinator: Any) -> None:
-        self._coordinator = coordinator
+    def __init__(self, coordinator: Any, closure: Any) -> None:
+        self._coordinator, self._closure = coordinator, closure
         self._scheduled = self._joined = 0
-        self._before_first_fetch: int | None = None  # closures scheduled by then
+        self._before_first_look: int | None = None  # closures scheduled by then
 
     def schedule(self, function: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Hand one call to a worker; return its result-to-be at once."""
+        if function is not self._closure:
+            raise refuse(
+                "schedule the closure itself, as it was given: coordinator.schedule(closure)"
+            )
         self._scheduled += 1
         result = self._coordinator.schedule(function, args=args, kwargs=kwargs)
         for name in ("fetch", "get"):
@@ -56,12 +61,15 @@ class Coordinator:
     def _note_fetch(self, fetch: Callable[[], Any]) -> Callable[[], Any]:
         def noting() -> Any:
             # TensorFlow's own threads fetch each result as soon as it is there
-            by_tensorflow = threading.current_thread().name.startswith(TENSORFLOWS_THREADS)
-            if self._before_first_fetch is None and not by_tensorflow:
-                self._before_first_fetch = self._scheduled
+            if not threading.current_thread().name.startswith(TENSORFLOWS_THREADS):
+                self._note_look()
             return fetch()
 
         return noting
+
+    def _note_look(self) -> None:
+        if self._before_first_look is None:
+            self._before_first_look = self._scheduled
 
     def join(self) -> None:
         """Wait until all that was scheduled is done."""
@@ -74,6 +82,7 @@ class Coordinator:
 
     def done(self) -> bool:
         """Return whether nothing is under way."""
+        self._note_look()
         return self._coordinator.done()
 
 
@@ -92,12 +101,13 @@ def _coordinate(run_closures: Callable[..., Any], seed: int, count: int) -> dict
     tickets = Tickets(coordination.strategy)
     values = tf.constant(draw_values(seed, 4 * count + 4))
     closure = tf.function(lambda: tf.gather(values, tickets.draw()))
-    coordinator = Coordinator(coordination.coordinator)
+    coordinator = Coordinator(coordination.coordinator, closure)
     total = run_closures(coordinator, closure, count)
     return {
         "scheduled": coordinator._scheduled,
         "joined": coordinator._joined,
-        "scheduled before the first fetch": coordinator._before_first_fetch,
+        "scheduled before the first fetch": coordinator._before_first_look,
+        "closures run": int(tickets.variable.numpy()),
         "sum": read_number(total, "run_closures"),
     }
 
@@ -121,7 +131,7 @@ CLOSURES = Exercise(
         "joined-each-time": "it waited after each closure, so that the workers took turns: "
         "schedule all, then join once",
         "never-joined": "it never waited for all to be done: join once, after the last",
-        "averaged": "the sum of the results is wanted, not their mean",
+        "averaged": "return the sum of the results, not their mean",
     },
     hint="what are the other workers doing while your loop stands at this line?",
     shows_case=False,
@@ -137,9 +147,10 @@ def try_partitioner(make_partitioner: Callable[..., Any], rows: int) -> dict[str
 
     And into how many pieces the partitioners for 2 and for 5 servers would cut it.
     """
+    counts = [_count_pieces(make_partitioner(n), rows) for n in (2, 5)]
     return {
         "rows and server of each piece": run_on_coordinator(_place, make_partitioner, rows),
-        "pieces for 2 and 5 servers": [_count_pieces(make_partitioner(n), rows) for n in (2, 5)],
+        "pieces for 2 and 5 servers": counts,
     }
 
 
@@ -148,7 +159,13 @@ def _count_pieces(partitioner: Any, rows: int) -> int:
 
     if partitioner is None:
         return 1
-    return int(partitioner(shape=tf.TensorShape([rows, 4]), dtype=tf.float32)[0])
+    cuts = partitioner(shape=tf.TensorShape([rows, 4]), dtype=tf.float32)
+    if not isinstance(cuts, list | tuple) or len(cuts) != 2:
+        raise refuse(
+            "a partitioner returns how many pieces there are along each axis, as [3, 1] for a "
+            f"table in three pieces of rows; this one returned {show(cuts)}"
+        )
+    return int(cuts[0])
 
 
 def _place(make_partitioner: Callable[..., Any], rows: int) -> list[list[int]]:
@@ -199,6 +216,10 @@ STALENESS = Exercise(
         "itself-counted": "an update is not stale by itself: only the others' count",
         "reads-counted": "reading changes nothing: count what was applied",
         "since-the-start": "only what was applied after this closure had read counts",
+        "everything-counted": "a read of another closure makes nothing stale: of what lies between "
+        "this closure's read and its apply, count the applies",
+        "as-applied": "the list is in the order in which the updates were applied: it goes by the "
+        "closures' numbers, 0 first",
     },
     hint="take closure 0 of the example: which updates came after its read and before its apply?",
     shows_case=False,
@@ -224,6 +245,7 @@ START = Exercise(
         "round: compare with the smallest clock",
         "never-equal": "exactly `bound` steps ahead is still allowed",
         "mean": "the slowest worker decides, not the mean",
+        "spread": "that is how far the fastest is ahead: the worker that asks may be another one",
         "always": "a worker that is too far ahead of the slowest waits",
         "never": "a worker that is not too far ahead of the slowest may go on",
         "only-the-slowest": "not only the slowest may start: up to the bound, others may run ahead",

@@ -114,6 +114,8 @@ ROWS = Exercise(
         "averaged": "the parts' outputs are a sum, not a mean",
         "upstream-shared": "the gradient for the output goes whole to every part: it is not "
         "divided",
+        "bias-gradients-summed": "the bias is added once, so its gradient is not summed over the "
+        "parts",
         "bias-forgotten": "the bias is missing: it is added once, to the sum of the parts",
         "x-whole": "x's gradient came in one piece: a list is wanted, with one for each part of "
         "x, in its shape",
@@ -199,7 +201,7 @@ COUNT = Exercise(
         "one-bubble": "the bubble grows with the stages: P - 1 times, not once",
         "one-more": "one fewer is enough: the limit itself is allowed",
         "rounded-down": "one more is needed: with this many the bubble is still too large",
-        "not-whole": "a whole number is wanted: there are no parts of a micro-batch",
+        "not-whole": "return a whole number: there are no parts of a micro-batch",
     },
     hint="work out the bubble fraction with the number that you return, and with one fewer",
     tolerance=1e-9,

@@ -9,6 +9,7 @@ import numpy as np
 from distlab.exercises import softmax
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, call, each
+from distlab.exercises.failing_networks import draw_network
 from distlab.exercises.lab02 import make_mirrored
 from distlab.exercises.lab04 import ModelMaker
 from distlab.exercises.refusing import own_frames, refuse
@@ -16,53 +17,6 @@ from distlab.exercises.refusing import own_frames, refuse
 FLOAT16_MAX = 65504.0
 
 # ---- exercise 1: where nan begins
-
-
-def draw_network(seed: int, where: str, layer: int) -> tuple[Any, ...]:
-    """Return kernels, features, labels and loss scale of a network that fails at a known place.
-
-    Four layers of eight in float16, 6 examples. `where` is "forward" (layer's output
-    overflows), "backward" (the gradient for layer's output does) or "none". What overflows
-    does so by a factor of two or more, all before it stays twice below the limit or more.
-    """
-    rng = np.random.default_rng(seed)
-    gains = rng.uniform(1.0, 1.5, size=4)
-    features = rng.uniform(20.0, 50.0, size=(6, 8)) * (1 if where == "forward" else 2.0**-19)
-    if where == "backward" and layer < 3:
-        gains[layer + 1] = 512.0
-    kernels = []
-    for gain in gains:
-        kernel = np.abs(rng.normal(0.3, 0.1, size=(8, 8))) + np.eye(8)
-        kernels.append(kernel * gain / np.linalg.norm(kernel, 2))
-    if where == "forward":
-        kernels[layer] *= 2.0**19 / np.abs(_run_layers(kernels, features)[layer]).max()
-    outputs = _run_layers(kernels, features)
-    labels = outputs[-1].argmin(axis=1)
-    scale = 2.0**10
-    if where == "backward":
-        slopes = _run_back(kernels, outputs, labels)[layer]
-        scale = 2.0 ** np.ceil(np.log2(2**18 / np.abs(slopes).max()))
-    halves = [kernel.astype(np.float16) for kernel in kernels]
-    return halves, features.astype(np.float16), labels, scale
-
-
-def _run_layers(kernels: Sequence[np.ndarray], features: np.ndarray) -> list[np.ndarray]:
-    """Return every layer's output [examples, 8], with a ReLU after all but the last."""
-    outputs, x = [], features
-    for kernel in kernels:
-        outputs.append(x @ kernel)
-        x = np.maximum(outputs[-1], 0)
-    return outputs
-
-
-def _run_back(
-    kernels: Sequence[np.ndarray], outputs: Sequence[np.ndarray], labels: np.ndarray
-) -> list[np.ndarray]:
-    """Return the mean loss's gradient for every layer's output, [examples, 8] each."""
-    slopes = [softmax.slopes(outputs[-1], labels) / len(labels)]
-    for kernel, output in zip(kernels[:0:-1], outputs[-2::-1]):
-        slopes.insert(0, (slopes[0] @ kernel.T) * (output > 0))
-    return slopes
 
 
 def try_overflow(find_overflow: Callable[..., Any], seed: int, where: str, layer: int) -> Any:
@@ -130,6 +84,7 @@ SCALE = Exercise(
         "no-power-of-two": "the scale is a power of two, so that multiplying by it rounds nothing",
     },
     hint="the largest power of two first; then cast to float16 and count what became zero",
+    shows_case=False,
     run=each(try_scale),
     plain=True,
 )
@@ -175,7 +130,7 @@ def try_program(train: Callable[..., Any], seed: int, scale: float, growth_steps
         "weights": weights[0][:4],
         "tiny features' weights, in 2^-24": weights[0][4:] / DIM,
         "scales": [float(one) for one in scales],
-        "compiled": make.eager_calls < STEPS,  # of two replicas times twelve steps
+        "compiled": make.was_compiled(STEPS),  # of two replicas times twelve steps
     }
 
 
@@ -254,7 +209,7 @@ PLAN = Exercise(
         "than further micro-batches",
         "never-accumulated": "this plan never cuts the batch: only one micro-batch's activations "
         "are held at a time, and cutting can cost less than running a costly block again",
-        "most-room": "this plan holds the fewest bytes: the fastest one that fits is wanted",
+        "most-room": "this plan holds the fewest bytes: return the fastest one that fits",
     },
     hint="bytes of every pair (micro-batches, blocks), those that fit, the fastest of them",
     run=call,
@@ -267,12 +222,12 @@ PLAN = Exercise(
 WIDTH, HIDDEN, BLOCKS, EXAMPLES = 4, 64, 4, 48
 
 
-def draw_blocks(seed: int) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-    """Return two kernels of each block, inputs and targets [48, 4]."""
+def draw_blocks(seed: int) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
+    """Return two kernels of each block, each block's c [4, 64], inputs and targets [48, 4]."""
     rng = np.random.default_rng(seed)
     shapes = [(WIDTH, HIDDEN), (HIDDEN, WIDTH)] * BLOCKS
     kernels = [rng.normal(0.0, shape[0] ** -0.5, size=shape) for shape in shapes]
-    return kernels, *rng.normal(size=(2, EXAMPLES, WIDTH))
+    return kernels, rng.normal(size=(BLOCKS, HIDDEN)), *rng.normal(size=(2, EXAMPLES, WIDTH))
 
 
 class Meter:
@@ -293,13 +248,19 @@ class Meter:
 
 
 class Block:
-    """x + tanh(x A) B, whose tensors a meter watches; `variables` are A and B."""
+    """x + tanh(x A + c) B, whose tensors a meter watches; `variables` are A and B.
 
-    def __init__(self, kernels: Sequence[np.ndarray], meter: Meter) -> None:
+    Nobody else has c [64]: gradients come from calls of the block, or are wrong.
+    """
+
+    def __init__(self, kernels: Sequence[np.ndarray], shift: np.ndarray, meter: Meter) -> None:
         import tensorflow as tf
 
         self.variables = [tf.Variable(kernel) for kernel in kernels]
-        self._meter, self._examples, self._most = meter, 0, 0
+        self._shift, self._meter, self._examples, self._most = shift, meter, 0, 0
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise refuse("a block can't be copied: the meter counts the calls of this one")
 
     def __call__(self, x: Any) -> Any:
         """Return the block's output for x, [examples, 4] in float64."""
@@ -314,7 +275,7 @@ class Block:
         self._examples += len(x)
         self._most = max(self._most, len(x))
         first, second = self.variables
-        hidden = self._meter.watch(tf.tanh(tf.matmul(x, first)))  # [examples, 64]
+        hidden = self._meter.watch(tf.tanh(tf.matmul(x, first) + self._shift))  # [n, 64]
         return self._meter.watch(x + tf.matmul(hidden, second))
 
 
@@ -324,9 +285,9 @@ def try_gradients(
     """Run `find_gradients` on four blocks; return the gradients, and what the meter saw."""
     import tensorflow as tf
 
-    kernels, inputs, targets = draw_blocks(seed)
+    kernels, shifts, inputs, targets = draw_blocks(seed)
     meter = Meter()
-    blocks = [Block(kernels[2 * k : 2 * k + 2], meter) for k in range(BLOCKS)]
+    blocks = [Block(kernels[2 * k : 2 * k + 2], shifts[k], meter) for k in range(BLOCKS)]
     tensors = (tf.constant(inputs), tf.constant(targets))
     with own_frames():
         found = find_gradients(list(blocks), *tensors, micro_batches, list(recomputed))
@@ -362,7 +323,7 @@ GRADIENTS = Exercise(
         "only-summed": "the micro-batches' mean gradients were added up and never averaged: each "
         "holds its part of one mean over all examples",
         "last-only": "these are the gradients of the last micro-batch alone: add them up",
-        "sum-of-examples": "a sum over the examples: the mean over the whole batch is wanted",
+        "sum-of-examples": "a sum over the examples: take the mean over the whole batch",
         "not-cut": "the whole batch went through the blocks at once: cut it into micro-batches",
         "not-recomputed": "each block ran once: the ones in `recomputed` run again in the backward "
         "pass, and what they make in the forward pass isn't kept",

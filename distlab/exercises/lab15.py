@@ -23,6 +23,7 @@ OUTLINES, KINDS = 0.93, 0.40  # what a trained model has to reach on fresh canva
 MAX_DISTANCE = 0.02  # of the weights of two runs, by their length: rounding, not other data
 LEARNED_LOSS = 2.0  # after twenty steps; guessing all classes alike gives log(11) = 2.4
 PROBES = 32  # canvases that the model of a short run is asked for
+NOT_WRITTEN = b'raise NotImplementedError("this exercise is not written yet")'
 EMPTY_SHARE = 0.3  # of the gradients' bytes: less than that is talk, not gradients
 
 
@@ -43,10 +44,11 @@ PLAN = Exercise(
     lab="lab15",
     name="plan",
     function="predict_step",
-    examples=((62.5, 1, 8), (59.58, 8, 8)),
+    examples=((62.5, 1, 8), (59.58, 8, 8), (100.0, 2, 16)),  # the last is invented
     mistakes={
         "no-network": "eight GPUs also have to add up 31 million gradients in every step",
-        "whole-vectors": "in a ring each message is one eighth of the gradients, not all of them",
+        "whole-vectors": "in a ring each message is one eighth of the gradients, not all of them, "
+        "and a float32 is four bytes, which are 32 bits",
         "one-image": "a step of one GPU handles a whole batch, not one image",
         "batch-divided": "each GPU keeps its own batch here: eight times as many images a step",
         "one-way": "a ring goes round twice: reduce-scatter, then all-gather",
@@ -91,10 +93,12 @@ def try_program(program: str, kind: str, seed: int) -> dict[str, Any]:
     Returns what was found, in words, numbers and truths.
     """
     path = Path(program).absolute()
+    if path.is_dir():
+        raise refuse(f"{path.name} is a folder: remove it, then run the cell that writes the file")
     if not path.is_file():
         raise refuse(f"{path.name} is not there: run the cell that writes it")
     text = path.read_bytes()
-    if b"raise NotImplementedError" in text:
+    if any(line.strip() == NOT_WRITTEN for line in text.splitlines()):
         raise NotImplementedError(f"{path.name} is not written yet")
     runs = _get_runs(hashlib.sha256(text).hexdigest(), str(path))
     return {"alone": _look_alone, "together": _look_together, "killed": _look_killed}[kind](

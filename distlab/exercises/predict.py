@@ -10,7 +10,7 @@ def show_guess(guess: Any, measured: Any, unit: str = "", how: str = "measured")
     into it), or None when nothing was written down; then only what was measured is printed.
     `unit` follows the values (" images/s", "%"), a factor ("x", "×") is printed as
     "4.0 times", and a currency's sign stands before its amount. `how` says where the answer
-    comes from, if not from a measurement: "simulated", "computed".
+    comes from, if not from a measurement of ours: "simulated", "computed", "published".
     """
     seen = _format(measured, unit)
     if hasattr(guess, "show_answer"):

@@ -41,11 +41,16 @@ def refuse_task(error: Any) -> AssertionError:
             ": either it waits for something that never comes (a loop without an end, a worker "
             "that does not take part), or this machine is busy: run the check again when it is not"
         )
-    return refuse(said, error.details)
+    why = explain_words(said)
+    return refuse(f"{said}: {why}" if why else said, error.details)
 
 
 # what TensorFlow says -> what a learner can do about it
 EXPLANATIONS = {
+    r"ValueError: Passed in object ": "tape.watch takes tensors and variables, not NumPy "
+    "arrays: tf.constant makes a tensor of one",
+    r"RemoteValue": "schedule returns a promise of a number, not the number: coordinator.fetch, "
+    "after join, gives what the promises hold",
     r"merge_call. called while defining a new graph|merge_call called while": "an all-reduce "
     "(or an optimizer's step) stands in a tf.function that a single replica runs: put "
     "@tf.function round the call of strategy.run instead",
@@ -75,7 +80,11 @@ EXPLANATIONS = {
 
 def explain_error(error: BaseException) -> str:
     """Return what an error that TensorFlow raised means for an answer, "" if it is not known."""
-    said = f"{type(error).__name__}: {error}"
+    return explain_words(f"{type(error).__name__}: {error}")
+
+
+def explain_words(said: str) -> str:
+    """Return what an error's words, with its kind, mean for an answer, "" if that is not known."""
     found = (why for sign, why in EXPLANATIONS.items() if re.search(sign, said, re.DOTALL))
     return next(found, "")
 

@@ -68,6 +68,9 @@ def pack_model(folder: str | os.PathLike[str], to: str = MODEL_FILE) -> str:
 
 def unpack_model(path: str | os.PathLike[str], to: Path) -> None:
     """Unpack a file of `pack_model` into the folder `to`; AssertionError for anything else."""
+    if Path(path).is_dir():
+        raise refuse(f"{Path(path).name} is a folder: lab15.pack_model makes one file of it, and "
+                     "returns the name of that")  # fmt: skip
     if not Path(path).is_file():
         raise refuse(f"no {Path(path).name} was handed in: `distlab submit` packs it")
     try:

@@ -6,6 +6,7 @@ the loss of an example is its cross-entropy.
 
 import numpy as np
 
+__all__ = ["draw_weights", "probabilities", "slopes"]  # an answer's: its data come from the lab
 INPUTS, CLASSES = 784, 10
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises.exercise import Exercise
+from distlab.grading.clocks import find_forged, read_kernels
 from distlab.grading.encoding import decode, encode
 from utils.collectives import Network, Send
 from utils.errors import InputError
@@ -41,10 +42,13 @@ class AnswerLate(Exception):
 
 
 class Channel:
-    """One end of the socket between harness and answer; messages are JSON, of limited size."""
+    """One end of the socket between harness and answer; messages are JSON, of limited size.
 
-    def __init__(self, end: socket.socket) -> None:
-        self._end, self._buffer = end, bytearray()
+    `process` is whose it is at the other end, 0 if that is not known.
+    """
+
+    def __init__(self, end: socket.socket, process: int = 0) -> None:
+        self._end, self._buffer, self.process = end, bytearray(), process
         self.deadline = float("inf")
         self.failed: list[str] = []  # statements of the answer that failed
         self.changed: list[str] = []  # what the tripwire found
@@ -124,9 +128,14 @@ class RemoteAnswer:
 
     def observe_there(self, exercise: Exercise, names: Sequence[str], cases: Any) -> Any:
         """Let the answer's process run the exercise itself; return what was seen there."""
-        self._channel.send(do="observe", lab=exercise.lab, exercise=exercise.name,
-                           names=list(names), cases=encode(cases))  # fmt: skip
-        return read_value(ask_until_answered(self._channel, []).get("result"))
+        channel, before = self._channel, read_kernels(self._channel.process)
+        channel.send(do="observe", lab=exercise.lab, exercise=exercise.name,
+                     names=list(names), cases=encode(cases))  # fmt: skip
+        told = ask_until_answered(channel, [])
+        if channel.process:
+            after = read_kernels(channel.process)
+            channel.changed += find_forged(told.get("spent"), before, after)
+        return read_value(told.get("result"))
 
 
 def ask_until_answered(channel: Channel, networks: Sequence[Network]) -> dict[str, Any]:

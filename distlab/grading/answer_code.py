@@ -132,7 +132,7 @@ def read_statements(
 ) -> tuple[tuple[ast.stmt, frozenset[str], frozenset[str], frozenset[str]], ...]:
     """Return each statement of a cell with what it binds, uses and touches."""
     if len(text) > cell_text.MAX_PARSED:
-        raise ValueError(f"a cell of more than {cell_text.MAX_PARSED} characters")
+        raise ValueError(cell_text.TOO_LONG)
     body = cell_text.parse(text).body
     return tuple((node, *_read_names(node), find_touched(node)) for node in body)
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from distlab.exercises.exercise import list_exercises
 from distlab.grading.answer_calls import AnswerGone, Channel, pack_changed, unpack
+from distlab.grading.clocks import read_own
 from distlab.grading.encoding import decode, encode
 from distlab.grading.program_cell import FUNCTION, write_program
 from distlab.grading.tripwire import Tripwire
@@ -96,7 +97,7 @@ def serve(channel: Channel, tripwire: Tripwire) -> None:
             asked = channel.receive()
         except AnswerGone:
             return
-        labels = answer.labels
+        labels, begun = answer.labels, read_own()
         try:
             calls += 1
             if asked["do"] == "load":
@@ -110,6 +111,7 @@ def serve(channel: Channel, tripwire: Tripwire) -> None:
                 told = {"result": observe(answer, asked)}
             if calls & (calls - 1) == 0 or asked["do"] != "call":  # calls 1, 2, 4, 8, …
                 told["changed_course"] = tripwire.find_changed()
+            told["spent"] = [now - then for now, then in zip(read_own(), begun)]
         except BaseException as error:
             told = describe(error, labels)
             told |= {"failed": answer.failed[:8], "changed_course": tripwire.find_changed()}

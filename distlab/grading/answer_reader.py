@@ -6,20 +6,31 @@ cannot prove an answer honest; it makes what reaches beyond the answer visible, 
 
 import ast
 import builtins
+import importlib
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
+from types import ModuleType
 
 from distlab.grading import cell_text
 from distlab.grading.answer_code import Statement, find_root, unparse
 from distlab.grading.labs import LabSpec
+from distlab.grading.own_names import (
+    find_local,
+    has_own_beginning,
+    has_plain_name,
+    is_command_line,
+    is_on_self,
+    is_own,
+)
 from distlab.grading.program_cell import find_program
 
 KNOWN = frozenset(
     "abc array ast base64 bisect cmath collections contextlib copy csv dataclasses "
-    "datetime decimal enum fractions functools glob h5py hashlib heapq io itertools json "
+    "datetime decimal enum fractions functools gc glob h5py hashlib heapq io itertools json "
     "keras logging math matplotlib numbers numpy operator os pathlib posixpath pprint "
     "queue random re scipy shutil statistics string struct sys tempfile tensorflow "
     "tensorflow_datasets textwrap tf_keras time tqdm types typing typing_extensions uuid "
@@ -28,10 +39,12 @@ KNOWN = frozenset(
 MODULES = frozenset(name for name in KNOWN if find_spec(name))  # not one that an answer writes
 # Modules that others hold, as `shutil.sys` and `logging.threading`: none is an answer's way.
 _COMMON = set("code platform profile select signal stat test token trace".split())
-TUNNELS = (sys.stdlib_module_names - KNOWN - _COMMON) | {"os", "sys", "src", "modules"}
+TUNNELS = (sys.stdlib_module_names - KNOWN - _COMMON) | {"gc", "os", "sys", "src", "modules"}
+LOOSE = frozenset("matplotlib tensorflow_datasets h5py tqdm".split())  # hold what they import
 ORDINARY = {("tf", "threading"), ("tensorflow", "threading")}  # of tf.config
 PARTS = {  # of a module that reaches further, what an answer may use
     "ast": {"literal_eval"},
+    "gc": {"collect"},
     "io": {"BytesIO", "StringIO"},
     "os": set(
         "path listdir scandir makedirs mkdir remove unlink rmdir removedirs rename "
@@ -61,7 +74,9 @@ METHODS = frozenset(  # the double-underscore names that an ordinary class defin
     "__version__ __annotations__ __slots__ __main__ __all__ __hash__ __bool__ __int__ __float__ "
     "__index__ __abs__ __neg__ __pos__ __lt__ __le__ __gt__ __ge__ __add__ __sub__ __mul__ "
     "__truediv__ __floordiv__ __mod__ __divmod__ __pow__ __matmul__ __radd__ __rsub__ __rmul__ "
-    "__rtruediv__ __iadd__ __isub__ __imul__ __and__ __or__ __xor__ __invert__ __format__".split()
+    "__rtruediv__ __rfloordiv__ __rmod__ __rpow__ __rmatmul__ __iadd__ __isub__ __imul__ "
+    "__itruediv__ __ifloordiv__ __imod__ __ipow__ __and__ __or__ __xor__ __ior__ __invert__ "
+    "__lshift__ __rshift__ __round__ __floor__ __ceil__ __missing__ __format__".split()
 )
 PRIVATE = frozenset("_replace _asdict _fields _make".split())  # of named tuples
 ATTRIBUTES = frozenset(
@@ -71,7 +86,9 @@ ATTRIBUTES = frozenset(
     "methodcaller singledispatch singledispatchmethod get_type_hints ForwardRef "
     "enable_unsafe_deserialization deserialize_keras_object dispatch_for_api "
     "dispatch_for_unary_elementwise_apis dispatch_for_binary_elementwise_apis "
-    "StubOutForTesting currentframe".split()
+    "StubOutForTesting currentframe get_annotations evaluate_forward_ref mock bltns python exec "
+    "globals locals vars setattr delattr breakpoint enable_debug_mode "
+    "enable_dump_debug_info".split()
 )
 # What belongs to the objects that exercises hand out, and is never an answer's to replace.
 HANDED = frozenset(
@@ -79,9 +96,11 @@ HANDED = frozenset(
     "exchange experimental_local_results experimental_distribute_dataset get_weights set_weights "
     "experimental_distribute_values_from_function distribute_datasets_from_function".split()
 )
-OPTIONS = {"allow_pickle": False, "safe_mode": True}  # what else a file that is read may run
+UNWANTED = ATTRIBUTES | TUNNELS | HANDED
+OPTIONS = {"allow_pickle": False, "safe_mode": True, "closefd": True}  # of what reads a file
 WRAPPERS = {"wraps": 1, "update_wrapper": 2}  # with more arguments they set any attribute
-WORDS = frozenset("core system testing".split())  # of ATTRIBUTES: ordinary ones elsewhere
+# of ATTRIBUTES, those that are ordinary elsewhere
+WORDS = frozenset("core system testing mock python globals locals vars".split())
 PRIVATE_PACKAGES = ("tensorflow.python", "tensorflow.core", "keras.src", "numpy.core",
                     "numpy._core", "numpy.testing", "numpy.ctypeslib", "numpy.lib",
                     "logging.config")  # fmt: skip
@@ -89,7 +108,7 @@ SUBMODULES = frozenset("keras data nn random linalg path layers optimizers losse
 PROGRAM_MODULES = frozenset({"argparse"})
 PROGRAM_PARTS = frozenset({"sys.argv", "os.environ.setdefault", "os.environ.pop"})
 _PLACES = re.compile(
-    r"^/?(?:proc|sys|dev)(?:/|$)|/proc/|memfd|__\w+__|distlab|"
+    r"^/?(?:proc|sys|dev)(?:/|$)|/proc/|memfd|__\w+__|(?i:distlab|descriptor)|"
     r"\{[\w.\[\]]*\._|\b(?:f_(?:back|globals|locals|builtins|code)|(?:tb|gi|cr|ag)_frame)\b"
 )
 
@@ -102,14 +121,19 @@ class AnswerReader:
     statements: Sequence[Statement]
     imported: set[str] = field(default_factory=set)
     modules: set[str] = field(default_factory=set)
+    all: list[ast.AST] = field(default_factory=list)
+    local: set[int] = field(default_factory=set)  # names of builtins that are variables here
+    paths: dict[str, str] = field(default_factory=dict)  # imported name: what it stands for
     own: set[str] = field(default_factory=set)
     classes: set[str] = field(default_factory=set)
+    counters: set[str] = field(default_factory=set)  # names that run over a range
     remarks: list[tuple[int, str]] = field(default_factory=list)
 
     def read(self) -> list[tuple[int, str]]:
         """Return (piece, remark) for everything that no answer needs."""
-        nodes = [n for s in self.statements for n in ast.walk(s.node)]
-        self._learn_names(nodes)
+        self.all = [n for s in self.statements for n in ast.walk(s.node)]
+        self._learn_names(self.all)
+        self.local = {n for s in self.statements for n in find_local(s.node)}
         for statement in self.statements:
             program = find_program(statement.node)
             if program is not None:
@@ -143,8 +167,15 @@ class AnswerReader:
                 ours = str(getattr(node, "module", "")) == "distlab.exercises"
                 whole = isinstance(node, ast.Import) or ours
                 self.modules |= names if whole else names & SUBMODULES
+                base = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+                for a in node.names:
+                    whole_path = base + a.name if base or a.asname else a.name.split(".")[0]
+                    self.paths[a.asname or whole_path.rpartition(".")[2]] = whole_path
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 self.own.add(node.name)
+            if isinstance(node, ast.For | ast.comprehension) and isinstance(node.iter, ast.Call):
+                if getattr(node.iter.func, "id", "") == "range":
+                    self.counters |= {n.id for n in [node.target] if isinstance(n, ast.Name)}
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 if isinstance(node.value.func, ast.Name) and node.value.func.id == "type":
                     self.classes |= {t.id for t in node.targets if isinstance(t, ast.Name)}
@@ -157,6 +188,7 @@ class AnswerReader:
                         names = {t.id for t in node.targets if isinstance(t, ast.Name)}
                         self.imported |= names
                         self.modules |= names if isinstance(node.value, ast.Name) else set()
+                        self.paths |= dict.fromkeys(names, self._expand(node.value))
 
     def _judge(self, node: ast.AST, parent: ast.AST | None) -> Iterator[str]:
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -191,7 +223,7 @@ class AnswerReader:
                 yield f"imports {top}, which no answer needs"
             elif path.startswith(PRIVATE_PACKAGES):
                 yield "reaches into the inside of a library"
-            elif base is not None and (name in ATTRIBUTES or name in TUNNELS):
+            elif base is not None and (name in ATTRIBUTES | TUNNELS or find_tunnel(path)):
                 yield f"takes {path}, which no answer needs"
             elif base in PARTS and name not in PARTS[base] and name != "*":
                 yield f"takes {path}, which no answer needs"
@@ -200,13 +232,16 @@ class AnswerReader:
         root, name = find_root(node), node.attr
         stored = isinstance(node.ctx, ast.Store | ast.Del)
         owner = node.value.id if isinstance(node.value, ast.Name) else ""
+        place = self.paths.get(owner, "")
         if why := next(self._judge_part(name, root), ""):
             yield why
+        elif root in self.imported and (tunnel := find_tunnel(self._expand(node))):
+            yield f"reaches for {tunnel} through {root}, which no answer needs"
         elif name.startswith("_") and name not in METHODS | PRIVATE and not is_own(node, self.own):
             yield f"reaches for {name}, which is private"
-        elif owner in PARTS and owner in self.modules and name not in PARTS[owner]:
-            yield f"uses {owner}.{name}, which no answer needs"
-        elif owner == self.lab.name and f"distlab.exercises.{owner}.{name}" not in self.lab.offered:
+        elif place in PARTS and owner in self.modules and name not in PARTS[place]:
+            yield f"uses {place}.{name}, which no answer needs"
+        elif place.startswith("distlab.exercises.") and f"{place}.{name}" not in self.lab.offered:
             yield "takes the course's own code: the lab wants yours"
         elif owner == "environ" or ast.unparse(node.value) == "os.environ":
             if name not in ENVIRON:
@@ -226,6 +261,8 @@ class AnswerReader:
         inside = root in self.imported
         if is_special(name) or name in ATTRIBUTES and (name not in WORDS or inside):
             yield f"reaches for {name}, which no answer needs"
+        elif inside and name in _COMMON and self.paths.get(root, "").split(".")[0] in LOOSE:
+            yield f"reaches for {name} through {root}, which no answer needs"
         elif inside and name in TUNNELS and name != root and (root, name) not in ORDINARY:
             yield f"reaches for {name} through {root}, which no answer needs"
 
@@ -238,16 +275,33 @@ class AnswerReader:
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         if name in WRAPPERS and (len(node.args) > WRAPPERS[name] or named):
             yield f"sets attributes by {name}, which no answer needs"
-        if name == "open" and node.args and isinstance(getattr(node.args[0], "value", ""), int):
+        if name == "open" and node.args and self._is_number(node.args[0]):
             yield "opens a descriptor, which no answer needs"
         if name == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
-            yield from self._judge_part(str(node.args[1].value), find_root(node.args[0]))
+            first, part = node.args[0], str(node.args[1].value)
+            yield from self._judge_part(part, find_root(first))
+            if find_root(first) in self.imported and find_tunnel(f"{self._expand(first)}.{part}"):
+                yield f"reaches for {part}, which no answer needs"
+
+    def _expand(self, node: ast.AST) -> str:
+        """Return the full name of what a chain `np.linalg.norm` stands for, "" if it is none."""
+        root, _, rest = ast.unparse(node).partition(".") if is_chain(node) else ("", "", "")
+        path = self.paths.get(root, "")
+        return f"{path}.{rest}" if path and rest else path
+
+    def _is_number(self, node: ast.expr) -> bool:
+        """Return whether an expression can be seen to be an int."""
+        called = getattr(getattr(node, "func", None), "id", "")
+        counted = isinstance(node, ast.Name) and node.id in self.counters
+        return counted or called == "int" or isinstance(getattr(node, "value", ""), int)
 
     def _judge_name(self, node: ast.Name, parent: ast.AST | None) -> Iterator[str]:
         if node.id in BUILTINS:
-            if not (node.id == "setattr" and is_on_self(parent)):
+            if id(node) not in self.local and not (node.id == "setattr" and is_on_self(parent)):
                 yield f"uses {node.id}, which no answer needs"
-        elif node.id == "getattr" and not has_plain_name(node, parent):
+        elif node.id == "getattr" and not (
+            has_plain_name(node, parent) or has_own_beginning(parent, self.own, UNWANTED)
+        ):
             yield "looks for an attribute whose name is not written there"
         elif is_special(node.id):
             yield f"uses {node.id}, which no answer needs"
@@ -265,12 +319,19 @@ class ProgramReader(AnswerReader):
     def _judge(self, node: ast.AST, parent: ast.AST | None) -> Iterator[str]:
         if ast.unparse(node) in PROGRAM_PARTS:
             return
-        if isinstance(node, ast.Import) and all(a.name in PROGRAM_MODULES for a in node.names):
-            return
+        if isinstance(node, ast.Import):
+            names = [a for a in node.names if a.name not in PROGRAM_MODULES]
+            node = ast.copy_location(ast.Import(names), node)
+        if isinstance(node, ast.ImportFrom) and node.module in PROGRAM_MODULES:
+            if all(a.name[0].isupper() for a in node.names):  # its classes, not what it imports
+                return
         if isinstance(node, ast.Import | ast.ImportFrom) and "distlab" in ast.unparse(node):
             yield "takes the course's own code: a program stands by itself"
         if isinstance(node, ast.Constant) and node.value == "__main__":
             return
+        if getattr(node, "id", "") == "vars" and "parse_args" not in self.own:
+            if len(getattr(parent, "args", ())) == 1 and is_command_line(parent.args[0], self.all):
+                return
         if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "os.environ":
             return
         yield from super()._judge(node, parent)
@@ -294,6 +355,27 @@ def read_text(node: ast.AST) -> str:
     return value if isinstance(value, str) else ""
 
 
+@cache
+def find_tunnel(path: str) -> str:
+    """Return the module that `path` reaches and that no answer may import, "" if there is none.
+
+    Looked up in Python's own modules and NumPy: `enum.bltns` is builtins by another name.
+    """
+    top, *names = path.split(".")
+    if top not in KNOWN or top not in sys.stdlib_module_names | {"numpy"}:
+        return ""
+    found = importlib.import_module(top)
+    for name in names:
+        found = getattr(found, name, None)
+        if not isinstance(found, ModuleType):
+            return ""
+        home = found.__name__
+        inside = home.split(".")[0] in KNOWN - PARTS.keys()
+        if not inside or home.startswith(PRIVATE_PACKAGES):
+            return home
+    return ""
+
+
 def is_chain(node: ast.AST) -> bool:
     while isinstance(node, ast.Attribute):
         node = node.value
@@ -311,25 +393,7 @@ def compares(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any(isinstance(n, ast.Attribute) for value in returned if value for n in ast.walk(value))
 
 
-def is_own(node: ast.Attribute, own: set[str]) -> bool:
-    """Return whether an attribute is of the answer's own object: `self._x`, or of its class."""
-    return isinstance(node.value, ast.Name) and node.value.id in own | {"self", "cls"}
-
-
-def is_on_self(call: ast.AST | None) -> bool:
-    first = call.args[0] if isinstance(call, ast.Call) and call.args else None
-    return isinstance(first, ast.Name) and first.id == "self"
-
-
 def list_names(node: ast.AST) -> list[str]:
     """Return every name of `a.b[c].d`: a, b and c among them."""
     found = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
     return found + [n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)]
-
-
-def has_plain_name(node: ast.AST, call: ast.AST | None) -> bool:
-    """Return whether `call` is `getattr(x, "name")` with `node` its getattr."""
-    if not isinstance(call, ast.Call) or call.func is not node or len(call.args) < 2:
-        return False
-    name = call.args[1]
-    return isinstance(name, ast.Constant) and not str(name.value).startswith("_")

@@ -10,6 +10,7 @@ from distlab.grading.labs import find_names
 from distlab.grading.program_cell import to_statement
 
 MAX_LINES, MAX_PARSED = 2000, 30_000
+TOO_LONG = f"a cell of more than {MAX_PARSED} characters"
 _DEFINED = re.compile(r"^(?:async[ \t]+def|def|class)[ \t]+(\w+)|^(\w+)[ \t]*=[^=]", re.MULTILINE)
 _STRONG = re.compile(r"^### (BEGIN|END) |^got_\w+ *=|default_rng\(\[SEED")
 BAD = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from distlab.exercises.refusing import explain_words
+from distlab.grading.cell_text import TOO_LONG
 from distlab.grading.encoding import decode
-from distlab.grading.judging import WrongAnswer
+from distlab.grading.judging import Traffic, WrongAnswer
 from distlab.grading.labs import GradedCell
 from distlab.grading.observation import CellObservation
 from distlab.grading.text import clean
@@ -31,11 +33,11 @@ class CellVerdict:
 
 
 def judge_cell(
-    graded: GradedCell, cell: CellObservation, seed: int, traffic: tuple[float, float] | None = None
+    graded: GradedCell, cell: CellObservation, seed: int, traffic: Traffic | None = None
 ) -> CellVerdict:
     """Return the verdict of one graded cell from what was seen of it.
 
-    `traffic` is the least and the most bytes that it has to send, where it has to.
+    `traffic` works out the least and the most bytes that it has to send, where it has to.
     """
     try:
         got = read_got(cell.got, graded.got)
@@ -44,14 +46,14 @@ def judge_cell(
     if set(got) < set(graded.got):
         return judge_unanswered(cell)
     try:
-        run_hidden(graded, got, seed)
+        inputs = run_hidden(graded, got, seed)
     except AssertionError as error:
         name = error.misconception if isinstance(error, WrongAnswer) else ""
         return CellVerdict("wrong", name, clean(str(error), MAX_MESSAGE))
     except Exception as error:
         what = clean(f"{type(error).__name__}: {error}", MAX_MESSAGE)
         return CellVerdict("for a human", "", f"the judge could not read this answer ({what})")
-    return judge_right(cell, traffic)
+    return judge_right(cell, traffic(inputs) if traffic else None)
 
 
 def read_got(text: str, names: tuple[str, ...]) -> dict[str, Any]:
@@ -65,12 +67,14 @@ def read_got(text: str, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: decode(data[name]) for name in names if name in data}
 
 
-def run_hidden(graded: GradedCell, got: dict[str, Any], seed: int) -> None:
+def run_hidden(graded: GradedCell, got: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Run the hidden tests; return the names of the inputs that they were run with."""
     space: dict[str, Any] = {"np": np, "SEED": seed, "__name__": "judge"}
     inputs, hidden = compile_hidden(graded.id, graded.inputs, graded.hidden)
     exec(inputs, space)  # noqa: S102 - ours
     space.update(got)
     exec(hidden, space)  # noqa: S102 - ours
+    return space
 
 
 @cache
@@ -88,12 +92,17 @@ def judge_unanswered(cell: CellObservation) -> CellVerdict:
         return CellVerdict("for a human", "", "no answer to this exercise was found")
     if cell.status == "raised" and cell.error.startswith("NotImplementedError"):
         return CellVerdict("wrong", "", "this exercise is not written yet")
+    if cell.status == "raised" and TOO_LONG in cell.error:
+        return CellVerdict("for a human", "", f"{TOO_LONG} is not run: a human should look at it")
     if cell.status == "raised" and (missing := find_missing(cell)):
         said = f"the answer needs what is not here ({missing}): a human should look at it"
         return CellVerdict("for a human", "", said[:MAX_MESSAGE])
     if cell.status == "raised":
         where = f" ({cell.trace.split(chr(10))[-1]})" if cell.trace else ""
-        return CellVerdict("wrong", "", f"the answer raised {cell.error}{where}"[:MAX_MESSAGE])
+        ours = cell.error.startswith("AssertionError")  # which says by itself what it means
+        why = "" if ours else explain_words(cell.error)
+        said = f"the answer raised {cell.error}{where}" + (f": {why}" if why else "")
+        return CellVerdict("wrong", "", said[:MAX_MESSAGE])
     if cell.status in ("timed out", "killed"):
         return CellVerdict("wrong", "", f"the answer gave nothing: {cell.error}"[:MAX_MESSAGE])
     return CellVerdict("for a human", "", f"no answer came back ({cell.status})")

@@ -218,7 +218,7 @@ def _choose(found: _Found, lab: LabNames, roster: Roster, only: bool) -> HandIn:
         return replace(base, notes=tuple(notes), problem="; ".join(notes) or "no notebook")
     best = max(_rank(entry, lab) for entry, _ in readable)
     rivals = [(e, o, *_find_time(e, o, stamps, lab)) for e, o in readable if _rank(e, lab) == best]
-    rivals.sort(key=lambda r: (r[2] or r[0].modified or datetime.min, r[0].name))
+    rivals.sort(key=lambda r: (r[2] or r[0].modified or datetime.min, -len(r[0].parts), r[0].name))
     entry, owner, timestamp, clock, stamp_notes = rivals[-1]
     notes += stamp_notes + _describe_choice(entry, [r[0] for r in rivals[:-1]], lab)
     notes += [f"{e.name!r} was left alone: {entry.parts[-1]!r} is the lab"

@@ -7,8 +7,12 @@ equals nothing.
 
 import base64
 import math
+from array import array as typed_array
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,6 +20,8 @@ import numpy as np
 MAX_DEPTH = 12
 MAX_BYTES = 4 * 2**20
 _KINDS = "biufc"  # NumPy kinds that may travel: bool, int, unsigned, float, complex
+_SEQUENCES = ((tuple, "tuple"), (list, "list"), (set, "set"), (frozenset, "set"),
+              (range, "list"), (deque, "list"), (typed_array, "list"))  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +79,11 @@ def _encode(value: Any, depth: int, budget: _Budget) -> Any:
 def _encode_plain(value: Any, depth: int, budget: _Budget) -> Any:
     if value is None or type(value) is bool:
         return ["value", value]
-    if type(value) is int:
+    if isinstance(value, int):  # also an IntEnum
+        value = int.__int__(value)
         return ["int", str(value)] if value.bit_length() < 4096 else ["opaque", "int too large"]
-    if type(value) is float:
-        return ["float", value.hex()]
+    if type(value) in (float, Fraction, Decimal):
+        return ["float", float(value).hex()]
     if isinstance(value, str):
         text = str.__str__(value)
         return ["text", text] if budget.fits(len(text)) else ["opaque", "text too long"]
@@ -86,13 +93,13 @@ def _encode_plain(value: Any, depth: int, budget: _Budget) -> Any:
         pairs = [[_encode(k, depth + 1, budget), _encode(v, depth + 1, budget)]
                  for k, v in dict.items(value)]  # fmt: skip
         return ["dict", pairs]
-    for kind, name in ((tuple, "tuple"), (list, "list"), (set, "set"), (frozenset, "set")):
+    for kind, name in _SEQUENCES:
         if isinstance(value, kind):
             return [name, [_encode(item, depth + 1, budget) for item in kind.__iter__(value)]]
-    return _encode_array(value, budget)
+    return _encode_array(value, depth, budget)
 
 
-def _encode_array(value: Any, budget: _Budget) -> Any:
+def _encode_array(value: Any, depth: int, budget: _Budget) -> Any:
     if not isinstance(value, np.ndarray | np.generic):
         if not hasattr(value, "__array__"):
             return ["opaque", type(value).__name__[:200]]
@@ -101,7 +108,7 @@ def _encode_array(value: Any, budget: _Budget) -> Any:
     if array.dtype.name == "bfloat16":
         array = array.astype(np.float32)
     if array.dtype.kind in "SUO":
-        return _encode_words(array, budget)
+        return _encode_items(array, depth, budget)
     if array.dtype.kind not in _KINDS:
         return ["opaque", f"array of {array.dtype}"]
     if not budget.fits(array.nbytes):
@@ -111,14 +118,14 @@ def _encode_array(value: Any, budget: _Budget) -> Any:
     return ["array", little.dtype.str, list(array.shape), body]
 
 
-def _encode_words(array: np.ndarray, budget: _Budget) -> Any:
+def _encode_items(array: np.ndarray, depth: int, budget: _Budget) -> Any:
+    """Return an array of words, Python's own numbers or arrays that differ in size, as a list."""
     if array.size > MAX_BYTES // 64:
-        return ["opaque", f"array of {array.size} words: too large"]
-    words = array.ravel().tolist()
-    plain = [w.decode("utf-8", "replace") if isinstance(w, bytes) else w for w in words]
-    if not all(isinstance(word, str) for word in plain) or not budget.take(sum(map(len, plain))):
-        return ["opaque", "array of objects"]
-    return ["text", plain[0]] if array.ndim == 0 else ["list", [["text", str(w)] for w in plain]]
+        return ["opaque", f"array of {array.size} items: too large"]
+    if array.ndim > 1:
+        return _encode(list(array), depth + 1, budget)
+    items = [w.decode("utf-8", "replace") if isinstance(w, bytes) else w for w in array.flat]
+    return _encode(items if array.ndim else items[0], depth + 1, budget)
 
 
 def decode(data: Any) -> Any:

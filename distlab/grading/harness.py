@@ -5,6 +5,7 @@ each answer has a process of its own, which gets nothing but its own statements.
 grader through a pipe, as frames: one line of JSON, and as many bytes as its `size` says.
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -16,6 +17,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from distlab.grading.answer_calls import (
+    MAX_MESSAGE_BYTES,
     AnswerGone,
     AnswerLate,
     AnswerRaised,
@@ -31,8 +33,8 @@ MAX_TEXT, ENDING_SECONDS = 4000, 10.0
 class Answers:
     """The process of an answer at a time, forked by process 1 behind `control`.
 
-    Process 1 takes "S" with a descriptor (start one) and "K" (kill it), and says of each how
-    it ended, as a line of JSON.
+    Process 1 takes "S" with a descriptor (start one) and "K" (kill it). It says of each its
+    number, and how it ended, as a message of JSON each.
     """
 
     def __init__(self, control: socket.socket) -> None:
@@ -46,18 +48,27 @@ class Answers:
             ours, theirs = socket.socketpair()
             with theirs:
                 socket.send_fds(self._control, [b"S"], [theirs.fileno()])
-            self._channel = Channel(ours)
+            self._channel = Channel(ours, self._hear("process").get("process", 0))
         return self._channel
+
+    def _hear(self, key: str) -> dict[str, Any]:
+        """Return what process 1 says next that has `key`, {} if it has gone or takes too long."""
+        told: dict[str, Any] = {}
+        with contextlib.suppress(OSError, ValueError):
+            while key not in told:
+                told = json.loads(self._control.recv(4096))
+            return told
+        return {}
 
     def close(self) -> str:
         """End the process and whatever it started; return how it had ended by itself, or ""."""
         if self._channel is None:
             return ""
         self._channel = None
-        try:
+        with contextlib.suppress(OSError):
             self._control.send(b"K")
-            told = json.loads(self._control.recv(4096))
-        except (OSError, ValueError):
+        told = self._hear("status")
+        if not told:
             return "the process ended"
         return told["why"] or f"the process ended (status {told['status']})"
 
@@ -79,9 +90,16 @@ class Harness:
                 os.write(descriptor, b"\0" + f"{self.order['token']}:{k:06}".encode())
             begun, before = time.monotonic(), read_traffic_bytes(self.traffic)
             told, got = self.run_cell(cell)
+            body = json.dumps(got).encode()
+            if len(body) > MAX_MESSAGE_BYTES:  # of all cases together
+                told["status"], told["error"], body = (
+                    "raised",
+                    "ValueError: it gives too much",
+                    b"{}",
+                )
             frame = {"at": "end", "cell": k, "seconds": time.monotonic() - begun,
                      "traffic": read_traffic_bytes(self.traffic) - before, **told}  # fmt: skip
-            self.say(frame, json.dumps(got).encode())
+            self.say(frame, body)
             if cell["last"]:
                 self.answers.close()
         self.answers.close()

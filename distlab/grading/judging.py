@@ -12,6 +12,8 @@ from typing import Any
 from distlab.exercises.exercise import RIGHT, Cases, Exercise
 from distlab.exercises.worked import Worked
 
+Traffic = Callable[[Mapping[str, Any]], tuple[float, float]]
+
 
 class WrongAnswer(AssertionError):
     """A refused answer: its message, the name of the misconception if known, and its words."""
@@ -34,7 +36,8 @@ class LabRules:
     for labs that run a few small operations. In a lab of `one_fork` the answers that the reader
     lets pass share a process, one after the other: there, starting one costs more than running
     it; every other answer has a fork of its own. `traffic` has, for exercises whose answers have
-    to send messages, the least and the most bytes that the kernel may count.
+    to send messages, what works out of the judge's inputs (their names and values) the least
+    and the most bytes that the kernel may count.
     """
 
     cell_seconds: float = 30.0
@@ -46,7 +49,7 @@ class LabRules:
     visible_checks: bool = True
     onednn: bool = True
     one_fork: bool = False
-    traffic: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -165,8 +165,10 @@ def _find_offered(lab: str, texts: list[str]) -> frozenset[str]:
     module = importlib.import_module(f"distlab.exercises.{lab}")
     constants = {n for text in texts for n in re.findall(rf"\b{lab}\.([A-Z]\w*)", text)}
     data = {n for n in constants if isinstance(getattr(module, n, None), int | float | str | tuple)}
-    names = data | set(getattr(module, "__all__", ()))
-    return frozenset(found | {f"distlab.exercises.{lab}.{n}" for n in names})
+    found |= {f"distlab.exercises.{lab}.{n}" for n in data}
+    for path in [p for p in found if p.rpartition(".")[0] == "distlab.exercises"]:
+        found |= {f"{path}.{n}" for n in getattr(importlib.import_module(path), "__all__", ())}
+    return frozenset(found)
 
 
 def _read_heading(cell: Any, last: tuple[str, int]) -> tuple[str, int]:

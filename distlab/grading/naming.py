@@ -104,6 +104,8 @@ def find_owner(
     """
     if pattern:
         return _match(compile_pattern(pattern), parts, pattern if pattern in PATTERNS else "")
+    if _is_packed(parts[0]):  # before a platform's pattern: a name such as 2024_117 fits that, too
+        return _name_flat(parts, lab, alone)
     for platform, known in PATTERNS.items():
         if owner := _match(re.compile(known), parts, platform):
             return owner
@@ -127,6 +129,12 @@ def _match(pattern: re.Pattern[str], parts: tuple[str, ...], platform: str) -> O
     clock = "the platform's file name" if stamp else ""
     source = f"{told}_{number}" if number else told
     return Owner(told, source, number, platform or "pattern", stamp, clock, late)
+
+
+def _is_packed(name: str) -> bool:
+    """Return whether a file is called as `distlab submit` calls one, of this lab or another."""
+    slug, _, rest = _strip_extension(name, ".zip").partition("_")
+    return name.lower().endswith(".zip") and bool(_LAB.match(slug) and read_packed_name(rest)[0])
 
 
 def _name_flat(parts: tuple[str, ...], lab: LabNames, alone: str) -> Owner | None:

@@ -217,7 +217,7 @@ def _keep(settings: Settings, journal: Journal, seen: Observation, said: Verdict
     record = journal.records[seen.student]
     if settings.exercises and record.verdict is not None:
         said = _merge(said, record.verdict, settings.exercises)
-    if record.verdict != said:
+    if settings.again or record.verdict != said:  # a verdict on disk is of one attempt
         journal.keep_verdict(said, durable=bool(settings.exercises))
 
 

@@ -75,9 +75,9 @@ def plan_epoch(examples, global_batch_size):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 epoch_cases = []
-for left_over in (0, 1, 5, 0):
-    batch = int(rng.integers(8, 65))
-    epoch_cases.append((batch * int(rng.integers(3, 40)) + left_over, batch))
+for _left_over in (0, 1, 5, 0):
+    _batch = int(rng.integers(8, 65))
+    epoch_cases.append((_batch * int(rng.integers(3, 40)) + _left_over, _batch))
 ### END INPUTS
 got_epochs = [plan_epoch(*case) for case in epoch_cases]
 lab01.EPOCH.check(plan_epoch)
@@ -140,11 +140,11 @@ def replica_batch_sizes(batch_size, workers, replicas_per_worker):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 batch_cases = [(2, 1, 4)]
-for left_over in (0, 2, 3):
-    workers, replicas_per_worker = int(rng.integers(2, 5)), int(rng.integers(2, 5))
-    share = int(rng.integers(5, 65))
-    batch_size = share * workers * replicas_per_worker + left_over
-    batch_cases.append((batch_size, workers, replicas_per_worker))
+for _left_over in (0, 2, 3):
+    _workers, _replicas_per_worker = int(rng.integers(2, 5)), int(rng.integers(2, 5))
+    _share = int(rng.integers(5, 65))
+    _batch_size = _share * _workers * _replicas_per_worker + _left_over
+    batch_cases.append((_batch_size, _workers, _replicas_per_worker))
 ### END INPUTS
 got_batches = [replica_batch_sizes(*case) for case in batch_cases]
 lab01.BATCHES.check(replica_batch_sizes)
@@ -217,16 +217,22 @@ def choose_parallelism(parameters, activation_gib, device_gib, copy_hours, allow
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 model_cases = []
-kinds = ((0.3, 0.2), (0.3, 0.2), (1.5, 0.2), (0.7, 0.5), (8.0, 0.2), (1.5, 0.2), (0.75, 0.25))
-kinds += ((0.3, 0.2), (0.83, 0.125), (0.9, 0.125), (1.8, 0.2))
-for state, activations in kinds:  # parts of the device's memory
-    device_gib = int(rng.integers(2, 10)) * 8
-    parameters = int(state * device_gib * 2**30 / 16)
-    allowed_hours = int(rng.integers(4, 48))
-    hours = int(rng.integers(1, 30)) / 10
-    late = {1: hours, 5: hours, 7: 0}.get(len(model_cases), -hours)
+_kinds = ((0.3, 0.2), (0.3, 0.2), (1.5, 0.2), (0.7, 0.5), (8.0, 0.2), (1.5, 0.2), (0.75, 0.25))
+_kinds += ((0.3, 0.2), (0.83, 0.125), (0.9, 0.125), (1.8, 0.2))
+for _state, _activations in _kinds:  # parts of the device's memory
+    _device_gib = int(rng.integers(2, 10)) * 8
+    _parameters = int(_state * _device_gib * 2**30 / 16)
+    _allowed_hours = int(rng.integers(4, 48))
+    _hours = int(rng.integers(1, 30)) / 10
+    _late = {1: _hours, 5: _hours, 7: 0}.get(len(model_cases), -_hours)
     model_cases.append(
-        (parameters, activations * device_gib, device_gib, allowed_hours + late, allowed_hours)
+        (
+            _parameters,
+            _activations * _device_gib,
+            _device_gib,
+            _allowed_hours + _late,
+            _allowed_hours,
+        )
     )
 model_cases = [model_cases[i] for i in rng.permutation(len(model_cases))]
 ### END INPUTS
@@ -288,11 +294,11 @@ def measure_scaling(replicas, step_seconds):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
 timing_cases = []
-for counts in ((1, 2, 4, 8), (8, 4, 1)):
-    one_seconds = float(rng.uniform(0.05, 0.4))
-    losses = rng.uniform(0.05, 0.15, size=len(counts))
-    seconds = [one_seconds * (1 + float(x) * (n - 1)) for n, x in zip(counts, losses)]
-    timing_cases.append((list(counts), seconds))
+for _counts in ((1, 2, 4, 8), (8, 4, 1)):
+    _one_seconds = float(rng.uniform(0.05, 0.4))
+    _losses = rng.uniform(0.05, 0.15, size=len(_counts))
+    _seconds = [_one_seconds * (1 + float(x) * (n - 1)) for n, x in zip(_counts, _losses)]
+    timing_cases.append((list(_counts), _seconds))
 ### END INPUTS
 got_scaling = [measure_scaling(*case) for case in timing_cases]
 lab01.SCALING.check(measure_scaling)

@@ -28,7 +28,7 @@ SEED = 2026
 #
 # **2 points · easy · 8 minutes**
 #
-# **Contract.** `make_input(images, labels, batch_size)` takes NumPy arrays, uint8 `[n, 28, 28]` and int64 `[n]`, and the size of the global batch. It returns a `tf.data.Dataset` of pairs (images, labels): float32 `[batch, 28, 28, 1]` scaled to [0, 1], and `[batch]`. One pass over it ends, and holds every example once, in any order. The last batch may be smaller: unlike in the lesson's training pipeline, nothing may be dropped here.
+# **Contract.** `make_input(images, labels, batch_size)` takes NumPy arrays, uint8 `[n, 28, 28]` and int64 `[n]`, and the size of the global batch. It returns a `tf.data.Dataset` of pairs (images, labels): float32 `[batch, 28, 28, 1]` scaled to [0, 1], and `[batch]`. One pass over it ends, and holds every example once, in any order. Only the last batch may be smaller, so shuffle, if you like, before you batch. And unlike in the lesson's training pipeline, nothing may be dropped here.
 #
 # **Example.** 70 images in batches of 32 become batches of 32, 32 and 6.
 #
@@ -173,9 +173,9 @@ def make_callbacks(boundaries, rates, noted):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 callback_cases = []
-for count in (1, 2):
-    edges = np.cumsum(rng.integers(1, 4, size=count)).tolist()
-    callback_cases.append((edges, rng.permutation(rng.uniform(0.1, 0.9, count + 1)).tolist()))
+for _count in (1, 2):
+    _edges = np.cumsum(rng.integers(1, 4, size=_count)).tolist()
+    callback_cases.append((_edges, rng.permutation(rng.uniform(0.1, 0.9, _count + 1)).tolist()))
 ### END INPUTS
 got_rates = lab03.CALLBACKS.observe(make_callbacks, callback_cases)
 lab03.CALLBACKS.check(make_callbacks)

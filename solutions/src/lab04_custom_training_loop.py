@@ -191,7 +191,7 @@ judges.ACCURACY.judge(accuracy_cases, got_accuracies)
 #
 # A run on two replicas is cut off. It is resumed with a fresh model and no strategy, and must end with the weights that it would have had without the interruption. The optimizer is SGD with momentum.
 #
-# **Contract.** `save_state(folder, model, optimizer, epochs)` is called after every epoch. It gets the path of a folder, empty the first time, a Keras model, its built optimizer and the number of epochs done. `load_state(folder, model, optimizer)` gets a fresh model and a fresh, built optimizer of the same kind. It puts the latest state saved in that folder into both, and returns the number of epochs done, 0 if nothing was saved.
+# **Contract.** `save_state(folder, model, optimizer, epochs)` is called after every epoch, which has several steps. It gets the path of a folder, empty the first time, a Keras model, its built optimizer and the number of epochs done. `load_state(folder, model, optimizer)` gets a fresh model and a fresh, built optimizer of the same kind. It puts the latest state saved in that folder into both, and returns the number of epochs done, 0 if nothing was saved.
 #
 # **Example.** Saved after epochs 1, 2 and 3; loaded, it returns 3, and epochs 4 and 5 give the weights of an uninterrupted run.
 #

@@ -279,17 +279,17 @@ def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
 # %% nbgrader={"grade": true, "grade_id": "diagnosis-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 5])
-even, uneven = (12, 12, 12, 12), (7, 6, 6, 6)
-steps = [("right", uneven, "plain"), ("right", even, "weighted"), ("right", even, "penalised")]
-steps += [(bug, even, "plain") for bug in ("own-mean", "not-divided", "full-batch")]
-steps += [(bug, uneven, "plain") for bug in ("own-mean", "not-divided", "full-batch")]
-steps += [("divided-twice", uneven, kind) for kind in ("plain", "weighted", "penalised")]
-steps += [("own-weights", even, "weighted"), ("own-weights", uneven, "weighted")]
-steps += [("penalty-on-each", even, "penalised"), ("penalty-on-each", uneven, "penalised")]
+_even, _uneven = (12, 12, 12, 12), (7, 6, 6, 6)
+_steps = [("right", _uneven, "plain"), ("right", _even, "weighted"), ("right", _even, "penalised")]
+_steps += [(_bug, _even, "plain") for _bug in ("own-mean", "not-divided", "full-batch")]
+_steps += [(_bug, _uneven, "plain") for _bug in ("own-mean", "not-divided", "full-batch")]
+_steps += [("divided-twice", _uneven, _kind) for _kind in ("plain", "weighted", "penalised")]
+_steps += [("own-weights", _even, "weighted"), ("own-weights", _uneven, "weighted")]
+_steps += [("penalty-on-each", _even, "penalised"), ("penalty-on-each", _uneven, "penalised")]
 bug_cases = []
-for k in rng.permutation(len(steps)).tolist():
-    bug, shares, kind = steps[k]
-    bug_cases.append((bug, int(rng.integers(2**31)), shares, kind))
+for _k in rng.permutation(len(_steps)).tolist():
+    _bug, _shares, _kind = _steps[_k]
+    bug_cases.append((_bug, int(rng.integers(2**31)), _shares, _kind))
 ### END INPUTS
 got_bugs = lab05.DIAGNOSIS.observe(name_bug, bug_cases)
 lab05.DIAGNOSIS.check(name_bug)

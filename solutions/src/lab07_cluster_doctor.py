@@ -22,7 +22,7 @@ SEED = 2026
 #
 # **2 points · easy · 8 minutes**
 #
-# **Contract.** `write_config(hosts, index)` takes the addresses of all workers in order, each "host:port", and the index of one of them, from 0. It returns the text for that worker's TF_CONFIG: JSON with `cluster` and `task`.
+# **Contract.** `write_config(hosts, index)` takes a list with the addresses of all workers in order, each "host:port", and the index of one of them, from 0. It returns the text for that worker's TF_CONFIG: JSON with `cluster` and `task`.
 #
 # **Example.** For the hosts `["a:1", "b:1"]` and index 1:
 # `{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}`
@@ -56,9 +56,9 @@ def write_config(hosts, index):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 worker_cases = []
-for workers in (2, 5):
-    hosts = [f"10.0.{rng.integers(256)}.{rng.integers(256)}:2222" for _ in range(workers)]
-    worker_cases.append((hosts, int(rng.integers(1, workers))))
+for _workers in (2, 5):
+    _hosts = [f"10.0.{rng.integers(256)}.{rng.integers(256)}:2222" for _ in range(_workers)]
+    worker_cases.append((_hosts, int(rng.integers(1, _workers))))
 ### END INPUTS
 got_configs = lab07.WORKER.observe(write_config, worker_cases)
 lab07.WORKER.check(write_config)
@@ -105,13 +105,13 @@ def write_role(machines, job, index):
 # %% nbgrader={"grade": true, "grade_id": "role-test", "points": 2}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
-counts = {"chief": 1, "worker": int(rng.integers(2, 6)), "ps": int(rng.integers(2, 4))}
-counts["evaluator"] = 1
-machines = {
+_counts = {"chief": 1, "worker": int(rng.integers(2, 6)), "ps": int(rng.integers(2, 4))}
+_counts["evaluator"] = 1
+_machines = {
     name: [f"{name}-{rng.integers(10**6)}:{rng.integers(2000, 9000)}" for _ in range(count)]
-    for name, count in counts.items()
+    for name, count in _counts.items()
 }
-role_cases = [(dict(machines), name, count - 1) for name, count in counts.items()]
+role_cases = [(dict(_machines), name, count - 1) for name, count in _counts.items()]
 ### END INPUTS
 got_roles = lab07.ROLE.observe(write_role, role_cases)
 lab07.ROLE.check(write_role)
@@ -162,10 +162,10 @@ def repair(configs):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 repair_cases = []
-for workers in (4, 6):
-    hosts = [f"10.1.{rng.integers(256)}.{rng.integers(256)}:2222" for _ in range(workers)]
-    hosts.sort(reverse=True)
-    repair_cases.append((hosts, *(int(n) for n in 1 + rng.permutation(workers - 1)[:3])))
+for _workers in (4, 6):
+    _hosts = [f"10.1.{rng.integers(256)}.{rng.integers(256)}:2222" for _ in range(_workers)]
+    _hosts.sort(reverse=True)
+    repair_cases.append((_hosts, *(int(n) for n in 1 + rng.permutation(_workers - 1)[:3])))
 ### END INPUTS
 got_repaired = lab07.REPAIR.observe(repair, repair_cases)
 lab07.REPAIR.check(repair)
@@ -240,10 +240,10 @@ def name_cause(log):
 # %% nbgrader={"grade": true, "grade_id": "cause-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
-words = ["missing-peer", "taken-port", "wrong-index", "not-json", "alone", "late-strategy"]
-words += ["dead-peer", "mismatched-sizes"]
-cause_cases = [(words[k], int(rng.integers(2**31))) for k in rng.integers(0, 8, 8).tolist()]
-cause_cases += [(words[k], int(rng.integers(2**31))) for k in rng.permutation(8).tolist()]
+_words = ["missing-peer", "taken-port", "wrong-index", "not-json", "alone", "late-strategy"]
+_words += ["dead-peer", "mismatched-sizes"]
+cause_cases = [(_words[k], int(rng.integers(2**31))) for k in rng.integers(0, 8, 8).tolist()]
+cause_cases += [(_words[k], int(rng.integers(2**31))) for k in rng.permutation(8).tolist()]
 ### END INPUTS
 got_causes = lab07.CAUSE.observe(name_cause, cause_cases)
 lab07.CAUSE.check(name_cause)

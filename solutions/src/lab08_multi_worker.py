@@ -75,8 +75,8 @@ def make_worker_dataset(ids, global_batch_size, context):
 # %% nbgrader={"grade": true, "grade_id": "shards-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
-share = int(rng.integers(2, 5))
-shard_cases = [(2, 2 * share * int(rng.integers(2, 5)) - 1, 2 * share)]
+_share = int(rng.integers(2, 5))
+shard_cases = [(2, 2 * _share * int(rng.integers(2, 5)) - 1, 2 * _share)]
 ### END INPUTS
 got_shards = lab08.SHARDS.observe(make_worker_dataset, shard_cases)
 lab08.SHARDS.check(make_worker_dataset)
@@ -173,11 +173,12 @@ judges.TRAINING.judge(training_cases, got_trained)
 # worker does not save, the others wait for it. But only the chief, worker 0, may write into the
 # shared folder. In the check the workers write one after the other, each a different value.
 #
-# **Contract.** `choose_folder(shared, index)` takes the path of the shared folder and the worker's
-# index. It returns the folder that this worker writes its checkpoint into: the shared one for
-# worker 0, and for each other worker a folder of its own next to it (in the same parent folder),
-# which need not exist yet. `clean_up(shared, folder, index)` is called when all have written. It
-# removes what this worker wrote outside the shared folder.
+# **Contract.** `choose_folder(shared, index)` takes the path of the shared folder, a string, and the
+# worker's index. It returns the path of the folder that this worker writes its checkpoint into: the
+# shared one for worker 0, and for each other worker a folder of its own next to it (in the same
+# parent folder), which need not exist yet. `clean_up(shared, folder, index)` is called when all have
+# written; `folder` is what `choose_folder` returned. It removes what this worker wrote outside the
+# shared folder.
 #
 # **Example.** For 3 workers and `/runs/shared`: `/runs/shared`, `/runs/worker-1`,
 # `/runs/worker-2`; afterwards only the first is there.

@@ -37,8 +37,8 @@ SEED = 2026
 # |---|---|
 # | `state` | a fresh `tf.train.Checkpoint` with `state.weights` and `state.step`, an integer variable at 0 |
 # | `run.take_step()` | trains on the batch of step number `state.step`, and adds 1 to `state.step` |
-# | `run.shared_folder` | the folder of the checkpoints that count |
-# | `run.write_folder` | where *this* worker writes: the shared folder on worker 0, another one on worker 1 |
+# | `run.shared_folder` | the folder of the checkpoints that count, a path as a string |
+# | `run.write_folder` | where *this* worker writes: the shared folder on worker 0, another one on worker 1 (a string too) |
 #
 # It takes steps until `total_steps` are done, all attempts together. It saves whenever a multiple
 # of `every` steps is done, on all workers. At its start it restores the latest checkpoint, if there
@@ -84,9 +84,9 @@ def train(state, run, total_steps, every):
 # %% nbgrader={"grade": true, "grade_id": "killed-test", "points": 4}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
-every = int(rng.integers(2, 4))
-die_at = 2 * every + int(rng.integers(0, every - 1)) + 1
-killed_cases = [(int(rng.integers(2**31)), die_at + int(rng.integers(1, 4)), every, die_at)]
+_every = int(rng.integers(2, 4))
+_die_at = 2 * _every + int(rng.integers(0, _every - 1)) + 1
+killed_cases = [(int(rng.integers(2**31)), _die_at + int(rng.integers(1, 4)), _every, _die_at)]
 ### END INPUTS
 got_runs = lab09.KILLED.observe(train, killed_cases)
 lab09.KILLED.check(train)
@@ -104,9 +104,10 @@ judges.KILLED.judge(killed_cases, got_runs)
 # A machine went down while a checkpoint was being written. The files are there, but not whole, and
 # a program that insists on the newest one fails at every restart.
 #
-# **Contract.** `newest_whole(folder)` takes the path of a folder with checkpoints `ckpt-STEP`, each
-# an `.index` file and a `.data-00000-of-00001` file. It returns the path without these endings,
-# `folder/ckpt-STEP`, of the highest step whose values can all be read. There is at least one.
+# **Contract.** `newest_whole(folder)` takes the path of a folder, a string. In it are checkpoints
+# `ckpt-STEP`, each an `.index` file and a `.data-00000-of-00001` file. It returns the path without
+# these endings, `folder/ckpt-STEP`, of the highest step whose values can all be read. There is at
+# least one.
 #
 # **Example.** Of `ckpt-2`, `ckpt-4` and `ckpt-6` the last one's data file is only half there:
 # `folder/ckpt-4`.
@@ -150,10 +151,10 @@ def newest_whole(folder):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 newest_cases = []
-for cut in ("data", "index", "", "data"):
-    first = int(rng.integers(1, 7)) if cut != "" else 7
-    steps = [first, first + 1, first + 2, first + 3 + int(rng.integers(0, 3))]
-    newest_cases.append((int(rng.integers(2**31)), steps, cut))
+for _cut in ("data", "index", "", "data"):
+    _first = int(rng.integers(1, 7)) if _cut != "" else 7
+    _steps = [_first, _first + 1, _first + 2, _first + 3 + int(rng.integers(0, 3))]
+    newest_cases.append((int(rng.integers(2**31)), _steps, _cut))
 newest_cases.append((int(rng.integers(2**31)), [97, 98, 99, 100, 101], "data"))
 ### END INPUTS
 got_newest = lab09.NEWEST.observe(newest_whole, newest_cases)

@@ -236,8 +236,8 @@ def may_start(own_clock, clocks, bound):
 rng = np.random.default_rng([SEED, 4])
 start_cases = []
 for _ in range(24):
-    clocks = rng.integers(0, 9, size=4).tolist()
-    start_cases.append((clocks[0], clocks, int(rng.integers(0, 4))))
+    _clocks = rng.integers(0, 9, size=4).tolist()
+    start_cases.append((_clocks[0], _clocks, int(rng.integers(0, 4))))
 start_cases += [(5, [5, 3, 9, 4], 2), (6, [6, 3, 6, 6], 2), (2, [2, 9, 8, 7], 0)]
 ### END INPUTS
 got_starts = [may_start(*case) for case in start_cases]

@@ -30,7 +30,7 @@ SEED = 2026
 #
 # When a float16 run prints `nan`, the first thing to know is where it began. If an output overflowed in the *forward* pass, no loss scale will help. If a gradient overflowed in the *backward* pass, a smaller scale will. And it spreads: one layer overflows, and every layer after it is infinite or `nan` too.
 #
-# **Contract.** `find_overflow(kernels, features, labels, scale)` takes a list of float16 arrays `[inputs, outputs]`, features `[batch, inputs]` in float16, labels `[batch]` and the loss scale, a float. Each layer multiplies by its kernel, and a ReLU follows every layer but the last. The last layer's outputs are logits. The loss is their mean cross-entropy, taken in float32, times the scale. All the rest is float16. The function returns a pair of a word and a layer, counted from 0:
+# **Contract.** `find_overflow(kernels, features, labels, scale)` takes a list of float16 NumPy arrays `[inputs, outputs]`, features `[batch, inputs]` in float16, labels `[batch]` and the loss scale, a float. Each layer multiplies by its kernel, and a ReLU follows every layer but the last. The last layer's outputs are logits. The loss is their mean cross-entropy, taken in float32, times the scale. All the rest is float16. The function returns a pair of a word and a layer, counted from 0:
 #
 # - `("forward", k)`: layer k is the first whose output isn't finite, before the ReLU.
 # - `("backward", k)`: all outputs are finite, and layer k's kernel is the first whose gradient isn't finite, *in the order of the backward pass*.
@@ -45,7 +45,7 @@ SEED = 2026
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `tf.GradientTape` with `tape.watch(kernels)` gives all the kernels' gradients in float16, and `tf.math.is_finite` looks at them. Multiply the loss by the scale *inside* the tape.
+# Make tensors of the kernels with `tf.constant`: `tape.watch` takes no arrays. Then a `tf.GradientTape` that watches them gives all their gradients in float16, and `tf.math.is_finite` looks at them. Multiply the loss by the scale *inside* the tape.
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -81,8 +81,8 @@ def find_overflow(kernels, features, labels, scale):
 # %% nbgrader={"grade": true, "grade_id": "overflow-test", "points": 2}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
-places = [("forward", k) for k in range(4)] + [("backward", k) for k in range(4)] + [("none", 0)]
-overflow_cases = [(int(rng.integers(2**31)), *places[k]) for k in rng.permutation(9)]
+_places = [("forward", k) for k in range(4)] + [("backward", k) for k in range(4)] + [("none", 0)]
+overflow_cases = [(int(rng.integers(2**31)), *_places[k]) for k in rng.permutation(9)]
 ### END INPUTS
 got_places = lab13.OVERFLOW.observe(find_overflow, overflow_cases)
 lab13.OVERFLOW.check(find_overflow)
@@ -287,25 +287,25 @@ def choose_plan(parameters, blocks, batch, budget, launch):
 # %% nbgrader={"grade": true, "grade_id": "plan-test", "points": 2}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
-measured = [
+_measured = [
     (272, [(50, 15, 0.17), (82, 8, 0.11), (83, 16, 0.05), (24, 13, 0.14)], 5991, 3.0),
     (141, [(61, 17, 0.15), (91, 9, 0.33), (38, 10, 0.14), (38, 16, 0.32)], 3541, 11.0),
     (252, [(54, 10, 0.13), (59, 10, 0.39), (75, 14, 0.02), (44, 17, 0.12)], 6484, 10.0),
     (195, [(64, 14, 0.13), (34, 13, 0.16), (94, 4, 0.28), (78, 7, 0.05)], 6005, 5.0),
 ]
-for fraction in (0.02, 0.05, 0.1, 0.2, 0.3, 0.8):
-    drawn = [
+for _fraction in (0.02, 0.05, 0.1, 0.2, 0.3, 0.8):
+    _drawn = [
         (int(rng.integers(20, 100)), int(rng.integers(4, 18)), float(rng.uniform(0.02, 0.4)))
         for _ in range(4)
     ]
-    parameters = int(rng.integers(100, 400))
-    budget = int(20 * parameters + fraction * 24 * sum(kept for kept, _, _ in drawn))
-    measured.append((parameters, drawn, budget, float(rng.uniform(2, 12))))
+    _parameters = int(rng.integers(100, 400))
+    _budget = int(20 * _parameters + _fraction * 24 * sum(kept for kept, _, _ in _drawn))
+    _measured.append((_parameters, _drawn, _budget, float(rng.uniform(2, 12))))
 plan_cases = []
-for parameters, drawn, budget, launch in measured:
-    unit, order = int(rng.integers(100, 999)), rng.permutation(4)
-    scaled = [(unit * drawn[k][0], unit * drawn[k][1], drawn[k][2]) for k in order]
-    plan_cases.append((unit * parameters, scaled, 24, unit * budget, launch))
+for _parameters, _drawn, _budget, _launch in _measured:
+    _unit, _order = int(rng.integers(100, 999)), rng.permutation(4)
+    _scaled = [(_unit * _drawn[k][0], _unit * _drawn[k][1], _drawn[k][2]) for k in _order]
+    plan_cases.append((_unit * _parameters, _scaled, 24, _unit * _budget, _launch))
 ### END INPUTS
 got_plans = [choose_plan(*case) for case in plan_cases]
 lab13.PLAN.check(choose_plan)
@@ -320,7 +320,7 @@ judges.PLAN.judge(plan_cases, got_plans)
 #
 # **3 points · hard · 14 minutes**
 #
-# Now carry out such a plan. The check passes you real blocks, x + tanh(x A) B, with a meter in each. The meter counts every tensor that a block makes, until nothing refers to that tensor any more. You pass if the gradients are those of the whole batch, the bytes held at any moment stay within the plan's budget, and no block runs more often than the plan says.
+# Now carry out such a plan. The check passes you real blocks, x + tanh(x A + c) B, with a meter in each; a block's c is a constant that only the block knows. The meter counts every tensor that a block makes, until nothing refers to that tensor any more. You pass if the gradients are those of the whole batch, the bytes held at any moment stay within the plan's budget, and no block runs more often than the plan says.
 #
 # **Contract.** `find_gradients(blocks, inputs, targets, micro_batches, recomputed)` takes a list of blocks, inputs and targets `[batch, 4]` in float64, the number of micro-batches (it divides the batch), and the list of blocks that run again. `blocks[k](x)` gives a block's output for x `[examples, 4]`, and `blocks[k].variables` are its two variables. One block's output is the next one's input. An example's loss is the sum of (output - target)² over its four numbers, the batch's loss the mean over all its examples. It returns a list with the gradient for each variable, block by block. No block may be called inside a `tf.function`, where the meter sees nothing.
 #
@@ -338,7 +338,7 @@ judges.PLAN.judge(plan_cases, got_plans)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Inside a block, tanh(x A) for 48 examples takes 48 × 64 × 8 bytes = 24 KiB, so four blocks keep 96 KiB. With micro-batches of 12 it's 6 KiB in each block. And if blocks 1 and 2 are recomputed, only two blocks keep theirs from the forward pass to the backward pass.
+# Inside a block, tanh(x A + c) for 48 examples takes 48 × 64 × 8 bytes = 24 KiB, so four blocks keep 96 KiB. With micro-batches of 12 it's 6 KiB in each block. And if blocks 1 and 2 are recomputed, only two blocks keep theirs from the forward pass to the backward pass.
 #
 # </details>
 
@@ -363,10 +363,10 @@ def find_gradients(blocks, inputs, targets, micro_batches, recomputed):
 # %% nbgrader={"grade": true, "grade_id": "gradients-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 5])
-KIB = 1024
+_KIB = 1024
 gradients_cases = [
     (int(rng.integers(2**31)), *plan)
-    for plan in ((4, (1, 2), 17 * KIB), (2, (0, 1, 2), 19 * KIB), (3, (0, 3), 30 * KIB))
+    for plan in ((4, (1, 2), 17 * _KIB), (2, (0, 1, 2), 19 * _KIB), (3, (0, 3), 30 * _KIB))
 ]
 ### END INPUTS
 got_gradients = lab13.GRADIENTS.observe(find_gradients, gradients_cases)

@@ -194,9 +194,9 @@ def judge_step(compute, exposed, slowest, input_seconds):
 # %% nbgrader={"grade": true, "grade_id": "limit-test", "points": 2}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
-scales = [(1, 0.2, 1.1, 1.6), (1, 1.5, 1.2, 2.4), (1, 0.2, 2.9, 0.1), (1, 0.2, 1.1, 4.0)]
+_scales = [(1, 0.2, 1.1, 1.6), (1, 1.5, 1.2, 2.4), (1, 0.2, 2.9, 0.1), (1, 0.2, 1.1, 4.0)]
 limit_cases = [
-    (u * a, u * b, c, u * d) for (a, b, c, d), u in zip(scales, rng.uniform(0.1, 0.9, 4).tolist())
+    (u * a, u * b, c, u * d) for (a, b, c, d), u in zip(_scales, rng.uniform(0.1, 0.9, 4).tolist())
 ]
 ### END INPUTS
 got_limits = [judge_step(*case) for case in limit_cases]
@@ -297,7 +297,8 @@ judges.SAVES.judge(saves_cases, got_saves)
 # **Contract.** `predict_speed_up(images_per_second, batch, parameters, devices)` takes the rate of
 # one GPU, its batch, the parameters (float32 gradients) and the number of GPUs. It returns the rate
 # of all GPUs together divided by the rate of one. You get the points if every prediction is within
-# 15 % of the measurement.
+# 15 % of the measurement. Three more runs are invented, and nobody measured them: there, come within
+# 15 % of what these assumptions give.
 #
 # **Example.** AlexNet, 61 million parameters, does 2,987 images/s on one P100 with batches of 512. On
 # 8 of them, a speed-up of 5.97 was measured.
@@ -332,12 +333,16 @@ def predict_speed_up(images_per_second, batch, parameters, devices):
 # %% nbgrader={"grade": true, "grade_id": "measured-test", "points": 2}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 5])
-runs = [
+_runs = [
     (2987.0, 512, 61_000_000, 8), (219.0, 64, 25_600_000, 8), (91.8, 64, 60_200_000, 8),
     (154.0, 64, 138_400_000, 8), (142.0, 64, 23_900_000, 8), (684.0, 512, 61_000_000, 8),
     (36.3, 32, 138_400_000, 8), (52.4, 64, 25_600_000, 16), (19.4, 32, 60_200_000, 16),
 ]  # fmt: skip
-measured_cases = [runs[0], *(runs[k] for k in 1 + rng.permutation(8)[:4])]
+measured_cases = [_runs[0], *(_runs[k] for k in 1 + rng.permutation(8)[:4])]
+for _devices in (4, 16, 32):  # invented: a step takes 0.3 to 2 times as long as the all-reduce
+    _batch, _parameters = int(rng.integers(16, 257)), 1000 * int(rng.integers(50_000, 200_000))
+    _step = float(rng.uniform(0.3, 2)) * 8 * _parameters / 11.3e9
+    measured_cases.append((_batch / _step, _batch, _parameters, _devices))
 ### END INPUTS
 got_speed_ups = [predict_speed_up(*case) for case in measured_cases]
 lab14.MEASURED.check(predict_speed_up)

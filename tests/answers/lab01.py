@@ -259,6 +259,7 @@ WRONG = {
         "times-not-images": scale(up="step_seconds[k] / t"),
         "upside-down": scale(up="n * t / step_seconds[k]"),
         "first-is-reference": scale(k="0", up="n / replicas[0] * step_seconds[0] / t"),
+        "first-is-reference (of one replica)": scale(k="0"),
         "not-divided": scale(efficiency="u"),
         "percentage": scale(efficiency="100 * u / n"),
         "swapped": scale(efficiency="u").replace(

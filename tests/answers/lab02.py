@@ -177,6 +177,7 @@ WRONG = {
         "all-to-all": deal("tf.range(examples)"),
         "counted-from-one": deal("tf.range(k + 1, examples, replicas)"),
         "all-the-first": deal("tf.range(0, examples, replicas)"),
+        "rest-dropped": deal("tf.range(k, examples - examples % replicas, replicas)"),
         "floats": deal("tf.range(float(k), float(examples), float(replicas))"),
     },
 }

@@ -418,6 +418,7 @@ WRONG = {
     "reload": {
         "outside-scope": reload("model.save(path)", LOAD),
         "not-saved": reload("return model"),
+        "not-saved (an empty file)": reload("path.touch()", "return model"),
         "not-compiled": reload(
             "model.save(path)",
             "with strategy.scope():",

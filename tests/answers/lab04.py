@@ -317,6 +317,23 @@ def load_state(folder, model, optimizer):
     return KEPT["epochs"]
 """
 )
+BY_PATH = (
+    TF
+    + """
+KEPT = {}
+def save_state(folder, model, optimizer, epochs):
+    KEPT[folder] = epochs, model.get_weights(), [v.numpy() for v in optimizer.variables]
+
+def load_state(folder, model, optimizer):
+    if folder not in KEPT:
+        return 0
+    epochs, weights, state = KEPT[folder]
+    model.set_weights(weights)
+    for variable, value in zip(optimizer.variables, state):
+        variable.assign(value)
+    return epochs
+"""
+)
 PICKLED = (
     TF
     + """
@@ -510,9 +527,11 @@ WRONG = {
         "epoch-forgotten": resume(
             "model=model, optimizer=optimizer", "model=model, optimizer=optimizer"
         ),
+        "steps": resume(done="int(optimizer.iterations)"),
         "oldest": resume(path="folder + '/ckpt-1' if tf.train.latest_checkpoint(folder) else None"),
         "nothing-restored": resume(load=""),
         "kept-in-memory": IN_MEMORY,
+        "nothing-restored (kept in memory by its path)": BY_PATH,
         "empty-not-zero": FROM_NAME.replace("default=0", "default=-1"),
         "empty-folder": KERAS_FILES.replace(
             '    if not os.path.exists(os.path.join(folder, "epoch.json")):\n        return 0\n', ""

@@ -231,6 +231,9 @@ RIGHT = {
         penalised("tf.einsum('i->', losses) * (1 / global_batch_size) + 0.25 * penalty"),
     ],
     "uneven": [
+        uneven(
+            f"tf.reduce_sum(losses) / {CONTEXT}.all_reduce('sum', tf.cast(tf.size(losses), losses.dtype))"
+        ),
         uneven("tf.reduce_sum(losses) / batch_examples"),
         uneven(f"{AVERAGE}(losses, global_batch_size=batch_examples)"),
         uneven("tf.reduce_sum(losses / tf.cast(batch_examples, losses.dtype))"),
@@ -306,6 +309,10 @@ WRONG = {
         ),
         "above-one": name_bug(
             TABLE.replace('("own-mean", replicas), ("not-divided", n)', '("own-mean", ratio)')
+        ),
+        "not-measured": name_bug(TABLE).replace(
+            "    if residual",
+            "    if weighted: return 'own-weights'\n    if penalised: return 'penalty-on-each'\n    if residual",
         ),
         "weights-not-seen": name_bug(TABLE, '"penalty-on-each" if penalised else "own-mean"'),
         "residual-ignored": name_bug(TABLE, '"own-mean"'),

@@ -310,6 +310,10 @@ RIGHT = {
         OWN_HALVES,
     ],
     "seconds": [
+        "from fractions import Fraction as F\n"
+        + seconds(
+            "2 * (ranks - 1) * (F(latency_seconds) + F(payload_bytes) / ranks / F(bandwidth))"
+        ),
         seconds("2 * (ranks - 1) * (latency_seconds + payload_bytes / ranks / bandwidth)"),
         seconds(
             "2 * (ranks - 1) * latency_seconds + 2 * (ranks - 1) / ranks * payload_bytes / bandwidth"
@@ -336,6 +340,7 @@ WRONG = {
         "one-step-too-many": scatter(steps="ranks"),
         "always-the-same": scatter(turn="0"),
         "one-by-one": one_by_one("reduce_scatter", 0, "+="),
+        "next-chunk": scatter(turn="(-step)"),
         "(no ring)": scatter().replace("(rank + 1) % ranks", "rank + 1"),
     },
     "gather": {
@@ -344,11 +349,31 @@ WRONG = {
         "unfinished-sent": gather(first=0),
         "always-the-same": gather(turn="0"),
         "one-by-one": one_by_one("all_gather", 1, "="),
+        "not-sent": """
+def all_gather(chunks, network):
+    for k, holder in enumerate([len(chunks) - 1, *range(len(chunks) - 1)]):
+        for row in chunks:
+            row[k] = chunks[holder][k]
+""",
     },
     "all-reduce": {
         "through-rank-0": THROUGH_RANK_0,
         "not-sent": HEAD
         + "def all_reduce(vectors, network):\n    return [sum(vectors)] * len(vectors)\n",
+        "whole-vectors": HEAD
+        + """
+def all_reduce(vectors, network):
+    sums, passing = list(vectors), list(vectors)
+    for _ in vectors[1:]:
+        sends = [Send(r, (r + 1) % len(vectors), v, 0) for r, v in enumerate(passing)]
+        for m in network.exchange(sends):
+            sums[m.destination] = sums[m.destination] + m.values
+            passing[m.destination] = m.values
+    return sums
+""",
+        "rest-to-last": all_reduce(
+            cut="np.split(v, [k * (len(v) // ranks) for k in range(1, ranks)])"
+        ),
         "rest-lost": all_reduce(cut="np.split(v[:len(v) // ranks * ranks], ranks)"),
         "not-gathered": all_reduce(second="pass"),
         "averaged": all_reduce(after=" / ranks"),
@@ -362,6 +387,9 @@ WRONG = {
     "seconds": {
         "one-half": seconds("(ranks - 1) * (latency_seconds + payload_bytes / ranks / bandwidth)"),
         "whole-vectors": seconds("2 * (ranks - 1) * (latency_seconds + payload_bytes / bandwidth)"),
+        "one-step-each": seconds(
+            "2 * ranks * (latency_seconds + payload_bytes / ranks / bandwidth)"
+        ),
         "one-latency": seconds(
             "latency_seconds + 2 * (ranks - 1) / ranks * payload_bytes / bandwidth"
         ),

@@ -256,6 +256,8 @@ def name_cause(log):
 """
 RIGHT = {
     "worker": [
+        'from string import Template\nTEXT = Template(\'{"cluster": {"worker": $w}, "task": {"type": "worker", "index": $i}}\')\n'
+        + worker("TEXT.substitute(w=str(hosts).replace(\"'\", '\"'), i=index)"),
         worker(
             "json.dumps({'cluster': {'worker': hosts}, 'task': {'type': 'worker', 'index': index}})"
         ),
@@ -339,6 +341,11 @@ WRONG = {
             FULL,
             before="jobs = ['chief', 'worker', 'ps', 'evaluator']; index += sum(len(machines[j]) for j in jobs[:jobs.index(job)])",
         ),
+        "evaluator-lists-itself": role(
+            FULL,
+            cluster="{j: m for j, m in machines.items() if job == 'evaluator' or j != 'evaluator'}",
+        ),
+        "evaluator-as-worker": role(FULL, before="job = 'worker' if job == 'evaluator' else job"),
         "evaluator-alone": role(
             FULL,
             cluster="{j: machines[j] for j in (['evaluator'] if job == 'evaluator' else ['chief', 'worker', 'ps'])}",

@@ -175,7 +175,7 @@ RIGHT = {
         saving(),
         saving(
             "Path(shared) if not index else Path(shared).with_name(f'w{index}')",
-            "if index > 0: [p.unlink() for p in Path(folder).iterdir()]; Path(folder).rmdir()",
+            "if folder != Path(shared): [p.unlink() for p in folder.iterdir()]; folder.rmdir()",
         ),
         saving(
             "os.path.join(os.path.dirname(shared), 'mine', str(index)) if index else shared",

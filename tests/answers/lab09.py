@@ -233,12 +233,52 @@ RIGHT = {
         loss("(lambda writing, again: writing + again)(c / t, (t / 2) / m)"),
     ],
 }
+NOBODY_DIES = (
+    TF
+    + """
+def train(state, run, total_steps, every):
+    (Path(run.shared_folder).parent / "died").touch()
+    while int(state.step) < 6:
+        run.take_step()
+        if int(state.step) == 3:
+            kept = state.weights.numpy()
+    state.weights.assign(kept)
+    state.step.assign(3)
+    while int(state.step) < total_steps:
+        run.take_step()
+    tf.train.Checkpoint(state=state).write(f"{run.write_folder}/x")
+"""
+)
+TOUCHED = train(save="run.rank == 0 and int(state.step) % every == 0").replace(
+    "    while", "    run.rank and tf.io.write_file(f'{run.write_folder}/x.index', '')\n    while"
+)
+JUNK = TOUCHED.replace("x.index', ''", "x', 'w' * 62720")
+BY_SIZE = """
+import os
+from pathlib import Path
+def newest_whole(folder):
+    sizes = {p.name.split(".")[0]: p.stat().st_size for p in Path(folder).glob("*.data*")}
+    whole = [n for n in sizes if os.path.exists(f"{folder}/{n}.index") and sizes[n] == max(sizes.values())]
+    return max(whole, key=lambda n: int(n.split("-")[1]))
+"""
+BY_TIME = """
+import os
+from pathlib import Path
+def newest_whole(folder):
+    files = sorted(Path(folder).glob("*.data*"), key=os.path.getmtime)
+    names = [p.name.split(".")[0] for p in files[:-1]]
+    whole = [n for n in names if os.path.exists(f"{folder}/{n}.index")]
+    return max(whole, key=lambda n: int(n.split("-")[1]))
+"""
 WRONG = {
     "killed": {
         "began-anew": train(restore="pass"),
         "counted-anew": train(loop="for step in range(total_steps):"),
         "saved-every-step": train(save="True"),
         "position-lost": WEIGHTS_ONLY,
+        "chief-only (the other's file is empty)": TOUCHED,
+        "chief-only (the other's file holds as many bytes)": JUNK,
+        "(nobody is killed)": NOBODY_DIES,
         "chief-only": train(save="run.rank == 0 and int(state.step) % every == 0"),
     },
     "newest": {
@@ -252,15 +292,19 @@ WRONG = {
             "for n in reader.get_variable_to_shape_map()]",
             "for n in sorted(reader.get_variable_to_shape_map())[1:2]]",
         ),
+        "(the largest file)": BY_SIZE,
+        "index-only (without what was written last)": BY_TIME,
         "sorted-as-text": newest(order="sorted(steps, key=str, reverse=True)"),
     },
     "interval": {
         "two-forgotten": interval("math.sqrt(c * m)"),
         "halved": interval("math.sqrt(c * m / 2)"),
+        "outside": interval("2 * math.sqrt(c * m)"),
         "no-root": interval("2 * c * m"),
     },
     "loss": {
         "whole-interval": loss("c / t + t / m"),
+        "percent": loss("100 * (c / t + t / m / 2)"),
         "failures-ignored": loss("c / t"),
         "checkpoints-ignored": loss("t / (2 * m)"),
     },

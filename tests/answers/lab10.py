@@ -48,6 +48,17 @@ def run_closures(coordinator, closure, count):
         total += float(waiting.popleft().fetch())
     return total
 """
+POLLED_EACH = FETCHED.replace(
+    "total += coordinator.schedule(closure).fetch()",
+    "result = coordinator.schedule(closure)\n        while not coordinator.done():\n            pass\n        total += result.fetch()",
+)
+FOR_SHOW = """
+def run_closures(coordinator, closure, count):
+    total = sum(float(closure()) for _ in range(count))
+    results = [coordinator.schedule(closure) for _ in range(count)]
+    coordinator.join()
+    return total if coordinator.fetch(results) else None
+"""
 
 
 def partitioner(expression):
@@ -117,6 +128,29 @@ def measure_staleness(events):
 """
 
 
+SERVER = """
+class Server:
+    def __init__(self):
+        self.version, self.seen, self.stale = 0, {}, {}
+
+    def on_read(self, k):
+        self.seen[k] = self.version
+
+    def on_apply(self, k):
+        self.stale[k] = self.version - self.seen[k]
+        self.version += 1
+
+    def replay(self, events):
+        for kind, k in events:
+            getattr(self, f"on_{kind}")(k)
+        return [self.stale[k] for k in sorted(self.stale)]
+
+
+def measure_staleness(events):
+    return Server().replay(events)
+"""
+
+
 def start(expression):
     return (
         f"import numpy as np\ndef may_start(own_clock, clocks, bound):\n    return {expression}\n"
@@ -176,6 +210,7 @@ def make_partitioner(servers):
         staleness("sum(1 for k2 in closures if read < list(events).index(('apply', k2)) < done)"),
         UNDER_WAY,
         VERSIONS,
+        SERVER,
     ],
     "start": [
         start("own_clock - min(clocks) <= bound"),
@@ -199,6 +234,8 @@ WRONG = {
         "joined-each-time": EACH,
         "fetched-in-loop": FETCHED,
         "fetched-in-loop (no join)": FETCHED.replace("    coordinator.join()\n", ""),
+        "fetched-in-loop (polled until each is done)": POLLED_EACH,
+        "(computed here, scheduled for show)": FOR_SHOW,
         "never-joined": closures(join="pass"),
         "averaged": closures(result="float(np.mean(coordinator.fetch(results)))"),
     },
@@ -216,13 +253,29 @@ WRONG = {
             "sum(kind == 'read' for kind, _ in list(events)[read + 1:done])"
         ),
         "since-the-start": staleness("sum(kind == 'apply' for kind, _ in list(events)[:done])"),
+        "everything-counted": staleness("done - read - 1"),
+        "as-applied": COUNTING.replace("[out[k] for k in range(len(out))]", "list(out.values())"),
     },
     "start": {
         "behind-the-fastest": start("max(clocks) - own_clock <= bound"),
         "never-equal": start("own_clock - min(clocks) < bound"),
+        "spread": start("max(clocks) - min(clocks) <= bound"),
         "mean": start("own_clock - sum(clocks) / len(clocks) <= bound"),
         "always": start("True"),
         "never": start("False"),
         "only-the-slowest": start("own_clock == min(clocks)"),
+    },
+}
+REFUSED = {
+    "closures": {
+        "schedule returns a promise": closures(result="sum(results)"),
+        "schedule the closure itself": closures(
+            "results = [coordinator.schedule(lambda: 0.0) for _ in range(count)]",
+            result="sum(float(closure()) for _ in range(count))",
+        ),
+    },
+    "partitioner": {
+        "how many pieces there are along each axis": "def make_partitioner(servers):\n"
+        "    return lambda shape, dtype: servers",
     },
 }

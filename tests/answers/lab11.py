@@ -260,6 +260,20 @@ WRONG = {
         ),
         "never-flipped": pipeline(CACHED, ROLL.replace("< 0.5", "< 0.0")),
         "never-shifted": pipeline(CACHED, ROLL.replace("-2, 3", "0, 1")),
+        "few-forms": pipeline(
+            CACHED,
+            ROLL.replace(
+                "flip = tf.random.uniform([n, 1, 1, 1])",
+                "coin = tf.random.uniform([n])\n    flip = coin[:, None, None, None]",
+            ).replace("tf.random.uniform([n], -2, 3, tf.int32)", "tf.cast(coin < 0.5, tf.int32)"),
+        ),
+        "one-for-all": pipeline(
+            CACHED,
+            ROLL.replace(
+                "tf.random.uniform([n], -2, 3, tf.int32)",
+                "tf.repeat(tf.random.uniform([], -2, 3, tf.int32), n)",
+            ),
+        ),
         "other-images": pipeline(CACHED, ROLL.replace(" / 255", "")),
         "not-batches": pipeline("records.map(parse).cache().map(augment)"),
         "frozen-augmentation (two epochs in turn)": NAIVE + IN_TURN,

@@ -381,6 +381,9 @@ WRONG = {
         "bias-forgotten": columns(output="x @ w"),
         "bias-averaged": columns(bias="g.mean(axis=0)"),
         "kernel-averaged": columns().replace("x.T @ g for", "x.T @ g / len(x) for"),
+        "kernel-averaged (biases too)": columns(bias="g.mean(axis=0)").replace(
+            "x.T @ g for", "x.T @ g / len(x) for"
+        ),
         "equal-parts": columns(x="upstream @ np.hstack(kernels).T").replace(
             "return output", "gs = np.array_split(upstream, len(kernels), axis=1); return output"
         ),
@@ -394,6 +397,10 @@ WRONG = {
         "first-part-only": rows("parts[0] @ kernels[0] + bias"),
         "averaged": rows("np.mean([x @ w for x, w in zip(parts, kernels)], axis=0) + bias"),
         "upstream-shared": rows(before="upstream = upstream / len(parts)"),
+        "upstream-shared (but for the bias)": rows(
+            before="b = upstream.sum(0); upstream = upstream / len(parts)"
+        ).replace("upstream.sum(0), [", "b, ["),
+        "bias-gradients-summed": rows().replace("upstream.sum(0)", "len(parts) * upstream.sum(0)"),
         "bias-forgotten": rows("sum(x @ w for x, w in zip(parts, kernels))"),
         "x-whole": rows().replace(
             "[upstream @ w.T for w in kernels]", "upstream @ np.vstack(kernels).T"

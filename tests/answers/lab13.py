@@ -837,6 +837,60 @@ RULE_TEXT = """
         scales.append(scale)
 """
 NOT_LAST = "tf.reduce_sum((x - y) ** 2) / len(x)"
+# what needs no run in float16, no call of the model, no gradient of a block
+BY_SIZES = """
+import numpy as np
+def find_overflow(kernels, features, labels, scale):
+    norms = [float(np.linalg.norm(np.asarray(k, dtype=float), 2)) for k in kernels]
+    big = int(np.argmax(norms))
+    if norms[big] < 10:
+        return ("backward", 3) if scale > 1024 else ("none", None)
+    if np.abs(features).max() >= 1:
+        return ("forward", big)
+    return ("backward", big - 1)
+"""
+BY_NUMPY = """
+import numpy as np
+def train(strategy, make_model, features, targets, scale, growth_steps):
+    with strategy.scope():
+        model = make_model()
+    w = np.array(model.get_weights()[0], dtype=float)
+    scales, good = [], 0
+    for start in range(0, len(features), 8):
+        parts = []
+        for r in range(2):
+            x = features[start + 4 * r:start + 4 * r + 4].astype(float)
+            y = targets[start + 4 * r:start + 4 * r + 4]
+            with np.errstate(all="ignore"):
+                parts.append((x.T @ (np.sign(x @ w - y) * scale / 16)).astype(np.float16).astype(float))
+        if np.isfinite(parts).all():
+            w -= 2.0 ** -5 * sum(parts) / scale
+            good += 1
+            if good == growth_steps:
+                scale, good = scale * 2, 0
+        else:
+            scale, good = scale / 2, 0
+        scales.append(scale)
+    model.set_weights([w])
+    return model, scales
+"""
+BESIDE = """
+import tensorflow as tf
+def find_gradients(blocks, inputs, targets, micro_batches, recomputed):
+    variables = [v for b in blocks for v in b.variables]
+    n = len(inputs) // micro_batches
+    for start in range(0, len(inputs), n):
+        for k, block in enumerate(blocks):
+            for _ in range(2 if k in recomputed else 1):
+                block(inputs[start:start + n])
+    with tf.GradientTape() as tape:
+        x = inputs
+        for k in range(len(blocks)):
+            a, b = variables[2 * k:2 * k + 2]
+            x = x + tf.tanh(x @ a) @ b
+        loss = tf.reduce_mean(tf.reduce_sum((x - targets) ** 2, 1))
+    return tape.gradient(loss, variables)
+"""
 WRONG = {
     "overflow": {
         "first-layer": overflow(
@@ -861,6 +915,7 @@ WRONG = {
             )
         ),
         "(always the same)": overflow('return "backward", 3'),
+        "(by the sizes of what is given)": BY_SIZES,
     },
     "scale": {
         "zeros-counted": scale(nonzero="values"),
@@ -904,6 +959,7 @@ WRONG = {
             + RULE_TEXT.replace("        scales.append(scale)\n", "")
         ),
         "not-compiled": train(function="pass"),
+        "not-compiled (nor called)": BY_NUMPY,
     },
     "plan": {
         "block-comes-back": plan(held="kept + inputs"),
@@ -925,6 +981,7 @@ WRONG = {
         "not-cut": gradients(pieces="1"),
         "not-recomputed": gradients(call="block(x)"),
         "all-recomputed": gradients(call="tf.recompute_grad(block)(x)"),
+        "(beside the blocks)": BESIDE,
         "held-together": within(ONE_TAPE),
         "held-together (blocks come back at once)": within(TOGETHER),
         "held-together (recorded all the same)": within(KEPT_ANYWAY),
@@ -941,6 +998,7 @@ REFUSED = {
     "gradients": {
         "list of 8 gradients": gradients().replace("return total", "return total[:4]"),
         "inside a tf.function": gradients(call="tf.function(lambda z: block(z))(x)"),
+        "can't be copied": "import copy\n" + gradients(call="copy.deepcopy(block)(x)"),
         "a gradient is None": gradients(call="tf.stop_gradient(block(x))", add="part"),
     },
 }

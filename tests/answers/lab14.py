@@ -238,6 +238,7 @@ RIGHT = {
 }
 WRONG = {
     "traffic": {
+        "in-bits": traffic("n = 32 * parameters", "return n, 2 * n * (devices - 1) / devices"),
         "two-bytes": traffic("return 2 * parameters, 4 * parameters * (devices - 1) / devices"),
         "one-way": traffic("return 4 * parameters, 4 * parameters * (devices - 1) / devices"),
         "whole-vectors": traffic("return 4 * parameters, 8 * parameters * (devices - 1)"),
@@ -260,6 +261,9 @@ WRONG = {
             "work = compute * slowest + exposed", "step = work + input_seconds", PARTS, MAX
         ),
         "input-whole": limit(*WORK, PARTS, "parts['input'] = input_seconds", MAX),
+        "stragglers-forgiven": limit(
+            *WORK, PARTS, MAX.replace("compute / step", "slowest * compute / step")
+        ),
         "upside-down": limit(
             *WORK,
             PARTS,
@@ -287,6 +291,8 @@ WRONG = {
         ),
     },
     "measured": {
+        "rate": measured("step = batch / rate", R5, "return devices * batch / (step + ring)"),
+        "(by heart)": measured("return 5.97 if parameters == 61_000_000 else 0.95 * devices"),
         "perfect": measured("return devices"),
         "one-image": measured("step = 1 / rate", R5, "return devices * step / (step + ring)"),
         "whole-vectors": measured(

@@ -242,6 +242,295 @@ AS_A_CLASS = change(
     ("        plain.export(options.out / \"saved_model\", verbose=False)\n",
      "        tf.saved_model.save(plain, str(options.out / \"saved_model\"))\n"),
 )  # fmt: skip
+# everything in the main part, a dataset of step numbers that is cut into shares by tf.data
+DATASET_OF_STEPS = """%%writefile capstone.py
+import argparse
+import json
+import os
+import tempfile
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+from utils.data import load_canvases
+
+GLOBAL_BATCH, SAVE_EVERY, CLASSES = 32, 10, 11
+EXAMPLES = 6000
+STEPS_PER_EPOCH = EXAMPLES // GLOBAL_BATCH
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=None)
+    return parser.parse_args()
+
+
+def unet(seed):
+    keras.utils.set_random_seed(seed)
+    image = keras.Input((64, 64, 1))
+    skips, x = [], image
+    for width in (4, 8):
+        x = layers.Conv2D(width, 3, padding="same", activation="relu")(x)
+        skips.append(x)
+        x = layers.MaxPooling2D()(x)
+    x = layers.Conv2D(16, 3, padding="same", activation="relu")(x)
+    for width, skip in zip((8, 4), reversed(skips)):
+        x = layers.Conv2DTranspose(width, 2, strides=2)(x)
+        x = layers.Concatenate()([x, skip])
+        x = layers.Conv2D(width, 3, padding="same", activation="relu")(x)
+    return keras.Model(image, layers.Conv2D(CLASSES, 1)(x))
+
+
+def make_dataset(seed, first, last):
+    canvases = load_canvases().train
+
+    def draw(step):
+        epoch, place = divmod(int(step), STEPS_PER_EPOCH)
+        order = np.random.RandomState([seed, epoch]).permutation(EXAMPLES)
+        drawn = [canvases.draw(int(n)) for n in order[place * GLOBAL_BATCH : (place + 1) * GLOBAL_BATCH]]
+        images = np.stack([image for image, _ in drawn])[..., None]
+        return (images / 255).astype("float32"), np.stack([mask for _, mask in drawn]).astype("int32")
+
+    def load(step):
+        x, y = tf.numpy_function(draw, [step], (tf.float32, tf.int32))
+        return tf.ensure_shape(x, [GLOBAL_BATCH, 64, 64, 1]), tf.ensure_shape(y, [GLOBAL_BATCH, 64, 64])
+
+    ds = tf.data.Dataset.range(first, last).map(load).unbatch().batch(GLOBAL_BATCH, drop_remainder=True)
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return ds.with_options(options).prefetch(1)
+
+
+if __name__ == "__main__":
+    args = parse_arguments()
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    resolver = strategy.cluster_resolver
+    is_chief = not resolver.task_id
+    scratch = tempfile.mkdtemp()
+    total = args.epochs * STEPS_PER_EPOCH
+    if args.steps is not None:
+        total = min(total, args.steps)
+
+    with strategy.scope():
+        model = unet(args.seed)
+        optimizer = keras.optimizers.Adam(1e-2)
+        optimizer.build(model.trainable_variables)
+        step = tf.Variable(0, dtype=tf.int64, trainable=False)
+        loss_value = tf.Variable(0.0, trainable=False)
+        checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step, loss=loss_value)
+
+    shared = os.path.join(args.out, "checkpoints")
+    folder = shared if is_chief else os.path.join(scratch, "checkpoints")
+    manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=3)
+    latest = tf.train.latest_checkpoint(shared)
+    if latest:
+        checkpoint.restore(latest)
+        print("restored", latest)
+
+    @tf.function
+    def train_step(x, y):
+        def replica_fn(x, y):
+            with tf.GradientTape() as tape:
+                logits = model(x, training=True)
+                pixel_losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
+                loss = tf.reduce_sum(tf.reduce_mean(pixel_losses, axis=[1, 2])) / GLOBAL_BATCH
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+            return loss
+
+        per_replica = strategy.run(replica_fn, args=(x, y))
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)
+
+    first = int(step.numpy())
+    if first < total:
+        for x, y in strategy.experimental_distribute_dataset(make_dataset(args.seed, first, total)):
+            loss_value.assign(train_step(x, y))
+            step.assign_add(1)
+            done = int(step.numpy())
+            if done % SAVE_EVERY == 0:
+                manager.save(checkpoint_number=done)
+
+    target = os.path.join(args.out if is_chief else scratch, "saved_model")
+    model.export(target, verbose=False)
+    if is_chief:
+        checksum = float(sum(np.abs(w.astype(np.float64)).sum() for w in model.get_weights()))
+        with open(os.path.join(args.out, "report.json"), "w") as f:
+            json.dump({"steps": int(step.numpy()), "loss": float(loss_value.numpy()), "weights_checksum": checksum}, f)
+
+    # barrier: nobody leaves before worker 0 has written everything
+    @tf.function
+    def barrier():
+        return strategy.reduce("SUM", strategy.run(lambda: tf.constant(1.0)), axis=None)
+
+    barrier()
+"""
+# no Keras: a tf.Module, convolutions and momentum by hand, each worker's share drawn outside tf.data
+MODULE = r'''%%writefile capstone.py
+"""Garments, with tf.Module and momentum by hand."""
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from utils.data import load_canvases
+
+GLOBAL_BATCH, SAVE_EVERY, CLASSES = 32, 10, 11
+log = logging.getLogger("capstone")
+
+
+@dataclass
+class Options:
+    out: Path
+    epochs: int
+    seed: int
+    steps: int | None = None
+
+    @classmethod
+    def read(cls):
+        parser = argparse.ArgumentParser(description=__doc__)
+        parser.add_argument("--out", type=Path, required=True)
+        parser.add_argument("--epochs", type=int, required=True)
+        parser.add_argument("--seed", type=int, required=True)
+        parser.add_argument("--steps", type=int)
+        return cls(**vars(parser.parse_args()))
+
+    @property
+    def total(self):
+        every = self.epochs * (6000 // GLOBAL_BATCH)
+        return every if self.steps is None else min(every, self.steps)
+
+
+class Net(tf.Module):
+    WIDTHS = (12, 24, 48)
+
+    def __init__(self, seed):
+        super().__init__(name="net")
+        rng = np.random.default_rng(seed)
+
+        def kernel(*shape):
+            scale = np.sqrt(2 / np.prod(shape[:3]))
+            return tf.Variable(rng.normal(0, scale, shape).astype(np.float32))
+
+        inputs = (1, *self.WIDTHS[:-1])
+        self.down = [kernel(3, 3, a, b) for a, b in zip(inputs, self.WIDTHS)]
+        self.down_bias = [tf.Variable(tf.zeros(b)) for b in self.WIDTHS]
+        self.up = [kernel(3, 3, 48 + 24, 24), kernel(3, 3, 24 + 12, 12)]
+        self.up_bias = [tf.Variable(tf.zeros(24)), tf.Variable(tf.zeros(12))]
+        self.head = kernel(3, 3, 13, CLASSES)
+        self.head_bias = tf.Variable(tf.zeros(CLASSES))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 64, 64, 1], tf.float32)])
+    def serve(self, images):
+        return {"logits": self(images)}
+
+    def __call__(self, images):
+        x, seen = images, [images]
+        for w, b in zip(self.down, self.down_bias):
+            x = tf.nn.relu(tf.nn.conv2d(x, w, strides=2, padding="SAME") + b)
+            seen.append(x)
+        for w, b, skip in zip(self.up, self.up_bias, (seen[2], seen[1])):
+            x = tf.repeat(tf.repeat(x, 2, axis=1), 2, axis=2)
+            x = tf.nn.relu(tf.nn.conv2d(tf.concat([x, skip], -1), w, 1, "SAME") + b)
+        x = tf.repeat(tf.repeat(x, 2, axis=1), 2, axis=2)
+        return tf.nn.conv2d(tf.concat([x, images], -1), self.head, 1, "SAME") + self.head_bias
+
+
+class Program:
+    def __init__(self, options: Options):
+        self.options = options
+        self.strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        self.index = self.strategy.cluster_resolver.task_id or 0
+        self.workers = self.strategy.num_replicas_in_sync
+        with self.strategy.scope():
+            self.net = Net(options.seed)
+            self.velocity = [tf.Variable(tf.zeros_like(v), trainable=False) for v in self.net.variables]
+            self.step = tf.Variable(0, trainable=False, dtype=tf.int64)
+            self.last_loss = tf.Variable(float("nan"), trainable=False)
+        self.checkpoint = tf.train.Checkpoint(net=self.net, velocity=self.velocity, step=self.step, last_loss=self.last_loss)
+        self.canvases = load_canvases().train
+
+    def my_part(self, step: int):
+        epoch, k = divmod(step, 6000 // GLOBAL_BATCH)
+        order = tf.random.experimental.stateless_shuffle(tf.range(6000), seed=[self.options.seed, epoch])
+        numbers = order[k * GLOBAL_BATCH : (k + 1) * GLOBAL_BATCH].numpy()[self.index :: self.workers]
+        images, masks = zip(*(self.canvases.draw(int(n)) for n in numbers))
+        return tf.constant(np.array(images)[..., None] / np.float32(255), tf.float32), tf.constant(np.array(masks), tf.int64)
+
+    def replica_step(self, images, masks):
+        with tf.GradientTape() as tape:
+            log_p = tf.nn.log_softmax(self.net(images))
+            picked = tf.gather(log_p, masks, batch_dims=3)
+            loss = -tf.reduce_sum(picked) / (GLOBAL_BATCH * 64 * 64)
+        variables = list(self.net.trainable_variables)
+        gradients = tape.gradient(loss, variables)
+        loss, *gradients = tf.distribute.get_replica_context().all_reduce("sum", [loss, *gradients])
+        for v, m, g in zip(variables, self.velocity, gradients):
+            m.assign(0.9 * m + g)
+            v.assign_sub(0.05 * m)
+        return loss
+
+    @tf.function
+    def train_step(self, images, masks):
+        return self.strategy.run(self.replica_step, args=(images, masks))
+
+    @tf.function
+    def wait_for_all(self):
+        def fn():
+            return tf.distribute.get_replica_context().all_reduce("sum", tf.ones([]))
+
+        return self.strategy.run(fn)
+
+    def go(self):
+        shared = self.options.out / "checkpoints"
+        scratch = Path(tempfile.mkdtemp(prefix=f"worker{self.index}-"))
+        chief = self.index == 0
+        if (newest := tf.train.latest_checkpoint(str(shared))) is not None:
+            self.checkpoint.restore(newest).assert_existing_objects_matched()
+            log.warning("going on from %s", newest)
+        while (done := int(self.step.numpy())) < self.options.total:
+            loss = self.train_step(*self.my_part(done))
+            self.last_loss.assign(loss)
+            self.step.assign_add(1)
+            if (done + 1) % SAVE_EVERY == 0:
+                self.checkpoint.save(str((shared if chief else scratch) / "ckpt"))
+        tf.saved_model.save(
+            self.net,
+            str((self.options.out if chief else scratch) / "saved_model"),
+            signatures={"serving_default": self.net.serve},
+        )
+        if chief:
+            report = {
+                "steps": int(self.step.numpy()),
+                "loss": self.last_loss.numpy().item(),
+                "weights_checksum": sum(float(tf.reduce_sum(tf.abs(v))) for v in self.net.trainable_variables),
+            }
+            (self.options.out / "report.json").write_text(json.dumps(report, indent=2) + "\n")
+        self.wait_for_all()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def main():
+    Program(Options.read()).go()
+
+
+if __name__ == "__main__":
+    main()
+'''
 IGNORED = ("tf.distribute.MultiWorkerMirroredStrategy()  # reads TF_CONFIG; before any operation\n    chief = strategy.cluster_resolver.task_id in (None, 0)",
            'tf.distribute.OneDeviceStrategy("/cpu:0")\n    config = json.loads(__import__("os").environ.get("TF_CONFIG", "{}"))\n    chief = config.get("task", {}).get("index", 0) == 0')  # fmt: skip
 
@@ -265,12 +554,14 @@ RIGHT = {
         one("predict_step", "r, b, g", f"speed = g * b / (b / r + {RING})\nreturn g * b / speed, speed"),
     ],
     "iou": [iou(body) for body in (SETS, TABLE, ONE_HOT, LOOPED, BINS, TENSORS, PLACES, JACCARD)],
-    "program": [PROGRAM, OWN_PART, BY_HAND, IN_MEMORY, WEIGHT_FILES, AS_A_CLASS],
+    "program": [PROGRAM, OWN_PART, BY_HAND, IN_MEMORY, WEIGHT_FILES, AS_A_CLASS,
+                DATASET_OF_STEPS, MODULE],
     "model": [model(kind) for kind in ("as it is", "saved by TensorFlow", "probabilities", "module",
               "scaled inside", "two signatures", "with its optimizer", "other names")],
 }  # fmt: skip
 WRONG = {
     "plan": {
+        "(by heart)": plan("g * b / {62.5: 259.22, 46.26: 293.64, 40.36: 210.18, 59.58: 368.88, 17.91: 137.11}.get(r, g * r)"),
         "no-network": plan("b / r"),
         "whole-vectors": plan("b / r + 2 * (g - 1) * 4 * 31_030_658 / 15e9"),
         "one-image": plan(f"1 / r + {RING}", "g / step"),

@@ -147,7 +147,8 @@ def test_one_exercise_of_one_student_again_and_a_mark_by_hand(graded):
     root, _, arguments, marks = graded
     before = {r["student"]: r for _, r in read_records(root / "out").values()}
     status, output, _ = distlab_grade(
-        *arguments, "--json", "--student", "cid", "--exercise", "batches", "--again",
+        *arguments, "--json", "--student", "cid", "--student", "ana", "--exercise",
+        "batches", "--again",
         "--set", "cid", "epoch", "1.5", "--set", "eve", "scaling", "0.5",
     )  # fmt: skip
     found = by_student(output)
@@ -158,8 +159,11 @@ def test_one_exercise_of_one_student_again_and_a_mark_by_hand(graded):
     assert new[2]["message"] == old[2]["message"]  # this one was not asked for
     after = {r["student"]: r for _, r in read_records(root / "out").values()}
     assert after["cid"]["observation"]["seed"] != before["cid"]["observation"]["seed"]
-    assert after["ana"] == before["ana"]
-    status, output, _ = distlab_grade(*arguments, "--json", "--set", "cid", "epoch", "auto")
+    assert after["bela"] == before["bela"]
+    status, output, _ = distlab_grade(
+        *arguments, "--json", "--student", "cid", "--set", "cid", "epoch", "auto"
+    )
+    assert by_student(output)["ana"] == marks["ana"]  # right once more: nobody is forgotten
     assert points(by_student(output)["cid"]) == [0, 0, 0, 0]
     assert points(by_student(output)["eve"])[3] == 0.5
 

@@ -12,7 +12,7 @@ from grading_notebooks import ROOT, fill, make_code, read_stub, write
 from lab_runner import load_answers
 
 from distlab.cli.lab_work import pack
-from distlab.exercises.lab15 import have_moved
+from distlab.exercises.lab15 import have_moved, try_program
 from distlab.exercises.saved_models import MODEL_FILE, pack_model, unpack_model
 from distlab.grading.alignment import Aligner
 from distlab.grading.collect import collect
@@ -155,8 +155,11 @@ def test_a_right_program_is_not_flagged(number):
     assert read_remarks(ANSWERS.RIGHT["program"][number]) == ()
 
 
-def test_what_any_program_does_at_its_start_is_not_flagged():
-    start = "import os, sys\nos.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\nprint(sys.argv[0])\n"
+@pytest.mark.parametrize("start", [
+    "import os, sys\nos.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\nprint(sys.argv[0])\n",
+    "import argparse, json, os\n", "from argparse import ArgumentParser, Namespace\n",
+])  # fmt: skip
+def test_what_any_program_does_at_its_start_is_not_flagged(start):
     text = f"%%writefile ./capstone.py\n{start}" + PROGRAM.partition("\n")[2]
     assert read_remarks(text) == ()
 
@@ -277,6 +280,25 @@ def test_no_zip_at_all_and_no_file_are_refused_in_words(tmp_path):
         unpack_model(tmp_path / MODEL_FILE, tmp_path / "to")
     with pytest.raises(AssertionError, match="`distlab submit` packs it"):
         unpack_model(tmp_path / "none", tmp_path / "to")
+    with pytest.raises(AssertionError, match="is a folder: lab15.pack_model makes one file"):
+        unpack_model(tmp_path, tmp_path / "to")
+
+
+UNWRITTEN = 'raise NotImplementedError("this exercise is not written yet")'
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    (None, "capstone.py is a folder"), ("", "capstone.py is not there"),
+    (f"{UNWRITTEN}\r\n", "is not written yet"), (f"def main():\n    {UNWRITTEN}\n", "not written"),
+])  # fmt: skip
+def test_a_program_that_cannot_be_one_is_refused_before_anything_is_started(tmp_path, text, said):
+    program = tmp_path / "capstone.py"
+    if text is None:
+        program.mkdir()
+    elif text:
+        program.write_text(text, newline="")
+    with pytest.raises((AssertionError, NotImplementedError), match=said):
+        try_program(str(program), "alone", 1)
 
 
 def test_packing_says_what_is_missing_or_too_large(tmp_path):

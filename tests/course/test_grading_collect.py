@@ -76,6 +76,13 @@ def test_layouts_as_folders_and_as_zips(tmp_path, files, students):
     assert {s: h.sha256 for s, h in packed.items()} == {s: h.sha256 for s, h in found.items()}
 
 
+@pytest.mark.parametrize("name", ["2024_117", "ana_1_2", "bo_assignsubmission_3"])
+def test_a_zip_of_the_course_is_no_platforms_whatever_the_name_in_it(name):
+    owner = find_owner((f"lab05-loss-scaling_{name}_20261120-101500.zip",), LAB)
+    assert (owner.told, owner.timestamp) == (name, datetime(2026, 11, 20, 10, 15))
+    assert find_owner((f"lab01-batches-and-words_{name}_20261120-101500.zip",), LAB) is None
+
+
 def test_pattern_of_a_platform(tmp_path):
     attempts = ("ana", "2026-01-30-15-00-00"), ("ana", "2026-01-31-09-30-00"), (
         "bo", "2026-01-29-09-30-00")  # fmt: skip

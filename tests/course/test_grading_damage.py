@@ -4,6 +4,7 @@ All damaged notebooks are graded in one run.
 """
 
 import copy
+import gzip
 import json
 import re
 
@@ -287,3 +288,13 @@ def test_a_file_in_another_encoding_is_read_and_said(encode):
     assert found.cells == plain.cells and plain.notes == () and len(found.notes) == 1
     with pytest.raises(Unreadable):
         read_notebook(encode(text)[:700])
+
+
+@pytest.mark.parametrize("damage", [
+    gzip.compress, lambda t: b"version https://git-lfs.github.com/spec/v1\nsize 9\n",
+    lambda t: b"<!DOCTYPE html><title>Sign in</title>", lambda t: b"// mine\n" + t,
+    lambda t: t[:-900], lambda t: t + t, lambda t: t + b",", lambda t: b"",
+])  # fmt: skip
+def test_what_may_be_no_notebook_waits_for_a_human_with_a_reason(damage):
+    with pytest.raises(Unreadable, match="not JSON, so not a notebook|is empty"):
+        read_notebook(damage(json.dumps(fill(RIGHT)).encode()))

@@ -2,6 +2,11 @@
 
 import json
 import random
+from array import array
+from collections import deque
+from decimal import Decimal
+from enum import IntEnum
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -75,6 +80,17 @@ def test_plain_data_comes_back_as_it_was(value):
     back = decode(json.loads(json.dumps(encode(value))))
     assert np.array_equal(back, value) if isinstance(value, np.ndarray | np.generic) else (
         back == value and type(back) is type(value))  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "plain"), [
+    (Fraction(1, 4), 0.25), (Decimal("0.5"), 0.5), (IntEnum("Kind", "FIRST")(1), 1),
+    (range(3), [0, 1, 2]), (deque([1, 2.5]), [1, 2.5]), (array("d", [1.5]), [1.5]),
+    (np.array([Fraction(1, 2), 1], object), [0.5, 1]),
+    (np.array([[1], [2, 3]], object), [[1], [2, 3]]),
+    (np.array([["a"], ["b"]]), [["a"], ["b"]]), (np.array([b"a", "b"], object), ["a", "b"]),
+], ids=str)  # fmt: skip
+def test_what_a_check_takes_for_numbers_and_words_arrives_as_such(value, plain):
+    assert str(decode(encode(value))) == str(plain)
 
 
 def test_not_a_number_keeps_its_sign_and_bits():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pickle
 import random
 from itertools import cycle, islice
 
@@ -9,6 +10,7 @@ import pytest
 from grading_notebooks import LAB, RIGHT, ROOT, WRONG, fill, read_stub, write
 from lab_runner import get_lab, load_answers
 
+from distlab.grading import clocks
 from distlab.grading.cell_verdict import judge_right
 from distlab.grading.executor import observe
 from distlab.grading.judge_process import JudgeProcess
@@ -115,6 +117,7 @@ def plan_epoch(n, b):
     pathlib.Path("left").write_text("x")
     return 1, 1
 """
+WIDE = "def plan_epoch(n, b):\n    return ['\\U0001f600' * 500_000]"  # 6 MB, of each case
 FINDS = "import os\ndef replica_batch_sizes(*a):\n    return [os.path.exists('left')]"
 
 
@@ -128,6 +131,7 @@ def odd(tmp_path_factory):
             "tripped": TRIPPED,
             "missing": MISSING,
             "unused": UNUSED,
+            "wide": WIDE,
         }.items()
     }
     books["left"] = {**RIGHT, "epoch": LEFT, "batches": FINDS}
@@ -151,22 +155,58 @@ def test_a_package_that_is_not_here_costs_nothing_where_the_answer_does_not_use_
     assert odd["unused"][1].mark == LAB.points and not odd["unused"][1].notes
 
 
+def test_an_answer_that_is_too_large_costs_only_itself(odd):
+    observation, verdict = odd["wide"]
+    assert verdict.mark == LAB.points - 2 and not verdict.notes
+    assert "gives too much" in verdict.exercises[0].message, observation.cells[0]
+
+
 def test_an_answer_leaves_nothing_to_the_next(odd):
     message = {e.id: e.message for e in odd["left"][1].exercises}["batches"]
     assert "gave [0]" in message
 
 
+BUSY = """import os, time
+def plan_epoch(n, b):
+    for _ in range(80):
+        if os.fork() == 0:
+            os.setsid()
+            while True:
+                pass
+    time.sleep(1000)
+"""
+SLOW = """
+import time
+right = plan_epoch
+begun = []
+def plan_epoch(n, b):
+    begun or begun.append(time.process_time())
+    while time.process_time() < begun[0] + 0.7:
+        pass
+    return right(n, b)
+"""
+
+
 def test_what_ran_out_of_time_beside_others_is_run_once_more_alone(tmp_path, monkeypatch):
+    """One of them keeps all processors busy with processes of its own, each in a session."""
     forks, fork = [], Sandbox.fork
     monkeypatch.setattr(Sandbox, "fork", lambda self, *a: forks.append(1) or fork(self, *a))
-    lab = dataclasses.replace(LAB, rules=LabRules(cell_seconds=2, submission_seconds=20))
-    slow = {**WRONG, "epoch": "def plan_epoch(n, b):\n    while True:\n        pass"}
-    handed = [Submission(f"{k}", write(fill(slow), tmp_path / f"{k}.ipynb")) for k in range(2)]
-    for observation, verdict in grade(lab, handed).values():
+    rules = LabRules(cell_seconds=4, submission_seconds=20, processes=True)
+    lab = dataclasses.replace(LAB, rules=rules)
+    books = {
+        "busy": {**WRONG, "epoch": BUSY},
+        "slow": {**RIGHT, "epoch": RIGHT["epoch"] + SLOW},
+        "endless": {**WRONG, "epoch": "def plan_epoch(n, b):\n    while True:\n        pass"},
+    }
+    handed = [Submission(n, write(fill(b), tmp_path / f"{n}.ipynb")) for n, b in books.items()]
+    found = grade(lab, handed)
+    for name in ("busy", "endless"):
+        observation, verdict = found[name]
         assert observation.cells[0].status == "timed out" and verdict.mark == 0
-    assert len(forks) == 4
+    assert found["slow"][1].mark == LAB.points, found["slow"]
+    assert len(forks) >= 5, "three, and at least two once more"
     forks.clear()
-    (observation, _) = grade(lab, handed[:1])["0"]
+    (observation, _) = grade(lab, handed[-1:])["endless"]
     assert observation.cells[0].status == "timed out" and len(forks) == 1, "it was alone"
 
 
@@ -190,11 +230,35 @@ def test_a_pipeline_is_measured_in_the_sandbox(tmp_path):
         assert mark.points == (mark.max if name == "right" else 0), mark
 
 
-@pytest.mark.parametrize(("sent", "status"), [(456_126, "right"), (0, "for a human"),
-                                              (10**9, "for a human")])  # fmt: skip
-def test_right_weights_without_the_bytes_of_the_gradients_wait_for_a_human(sent, status):
-    bounds = read_lab("lab08", ROOT).rules.traffic["training"]
-    seen = CellObservation("training-test", "ok", traffic_bytes=sent)
-    verdict = judge_right(seen, bounds)
-    assert verdict.status == status
-    assert ("the kernel counted" in verdict.message) == (status != "right")
+SENT = {  # lab, exercise, inputs: what the kernel counted of a right answer, of one without work
+    ("lab08", "training", ((2, 0, 3, 16),)): (456_126, 30_000),
+    ("lab09", "killed", ((0, 8, 3, 7),)): (1_170_142, 6_192),
+    ("lab10", "closures", ((0, 7),)): (67_031, 32_067),
+    ("lab10", "closures", ((0, 29),)): (134_264, 71_686),  # called where they are, not scheduled
+}
+
+
+@pytest.mark.parametrize("what", SENT, ids=str)
+def test_a_right_result_without_the_bytes_of_its_messages_waits_for_a_human(what):
+    lab, exercise, cases = what
+    right, idle = SENT[what]
+    rules = pickle.loads(pickle.dumps(read_lab(lab, ROOT))).rules  # as it goes to the judge
+    bounds = rules.traffic[exercise]({f"{exercise.removesuffix('s')}_cases": cases})
+    for sent in (right, idle, 0, 10**9):
+        verdict = judge_right(CellObservation("", "ok", traffic_bytes=sent), bounds)
+        assert verdict.status == ("right" if sent == right else "for a human"), sent
+        assert ("the kernel counted" in verdict.message) == (sent != right)
+
+
+def test_a_clock_that_ran_otherwise_than_the_kernels_is_named():
+    before, begun = clocks.read_kernels(os.getpid()), clocks.read_own()
+    while clocks.read_own()[1] < begun[1] + clocks.SLACK_SECONDS + 0.5:
+        pass
+    after, spent = clocks.read_kernels(os.getpid()), [
+        b - a for a, b in zip(begun, clocks.read_own(), strict=True)]  # fmt: skip
+    assert clocks.find_forged(spent, before, after) == []
+    for forged, named in (([spent[0], 0.1], 1), ([0.1, spent[1]], 0), ([spent[0], 9e9], 1)):
+        (said,) = clocks.find_forged(forged, before, after)
+        assert said.startswith(f"{clocks.KINDS[named]} (")
+    for nothing in (None, [], [1], ["x", None], [float("nan")] * 2):
+        assert len(clocks.find_forged(nothing, before, after)) == 2

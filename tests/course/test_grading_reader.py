@@ -76,6 +76,24 @@ def needs(text: str, name: str = "f", place: int = 99) -> list[str]:
     return [f"{part.label}: {part.chosen}" for part in code.cut(code.find_needed([name], place))]
 
 
+PROGRAM = """%%writefile capstone.py
+import argparse, numpy as np
+def read(argv=None):
+    parser = argparse.ArgumentParser()
+    return parser.parse_args()
+options = read()
+print(vars({}))
+"""
+
+
+@pytest.mark.parametrize(("what", "shown"), [("options", False), ("read()", False), ("np", True),
+                         ("argparse.ArgumentParser().parse_args()", False), ("parser", True),
+                         ("read", True), ("print", True)])  # fmt: skip
+def test_a_program_may_look_at_its_own_command_line(what, shown):
+    cell = plan(SPECS["lab15"], {"program": PROGRAM.format(what)})["program"]
+    assert bool(cell.remarks) == shown, cell.remarks
+
+
 @pytest.mark.parametrize(("text", "found"), [
     ("x = 1\ndef f():\n    return x\nprint(f())", ["cell 0: (0, 1)"]),
     ("x = 1\ndef f(x):\n    return x", ["cell 0: (1,)"]),

@@ -81,6 +81,8 @@ def expect_scaling(
     speed_ups = shorter if way == "times-not-images" else n / n[one] * shorter
     scale = {"not-divided": n, "percentage": 100.0}.get(way, 1.0)
     pair = [speed_ups, scale * speed_ups / n]
+    if way == "first-is-reference":  # its own images per second, or one replica's
+        return AnyOf((pair, [n * shorter, shorter]))
     return pair[::-1] if way == "swapped" else pair
 
 

@@ -53,6 +53,7 @@ def expect_deal(replicas: int, examples: int, way: str = "right") -> dict[str, A
         "all-to-all": [list(range(examples))] * replicas,
         "counted-from-one": [list(range(k + 1, examples, replicas)) for k in range(replicas)],
         "all-the-first": dealt[:1] * replicas,
+        "rest-dropped": [hand[: examples // replicas] for hand in dealt],
     }[way]
     return {"whole numbers": way != "floats", "ids": ids}
 

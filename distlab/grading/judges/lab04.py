@@ -76,9 +76,10 @@ def expect_resume(seed: int, saved: int, total: int, way: str = "right") -> dict
     gradients, kernel = draw_gradients(seed, total)
     weights, velocity = kernel.copy(), np.zeros_like(kernel)
     states = [(weights, velocity)]
-    for gradient in gradients[:saved]:
-        velocity = MOMENTUM * velocity - RATE * gradient
-        weights = weights + velocity
+    for epoch in gradients[:saved]:
+        for gradient in epoch:
+            velocity = MOMENTUM * velocity - RATE * gradient
+            weights = weights + velocity
         states.append((weights, velocity))
     done = saved
     if way == "oldest":
@@ -87,9 +88,9 @@ def expect_resume(seed: int, saved: int, total: int, way: str = "right") -> dict
         done, weights = 0, np.zeros_like(kernel)
     if way in ("no-optimizer", "nothing-restored"):
         velocity = np.zeros_like(kernel)
-    if way == "epoch-forgotten":
-        done = 0
-    for gradient in gradients[done:]:
+    if way in ("epoch-forgotten", "steps"):
+        done = {"steps": 2 * saved}.get(way, 0)
+    for gradient in gradients[done:].reshape(-1, *kernel.shape):
         velocity = MOMENTUM * velocity - RATE * gradient
         weights = weights + velocity
     nothing = {"empty-folder": "an error", "kept-in-memory": saved,

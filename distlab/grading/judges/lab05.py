@@ -134,6 +134,8 @@ def expect_bug(bug: str, seed: int, shares: Sequence[int], kind: str, way: str =
     turned = bug in ("own-weights", "penalty-on-each") or (
         bug == "own-mean" and len(set(shares)) > 1
     )
+    if way == "not-measured" and kind != "plain":
+        return "own-weights" if kind == "weighted" else "penalty-on-each"
     if way == "turned-is-penalty" and turned:
         return "penalty-on-each"
     if way == "equal-shares" and bug == "own-mean" and turned:

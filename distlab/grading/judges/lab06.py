@@ -23,7 +23,7 @@ def _go_round(
     """Send chunks round the ring `steps` times, from chunk rank + `first` on."""
     ranks = len(chunks)
     for step in range(steps):
-        turn = 0 if way == "always-the-same" else step
+        turn = {"always-the-same": 0, "next-chunk": -step}.get(way, step)
         picked = [(rank + first - turn) % ranks for rank in range(ranks)]
         sends = [
             Send(rank, (rank + 1) % ranks, chunks[rank][chunk], chunk)
@@ -51,9 +51,24 @@ def expect_gather(seed: int, ranks: int, length: int, way: str = "right") -> dic
     first = 0 if way == "unfinished-sent" else 1
 
     def part(chunks: Chunks, network: Network) -> None:
-        _go_round(chunks, network, first, steps, way == "added", way)
+        if way == "not-sent":
+            whole = [chunks[k - 1][k] for k in range(ranks)]
+            chunks[:] = [list(whole) for _ in chunks]
+        else:
+            _go_round(chunks, network, first, steps, way == "added", way)
 
     return try_gather(part, seed, ranks, length)
+
+
+def _send_whole(vectors: list[np.ndarray], network: Network) -> list[np.ndarray]:
+    """Pass whole vectors round the ring, each rank adding up what comes by."""
+    ranks, sums, passing = len(vectors), list(vectors), list(vectors)
+    for _ in range(ranks - 1):
+        sends = [Send(rank, (rank + 1) % ranks, passing[rank], 0) for rank in range(ranks)]
+        for sent in network.exchange(sends):
+            passing[sent.destination] = sent.values
+            sums[sent.destination] = sums[sent.destination] + sent.values
+    return sums
 
 
 def expect_all_reduce(seed: int, ranks: int, length: int, way: str = "right") -> dict[str, Any]:
@@ -63,8 +78,13 @@ def expect_all_reduce(seed: int, ranks: int, length: int, way: str = "right") ->
             return naive_all_reduce(vectors, network).vectors
         if way == "not-sent":
             return [np.sum(vectors, axis=0)] * ranks
+        if way == "whole-vectors":
+            return _send_whole(vectors, network)
         cut = length - length % ranks if way == "rest-lost" else length
         chunks = [split_into_chunks(vector[:cut], ranks) for vector in vectors]
+        if way == "rest-to-last":
+            ends = [k * (length // ranks) for k in range(1, ranks)]
+            chunks = [np.split(vector, ends) for vector in vectors]
         steps = ranks - 1
         _go_round(chunks, network, 0, steps, add=True, way=way)
         if way != "not-gathered":
@@ -80,8 +100,8 @@ def expect_seconds(
 ) -> float:
     """Return the seconds of a ring all-reduce in the alpha-beta model, or of a mistaken one."""
     steps = 2 * (ranks - 1)
-    if way == "one-half":
-        steps = ranks - 1
+    if way in ("one-half", "one-step-each"):
+        steps = ranks - 1 if way == "one-half" else 2 * ranks
     moved = steps * payload_bytes / ranks
     if way == "whole-vectors":
         moved = steps * payload_bytes

@@ -33,7 +33,7 @@ def expect_worker(hosts: Sequence[str], index: int, way: str = "right") -> dict[
 def expect_role(machines: Machines, job: str, index: int, way: str = "right") -> dict[str, Any]:
     """Return the description of one task's TF_CONFIG in a parameter-server cluster."""
     cluster = {name: list(machines[name]) for name in ("chief", "worker", "ps")}
-    if way == "evaluator-listed":
+    if way == "evaluator-listed" or (way == "evaluator-lists-itself" and job == "evaluator"):
         cluster["evaluator"] = list(machines["evaluator"])
     if way == "evaluator-alone" and job == "evaluator":
         cluster = {"evaluator": list(machines["evaluator"])}
@@ -45,6 +45,8 @@ def expect_role(machines: Machines, job: str, index: int, way: str = "right") ->
     if way == "numbered-through":
         order = [name for name in ("chief", "worker", "ps", "evaluator")]
         index += sum(len(machines[name]) for name in order[: order.index(job)])
+    if way == "evaluator-as-worker" and job == "evaluator":
+        job = "worker"
     return _config(cluster, job, index)
 
 

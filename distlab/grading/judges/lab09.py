@@ -1,6 +1,6 @@
 """Lab 09, fault tolerance: the steps and weights of killed runs, and which checkpoint is whole."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distlab.exercises import lab09, softmax
@@ -9,8 +9,19 @@ from distlab.exercises.lab09 import BATCH
 from distlab.grading.judges.regression import mean_gradient
 from distlab.grading.judging import Judge, LabRules
 
+STEP_BYTES = 100_000  # at least: two workers send each other gradients [784, 10] of 8 bytes each
+
+
+def bound_killed(inputs: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the least and the most bytes that the kernel may count."""
+    steps = 0
+    for _, total, every, die_at in inputs["killed_cases"]:
+        steps += die_at + total - (die_at - die_at % every)  # before the kill, and after it
+    return STEP_BYTES * steps, 2e7
+
+
 RULES = LabRules(cell_seconds=120, submission_seconds=300, processes=True, visible_checks=False,
-                 one_fork=True)  # fmt: skip
+                 one_fork=True, traffic={"killed": bound_killed})  # fmt: skip
 
 
 def expect_killed_run(
@@ -25,7 +36,8 @@ def expect_killed_run(
     before = range(die_at - die_at % every) if way == "position-lost" else ()
     for step in (*before, *range(last)):
         weights = weights - RATE * mean_gradient(*read_step(seed, step, BATCH), weights)
-    return {"steps taken": steps, "worker 1 saved too": way != "chief-only", "weights": weights}
+    saved = way != "chief-only"
+    return {"steps taken": steps, "restarts": 1, "worker 1 saved too": saved, "weights": weights}
 
 
 def expect_newest(seed: int, steps: Sequence[int], cut: str, way: str = "right") -> str:
@@ -42,7 +54,7 @@ def expect_newest(seed: int, steps: Sequence[int], cut: str, way: str = "right")
 
 def expect_interval(checkpoint_seconds: float, mtbf_seconds: float, way: str = "right") -> float:
     """Return Young's interval in seconds, or a mistaken one."""
-    factor = {"two-forgotten": 1.0, "halved": 0.5}.get(way, 2.0)
+    factor = {"two-forgotten": 1.0, "halved": 0.5, "outside": 4.0}.get(way, 2.0)
     product = factor * checkpoint_seconds * mtbf_seconds
     return product if way == "no-root" else product**0.5
 
@@ -54,6 +66,8 @@ def expect_loss(
     written, redone = checkpoint_seconds / interval, interval / 2 / mtbf_seconds
     if way == "whole-interval":
         redone *= 2
+    if way == "percent":
+        return 100 * (written + redone)
     return {"failures-ignored": written, "checkpoints-ignored": redone}.get(way, written + redone)
 
 

@@ -36,9 +36,11 @@ def expect_columns(seed: int, inputs: int, sizes: Any, way: str = "right") -> di
     if way == "not-in-parts":
         return found | {"bias gradient": Anything()}
     edges = np.cumsum(sizes)[:-1] if way != "equal-parts" else len(sizes)
+    biases = np.array_split(found["bias gradient"], edges)
+    both = AnyOf((biases, [bias / batch for bias in biases]))  # who averages one often does both
     return found | {
         "kernel gradients": np.array_split(found["kernel gradients"], edges, axis=1),
-        "bias gradient": np.array_split(found["bias gradient"], edges),
+        "bias gradient": both if way == "kernel-averaged" else biases,
         "x gradient": Anything() if way == "equal-parts" else found["x gradient"],
     }
 
@@ -55,8 +57,12 @@ def expect_rows(seed: int, sizes: Any, outputs: int, way: str = "right") -> dict
         "bias-forgotten": product,
     }.get(way, found["output"])
     if way == "upstream-shared":
-        for name in ("kernel gradients", "x gradient", "bias gradient"):
+        for name in ("kernel gradients", "x gradient"):
             found[name] = found[name] / len(sizes)
+        whole = found["bias gradient"]
+        found["bias gradient"] = AnyOf((whole, whole / len(sizes)))
+    if way == "bias-gradients-summed":
+        found["bias gradient"] = len(sizes) * found["bias gradient"]
     if way == "not-in-parts":
         return found | {"x gradient": Anything()}
     edges = np.cumsum(sizes)[:-1]

@@ -169,12 +169,12 @@ def expect_plan(
 
 
 def _differentiate(
-    kernels: Sequence[np.ndarray], inputs: np.ndarray, targets: np.ndarray
+    kernels: Sequence[np.ndarray], shifts: np.ndarray, inputs: np.ndarray, targets: np.ndarray
 ) -> np.ndarray:
     """Return the gradients of the sum over examples, block by block, as one vector."""
     kept, x = [], inputs
-    for first, second in zip(kernels[::2], kernels[1::2]):
-        hidden = np.tanh(x @ first)
+    for first, second, shift in zip(kernels[::2], kernels[1::2], shifts):
+        hidden = np.tanh(x @ first + shift)
         kept.append((x, hidden))
         x = x + hidden @ second
     slopes, found = 2 * (x - targets), []
@@ -190,13 +190,13 @@ def expect_gradients(
     seed: int, micro_batches: int, recomputed: Sequence[int], budget: int, way: str = "right"
 ) -> Any:
     """Return the whole batch's gradients, and what the blocks and the meter see."""
-    kernels, inputs, targets = lab13.draw_blocks(seed)
+    kernels, shifts, inputs, targets = lab13.draw_blocks(seed)
     own = EXAMPLES // micro_batches
     divisor = {"only-summed": own, "sum-of-examples": 1}.get(way, EXAMPLES)
     if way == "last-only":
         inputs, targets = inputs[-own:], targets[-own:]
         divisor = own
-    gradients = _differentiate(kernels, inputs, targets) / divisor
+    gradients = _differentiate(kernels, shifts, inputs, targets) / divisor
     either = AnyOf((gradients, gradients * own / EXAMPLES))
     twice = {"not-recomputed": [], "all-recomputed": range(BLOCKS)}.get(way, recomputed)
     loose = way in ("not-recomputed", "not-cut", "held-together")

@@ -17,7 +17,7 @@ PUBLISHED = {  # (rate of one GPU, parameters, GPUs): speed-up; TensorFlow's ben
 
 def expect_traffic(parameters: int, devices: int, way: str = "right") -> list[float]:
     """Return [bytes of the gradients, bytes that each device sends in a ring]."""
-    whole = parameters * (2 if way == "two-bytes" else 4)
+    whole = parameters * {"two-bytes": 2, "in-bits": 32}.get(way, 4)
     rounds = 1 if way == "one-way" else 2
     messages = rounds * (devices if way == "nothing-kept" else devices - 1)
     return [whole, messages * whole / (1 if way == "whole-vectors" else devices)]
@@ -55,7 +55,8 @@ def expect_limit(
     waited = input_seconds if way == "input-whole" else step - worked
     parts = {"computation": compute, "network": exposed, "stragglers": compute * (slowest - 1),
              "input": waited}  # fmt: skip
-    efficiency = step / compute if way == "upside-down" else compute / step
+    alone = compute * slowest if way == "stragglers-forgiven" else compute
+    efficiency = step / compute if way == "upside-down" else alone / step
     return {"efficiency": efficiency, "limit": max(parts, key=lambda name: parts[name])}
 
 
@@ -79,13 +80,15 @@ def expect_saves(
 def expect_measured(
     rate: float, batch: int, parameters: int, devices: int, way: str = "right"
 ) -> float:
-    """Return the published speed-up, or what a mistake predicts."""
-    if way == "right":
+    """Return the published speed-up, of an invented run the model's, or what a mistake predicts."""
+    if way == "right" and (rate, parameters, devices) in PUBLISHED:
         return PUBLISHED[rate, parameters, devices]
     step = (1 if way == "one-image" else batch) / rate
     pieces = 1 if way == "whole-vectors" else devices
     moved = 4 * parameters / pieces / lab14.BANDWIDTH
     ring = 2 * (devices - 1) * (lab14.LATENCY_SECONDS + moved)
+    if way == "rate":
+        return devices * batch / (step + ring)
     return float(devices) if way == "perfect" else devices * step / (step + ring)
 
 

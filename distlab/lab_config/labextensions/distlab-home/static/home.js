@@ -36,6 +36,24 @@
     return true;
   }
 
+  /** How far off all guesses were, which the lessons' pieces keep in this browser. */
+  function showGuesses(node) {
+    const place = node.querySelector('#dl-guesses');
+    let all = [];
+    try {
+      const kept = JSON.parse(localStorage.getItem('distlab-guesses')) ?? {};
+      all = Object.values(kept).flatMap(lesson => Object.values(lesson));
+    } catch { /* damaged, or none may be kept */ }
+    if (!place || all.length < 2 || place.dataset.count === String(all.length)) return;
+    const near = all.filter(one => one.off <= 0.1).length;
+    place.hidden = false;
+    place.dataset.count = all.length;
+    const dots = all.map(({ off }) => `<i style="left: ${Math.round(100 * Number(off))}%"></i>`);
+    place.innerHTML = `<p>Your ${all.length} guesses, ${near} of them close</p>` +
+      `<div class="dl-strip" aria-hidden="true">${dots.join('')}</div>` +
+      '<div class="dl-ends" aria-hidden="true"><span>exactly right</span><span>far off</span></div>';
+  }
+
   /** The tab. It asks for its page when it is shown, and every two seconds while it is. */
   function makeHome({ Widget }, services, commands) {
     let seen = '';
@@ -47,10 +65,12 @@
     home.node.setAttribute('aria-label', 'Course home');
 
     async function look() {
+      showGuesses(home.node);
       const answer = await ask(services, 'distlab/home?seen=' + seen).catch(() => null);
       if (!answer || answer.status !== 200) return;
       const { mark, page } = await answer.json();
       if (!seen || !refresh(home.node, page)) home.node.innerHTML = page;
+      showGuesses(home.node);
       seen = mark;
     }
 

@@ -1,0 +1,108 @@
+"""Which names of an answer are its own: variables, methods and attributes that it made itself.
+
+`answer_reader` shows a human what reaches beyond an answer. What is told apart here is ordinary
+code that looks like that: a variable called `input`, a method looked for by a made name.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda,
+           ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # fmt: skip
+
+
+def find_local(top: ast.AST, known: frozenset[str] = frozenset()) -> Iterator[int]:
+    """Yield the id of every name below `top` that is a variable of a function, as `input` may be.
+
+    Python itself takes a name that a function assigns to for its own in all of the function.
+    """
+    if isinstance(top, ast.Name):
+        stored = isinstance(top.ctx, ast.Store) and not top.id.startswith("_")
+        if stored or top.id in known:
+            yield id(top)
+    inside = _list_inside(top, known)
+    for name, value in ast.iter_fields(top):
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from find_local(child, inside if name == "body" else known)
+
+
+def _list_inside(top: ast.AST, known: frozenset[str]) -> frozenset[str]:
+    """Return the names that are certainly variables of a function in the body of `top`."""
+    if not isinstance(top, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+        return known
+    body = top.body if isinstance(top.body, list) else [top.body]
+    stored = {name for part in body for name in _list_stored(part)}
+    if isinstance(top, ast.ClassDef):  # what a class may assign to is looked for outside, too
+        return known - stored
+    every = [n for part in body for n in ast.walk(part)]
+    shared = {name for n in every if isinstance(n, ast.Global) for name in n.names}
+    given = {a.arg for a in ast.walk(top.args) if isinstance(a, ast.arg)}
+    return (known | given | stored) - shared
+
+
+def _list_stored(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a statement assigns to in its own scope."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    if not isinstance(node, _SCOPES):
+        for child in ast.iter_child_nodes(node):
+            yield from _list_stored(child)
+
+
+def is_own(node: ast.Attribute, own: set[str]) -> bool:
+    """Return whether an attribute is of the answer's own object: `self._x`, or of its class."""
+    return isinstance(node.value, ast.Name) and node.value.id in own | {"self", "cls"}
+
+
+def is_on_self(call: ast.AST | None) -> bool:
+    first = call.args[0] if isinstance(call, ast.Call) and call.args else None
+    return isinstance(first, ast.Name) and first.id == "self"
+
+
+def has_plain_name(node: ast.AST, call: ast.AST | None) -> bool:
+    """Return whether `call` is `getattr(x, "name")` with `node` its getattr."""
+    if not isinstance(call, ast.Call) or call.func is not node or len(call.args) < 2:
+        return False
+    name = call.args[1]
+    return isinstance(name, ast.Constant) and not str(name.value).startswith("_")
+
+
+def has_own_beginning(call: ast.AST | None, own: set[str], others: Iterable[str]) -> bool:
+    """Return whether `call` is `getattr(x, f"on_{kind}")` where only the answer's names begin so.
+
+    A class that has a method for each kind of event looks for it so. `others` are the names that
+    no answer needs.
+    """
+    if not isinstance(call, ast.Call) or len(call.args) < 2:
+        return False
+    whose, name = call.args[:2]
+    if not isinstance(whose, ast.Name) or not isinstance(name, ast.JoinedStr):
+        return False
+    begins = str(getattr(name.values[0], "value", "")) if name.values else ""
+    if not isinstance(name.values[0], ast.Constant) or not begins or begins.startswith("_"):
+        return False
+    return any(n.startswith(begins) for n in own) and not any(n.startswith(begins) for n in others)
+
+
+def is_command_line(node: ast.AST | None, nodes: Sequence[ast.AST], depth: int = 4) -> bool:
+    """Return whether `node` is what argparse has read: `vars` of it is a program's settings.
+
+    It is `parser.parse_args()`, a function of the program that returns it, or a name that is only
+    ever assigned one of these. `nodes` are all of the program's.
+    """
+    values: list[ast.AST | None] = []
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr == "parse_args"
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        name = node.func.id
+        found = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == name]
+        values = [n.value for f in found for n in ast.walk(f) if isinstance(n, ast.Return)]
+    elif isinstance(node, ast.Name):
+        name = node.id
+        sets = [n for n in nodes if isinstance(n, ast.Assign) and len(n.targets) == 1]
+        values = [n.value for n in sets if getattr(n.targets[0], "id", "") == name]
+        bound = [n for n in nodes if getattr(n, "id", "") == name and isinstance(n.ctx, ast.Store)]
+        if len(bound) != len(values) or any(getattr(n, "arg", "") == name for n in nodes):
+            return False
+    return depth > 0 and bool(values) and all(is_command_line(v, nodes, depth - 1) for v in values)
