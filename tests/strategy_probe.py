@@ -22,7 +22,7 @@ with quiet_tensorflow():
     import keras
     import tensorflow as tf
     import tf_keras
-from utils.strategies import SINGLE_MACHINE, SUPPORT, make_strategy  # noqa: E402
+from utils.strategies import STRATEGIES, SUPPORT, make_strategy  # noqa: E402
 from utils.tf_config import pick_free_ports  # noqa: E402
 
 CELL_SECONDS = 90
@@ -93,18 +93,9 @@ def run_custom(strategy, kind):
     assert any((a != b).any() for a, b in zip(before, model.get_weights())), "nothing was learnt"
 
 
-def make_any_strategy(name):
-    if name in SINGLE_MACHINE:
-        return make_strategy(name)
-    if name == "multi-worker":
-        return tf.distribute.MultiWorkerMirroredStrategy()
-    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    return tf.distribute.ParameterServerStrategy(resolver)
-
-
 def run_cell(cell):
     kind = keras if cell.keras == "keras 3" else tf_keras
-    {"fit": run_fit, "custom": run_custom}[cell.loop](make_any_strategy(cell.strategy), kind)
+    {"fit": run_fit, "custom": run_custom}[cell.loop](make_strategy(cell.strategy), kind)
 
 
 def serve():
@@ -118,9 +109,10 @@ def serve():
 
 
 def cluster_of(name):
-    """Return the tasks of the cell's cluster; the first one trains and reports."""
-    jobs = {"multi-worker": {"worker": 2}, "parameter-server": {"chief": 1, "worker": 1, "ps": 1}}
-    counts = jobs.get(name, {})
+    """Return the tasks of the cell's cluster, none on one machine; the first one reports."""
+    record = STRATEGIES[name]
+    counts = {"chief": 1, "worker": 1, "ps": 1} if record.is_coordinated else {"worker": 2}
+    counts = counts if record.place == "cluster" else {}
     ports = iter(pick_free_ports(sum(counts.values())))
     spec = {job: [f"127.0.0.1:{next(ports)}" for _ in range(n)] for job, n in counts.items()}
     tasks = [{"type": job, "index": i} for job, n in counts.items() for i in range(n)]
@@ -141,7 +133,7 @@ def start(cell, configuration, report):
         if configuration:
             os.environ["TF_CONFIG"] = configuration
         task = json.loads(configuration or "{}").get("task", {})
-        if cell.strategy == "parameter-server" and task["type"] != "chief":
+        if STRATEGIES[cell.strategy].is_coordinated and task["type"] != "chief":
             serve()
         run_cell(cell)
         outcome, status = "", 0

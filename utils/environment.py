@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from importlib import metadata
-from typing import IO
+from typing import IO, Any
 
 PACKAGES = ("tensorflow", "keras", "tf_keras", "numpy", "jupyterlab")
 MIB = 2**20
@@ -23,6 +23,13 @@ KEPT_MEMORY = (  # glibc's name in the environment, its number for mallopt (mall
     ("MALLOC_TOP_PAD_", -2, 64 * MIB),
     ("MALLOC_MMAP_THRESHOLD_", -3, 32 * MIB),
 )
+
+
+def find_kernel_shell() -> Any:
+    """Return IPython's shell in a notebook's kernel, else None (pictures import ipykernel too)."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell if getattr(shell, "kernel", None) is not None else None
 
 
 def skip_uri_grammar() -> None:

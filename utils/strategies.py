@@ -372,19 +372,3 @@ NAMES = tuple(STRATEGIES)
 SINGLE_MACHINE, CLUSTER = list_names("machine"), list_names("cluster")
 # measured on TensorFlow 2.21.0, Keras 3.15.1, tf_keras 2.21.0
 SUPPORT = tuple(row for record in STRATEGIES.values() for row in record.support)
-
-
-def format_support() -> str:
-    """Return the table as text: a line per strategy, a column per loop and Keras."""
-    columns = [
-        ("fit", "keras 3"),
-        ("custom", "keras 3"),
-        ("fit", "tf_keras"),
-        ("custom", "tf_keras"),
-    ]
-    words = {True: "works", False: "fails", None: "needs a TPU"}
-    lines = [f"{'strategy':<18}" + "".join(f"{kind + ' ' + loop:<18}" for loop, kind in columns)]
-    for name in NAMES:
-        cells = {(s.loop, s.keras): words[s.works] for s in SUPPORT if s.strategy == name}
-        lines.append(f"{name:<18}" + "".join(f"{cells[column]:<18}" for column in columns))
-    return "\n".join(line.rstrip() for line in lines)

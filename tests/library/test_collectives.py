@@ -64,7 +64,6 @@ def test_ring_sends_what_its_closed_form_says(ranks):
     assert result.steps == 2 * (ranks - 1)
     assert result.messages_per_rank == [2 * (ranks - 1)] * ranks
     assert result.bytes_per_rank == [2 * (ranks - 1) * 10 * 8] * ranks
-    assert result.serial_bytes == 2 * (ranks - 1) * 10 * 8
 
 
 def test_ring_with_fewer_elements_than_ranks_still_sends_every_message():
@@ -87,13 +86,23 @@ def test_naive_goes_through_rank_0(ranks):
     "ranks, steps, messages",
     [(1, 0, 0), (2, 1, 1), (3, 3, 2), (4, 2, 2), (5, 4, 3), (8, 3, 3), (9, 5, 4), (16, 4, 4)],
 )
-def test_tree_doubles_and_folds(ranks, steps, messages):
+def test_recursive_doubling_doubles_and_folds(ranks, steps, messages):
     result = recursive_doubling_all_reduce(make_vectors(ranks, 7))
     assert result.steps == steps
     assert max(result.messages_per_rank) == messages
     assert max(result.bytes_per_rank) == messages * 56
     folded = ranks - 2 ** int(math.log2(ranks))
     assert result.messages_per_rank[ranks - folded :] == [1] * folded
+
+
+@pytest.mark.parametrize("ranks, levels", [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4)])
+def test_a_tree_gathers_at_rank_0_and_spreads_by_halves(ranks, levels):
+    result = all_reduce(make_vectors(ranks, 7), "tree")
+    assert result.steps == 2 * levels
+    assert result.messages_per_rank[0] == max(result.messages_per_rank) == levels
+    assert sum(result.messages_per_rank) == 2 * (ranks - 1)
+    up = [m for m in result.messages if m.phase == "reduce"]
+    assert sorted(m.source for m in up) == list(range(1, ranks))  # each hands its sum up once
 
 
 def test_hierarchical_talks_between_nodes_through_leaders_only():
@@ -145,6 +154,7 @@ def test_trace_of_a_ring_of_three():
         ("naive", ["gather", "broadcast"]),
         ("ring", ["reduce-scatter", "all-gather"]),
         ("recursive-doubling", ["fold", "swap", "unfold"]),
+        ("tree", ["reduce", "broadcast"]),
         ("hierarchical", ["reduce in node", "reduce-scatter", "all-gather", "broadcast in node"]),
     ],
 )
@@ -152,7 +162,7 @@ def test_trace_names_its_phases_in_order(algorithm, phases):
     messages = all_reduce(make_vectors(5, 4), algorithm, 2).messages
     assert list(dict.fromkeys(message.phase for message in messages)) == phases
     assert [m.step for m in messages] == sorted(m.step for m in messages)
-    whole = algorithm in ("naive", "recursive-doubling")
+    whole = algorithm in ("naive", "recursive-doubling", "tree")
     assert all((m.chunk is None) == (whole or "in node" in m.phase) for m in messages)
 
 

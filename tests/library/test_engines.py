@@ -14,7 +14,8 @@ import pytest
 from command_lines import run_all
 from process_watch import lives, wait_for
 
-from utils.engines import RunSettings, run_program
+from distlab.cli import starting
+from utils.engines import ENGINES, RunSettings, run_program
 from utils.engines.accelerators import divide_gpus, list_gpus
 from utils.engines.local import find_traceback
 from utils.errors import InputError
@@ -165,6 +166,10 @@ def test_a_worker_of_a_parameter_server_cluster_starts_again_alone_at_its_addres
     assert "worker 1" in report["cause"]
 
 
+def test_the_command_names_every_engine():
+    assert sorted(starting.ENGINES) == sorted(ENGINES)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_are_passed_on_and_tasks_may_end_by_themselves(program, number):
     name = program("""
@@ -293,7 +298,7 @@ def test_a_project_with_its_own_utils_keeps_it(program, tmp_path):
     folder.mkdir()
     (folder / "__init__.py").write_text("owner = 'the project'")
     output, _ = run(program("import utils; print(utils.owner)"), cwd=tmp_path)
-    assert output == "[worker 0] the project\n[worker 1] the project\n"
+    assert sorted(output.splitlines()) == [f"[worker {k}] the project" for k in (0, 1)]
 
 
 def test_output_of_many_tasks_is_merged_line_by_line(program):
@@ -330,7 +335,9 @@ BAD_LINES = [
     ([""], "PROGRAM is empty: name a Python file"),
     (["no-such-program"], "no-such-program: No such file"),
     (["missing.py"], "missing.py: no such file"),
-    (["folder.py"], "folder.py: no such file"),
+    (["folder.py"], "folder.py: a folder"),
+    (["./folder"], "./folder: a folder"),
+    (["./windows.sh"], "its lines end as on Windows (CRLF)"),
     (["--logs", "/proc/none", "x.py"], "logs /proc/none"),
     (["--logs", "x.py", "x.py"], "logs x.py: File exists"),
     (["--engine", "lsf", "x.py"], "choose from ray, spark, slurm"),
@@ -356,7 +363,10 @@ BAD_LINES = [
 def test_bad_input_is_one_line_and_status_2(program, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     program("", name="x.py")
-    (tmp_path / "folder.py").mkdir()
+    for name in ("folder.py", "folder"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "windows.sh").write_bytes(b"#!/bin/sh\r\necho ran\r\n")
+    (tmp_path / "windows.sh").chmod(0o755)
     ends = run_all([["run", *words] for words, _ in BAD_LINES], tmp_path)
     for (words, says), (status, output, errors) in zip(BAD_LINES, ends, strict=True):
         *warnings, last = errors.splitlines() or [""]

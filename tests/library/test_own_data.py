@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 import pytest
+from test_checkpoints import Cut, cut_at
 
 from utils.cluster import LocalCluster
 from utils.errors import DistributedError
@@ -182,18 +183,6 @@ def test_labels_that_are_classes_have_an_accuracy_and_many_a_number(tf):
 
 
 # ---- lengths, resuming, export
-
-
-class Cut(Exception):
-    """The power cut of the tests below."""
-
-
-def cut_at(step):
-    def listen(event):
-        if event["event"] == "step" and event["step"] >= step:
-            raise Cut
-
-    return listen
 
 
 def make_shuffled():

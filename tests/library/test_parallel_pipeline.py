@@ -153,8 +153,8 @@ def test_a_trace_is_drawn_like_a_simulation(tower):
     simulated = simulate_pipeline(schedule, StageTimes(1, 1, 1))
     same = [(lane, label, kind) for lane, _, _, label, kind in step.rows()]
     assert same == [(lane, label, kind) for lane, _, _, label, kind in simulated.rows()]
-    picture = figures.timeline(step.rows("run, "), title="1F1B")
-    assert "run, stage 3: 8 spans" in picture.alt
+    picture = figures.timeline(step.rows(), title="1F1B")
+    assert "stage 3: 8 spans" in picture.alt
 
 
 # --- without a flush ---

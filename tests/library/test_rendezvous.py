@@ -17,13 +17,14 @@ import pytest
 from machines import CODE, Launcher
 from process_watch import lives, wait_for
 
-from utils.engines import RunSettings
+from utils.engines import RendezvousSettings, RunSettings, run_at_rendezvous
 from utils.engines.handshake import ChannelLost
 from utils.engines.rendezvous.channel import Channel, Frame, admit, introduce
 from utils.engines.rendezvous.code import stretch_code
 from utils.engines.rendezvous.compare import describe_machine, hash_file
 from utils.engines.rendezvous.copies import CheckpointCopy, read_copy
-from utils.errors import RunError
+from utils.engines.rendezvous.member import check_host
+from utils.errors import InputError, RunError
 from utils.tf_config import pick_free_ports
 
 FIRST_LINES = """
@@ -290,6 +291,28 @@ def test_two_runs_at_one_port_are_refused_in_one_line(meeting):
         assert status == 2 and len(said.splitlines()) == 1, said
         assert f"{meeting.address} on this machine already: to host" in said
     assert meeting.start(3, first).end()[0] == host.end()[0] == 0
+
+
+def test_another_program_at_the_port_is_named(monkeypatch):
+    """One that speaks first, as ssh's does, and one that waits to be spoken to, as the web's."""
+    monkeypatch.setattr("utils.engines.handshake.HANDSHAKE_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as service:
+        address, callers = f"127.0.0.1:{service.getsockname()[1]}", []
+
+        def answer(banner):
+            callers.append(service.accept()[0])
+            callers[-1].sendall(banner)
+
+        host = lambda: run_at_rendezvous(["true"], RunSettings(), RendezvousSettings(address))  # noqa: E731
+        for ask in (lambda: check_host(address), host):
+            for banner, does in ((b"SSH-2.0-x", "begins with 'SSH-'"), (b"", "has said nothing")):
+                threading.Thread(target=answer, args=[banner]).start()
+                with pytest.raises(InputError) as raised:
+                    ask()
+                assert f"{address}: another program answers there, which {does}" in str(
+                    raised.value
+                )
+                assert str(raised.value).endswith("nothing else uses, the same on every machine")
 
 
 def test_a_wrong_code_is_refused_and_five_a_minute_are_the_most(meeting):
@@ -628,5 +651,5 @@ def test_nobody_who_hosts_is_said_after_the_time_given(meeting):
     words = ["--trust-network", "--join-seconds", 1, "program.py"]
     launcher = Launcher("--rendezvous", "203.0.113.1:2950", *words)
     status, _, said = launcher.end()
-    assert status == 2 and "waiting up to 1 s" in said and "no host after 1 s" in said
+    assert status == 2 and "waiting up to 1 s" in said and "waited 1 s for a host" in said
     launcher.close()

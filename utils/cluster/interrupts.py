@@ -4,12 +4,12 @@ An interrupt is Ctrl-C in a shell, or a notebook's *Interrupt Kernel*. Without t
 tasks would train on, as they are processes of their own.
 """
 
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from ..environment import find_kernel_shell
 from ..measure import count
 
 
@@ -51,8 +51,7 @@ def _stop(job: Stoppable) -> str:
 
 def _watch_cell(job: Stoppable) -> None:
     """In a notebook's main thread: stop `job` when the running cell ends by an interrupt."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
+    shell = find_kernel_shell()
     if shell is None or threading.current_thread() is not threading.main_thread():
         return
 

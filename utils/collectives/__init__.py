@@ -1,4 +1,4 @@
-"""All-reduce, written to be read: naive, ring, recursive doubling and hierarchical, in NumPy.
+"""All-reduce, written to be read: naive, ring, recursive doubling, tree and hierarchical.
 
     from utils.collectives import ring_all_reduce
     result = ring_all_reduce([gradient_of_rank_0, gradient_of_rank_1, ...])
@@ -27,7 +27,6 @@ from .network import Network as Network
 from .network import Send as Send
 from .network import count_bytes as count_bytes
 from .network import count_messages as count_messages
-from .network import count_serial_bytes as count_serial_bytes
 from .processes import ProcessRing as ProcessRing
 from .recursive_doubling import largest_power_of_two as largest_power_of_two
 from .recursive_doubling import recursive_doubling_all_reduce as recursive_doubling_all_reduce
@@ -36,3 +35,6 @@ from .ring import ring_all_gather as ring_all_gather
 from .ring import ring_all_reduce as ring_all_reduce
 from .ring import ring_reduce_scatter as ring_reduce_scatter
 from .ring import split_into_chunks as split_into_chunks
+from .tree import list_distances as list_distances
+from .tree import list_parents as list_parents
+from .tree import tree_all_reduce as tree_all_reduce

@@ -10,11 +10,13 @@ from .naive import naive_all_reduce
 from .network import AllReduceResult, Network
 from .recursive_doubling import recursive_doubling_all_reduce
 from .ring import ring_all_reduce
+from .tree import tree_all_reduce
 
 FLAT = {
     "naive": naive_all_reduce,
     "ring": ring_all_reduce,
     "recursive-doubling": recursive_doubling_all_reduce,
+    "tree": tree_all_reduce,
 }
 ALGORITHMS = (*FLAT, "hierarchical")
 

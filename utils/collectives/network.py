@@ -125,14 +125,6 @@ def count_bytes(messages: Sequence[Message], ranks: int) -> list[int]:
     return sent
 
 
-def count_serial_bytes(messages: Sequence[Message]) -> int:
-    """Return the bytes that must pass one after the other: each step's largest message, summed."""
-    largest: dict[int, int] = {}
-    for message in messages:
-        largest[message.step] = max(largest.get(message.step, 0), message.payload_bytes)
-    return sum(largest.values())
-
-
 @dataclass(frozen=True)
 class AllReduceResult:
     """The sums and what they cost.
@@ -140,9 +132,7 @@ class AllReduceResult:
     `vectors[rank]` is the sum as that rank holds it, of the shape and dtype of
     the input. `messages` is every message in the order it was sent; `steps`
     how many one-after-the-other steps there were. `messages_per_rank` and
-    `bytes_per_rank` count what each rank sent. `serial_bytes` adds up the
-    largest message of each step: with `steps` it gives the time on equal links,
-    steps * latency + serial_bytes / bandwidth.
+    `bytes_per_rank` count what each rank sent.
     """
 
     vectors: list[np.ndarray]
@@ -156,10 +146,6 @@ class AllReduceResult:
     @property
     def bytes_per_rank(self) -> list[int]:
         return count_bytes(self.messages, len(self.vectors))
-
-    @property
-    def serial_bytes(self) -> int:
-        return count_serial_bytes(self.messages)
 
 
 def flatten_inputs(vectors: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ..cluster.launcher import TaskOrder
 from ..cluster.local_launcher import NUMBERS, ColdLauncher
@@ -55,17 +55,6 @@ class Teller:
 
     def take_end(self, task: str, status: int) -> None:
         self.tell("end", status=status)
-
-
-class Work(Protocol):
-    """A task that runs here."""
-
-    def act(self, action: str) -> None: ...
-
-    def release(self) -> None: ...
-
-    def close(self) -> None:
-        """End it, and whatever it started."""
 
 
 class FunctionWork:

@@ -4,6 +4,7 @@ import queue
 import signal
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from ..cluster.streams import Streams
 from ..errors import RunError
@@ -45,8 +46,8 @@ class Attempt:
         try:
             task = self._start_task(plan, self._streams, self._show, self._ended.put)
         except OSError as error:
-            words = f"{plan.name} was not started: {plan.command[0]}: {error.strerror or error}"
-            raise RunError(f"{words}; name a program that can be run here") from None
+            why = explain_start(plan.command[0], error)
+            raise RunError(f"{plan.name} was not started: {plan.command[0]}: {why}") from None
         self.tasks[plan.name] = task
 
     def wait(self, stop_signal: Callable[[], int]) -> bool:
@@ -121,3 +122,21 @@ class Attempt:
 
 def _coordinates(task: RunningTask) -> bool:
     return task.plan.config.job == "chief"
+
+
+def explain_start(program: str, error: OSError) -> str:
+    """Return why a program could not be started: what the system says misleads about two kinds."""
+    path = Path(program)
+    if path.is_dir():
+        return "a folder; name a program that is in it"
+    try:
+        with path.open("rb") as file:
+            first = file.readline(200)
+    except OSError:
+        first = b""
+    if first.startswith(b"#!") and first.endswith(b"\r\n"):
+        return (
+            "its lines end as on Windows (CRLF), and no system finds the program that such a first "
+            "line names; convert it with dos2unix, or save it with LF"
+        )
+    return f"{error.strerror or error}; name a program that can be run here"

@@ -33,8 +33,8 @@ LAST_WORDS = "distlab: "  # begins the line with which a driver says why it give
 class Wanted:
     """What a driver is asked for: `count` agents on the cluster at `address`, or on a local one.
 
-    `folder` is for temporary files; `command` starts an agent, with `environment` set;
-    `gpus` are those of each.
+    `folder` is for temporary files; `command` starts an agent, with `environment` set and the
+    agent's number, from 0, in DISTLAB_RANK (or in Slurm's own variable); `gpus` are those of each.
     """
 
     count: int

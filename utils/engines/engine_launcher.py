@@ -154,7 +154,7 @@ class EngineTasks:
         self._orders = {order.name: order for order in orders}
         self._lines = dict(zip(self._orders, lines))
         self._running: dict[str, _Running] = {}
-        self._failed, self._ended = False, False
+        self._ended = False
         for name in self._orders:
             self._start(name)
 

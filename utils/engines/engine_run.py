@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..cluster.failures import describe_status
 from ..cluster.launcher import TaskOrder
 from ..cluster.streams import Streams
 from ..environment import memory_variables
@@ -31,7 +30,7 @@ from .settings import (
 )
 from .signals import Signals
 from .task_output import TaskOutput
-from .task_process import Print, RunningTask, TaskPlan, to_shell_status
+from .task_process import Print, RunningTask, TaskPlan
 
 PROBE_SECONDS = 0.3
 
@@ -116,8 +115,8 @@ class EngineRun(Run):
             self._launcher.hub.dismiss(list(self._lines.values()))
 
 
-class EngineTask:
-    """A program that runs where an agent is: a `RunningTask`, told of by the hub's thread."""
+class EngineTask(RunningTask):
+    """A program that runs where an agent is, told of by the hub's thread."""
 
     def __init__(
         self, plan: TaskPlan, line: AgentLine, show: Print, on_end: Callable[[RunningTask], None]
@@ -150,23 +149,12 @@ class EngineTask:
         return self._line.host
 
     @property
-    def lives(self) -> bool:
-        return self.status is None
-
-    @property
     def listens(self) -> bool:
         with contextlib.suppress(OSError):
             place = split_address(self.plan.config.address)
             socket.create_connection(place, PROBE_SECONDS).close()
             return True
         return False
-
-    def describe_end(self) -> str:
-        return describe_status(self.status)
-
-    @property
-    def shell_status(self) -> int | None:
-        return to_shell_status(self.status)
 
     def send(self, number: int) -> None:
         if self.lives:

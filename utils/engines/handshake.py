@@ -41,6 +41,10 @@ class ChannelLost(RunError):
     """The other side has hung up, is silent, or has sent what cannot be trusted."""
 
 
+class Silent(ChannelLost):
+    """The other side is there, and has said nothing for too long."""
+
+
 class WrongCode(ChannelLost):
     """The other side does not know the code, or we do not."""
 
@@ -93,14 +97,9 @@ def admit(
 def introduce(end: socket.socket, stretch: Callable[[bytes], bytes]) -> tuple[bytes, bytes]:
     """Be the member; return the key, which `stretch(salt)` makes, and what both sides have said.
 
-    Raises WrongCode, Garbled, or ChannelLost for anything else.
+    Raises as `hear_host`, WrongCode, Garbled, or ChannelLost for anything else.
     """
-    hello = _hear(end)
-    if "refused" in hello:
-        kind = WrongCode if hello["refused"] == "wait" else ChannelLost
-        raise kind(REFUSALS.get(str(hello["refused"]), "refused"))
-    if hello.get("magic") != MAGIC:
-        raise Garbled("is no rendezvous of this version of distlab")
+    hello = hear_host(end)
     salt, theirs = _read_hex(hello, "salt", SALT_BYTES), _read_hex(hello, "nonce", NONCE_BYTES)
     ours, key = secrets.token_bytes(NONCE_BYTES), stretch(salt)
     said = salt + theirs + ours
@@ -112,6 +111,23 @@ def introduce(end: socket.socket, stretch: Callable[[bytes], bytes]) -> tuple[by
     if not hmac.compare_digest(proof, make_mac(key, b"host" + said)):
         raise WrongCode("does not know the code itself: it is not your host")
     return key, said
+
+
+def hear_host(end: socket.socket) -> dict[str, Any]:
+    """Return the first words of a host; raises Garbled where another program answers.
+
+    A host speaks first, and at once. WrongCode or ChannelLost where it refuses to talk.
+    """
+    try:
+        hello = _hear(end)
+    except Silent as silent:
+        raise Garbled(str(silent)) from None
+    if "refused" in hello:
+        kind = WrongCode if hello["refused"] == "wait" else ChannelLost
+        raise kind(REFUSALS.get(str(hello["refused"]), "refused"))
+    if hello.get("magic") != MAGIC:
+        raise Garbled("is no rendezvous of this version of distlab")
+    return hello
 
 
 def refuse(end: socket.socket, why: str) -> None:
@@ -134,7 +150,7 @@ def read_bytes(end: socket.socket, size: int, seconds: float) -> bytes:
             end.settimeout(max(deadline - time.monotonic(), 0.001))
             part = end.recv(min(missing, 2**16))
         except TimeoutError:
-            raise ChannelLost(f"has said nothing for {seconds:.0f} s") from None
+            raise Silent(f"has said nothing for {seconds:.0f} s") from None
         except OSError as error:
             raise ChannelLost(describe(error)) from None
         if not part:
@@ -145,7 +161,7 @@ def read_bytes(end: socket.socket, size: int, seconds: float) -> bytes:
 
 
 def describe(error: OSError) -> str:
-    return error.strerror or type(error).__name__
+    return error.strerror or str(error) or type(error).__name__
 
 
 def _tell(end: socket.socket, **data: str) -> None:
@@ -160,9 +176,10 @@ def _tell(end: socket.socket, **data: str) -> None:
 def _hear(end: socket.socket) -> dict[str, Any]:
     """Return what is said before the two know each other: a small object, in time."""
     deadline = time.monotonic() + HANDSHAKE_SECONDS
-    (length,) = LENGTH.unpack(read_bytes(end, LENGTH.size, HANDSHAKE_SECONDS))
+    first = read_bytes(end, LENGTH.size, HANDSHAKE_SECONDS)
+    (length,) = LENGTH.unpack(first)
     if length > MAX_HELLO_BYTES:
-        raise Garbled("is no rendezvous: it talks in another way")
+        raise Garbled(f"begins with {first.decode('ascii', 'replace')!r}")
     try:
         told = json.loads(read_bytes(end, length, deadline - time.monotonic()))
     except (ValueError, RecursionError):  # brackets in brackets

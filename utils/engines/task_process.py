@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from ..cluster.failures import describe_status, listens_at
 from ..cluster.streams import MAX_LINE_BYTES, LineReader, Streams
@@ -35,42 +34,48 @@ class TaskPlan:
         return f"{self.config.job} {self.config.index}"
 
 
-class RunningTask(Protocol):
-    """A started task, wherever it runs: what `Attempt` needs of it, as TaskProcess describes it."""
+class RunningTask:
+    """A started task, wherever it runs.
+
+    `status` is None while it runs, then 0 to 255, or minus the number of the signal that
+    ended it; `ended_at` is that moment (`time.monotonic`), `tail` what it wrote last.
+    `listens`: whether it, or what it started, listens at its port.
+    """
 
     plan: TaskPlan
     status: int | None
     ended_at: float
     tail: "deque[str]"
+    host: str
+    listens: bool
 
     @property
-    def host(self) -> str: ...
+    def lives(self) -> bool:
+        return self.status is None
 
     @property
-    def lives(self) -> bool: ...
+    def shell_status(self) -> int | None:
+        """The status as a shell has it: 128 + the signal's number where one ended it."""
+        return to_shell_status(self.status)
 
-    @property
-    def listens(self) -> bool: ...
+    def describe_end(self) -> str:
+        """Return how it ended, in words."""
+        return describe_status(self.status)
 
-    @property
-    def shell_status(self) -> int | None: ...
+    def send(self, number: int) -> None:
+        """Signal its whole group, unless it has ended."""
+        raise NotImplementedError
 
-    def describe_end(self) -> str: ...
-
-    def send(self, number: int) -> None: ...
-
-    def join(self, seconds: float) -> None: ...
+    def join(self, seconds: float) -> None:
+        """Wait until it has ended."""
+        raise NotImplementedError
 
 
 StartTask = Callable[[TaskPlan, Streams, Print, Callable[[RunningTask], None]], RunningTask]
 
 
-class TaskProcess:
-    """A started task. `on_end(self)` is called once, from another thread, when it has ended.
-
-    `status` is None while it runs, then 0 to 255, or minus the number of the signal that
-    ended it; `ended_at` is that moment (`time.monotonic`).
-    """
+class TaskProcess(RunningTask):
+    """One of this machine. `on_end(self)` is called once, from another thread, at its end."""
 
     def __init__(
         self, plan: TaskPlan, streams: Streams, show: Print, on_end: Callable[["TaskProcess"], None]
@@ -125,21 +130,10 @@ class TaskProcess:
 
     @property
     def listens(self) -> bool:
-        """Whether it, or what it started, listens at its port."""
         port = int(self.plan.config.address.rpartition(":")[2])
         return listens_at(port, self.process.pid, with_children=True)
 
-    def describe_end(self) -> str:
-        """Return how it ended, in words."""
-        return describe_status(self.status)
-
-    @property
-    def shell_status(self) -> int | None:
-        """The status as a shell has it: 128 + the signal's number where one ended it."""
-        return to_shell_status(self.status)
-
     def send(self, number: int) -> None:
-        """Signal its whole group, unless it has ended."""
         if self.process.poll() is None:
             with contextlib.suppress(PermissionError):
                 signal_group(self.process.pid, number)

@@ -50,12 +50,11 @@ def _median_ratio(rates: Sequence[float], others: Sequence[float]) -> float:
     return statistics.median(a / b for a, b in zip(rates[1:], others[1:], strict=True))
 
 
-def measure_rates(datasets: Mapping[str, Any], rounds: int = 3, step_seconds: float = 0) -> Rates:
+def measure_rates(datasets: Mapping[str, Any], rounds: int = 3) -> Rates:
     """Run one epoch of every dataset in turn, a first time and then `rounds` times.
 
-    They take turns so that whatever else the machine does hits all of them. With
-    `step_seconds`, every batch is followed by a sleep, as if an accelerator
-    computed. Raises InputError for fewer than one round and for an empty dataset.
+    They take turns so that whatever else the machine does hits all of them. Raises
+    InputError for fewer than one round and for an empty dataset.
     """
     check_count("rounds", rounds)
     rates: dict[str, list[tuple[float, float]]] = {name: [] for name in datasets}
@@ -63,7 +62,7 @@ def measure_rates(datasets: Mapping[str, Any], rounds: int = 3, step_seconds: fl
     for number in range(rounds + 1):
         shift = number % len(names) if number else 0
         for name in names[shift:] + names[:shift]:
-            rates[name].append(_run_epoch(datasets[name], step_seconds, name))
+            rates[name].append(_run_epoch(datasets[name], name))
     by_clock, by_processor = (
         {name: tuple(pair[kind] for pair in pairs) for name, pairs in rates.items()}
         for kind in (0, 1)
@@ -71,15 +70,13 @@ def measure_rates(datasets: Mapping[str, Any], rounds: int = 3, step_seconds: fl
     return Rates(by_clock, by_processor)
 
 
-def _run_epoch(dataset: Any, step_seconds: float, name: str) -> tuple[float, float]:
+def _run_epoch(dataset: Any, name: str) -> tuple[float, float]:
     """Iterate `dataset` once; return images per second by the clock and by processor time."""
     images = 0
     begun = time.process_time()
     with Stopwatch() as watch:
         for batch in dataset:
             images += count_images(batch)
-            if step_seconds:
-                time.sleep(step_seconds)
     if not images:
         raise InputError(f"{name} is empty: there is nothing to measure")
     computed = time.process_time() - begun

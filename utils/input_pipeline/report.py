@@ -7,6 +7,7 @@ from .costs import StageCost
 from .rebuild import TuneSettings
 
 NOTHING_BETTER = "nothing better found: the pipeline stays as it is written"
+MEASURABLE_SECONDS = 5e-8  # of an image; what is measured as less than this may be nothing at all
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class TuneReport:
         lines += ["", "microseconds per image, each stage alone on one thread"]
         for cost in self.costs:
             mark = "   <- the bottleneck" if cost.name == self.bottleneck else ""
-            lines.append(f"  {cost.name:<28}{cost.seconds_per_image * 1e6:>8.1f}{mark}")
+            lines.append(f"  {cost.name:<28}{_say_cost(cost.seconds_per_image)}{mark}")
         if self.bottleneck == "the step":
             lines.append("  the step takes longer than all of them: prefetch hides the input")
         lines += ["", "tried, against the best so far"]
@@ -77,3 +78,8 @@ class TuneReport:
             lines.append(f"  {trial.change:<36}×{trial.ratio:<6.2f} {stays}")
         lines += [f"  {note}" for note in self.notes]
         return "\n".join([*lines, "", self.code] if self.improved else lines)
+
+
+def _say_cost(seconds: float) -> str:
+    measured = seconds >= MEASURABLE_SECONDS
+    return f"{seconds * 1e6:>8.1f}" if measured else "  too little to measure"

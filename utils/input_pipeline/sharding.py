@@ -16,6 +16,7 @@ from ..checks import check_choice
 from ..errors import InputError, first_line
 
 Views = dict[str, list[list[int]]]  # who -> the ids of each step
+MAX_RUNS = 6  # of numbers that are printed
 POLICIES = ("FILE", "DATA", "OFF", "AUTO", "HINT")
 
 
@@ -140,7 +141,7 @@ def sharding_options(policy: str) -> Any:
     return options
 
 
-def say_ids(ids: Iterable[int], most_runs: int = 6) -> str:
+def say_ids(ids: Iterable[int]) -> str:
     """Return ids in short: "0–15, 32–47", "0, 2, 4 … 62 (every 2nd)", "none"."""
     numbers = sorted(set(ids))
     if not numbers:
@@ -151,8 +152,8 @@ def say_ids(ids: Iterable[int], most_runs: int = 6) -> str:
     breaks = [i for i, (a, b) in enumerate(pairwise(numbers), 1) if b != a + 1]
     runs = [numbers[a:b] for a, b in pairwise([0, *breaks, len(numbers)])]
     words = [f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
-    if len(words) > most_runs:
-        words = [*words[: most_runs - 1], "…", words[-1]]
+    if len(words) > MAX_RUNS:
+        words = [*words[: MAX_RUNS - 1], "…", words[-1]]
     return ", ".join(words)
 
 

@@ -162,10 +162,14 @@ def read_blocks(file: Any, store: Store) -> Any:
     """Return the records of one shard as blocks, string [block_records or fewer], with delays."""
     import tensorflow as tf
 
-    opened = delay(tf.data.Dataset.from_tensors(file), store.open_seconds)
-    return opened.flat_map(
-        lambda name: delay(
-            tf.data.TFRecordDataset(name).batch(store.block_records), store.block_seconds
+    def answer(value: Any, seconds: float) -> Any:
+        return delay(tf.data.Dataset.from_tensors(value), seconds).take(1)  # its end is no request
+
+    return answer(file, store.open_seconds).flat_map(
+        lambda name: (
+            tf.data.TFRecordDataset(name)
+            .batch(store.block_records)
+            .flat_map(lambda block: answer(block, store.block_seconds))
         )
     )
 

@@ -299,7 +299,7 @@ class _Search:
             )
         self.decide(settings, other)
         if settings.batch_first and self.settings.cache_after:
-            self.notes.append("the cache holds whole batches: each example keeps its company")
+            self.notes.append("the cache holds whole batches: the same examples stay together")
 
     def estimate_bytes(self, place: str) -> float | None:
         """Return the bytes of one epoch after `place`, None where it does not end in time."""

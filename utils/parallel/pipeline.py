@@ -133,9 +133,9 @@ class PipelineStep(StepResult):
         work = sum(span.end - span.start for span in self.spans) / self.schedule.stages
         return max(0.0, 1.0 - work / self.longest_stage_span)
 
-    def rows(self, prefix: str = "") -> list[Row]:
-        """Return the rows of a timeline, as a simulated run does; `prefix` before the lane."""
-        return list_rows(self.spans, prefix)
+    def rows(self) -> list[Row]:
+        """Return the rows of a timeline, as a simulated run does."""
+        return list_rows(self.spans)
 
     def orders(self) -> list[list[tuple[str, int, int]]]:
         """Return what each stage did, in order of time: (kind, micro-batch, chunk)."""

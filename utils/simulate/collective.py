@@ -12,6 +12,7 @@ and Q the largest power of two in P:
 | naive | 2(P-1) | 2(P-1) N |
 | ring | 2(P-1) | 2(P-1)/P N |
 | recursive-doubling | log2 Q, and 2 more where Q < P | as many times N |
+| tree | 2 ceil(log2 P) | as many times N |
 | hierarchical, K nodes of R | 2(R-1) in nodes, 2(K-1) between | 2(R-1) N, 2(K-1)/K N |
 
 How near it comes: with latency and bandwidth taken from two points (8 B and
@@ -35,6 +36,8 @@ from ..collectives import (
     check_ranks_per_node,
     fit_alpha_beta,
     largest_power_of_two,
+    list_distances,
+    list_parents,
 )
 from ..errors import InputError
 
@@ -147,13 +150,13 @@ def fit_link(
     """Return the link on which `algorithm` would take `seconds` for `payload_bytes`, and the fit.
 
     Least squares over all points (`relative` as in `fit_alpha_beta`); two points
-    are met exactly. For naive, ring and recursive doubling on equal links. Raises InputError
+    are met exactly. For flat algorithms on equal links. Raises InputError
     for hierarchical, fewer than two ranks, and points that cannot be fitted.
     """
     if algorithm == "hierarchical" or ranks < 2:
         raise InputError(
             f"{algorithm} over {ranks} rank{'s' * (ranks != 1)} gives no single link: "
-            "fit naive, ring or recursive-doubling over 2 or more"
+            "fit naive, ring, recursive-doubling or tree over 2 or more"
         )
     one_second, nothing = Link(1.0, 1e30), Link(0.0, 1.0)  # count messages, and bytes
     messages = simulate_all_reduce(algorithm, ranks, 0, one_second).seconds
@@ -234,6 +237,16 @@ def _cost_recursive_doubling(place: _Place) -> tuple[float, int, float]:
     return seconds, swaps + folds, (swaps + folds) * size
 
 
+def _cost_tree(place: _Place) -> tuple[float, int, float]:
+    """Parent and child stand 1, 2, 4, ... apart, the parent at a multiple of twice that."""
+    distances, per_node, one_way = list_distances(place.ranks), place.ranks_per_node, 0.0
+    for distance in distances:
+        parents = list_parents(place.ranks, distance)
+        meet = {parent % per_node + distance < per_node for parent in parents}
+        one_way += place.slowest_seconds(True in meet, False in meet, place.payload_bytes)
+    return 2 * one_way, len(distances), len(distances) * place.payload_bytes
+
+
 def _cost_hierarchical(place: _Place) -> tuple[float, int, float]:
     members, size = place.ranks_per_node - 1, place.payload_bytes
     ring = _Place(place.node_count, size, place.link, None)
@@ -246,5 +259,6 @@ _COSTS = {
     "naive": _cost_naive,
     "ring": _cost_ring,
     "recursive-doubling": _cost_recursive_doubling,
+    "tree": _cost_tree,
     "hierarchical": _cost_hierarchical,
 }

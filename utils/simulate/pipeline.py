@@ -110,17 +110,17 @@ class Span:
     chunk: int
 
 
-def list_rows(spans: Iterable[Span], prefix: str = "") -> list[Row]:
+def list_rows(spans: Iterable[Span]) -> list[Row]:
     """Return `spans` as rows of a timeline: (lane, start, end, label, kind).
 
-    The lane is `prefix` and "stage 0", the label the micro-batch. Where stages hold several
+    The lane is "stage 0", the label the micro-batch. Where stages hold several
     chunks, the kind names the chunk: "forward, chunk 1".
     """
     spans = list(spans)
     several = any(span.chunk for span in spans)
     return [
         (
-            f"{prefix}stage {span.stage}",
+            f"stage {span.stage}",
             span.start,
             span.end,
             str(span.micro_batch),

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import InputError
 from .rules import (
+    TAKES_SERVERS,
     LintFinding,
     check_addresses,
     check_cluster,
@@ -23,7 +24,7 @@ from .rules import (
 )
 from .spec import JOBS, ClusterSpec, TaskConfig, describe_role
 
-STRATEGIES = ("multi-worker", "parameter-server")
+STRATEGIES = tuple(TAKES_SERVERS)
 CURLY_QUOTES = "\u201c\u201d\u2018\u2019"
 DUMPS = "write json.dumps(config), not str(config)"
 Named = Mapping[str, TaskConfig]

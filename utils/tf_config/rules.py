@@ -25,6 +25,8 @@ ANY_HOSTS = ("0.0.0.0", "::")
 PORT_WORDS = ("port", "<port>", "PORT", "{port}", "$PORT")  # as documents write it
 HOST = re.compile(r"[A-Za-z0-9_.-]+|[0-9A-Fa-f:.%]*:[0-9A-Fa-f:.%a-z]*")
 Place = tuple[str, int]
+# strategies of a cluster, by whether parameter servers belong to it
+TAKES_SERVERS = {"multi-worker": False, "parameter-server": True}
 
 
 @dataclass(frozen=True)
@@ -218,18 +220,18 @@ def check_roles(
     if "ps" in jobs and "worker" not in jobs:
         what = "there is ps and no worker: nobody would compute"
         found.append(LintFinding("error", "cluster", what, 'add "worker" addresses'))
-    elif "ps" in jobs and "chief" not in jobs and strategy != "multi-worker":
+    elif "ps" in jobs and "chief" not in jobs and TAKES_SERVERS.get(strategy) is not False:
         what = "ps without chief: the coordinator must run as a process that is not listed"
         found.append(LintFinding("note", "cluster", what, 'or list it as "chief"'))
     return found + _check_strategy(jobs, strategy)
 
 
 def _check_strategy(jobs: dict[str, list[str]], strategy: str | None) -> list[LintFinding]:
-    if strategy == "multi-worker" and "ps" in jobs:
+    if "ps" in jobs and TAKES_SERVERS.get(strategy) is False:
         what = "has ps tasks, which MultiWorkerMirroredStrategy does not know"
         cure = "take ps out, or use ParameterServerStrategy"
         return [LintFinding("error", "cluster", what, cure)]
-    if strategy == "parameter-server" and "ps" not in jobs:
+    if "ps" not in jobs and TAKES_SERVERS.get(strategy):
         what = "has no ps task, and ParameterServerStrategy keeps its variables there"
         cure = 'add "ps" addresses, or use MultiWorkerMirroredStrategy'
         return [LintFinding("error", "cluster", what, cure)]
@@ -242,7 +244,7 @@ def _check_evaluator(jobs: dict[str, list[str]], strategy: str | None) -> list[L
     """The evaluator belongs next to the training cluster, alone in its own or in none."""
     if "evaluator" not in jobs or len(jobs) == 1:
         return []
-    waits = "ps" in jobs or strategy == "parameter-server"
+    waits = "ps" in jobs or TAKES_SERVERS.get(strategy, False)
     what = "the evaluator is not part of the training cluster" + (
         ": the coordinator waits for every task that is listed" if waits else ""
     )

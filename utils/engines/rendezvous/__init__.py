@@ -38,7 +38,7 @@ from ..task_process import Print
 from .code import ask_for_code, make_code, read_code
 from .door import open_address
 from .host import HostedRun
-from .member import Member, Refused, connect_to_host
+from .member import Member, NoHost, Refused, check_host, connect_to_host
 from .settings import Gathering as Gathering
 from .settings import RendezvousSettings as RendezvousSettings
 from .settings import confirm_trust, is_own_host
@@ -66,7 +66,8 @@ def run_at_rendezvous(
         confirm_trust(rendezvous.address, rendezvous.trust_network, say)
         if listener is None:
             with naming_a_taken_port(rendezvous.address):
-                return join_rendezvous(command, settings, rendezvous, ask_for_code(), show, say)
+                code = ask_for_code(lambda: check_host(rendezvous.address))
+                return join_rendezvous(command, settings, rendezvous, code, show, say)
         given = read_code()
         code = given or make_code()
         run = HostedRun(command, settings, rendezvous, listener, code, show, say)
@@ -86,7 +87,7 @@ def naming_a_taken_port(address: str) -> Iterator[None]:
     try:
         yield
     except (InputError, Refused) as error:
-        if not is_own_host(split_address(address)[0]):
+        if isinstance(error, NoHost) or not is_own_host(split_address(address)[0]):
             raise
         hint = f"something listens at {address} on this machine already"
         raise type(error)(

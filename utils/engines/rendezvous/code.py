@@ -9,6 +9,7 @@ import hashlib
 import os
 import secrets
 import sys
+from collections.abc import Callable
 
 from ...errors import InputError
 from ..settings import CODE_VARIABLE
@@ -38,12 +39,15 @@ def read_code() -> str | None:
     return code
 
 
-def ask_for_code() -> str:
+def ask_for_code(check: Callable[[], None]) -> str:
     """Return the code, from DISTLAB_CODE or typed at the terminal, where it is not shown.
 
-    Raises InputError where there is neither.
+    `check` is called before somebody is asked for it, and may raise. Raises InputError where
+    there is neither.
     """
     code = read_code()
+    if code is None:
+        check()
     if code is None and sys.stdin.isatty():
         code = getpass.getpass("Code that the host shows: ", stream=sys.stderr)
     if not code or not tidy_code(code):

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...cluster.failures import describe_status
 from ...errors import RunError
 from ..handshake import ChannelLost
 from ..task_output import TAIL_LINES
-from ..task_process import Print, RunningTask, TaskPlan, to_shell_status
+from ..task_process import Print, RunningTask, TaskPlan
 from .channel import Channel, Frame
 from .copies import Copy, read_copy
 from .fetching import PieceAsker
@@ -166,8 +165,8 @@ class Guest:
         self._on_change()
 
 
-class RemoteTask:
-    """A task on a member's machine; what `TaskProcess` is for one on this machine."""
+class RemoteTask(RunningTask):
+    """A task on a member's machine."""
 
     def __init__(
         self, plan: TaskPlan, guest: Guest, show: Print, on_end: Callable[[RunningTask], None]
@@ -182,19 +181,10 @@ class RemoteTask:
     def host(self) -> str:
         return self.guest.host
 
-    @property
-    def lives(self) -> bool:
-        return self.status is None
-
-    @property
-    def shell_status(self) -> int | None:
-        return to_shell_status(self.status)
-
     def describe_end(self) -> str:
-        """Return how it ended, in words."""
         if self._why:
             return f"is lost with its machine, which {self._why}"
-        return describe_status(self.status)
+        return super().describe_end()
 
     def take_line(self, line: str) -> None:
         self.tail.append(line)
@@ -214,8 +204,7 @@ class RemoteTask:
         self._on_end(self)
 
     def send(self, number: int) -> None:
-        """Signal its whole group, unless it has ended."""
-        if self.status is None:
+        if self.lives:
             try:
                 self.guest.send("signal", task=self.plan.name, number=number)
             except ChannelLost:

@@ -6,6 +6,7 @@ and the newest copy of the checkpoint goes to every machine that lacks it.
 """
 
 import contextlib
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from .spread import CheckpointSpread
 from .trial import check_pairs, try_pairs
 
 FINISH_SECONDS = 3.0  # for members to hear how the run has ended
+WORKER = re.compile(r"\bworker \d+")
 AGAIN_SECONDS = 2.0  # for more people who meet, once they start again
 
 
@@ -55,7 +57,8 @@ class HostedRun(Run):
         self, command: list[str], settings: RunSettings, rendezvous: RendezvousSettings,
         listener: socket.socket, code: str, show: Print, say: Callable[[str], None],
     ) -> None:  # fmt: skip
-        super().__init__(command, settings, show, say)
+        super().__init__(command, settings, show, self._say_everywhere)
+        self._say_here = say
         self._rendezvous = rendezvous
         self._own_seats = min(rendezvous.workers_here, settings.workers)
         self.address = rendezvous.own_address or listener.getsockname()[0]
@@ -88,6 +91,19 @@ class HostedRun(Run):
                 guest.channel.close()
             if self._spread is not None:
                 self._spread.close()
+
+    def _say_everywhere(self, text: str) -> None:
+        """Say it here and on every other machine: who waits for whom, what has failed."""
+        if self._rendezvous.gathering is not None:
+            text = WORKER.sub(lambda found: self._name_owner(found[0]), text)
+        self._say_here(text)
+        for guest in self.lobby.guests:
+            with contextlib.suppress(ChannelLost):
+                guest.send("say", text=text)
+
+    def _name_owner(self, task: str) -> str:
+        """Return what the people call the machine of a task."""
+        return self._places[task][0].host if task in self._places else self._about["host"]
 
     def look(self) -> list[Presence]:
         """Return who is here now: each task of the last start, then who waits for a place."""

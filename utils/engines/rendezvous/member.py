@@ -1,5 +1,6 @@
 """One machine that takes part in a run: starts what the host plans, tells it what becomes of it."""
 
+import contextlib
 import functools
 import queue
 import signal
@@ -13,7 +14,7 @@ from typing import Any
 from ...errors import DistributedError, InputError, RunError, first_line
 from ...processes.connection import split_address
 from ...processes.registry import Mark
-from ..handshake import ChannelLost, Garbled, WrongCode
+from ..handshake import ChannelLost, Garbled, WrongCode, describe, hear_host
 from ..settings import RunReport, RunSettings, TaskReport
 from ..signals import Signals
 from ..task_process import Print, TaskProcess
@@ -26,7 +27,7 @@ from .member_tasks import MemberTasks
 from .reach import OpenPorts, try_all
 from .settings import RendezvousSettings
 
-RETRY_SECONDS, CONNECT_SECONDS = 0.5, 5.0
+RETRY_SECONDS, CONNECT_SECONDS, CHECK_SECONDS = 0.5, 5.0, 2.0
 LOST_GRACE_SECONDS = 2.0  # for tasks, once the host is lost
 
 
@@ -34,12 +35,33 @@ class Refused(RunError):
     """The host does not let this machine take part."""
 
 
+class NoHost(InputError):
+    """Another program answers where a host should."""
+
+    def __init__(self, address: str, does: str) -> None:
+        super().__init__(
+            f"rendezvous {address}: another program answers there, which {does}; name a port that "
+            "nothing else uses, the same on every machine"
+        )
+
+
+def check_host(address: str) -> None:
+    """Raise NoHost where another program answers; where nobody does, a host may come yet."""
+    with contextlib.suppress(OSError, ChannelLost):
+        with socket.create_connection(split_address(address), CHECK_SECONDS) as end:
+            try:
+                hear_host(end)
+            except Garbled as error:
+                raise NoHost(address, str(error)) from None
+
+
 def connect_to_host(
     rendezvous: RendezvousSettings, code: str, say: Callable[[str], None], stop: Signals
 ) -> Channel | None:
     """Return the channel to the host, who may appear later; None once `stop` has a signal.
 
-    Raises InputError where the host refuses the code, RunError where nobody hosts in time.
+    Raises InputError where the host refuses the code, NoHost where another program answers,
+    RunError where nobody hosts in time.
     """
     deadline = time.monotonic() + rendezvous.join_seconds
     stretch = functools.cache(lambda salt: stretch_code(code, salt))
@@ -48,14 +70,19 @@ def connect_to_host(
         try:
             left = min(CONNECT_SECONDS, max(deadline - time.monotonic(), RETRY_SECONDS))
             return _try_host(rendezvous, stretch, left)
-        except (WrongCode, Garbled) as error:
+        except Garbled as error:
+            raise NoHost(rendezvous.address, str(error)) from None
+        except WrongCode as error:
             raise InputError(f"rendezvous {rendezvous.address}: {error}") from None
         except (OSError, ChannelLost) as error:
+            why = describe(error) if isinstance(error, OSError) else str(error)
+            where = f"{rendezvous.join_seconds:.0f} s for a host at {rendezvous.address} ({why})"
             if not has_said:
-                say(f"waiting up to {rendezvous.join_seconds:.0f} s for {rendezvous.address}")
+                say(f"waiting up to {where}")
             if time.monotonic() > deadline:
-                words = f"no host after {rendezvous.join_seconds:.0f} s ({error})"
-                raise RunError(f"rendezvous {rendezvous.address}: {words}") from None
+                raise RunError(
+                    f"waited {where}; start the run there first, or correct the address"
+                ) from None
             has_said = True
             time.sleep(RETRY_SECONDS)
     return None

@@ -48,7 +48,8 @@ class CheckpointSpread:
         ]
         if not own.number or not lacking:
             return
-        self._say(f"the checkpoint ({own.bytes} bytes) goes to {len(lacking)} machines")
+        others = f"{len(lacking)} other machines" if len(lacking) > 1 else "another machine"
+        self._say(f"the checkpoint ({own.bytes} bytes) goes to {others}")
         self._offer(own, lacking)
         done = self._lobby.wait_until(lambda: all(_has(g, own) for g in lacking), COPY_SECONDS)
         for guest in lacking:
