@@ -12,8 +12,9 @@ from utils.engines import RunReport
 from utils.engines.rendezvous.code import make_code, read_code
 from utils.engines.rendezvous.door import open_address
 from utils.engines.rendezvous.host import HostedRun
-from utils.engines.rendezvous.settings import confirm_trust
+from utils.engines.rendezvous.settings import confirm_trust, is_own_host
 from utils.errors import DistributedError
+from utils.processes.connection import split_address
 
 WORKERS, RESTARTS, MAX_WORKERS = 8, 20, 64
 
@@ -33,17 +34,19 @@ class Classroom:
     ) -> None:  # fmt: skip
         check_count("workers", workers, 1, MAX_WORKERS)
         self._tell, self._rendezvous = tell, place.to_rendezvous()
-        self.settings, self.address = settings, self._rendezvous.address
+        self.settings, self.address, self.workers = settings, self._rendezvous.address, workers
         name = self._rendezvous.gathering.name
         self.roll, self.report = Roll(name), None
         run = place.to_run(workers, restarts, settings.to_text())
         self.code = read_code() or make_code()
         listener = open_address(self.address)
         if listener is None:
+            taken = is_own_host(split_address(self.address)[0])
             raise CourseError(
-                f"{self.address}: is not this machine's, or something listens there already, "
-                "such as another class; name this machine's --address, or another --port"
-            )
+                f"{self.address}: something listens there already, such as another class; name "
+                "another --port" if taken else
+                f"{self.address}: is not this machine's; name its own --address, or leave it out"
+            )  # fmt: skip
         try:
             confirm_trust(self.address, place.trust_network, tell)
             self._run = HostedRun(
@@ -55,11 +58,20 @@ class Classroom:
         self.roll.follow(self._run)
         self.logs = str(self._run.logs)
 
+    @property
+    def line(self) -> str:
+        """What a student types."""
+        return f"distlab class join {self.address}"
+
+    @property
+    def code_words(self) -> str:
+        """The code, unless it is known beforehand."""
+        return "the one in DISTLAB_CODE" if read_code() else self.code
+
     def announce(self) -> None:
-        """Say what students type, and the code, unless it is known beforehand."""
-        self._tell(f"each student types   distlab class join {self.address}")
-        known = "the one in DISTLAB_CODE" if read_code() else self.code
-        self._tell(f"and then the code    {known}")
+        """Say what students type, and the code."""
+        self._tell(f"each student types   {self.line}")
+        self._tell(f"and then the code    {self.code_words}")
         begin_at_enter(self._rendezvous.gathering.begin, "begins with those who are here",
                        self._tell)  # fmt: skip
 

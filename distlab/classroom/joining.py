@@ -14,9 +14,10 @@ from utils.engines.rendezvous import join_rendezvous
 from utils.engines.rendezvous.code import ask_for_code, make_code, read_code, tidy_code
 from utils.engines.rendezvous.door import open_address
 from utils.engines.rendezvous.lobby import MAX_GUESTS
+from utils.engines.rendezvous.member import check_host
 from utils.engines.rendezvous.settings import confirm_trust
 from utils.engines.rendezvous.trial_host import HostedTrial
-from utils.environment import LOG_LINE
+from utils.environment import LOG_LINE, find_kernel_shell
 from utils.errors import InputError
 
 STEPS_BETWEEN = 20  # of the lines that a student sees
@@ -36,7 +37,7 @@ def join(
     here = Place(address, name, **place)
     rendezvous = here.to_rendezvous()
     confirm_trust(rendezvous.address, here.trust_network, tell)
-    given = code or _ask()
+    given = code or _ask(rendezvous.address)
     tell(f"joining the class at {rendezvous.address} as {rendezvous.gathering.name}")
     return join_rendezvous(COMMAND, here.to_run(), rendezvous, given, StudentView(tell).show, tell)
 
@@ -54,7 +55,7 @@ def try_connections(
     rendezvous = here.to_rendezvous(only_tests=True)
     listener = open_address(rendezvous.address)
     if listener is None:
-        given = code or _ask()
+        given = code or _ask(rendezvous.address)
         with tempfile.TemporaryDirectory() as folder:
             run = replace(here, logs=folder).to_run()
             return join_rendezvous(COMMAND, run, rendezvous, given, lambda *_: None, tell)
@@ -70,20 +71,19 @@ def try_connections(
         return trial.run()
 
 
-def _ask() -> str:
+def _ask(address: str) -> str:
     """Return the code, from the environment or typed: in a notebook the browser asks."""
-    if read_code() is None and "ipykernel" in sys.modules:
-        return tidy_code(getpass.getpass("Code that the teacher shows: ")) or _refuse()
-    return ask_for_code()
-
-
-def _refuse() -> str:
+    if read_code() is not None or not find_kernel_shell():
+        return ask_for_code(lambda: check_host(address))
+    check_host(address)
+    if code := tidy_code(getpass.getpass("Code that the teacher shows: ")):
+        return code
     raise InputError("no code: type the one that the teacher shows")
 
 
 def begin_at_enter(begin: threading.Event, what: str, tell: Say) -> None:
     """At a terminal, let Enter set `begin`."""
-    if not sys.stdin.isatty() or "ipykernel" in sys.modules:
+    if not sys.stdin.isatty() or find_kernel_shell():
         return
     tell(f"Enter {what}")
     threading.Thread(target=lambda: sys.stdin.readline() and begin.set(), daemon=True).start()

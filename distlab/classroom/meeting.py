@@ -15,6 +15,7 @@ from distlab.errors import CourseError
 from utils.engines.rendezvous import Gathering, RendezvousSettings
 from utils.engines.rendezvous.names import clean_line, clean_name
 from utils.engines.settings import RunSettings
+from utils.environment import find_kernel_shell
 
 PORT, JOIN_SECONDS, GRACE_SECONDS = 2950, 600.0, 3.0
 PROGRAM = "distlab.classroom.program"
@@ -109,8 +110,12 @@ def find_course() -> str:
 
 
 def say(text: str) -> None:
-    """Print a line about the class on standard error, without what a terminal would obey."""
-    print(f"distlab class: {clean_line(text)}", file=sys.stderr, flush=True)
+    """Print a line about the class, without what a terminal would obey.
+
+    On standard error, but in a notebook, which shows that in red, on standard output.
+    """
+    stream = sys.stdout if find_kernel_shell() else sys.stderr
+    print(f"distlab class: {clean_line(text)}", file=stream, flush=True)
 
 
 Say = Callable[[str], None]

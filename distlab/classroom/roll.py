@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from distlab.classroom.events import read_event
 from utils.cluster.launcher import TaskOrder
+from utils.engines.rendezvous.channel import LOST_SECONDS
 from utils.engines.rendezvous.host import Presence
 from utils.engines.rendezvous.names import clean_line
 from utils.events import Event
@@ -39,9 +40,10 @@ class Pupil:
 
     name: str
     index: int
-    state: str = "starting"
+    state: str = "waiting"
     attempt: int = 1
     ended_at: float | None = None
+    is_lost: bool = False
     clock: float = float("inf")  # what to add to its own times, at most
     last_time: float = 0.0
     job: str = "worker"
@@ -97,7 +99,7 @@ class Roll:
         self._events, self._lines = Kept(nothing), Kept((name, ""))
         self.weights: dict[str, tuple[int, str]] = {}  # name -> last step, checksum
         self.finished, self.error = False, None
-        self.attempt = 1
+        self.attempt, self._unseated = 1, False
 
     def follow(self, run: Hosted) -> None:
         self._run = run
@@ -146,6 +148,8 @@ class Roll:
             for pupil in self._pupils.values():
                 if pupil.name not in names:
                     pupil.state = "stopped"  # has left, or is lost
+            if self.has_begun and self._unseated:
+                self._note_unseated()
 
     def _begin(self, attempt: Any) -> None:
         before, self._attempt = self._attempt, attempt
@@ -154,24 +158,50 @@ class Roll:
             self.attempt = self._run.starts
             who = self._seats.get(failed.plan.name, self._own_name)
             cause = clean_line(failed.describe_end())
-            self._events.add({"event": "restart", "time": self._clock(), "task": who,
-                              "attempt": self.attempt, "cause": cause})  # fmt: skip
+            self._note("restart", who, cause=cause)
         self.attempt, self._seats = self._run.starts, {}
-        for pupil in self._pupils.values():
-            pupil.attempt, pupil.ended_at, pupil.state = self.attempt, None, "starting"
+        self._unseated = before is not None
+
+    def _note_unseated(self) -> None:
+        """After a new start: whoever has no place in it does nothing."""
+        self._unseated = False
+        for name in self._pupils.keys() - self._seats.values():
+            self._note("unseated", name)
+
+    def _note(self, kind: str, name: str, **fields: Any) -> None:
+        """Note an event that no laptop has told of."""
+        self._events.add({"event": kind, "time": self._clock(), "task": name,
+                          "attempt": self.attempt, **fields})  # fmt: skip
 
     def _meet(self, here: Presence) -> None:
         pupil = self._pupils.setdefault(here.name, Pupil(here.name, len(self._pupils)))
         if here.task is None:
-            pupil.state = "waiting"
+            pupil.state, pupil.is_lost = "waiting", False
             return
-        self._seats[here.task] = here.name
-        if here.status is None and pupil.state in ("stopped", "waiting", "frozen"):
+        if here.task not in self._seats:
+            self._seats[here.task] = here.name
+            pupil.attempt, pupil.ended_at, pupil.state = self.attempt, None, "starting"
+            pupil.is_lost = False
+            self._note("seated", here.name)
+        if here.status is None and pupil.state in ("stopped", "waiting"):
             pupil.state = "running"
         if here.status is None and here.silent_seconds > SILENT_SECONDS:
+            if pupil.state != "frozen":
+                self._note_silence(here)
             pupil.state = "frozen"
+        elif here.status is None and pupil.state == "frozen":
+            pupil.state = "running"
         elif here.status is not None and pupil.ended_at is None:
             pupil.ended_at, pupil.state = time.monotonic(), self._name_end(here)
+            pupil.is_lost = pupil.state == "killed"
+            if pupil.state == "starting":
+                self._note("unseated", here.name)
+
+    def _note_silence(self, here: Presence) -> None:
+        """Nobody knows what a silent laptop does; all others wait for it."""
+        since = self._clock() - here.silent_seconds
+        for name in self._seats.values():
+            self._note("unseated" if name == here.name else "stalled", name, time=since)
 
     def _name_end(self, here: Presence) -> str:
         """Return how a task has ended; the others of a failed start wait for the next."""
@@ -191,6 +221,23 @@ class Roll:
             return [f"after step {last} the weights are {min(sums)[:12]}, the same on {number} "
                     f"laptop{'s' * (number != 1)}"]  # fmt: skip
         return [f"the weights differ: {sorted(sums)}"] if sums else []
+
+    def describe(self) -> str:
+        """Return one line on what a teacher cannot see in one lane; "" where nothing is to say."""
+        names = {state: [p.name for p in self.tasks if p.state == state]
+                 for state in ("frozen", "killed", "waiting")}  # fmt: skip
+        if not self.has_begun or self.finished:
+            return ""
+        if silent := names["frozen"]:
+            return (f"Nothing has been heard from {' and '.join(silent)}. All others wait: the "
+                    "all-reduce needs everyone. "
+                    f"After {LOST_SECONDS:.0f} s a laptop counts as lost.")  # fmt: skip
+        if lost := names["killed"]:
+            return f"{' and '.join(lost)} is lost. Everyone starts again from the last checkpoint."
+        if waiting := names["waiting"]:
+            return (f"{' and '.join(waiting)} can take part from the next start on: a group cannot "
+                    "grow while it runs.")  # fmt: skip
+        return ""
 
     # ---- what readers of a job ask for
 

@@ -14,7 +14,7 @@ from distlab.widgets.cockpit_book import JobBook, LaneBook
 from distlab.widgets.cockpit_lanes import SYMBOLS, name_states
 
 UPDATE_SECONDS, QUIET_SECONDS = 0.5, 20.0  # at a terminal; in a log, where nothing has changed
-MAX_STEPS, NAME_WIDTH, STATE_WIDTH = 20, 18, 26
+MAX_STEPS, NAME_WIDTH = 20, 18
 IN_LOBBY, STOPPED = "◌ is here", "■ stopped"
 WORDS = {"waiting": "waits for the next start", "stopped": "has left", "killed": "is lost",
          "frozen": "silent", "starting": "starting", "running": "training"}  # fmt: skip
@@ -78,20 +78,30 @@ class Table:
 def list_rows(roll: Roll, book: JobBook) -> list[tuple[str, ...]]:
     """Return a row of HEAD's columns for each laptop."""
     tasks = roll.tasks
-    states = name_states(tasks, roll.finished)
+    stopped = roll.finished and roll.error is not None and roll.error.cause == "was stopped"
+    states = name_states(tasks, roll.finished, stopped)
     lanes = {task.name: book.lanes[task.name] for task in tasks if task.name in book.lanes}
+    lost = {task.name for task in tasks if task.is_lost}
     here = [t.name for t in tasks if t.state in ("running", "frozen") and t.name in lanes]
     computing = {name: time_computing(lanes[name]) for name in here}
     rows = []
     for name, lane in lanes.items():
-        state, more = states[name]
-        words = f"{SYMBOLS[state]} {f'waits {more}' if more else WORDS.get(state, state)}"
-        words = words if roll.has_begun else IN_LOBBY
-        words = STOPPED if roll.finished and state == "stopped" else words
+        words = describe_state(roll, *states[name], name in lost)
         step = str(int(lane.last["step"])) if "step" in lane.last else NOTHING
         times = [format_ms(time_computing(lane)), format_ms(time_waiting(lane))]
         rows.append((name, words, step, *times, find_awaited(name, lanes, computing)))
     return rows
+
+
+def describe_state(roll: Roll, state: str, more: str, is_lost: bool) -> str:
+    """Return a laptop's state in words; `more` as `name_states` has it."""
+    if not roll.has_begun:
+        return IN_LOBBY
+    if is_lost and not roll.finished:
+        return f"{SYMBOLS['killed']} {WORDS['killed']}"
+    if roll.finished and state == "stopped":
+        return STOPPED
+    return f"{SYMBOLS[state]} {f'waits {more}' if more else WORDS.get(state, state)}"
 
 
 def time_computing(lane: LaneBook) -> float | None:

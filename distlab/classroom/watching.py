@@ -4,6 +4,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from distlab.classroom.roll import Roll
+from distlab.classroom.table import IN_LOBBY, NOTHING, list_rows
 from distlab.figures.lanes import LaneRecord
 from distlab.widgets.cockpit_panel import Cockpit, show_lane
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ClassCockpit(Cockpit):
-    """The lanes of a class. Its one button ends the class on all laptops."""
+    """The lanes of a class. Its buttons begin the class, and end it on all laptops."""
 
     def __init__(self, room: "Classroom") -> None:
         self._room = room
@@ -23,10 +24,12 @@ class ClassCockpit(Cockpit):
         return self._job
 
     def act(self, action: str, task: str = "") -> None:
-        """End the class on "stop"; nothing else can be done to a laptop that is somebody's own."""
+        """Begin or end the class; nothing else can be done to a laptop that is somebody's own."""
         if action == "stop" and not self._job.finished:
             self._room.stop()
             self._message = "You ended the class."
+        elif action == "begin" and not self._job.has_begun:
+            self._room.begin()
         self._update()
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
@@ -37,18 +40,46 @@ class ClassCockpit(Cockpit):
 
     def _look(self) -> dict[str, Any]:
         seen = super()._look()
-        seen["status"] = f"Class: {self._say_status()}"
+        rows = {row[0]: row for row in list_rows(self._job, self._book)}
+        for lane in seen["lanes"]:
+            lane.update(describe_lane(rows[lane["name"]]) if lane["name"] in rows else {})
+        has_begun = self._job.has_begun or self._job.finished
         return seen | {
             "label": "Cockpit of a class",
+            "status": f"Class: {self._say_status()}",
+            "message": self._message or self._say_message(),
             "watchOnly": True,
             "stopWords": "End the class",
+            "beginWords": "" if has_begun else "Begin with those who are here",
         }
 
     def _say_status(self) -> str:
-        if self._job.history() or self._job.finished:
-            return super()._say_status()
-        return f"waiting at {self._room.address}"
+        roll = self._job
+        here = sum(pupil.state in ("starting", "running", "frozen") for pupil in roll.tasks)
+        if roll.finished or not roll.has_begun:
+            waiting = f"{len(roll.tasks)} of {self._room.workers} laptops are here"
+            return super()._say_status() if roll.finished else waiting
+        again = f", start {roll.attempt}" if roll.attempt > 1 else ""
+        return f"{here} laptop{'s' * (here != 1)} train one model{again}"
+
+    def _say_message(self) -> str:
+        roll = self._job
+        if roll.finished:
+            return " ".join(line[0].upper() + line[1:] for line in roll.describe_weights())
+        if not roll.has_begun:
+            return f"To join, type: {self._room.line}\nCode: {self._room.code_words}"
+        told = roll.describe()
+        is_waiting = any(pupil.state == "waiting" for pupil in roll.tasks)
+        return f"{self._book.news} {told}".strip() if is_waiting or not told else told
 
     def _show_lane(self, lane: LaneRecord, now: float) -> dict[str, Any]:
         shown = show_lane(lane, now, finished=True, can_be_slow=False)
         return shown | {"pause": "pause"}
+
+
+def describe_lane(row: tuple[str, ...]) -> dict[str, str]:
+    """Return the words of a lane: the state, for whom it waits, and what a step takes."""
+    _, state, _, computes, waits, awaited = row
+    known = computes != NOTHING and state != IN_LOBBY
+    times = f"computes {computes}, waits {waits}" if known else ""
+    return {"words": state, "bytes": times + f" for {awaited}" * (known and awaited != NOTHING)}

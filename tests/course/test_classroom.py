@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ import numpy as np
 import psutil
 import pytest
 from machines import CODE, Launcher
+from page_checks import find_with_axe
 from process_watch import lives, wait_for
 
 from distlab.classroom import ClassSettings, start
@@ -23,6 +25,7 @@ from distlab.classroom.settings import read_settings
 from distlab.classroom.table import Table
 from distlab.classroom.watching import ClassCockpit
 from distlab.errors import CourseError
+from distlab.explorables.look import write_page
 from utils.cluster import LocalCluster
 from utils.engines.rendezvous.host import Presence
 from utils.engines.rendezvous.names import clean_line, clean_name
@@ -177,8 +180,10 @@ def test_from_a_notebook_a_class_begins_with_those_who_are_there(room, monkeypat
         wait_for(lambda: any("has joined" in line for line in told))
         cockpit = running.cockpit
         assert [lane["name"] for lane in cockpit.data["lanes"]] == ["Teacher", "Ada"]
-        assert cockpit.data["watchOnly"] and "waiting at" in cockpit.data["status"]
-        running.begin()
+        assert cockpit.data["watchOnly"] and "2 of 5 laptops" in cockpit.data["status"]
+        assert f"join {room.address}\n" in cockpit.data["message"]
+        assert not any(lane["spans"] for lane in cockpit.data["lanes"])
+        cockpit.act("begin")
         wait_for(lambda: {"step 10", "step 11"} & {x[:7] for x in list_facts(cockpit)})
         lanes = cockpit.data["lanes"]
         assert all({"compute", "send"} <= {kind for _, _, kind in lane["spans"]} for lane in lanes)
@@ -298,6 +303,34 @@ def test_the_cockpit_of_a_class_only_watches():
         assert ended and shown.data["message"] == "You ended the class."
     finally:
         shown.close()
+
+
+def test_the_cockpit_of_a_class_fits_a_narrow_panel_and_both_themes(chromium, tmp_path):
+    run, name, now = FakeRun(), "Maximiliane-Katharina", [time.time() - 9.0]
+    run.here += [Presence("Bo", ""), Presence(name, "", "worker 2")]
+    roll = Roll("T", lambda: now[0])
+    roll.follow(run)
+    for step in range(12):
+        for kind, later in (("batch", 0.0), ("ready", 0.2), ("step", 0.5)):
+            now[0] += 0.25
+            for task in range(3):
+                told = {"step": step, "loss": 1 / (1 + step)} if kind == "step" else {}
+                roll.take_line(f"worker {task}", write_event(kind, now[0] + later, **told))
+    run.here[-1] = replace(run.here[-1], silent_seconds=5.0)
+    shown = ClassCockpit(SimpleNamespace(roll=roll, address="10.0.0.1:2950", workers=4))
+    shown.close()
+    for theme, width in (("dark", 480), ("light", 480), ("dark", 1000)):
+        page = chromium.new_page(viewport={"width": width, "height": 900})
+        page.goto(write_page(shown, tmp_path / f"{theme}.html", theme).as_uri())
+        page.get_by_text("Nothing has been heard from").wait_for()
+        assert find_with_axe(page, theme, width) == []
+        shape = "node => getComputedStyle(node).display"
+        assert page.locator(".ck-row").first.evaluate(shape) == "grid"
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator(".ck-time canvas").first.bounding_box()["width"] > width / 2
+        assert page.locator("canvas:not([aria-hidden=true]):not([aria-label])").count() == 0
+        page.screenshot(path=tmp_path / f"{theme}-{width}.png", full_page=True)
+        page.close()
 
 
 def test_a_flood_of_lines_stays_within_bounds(monkeypatch):
