@@ -16,7 +16,20 @@ from pathlib import Path
 
 from distlab.explorables.catalogue import EXAMPLES
 from distlab.explorables.look import write_page
+from distlab.widgets.amdahl import amdahl_explorer
+from distlab.widgets.choosing import choosing_explorer
+from distlab.widgets.explorer import Explorer
 
+
+def _freeze(explorer: Explorer) -> Explorer:
+    explorer._repr_mimebundle_()  # as when it is shown
+    return explorer
+
+
+PIECES = EXAMPLES | {
+    "lines": lambda: _freeze(amdahl_explorer(0.9, {2: 1.7})),
+    "choosing": lambda: _freeze(choosing_explorer()),
+}
 MOVES_A_ROUND, LIMITS_MS = 12, (50, 100)
 _TRAIN = "train --strategy one-device --epochs 1000".split()
 _WATCH = """() => {
@@ -41,7 +54,7 @@ def run(rounds: int) -> None:
     print(f"{'piece':<14}{'moves':>8}{'median':>10}{'95 %':>10}")
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder, train():
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for name in EXAMPLES:
+        for name in PIECES:
             times = sorted(measure(browser, name, Path(folder), rounds))
             median, late = statistics.median(times), times[int(0.95 * len(times))]
             held = median <= LIMITS_MS[0] and late <= LIMITS_MS[1]
@@ -53,7 +66,7 @@ def run(rounds: int) -> None:
 def measure(browser, name: str, folder: Path, rounds: int) -> list[float]:
     """Return the milliseconds of each move of the example's sliders."""
     page = browser.new_page(viewport={"width": 1270, "height": 1000})
-    page.goto(write_page(EXAMPLES[name](), folder / f"{name}.html").as_uri())
+    page.goto(write_page(PIECES[name](), folder / f"{name}.html").as_uri())
     page.evaluate(_WATCH)
     sliders = page.locator(".ex-slider input, .ex-player input")
     for number in range(rounds * MOVES_A_ROUND):

@@ -66,7 +66,7 @@ class Explorable(anywidget.AnyWidget):
         self.piece, self.still = piece, still
         self._first = dict(options)
         self._esm = _WIDGET.format(script=join_script(piece))
-        self._css = join_style()
+        self._css = join_style(piece)
         super().__init__(data=dict(data), options=dict(options))
 
     def to_html(self) -> str:
@@ -101,7 +101,7 @@ def write_fragment(
     told, chosen, script = _write_json(data), _write_json(options), join_script(piece)
     mark = hashlib.sha256((script + told + chosen + place).encode()).hexdigest()[:10]
     return _FRAGMENT.format(
-        name=f"ex-{piece}-{mark}", still=still, style=join_style(),
+        name=f"ex-{piece}-{mark}", still=still, style=join_style(piece),
         script=script.replace("</", "<\\/"), data=told, options=chosen,
     )  # fmt: skip
 

@@ -70,12 +70,13 @@ def _strip(text: str) -> str:
 
 
 @cache
-def join_style() -> str:
-    """Return the style sheet: the palette as CSS variables for both themes, then `core.css`."""
+def join_style(piece: str) -> str:
+    """Return the style sheet: the palette for both themes, `core.css`, and what `piece` has."""
     light = _declare({**_list_ideas(0), **{name: pair[0] for name, pair in _PAGE.items()}})
     dark = _declare({**_list_ideas(1), **{name: pair[1] for name, pair in _PAGE.items()}})
     replicas = _declare({f"replica-{k}": each for k, each in enumerate(REPLICAS)})
-    own = (BROWSER / "core.css").read_text(encoding="utf-8")
+    sheets = (BROWSER / f"{name}.css" for name in ("core", piece))
+    own = "\n".join(path.read_text(encoding="utf-8") for path in sheets if path.exists())
     return (
         f".ex {{ color-scheme: light; {light} {replicas} --ex-on-replica: {BLACK}; }}\n"
         f"{_DARK[0]} {{ color-scheme: dark; {dark} }}\n"

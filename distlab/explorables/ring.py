@@ -1,4 +1,4 @@
-"""All-reduce in motion: a ring with the reader's own numbers, and four algorithms on one clock."""
+"""All-reduce in motion: a ring with the reader's own numbers, and five algorithms on one clock."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ RANKS_PER_NODE = (2, 4, 8)
 def all_reduce_race(
     ranks: int = 8, payload_bytes: float = 1e6, ranks_per_node: int = 4, *, autoplay: bool = True
 ) -> Explorable:
-    """Show naive, ring, recursive doubling and hierarchical all-reduce on one clock.
+    """Show naive, ring, recursive doubling, tree and hierarchical all-reduce on one clock.
 
     Below them: the time of each against the size of the vector, and which is fastest where.
     The links start at 20 us and 10 GB/s. Raises CourseError for fewer than 2 ranks or more
@@ -26,7 +26,7 @@ def all_reduce_race(
     _check_ranks(ranks)
     if ranks_per_node not in RANKS_PER_NODE:
         raise CourseError(f"{ranks_per_node} ranks in a node: choose {RANKS_PER_NODE}")
-    data = {"label": "All-reduce, four ways", "algorithms": list(ALGORITHMS), "autoplay": autoplay}
+    data = {"label": "All-reduce, five ways", "algorithms": list(ALGORITHMS), "autoplay": autoplay}
     options = {
         "ranks": ranks, "bytes": payload_bytes, "latency": 2e-5, "bandwidth": 1e10,
         "perNode": ranks_per_node, "inside": 1, "time": 0,
@@ -41,8 +41,8 @@ def all_reduce_race(
         for name in ALGORITHMS
     }
     still = lines(
-        series, x_label="bytes in a vector", y_label="time of one all-reduce",
-        title=f"All-reduce over {ranks} ranks", log_x=True, log_y=True, y_unit="s", x_unit="B",
+        series, x_label="size of the vector", y_label="time of one all-reduce",
+        title=f"All-reduce over {ranks} ranks", log_x=True, log_y=True, y_unit="s", x_unit="kB",
     )  # fmt: skip
     return Explorable("ring", data, options, still)
 
@@ -50,8 +50,9 @@ def all_reduce_race(
 def ring_of(vectors: Sequence[np.ndarray]) -> Explorable:
     """Show a ring all-reduce of the reader's own arrays, one for each rank, step by step.
 
-    Of each chunk the first number is written. Raises CourseError for fewer than 2 ranks or
-    more than 16, and what `ring_all_reduce` raises for arrays that differ.
+    Of each chunk the first number is written, with four digits, in which processors agree.
+    Raises CourseError for fewer than 2 ranks or more than 16, and what `ring_all_reduce`
+    raises for arrays that differ.
     """
     _check_ranks(len(vectors))
     total = ring_all_reduce(vectors).vectors[0]
@@ -61,7 +62,7 @@ def ring_of(vectors: Sequence[np.ndarray]) -> Explorable:
     power = 3 * int(np.floor(np.log10(largest) / 3)) if not 1 <= largest < 1000 else 0
     data = {
         "label": "Ring all-reduce of your own numbers", "algorithms": ["ring"], "autoplay": False,
-        "values": [[c[0] / 10.0**power if c else None for c in row] for row in chunks],
+        "values": [[_shorten(c[0] / 10.0**power) if c else None for c in row] for row in chunks],
         "unit": "" if power == 0 else f"in units of 1e{power:+03d}, ",
     }  # fmt: skip
     options = {
@@ -69,6 +70,10 @@ def ring_of(vectors: Sequence[np.ndarray]) -> Explorable:
         "perNode": 1, "inside": 1, "time": 0,
     }  # fmt: skip
     return Explorable("ring", data, options, _draw_sums(chunks, 10.0**power))
+
+
+def _shorten(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def _draw_sums(chunks: list[list[list[float]]], unit: float) -> Picture:

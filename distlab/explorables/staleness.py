@@ -7,7 +7,7 @@ from distlab.explorables.explorable import Explorable
 from distlab.figures import timeline
 from utils.simulate.parameter_server import MODES, Cluster, simulate_parameter_server
 
-MAX_WORKERS, UNTIL = 8, 24.0  # in steps of a fast worker
+MAX_WORKERS = 8
 
 
 def staleness_race(

@@ -51,7 +51,8 @@ def _draw(way: str, values: list[float], replicas: int) -> Picture:
     lanes = {f"replica {k}": part for k, part in enumerate(parts)}
     with suppress(InputError):  # then the picture shows what the replicas hold
         lanes["the answer"] = combine_values(way, parts)
-    rows = [(lane, k, k + 1, f"{value:.4g}", lane.split()[0])
+    kinds = dict.fromkeys(lanes, "held by a replica") | {"the answer": "the answer"}
+    rows = [(lane, k, k + 1, f"{value:.4g}", kinds[lane])
             for lane, held in lanes.items() for k, value in enumerate(held.tolist())]  # fmt: skip
     title = f"What {replicas} replicas hold, and what {way} makes of it"
     return timeline(rows, title=title, axis="", unit="numbers")

@@ -47,8 +47,8 @@ def lines(
     """Draw each (x, y) of `series` as a line with its name at its end.
 
     `x` and `y` are of one length; values of `y` that are not finite leave a gap
-    and are named in the words. An axis whose unit is "B" or "s" has ticks like
-    64 KiB or 20 ms. `colours` names the colour of each line (one of canvas.COLOURS);
+    and are named in the words. An axis whose unit is "B", "kB" or "s" has ticks like
+    64 KiB, 100 kB or 20 ms. `colours` names the colour of each line (one of canvas.COLOURS);
     lines of one colour differ in their dashes. A mark is a dashed vertical line at
     x, or a circle at (x, y), with its name. `ranges` gives a series (lowest, highest)
     of each point, drawn as bars. Raises CourseError for no series, for lengths that
@@ -154,20 +154,32 @@ def _write_bytes(value: float) -> str:
     return format_bytes(value).replace(".0 ", " ")  # 64 KiB
 
 
+def _write_decimal_bytes(value: float) -> str:
+    fits = [(size, unit) for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if value >= size]
+    size, unit = fits[0] if fits else (1.0, "B")
+    return f"{value / size:.3g} {unit}"  # 100 kB
+
+
 def _write_seconds(value: float) -> str:
     fits = [(size, unit) for size, unit in ((1.0, "s"), (1e-3, "ms")) if value >= 0.999 * size]
     size, unit = fits[0] if fits else (1e-6, "µs")
     return f"{value / size:.3g} {unit}"  # 20 ms
 
 
-UNITS: Mapping[str, Write] = {"B": _write_bytes, "s": _write_seconds}
+UNITS: Mapping[str, Write] = {"B": _write_bytes, "kB": _write_decimal_bytes, "s": _write_seconds}
 
 
 def _scale(
     axes: "Axes", series: Mapping, logs: tuple[bool, bool], units: tuple[Write | None, Write | None]
 ) -> None:
     """Set both axes to their scale; `logs` and `units` hold (x, y)."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+    from matplotlib.ticker import (
+        FuncFormatter,
+        LogLocator,
+        MaxNLocator,
+        NullFormatter,
+        NullLocator,
+    )
 
     axes.set_xscale("log" if logs[0] else "linear")
     axes.set_yscale("log" if logs[1] else "linear")
@@ -184,6 +196,8 @@ def _scale(
     if whole and len(own_ticks) <= MAX_OWN_TICKS and (logs[0] or np.ptp(own_ticks) <= 12):
         axes.set_xticks(own_ticks)
         axes.xaxis.set_minor_locator(NullLocator())
+    elif whole and not logs[0]:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # no step 2.5
     if logs[1] and units[1] is not _write_bytes:
         _tick_every_decade(axes)
 

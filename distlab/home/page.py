@@ -59,7 +59,8 @@ def _write_head(course: Path, items: Sequence[Item], going_on: Item | None) -> s
         f'<div class="dl-head"><div><h1>{title}</h1>'
         "<p>Train one model on many devices, and see what really happens: "
         "every lesson runs on this computer, without a GPU.</p>"
-        f'<div id="dl-next" data-live>{_write_next(items, going_on)}</div></div>'
+        f'<div id="dl-next" data-live>{_write_next(items, going_on)}</div>'
+        '<div id="dl-guesses" hidden></div></div>'
         f'<div class="dl-hero">{_show_recording()}</div></div>'
     )
 

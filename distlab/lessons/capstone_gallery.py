@@ -23,16 +23,16 @@ def save_pictures(folder: Path, **pictures: Picture) -> None:
         (folder / f"capstone-{name}.png").write_bytes(picture.png())
 
 
-def copy_pictures(left: Path = LEFT, gallery: Path = GALLERY) -> list[Path]:
+def copy_pictures() -> list[Path]:
     """Copy what a run left to the gallery and return the copies.
 
     Raises CourseError where no run has left any.
     """
-    found = sorted(left.glob("capstone-*.png"))
+    found = sorted(LEFT.glob("capstone-*.png"))
     if not found:
-        raise CourseError(f"{left} holds no pictures: run distlab build 22 --force first")
-    gallery.mkdir(exist_ok=True)
-    return [Path(shutil.copy(path, gallery)) for path in found]
+        raise CourseError(f"{LEFT} holds no pictures: run distlab build 22 --force first")
+    GALLERY.mkdir(exist_ok=True)
+    return [Path(shutil.copy(path, GALLERY)) for path in found]
 
 
 if __name__ == "__main__":

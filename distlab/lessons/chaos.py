@@ -70,15 +70,12 @@ class Outcome:
     """How one run ended.
 
     `lost_steps` counts what had to be trained twice, over all restarts, `lost_each` the
-    same for each that came to train; `saved_step` and `done_step` are where the first
-    attempt stood when it ended, `error` is the largest difference between its weights
+    same for each that came to train; `error` is the largest difference between its weights
     and the undisturbed run's. `problem` is None, or what was not as it must be.
     """
 
     fault: Fault
     restarts: int
-    done_step: int
-    saved_step: int
     lost_steps: int
     error: float
     seconds: float
@@ -117,11 +114,9 @@ def draw_fault(seed: int, settings: RecoverySettings) -> Fault:
     )
 
 
-def run_chaos(
-    runs: int = 15, seed: int = 0, settings: RecoverySettings | None = None
-) -> Iterator[Outcome]:
+def run_chaos(runs: int, seed: int) -> Iterator[Outcome]:
     """Yield the outcome of `runs` runs, whose seeds are `seed`, `seed + 1`, …"""
-    settings = settings or RecoverySettings(folder="", pause_seconds=0.01)
+    settings = RecoverySettings(folder="", pause_seconds=0.01)
     return run_faults([draw_fault(seed + n, settings) for n in range(runs)], settings)
 
 
@@ -168,7 +163,7 @@ def inject_in_turn(
         )
     except DistributedError as error:  # the machine could not even start the tasks
         seconds = time.monotonic() - begun
-        return Outcome(first, 0, 0, 0, 0, float("nan"), seconds, str(error))
+        return Outcome(first, 0, 0, float("nan"), seconds, str(error))
     timers = [threading.Timer(LIMIT_SECONDS, job.stop)]
     timers[0].start()
     try:
@@ -182,17 +177,7 @@ def inject_in_turn(
     told = read_attempts(events)
     problem = problem or _examine_steps(faults, settings, told)
     lost = tuple(attempt.lost for attempt in told[1:] if attempt.restored is not None)
-    return Outcome(
-        first,
-        job.attempt - 1,
-        told[0].done,
-        told[0].saved,
-        sum(lost),
-        error,
-        seconds,
-        problem,
-        lost,
-    )
+    return Outcome(first, job.attempt - 1, sum(lost), error, seconds, problem, lost)
 
 
 def _watch(job: Job, faults: Sequence[Fault], timers: list[threading.Timer]) -> Iterator[Event]:

@@ -233,11 +233,11 @@ def watch_engine(engine: str, line: str, **options: Any) -> EngineRun:
     return EngineRun(**_do_or_recall(engine, engine, run))
 
 
-def run_with_engine(engine: str, program: str | Path, seconds: float = LIMIT_SECONDS) -> list[str]:
+def run_with_engine(engine: str, program: str | Path) -> list[str]:
     """Run a Python program that needs `engine`; return what it prints, or did when stored."""
 
     def run() -> dict[str, Any]:
-        return {"lines": run_tasks(program, ["{}"], seconds)[0]}
+        return {"lines": run_tasks(program, ["{}"], LIMIT_SECONDS)[0]}
 
     found = _do_or_recall(engine, Path(program).name, run)
     if found.get("stored"):

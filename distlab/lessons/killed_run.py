@@ -107,15 +107,13 @@ class KilledRun:
         )  # fmt: skip
 
 
-def run_and_kill(
-    command: Sequence[str], kill_after: int, workers: int = 2, victim: int = 1
-) -> KilledRun:
-    """Run `command` on `workers` workers; kill one once the chief has printed step `kill_after`.
+def run_and_kill(command: Sequence[str], kill_after: int) -> KilledRun:
+    """Run `command` on two workers; kill worker 1 once the chief has printed step `kill_after`.
 
     All start again once. Raises CourseError where the run does not succeed.
     """
-    run = KilledRun(victim, kill_after)
-    settings = RunSettings(workers=workers, restarts=1)
+    run = KilledRun(1, kill_after)
+    settings = RunSettings(workers=2, restarts=1)
     run.report = run_program(command, settings, run.take_line, run.take_word)
     if run.report.status:
         raise CourseError(f"the run failed: {run.report.cause}")

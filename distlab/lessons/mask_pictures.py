@@ -9,6 +9,7 @@ from utils.data.canvases import MASK_CLASS_NAMES
 from utils.data.masks import count_pixels, score_masks
 
 # Petroff's ten colours (arXiv:2107.02270), as matplotlib's "petroff10"; black for the background
+MIN_PIXELS = 20  # of a garment that is named
 PALETTE = np.array(
     [(0, 0, 0), (63, 144, 218), (255, 169, 14), (189, 31, 1), (148, 164, 162), (131, 45, 182),
      (169, 107, 89), (231, 99, 0), (185, 172, 112), (113, 117, 129), (146, 218, 221)],
@@ -72,8 +73,8 @@ def score_one(mask: np.ndarray, predicted: np.ndarray) -> float:
     return score_masks(count_pixels(mask, predicted)).garments
 
 
-def list_names(mask: np.ndarray, least: int = 20) -> str:
-    """Return the kinds of clothing of a mask, one a line, from `least` pixels on."""
+def list_names(mask: np.ndarray) -> str:
+    """Return the kinds of clothing of a mask, one a line, from MIN_PIXELS on."""
     counts = np.bincount(np.asarray(mask, np.int64).ravel(), minlength=len(MASK_CLASS_NAMES))
-    shown = [MASK_CLASS_NAMES[k] for k in range(1, len(counts)) if counts[k] >= least]
+    shown = [MASK_CLASS_NAMES[k] for k in range(1, len(counts)) if counts[k] >= MIN_PIXELS]
     return "\n".join(shown) or "nothing"

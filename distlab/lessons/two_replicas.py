@@ -53,15 +53,15 @@ def split_classes(count: int) -> list[tuple[int, ...]]:
 class Replicas:
     """`count` copies of one network, one on each logical device, which begin equal."""
 
-    def __init__(self, data: ImageData, count: int = 2, seed: int = 0) -> None:
+    def __init__(self, data: ImageData, count: int = 2) -> None:
         self.count, self._steps = count, 0
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(0)
         self._train, test = data.train, data.test
         groups = split_classes(count)
         self._places = [np.flatnonzero(np.isin(self._train.labels, group)) for group in groups]
         self._test = test.images[:TEST_IMAGES, ..., None] / np.float32(255)
         self._test_labels = test.labels[:TEST_IMAGES]
-        start = _make_weights(seed)
+        start = _make_weights()
         self.copies = []
         for replica in range(count):
             with tf.device(f"CPU:{replica}"):
@@ -127,9 +127,9 @@ def predict(variables: list[tf.Variable], images: tf.Tensor) -> tf.Tensor:
     return tf.reshape(pooled, [-1, 49 * FILTERS]) @ weights + offset
 
 
-def _make_weights(seed: int) -> list[tf.Tensor]:
+def _make_weights() -> list[tf.Tensor]:
     def normal(shape: list[int], scale: float, number: int) -> tf.Tensor:
-        return scale * tf.random.stateless_normal(shape, seed=(seed, number))
+        return scale * tf.random.stateless_normal(shape, seed=(0, number))
 
     filters = normal([SIDE, SIDE, 1, FILTERS], 0.12, 0)
     weights = normal([49 * FILTERS, 10], 0.04, 1)

@@ -10,7 +10,7 @@ from utils.data import load
 from utils.events import report
 
 STEP_SECONDS = 0.09  # at least, to be watched
-SAVE_EVERY, PRINT_EVERY = 20, 50
+SAVE_EVERY, PRINT_EVERY, BATCHES = 20, 50, 20
 MAX_STEPS = 10_000  # a quarter of an hour
 
 
@@ -72,11 +72,11 @@ def _make_halves_of_step(strategy: Any, weights: Any, global_batch_size: int) ->
     )
 
 
-def _take_half(index: int, batch: int, batches: int = 20) -> tuple[np.ndarray, np.ndarray]:
+def _take_half(index: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
     """Return worker `index`'s images [batch number, batch, 784] and labels."""
-    data, count = load("fashion_mnist").train, batches * 2 * batch
-    images = data.images[:count].reshape(batches, 2, batch, 784)[:, index] / np.float32(255)
-    return images, data.labels[:count].reshape(batches, 2, batch)[:, index]
+    data, count = load("fashion_mnist").train, BATCHES * 2 * batch
+    images = data.images[:count].reshape(BATCHES, 2, batch, 784)[:, index] / np.float32(255)
+    return images, data.labels[:count].reshape(BATCHES, 2, batch)[:, index]
 
 
 def _save(place: str, step: int, weights: np.ndarray) -> None:

@@ -92,8 +92,6 @@ class JobBook:
 
     def read(self) -> None:
         """Take in what is new."""
-        for task in self._job.tasks:
-            self._open_lane(task)
         self._take_news()
         if not self._job.finished:
             self._note_deaths()
@@ -103,7 +101,8 @@ class JobBook:
     def _open_lane(self, task: "Task") -> None:
         if task.name not in self.lanes:
             trains = self.is_synchronous or task.job == "worker"
-            story = LaneStory(phase="start" if trains else "idle", since=self.begun)
+            starts = trains and task.state != "waiting"  # who waits has no place yet
+            story = LaneStory(phase="start" if starts else "idle", since=self.begun)
             self.lanes[task.name] = LaneBook(story)
 
     def _take_news(self) -> None:
@@ -114,6 +113,8 @@ class JobBook:
         self._events += len(events)
         self._actions += len(actions)
         self._lines += len(lines)
+        for task in self._job.tasks:  # after that: whoever is in the news has a lane
+            self._open_lane(task)
         news = [(event["time"], self._take_event, event) for event in events]
         news += [(action["time"], self._take_action, action) for action in actions]
         for _, take, what in sorted(news, key=lambda each: each[0]):

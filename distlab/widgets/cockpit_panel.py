@@ -12,12 +12,12 @@ import anywidget
 
 from distlab.explorables import Explorable
 from distlab.explorables.explorable import MIME
-from distlab.explorables.joining import BROWSER
 from distlab.figures.lanes import LaneRecord, StageRecord, draw_stage, find_runs
 from distlab.figures.picture import Picture, add_still
 from distlab.widgets.cockpit_book import JobBook
 from distlab.widgets.cockpit_chaos import Chaos
 from distlab.widgets.cockpit_lanes import Bytes, make_stage
+from utils.environment import find_kernel_shell
 from utils.errors import DistributedError
 from utils.measure import count
 
@@ -46,7 +46,6 @@ class Cockpit(Explorable):
         self._reading, self._closed = threading.RLock(), threading.Event()
         options = {"press": {"count": 0}, "chaos": False}
         super().__init__("cockpit", self._look(), options, still="")
-        self._css += (BROWSER / "cockpit.css").read_text(encoding="utf-8")
         self._done = dict(self.options)
         take_messages_while_cells_run(self)
         self.observe(self._take_options, names="options")
@@ -190,10 +189,8 @@ def _stop_former(cell: str) -> None:
 
 def _find_cell() -> str:
     """Return what JupyterLab calls the running cell; "" elsewhere."""
-    from IPython import get_ipython
-
-    kernel = getattr(get_ipython(), "kernel", None)
-    parent = kernel.get_parent() if kernel is not None else {}
+    shell = find_kernel_shell()
+    parent = shell.kernel.get_parent() if shell else {}
     return parent.get("metadata", {}).get("cellId", "")
 
 

@@ -54,6 +54,11 @@ class LaneStory:
             self._begin("wait", time)
         elif kind in ("restore", "batch"):
             self._begin("compute", time)
+        elif kind == "stalled" and self.phase == "compute":
+            self.computed_from = self.since
+            self._begin("wait", max(time, self.since))
+        elif kind in ("seated", "unseated"):
+            self._begin("start" if kind == "seated" else "idle", time)
         elif kind == "step" and event.get("step") is not None:
             self._take_step(event)
         elif kind == "checkpoint" and event.get("step") is not None:

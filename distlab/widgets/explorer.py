@@ -15,7 +15,7 @@ from distlab.explorables.explorable import Explorable
 from distlab.figures.canvas import charts_alone
 from distlab.figures.picture import Picture
 from distlab.widgets.controls import Choice, Slider
-from distlab.widgets.frames import Frame, freeze
+from distlab.widgets.frames import Frame, freeze, round_numbers
 
 Control = Slider | Choice
 Shown = Picture | str | Sequence[Picture | str]
@@ -133,7 +133,7 @@ def _to_frame(shown: Shown) -> Frame:
         else:
             words = "" if each.caption else each.alt
             parts.append({**each.chart, "alt": words, "caption": each.caption})
-    return {"parts": parts}
+    return round_numbers({"parts": parts})
 
 
 def _to_still(shown: Shown) -> Picture | str:

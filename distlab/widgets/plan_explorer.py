@@ -44,7 +44,7 @@ def plan_explorer(
         network=Choice("Network between nodes of eight", list(NETWORKS), "100GbE"),
         batch=Slider("Batch of a device", 8, 512, profile.batch, 8, "examples", (8, 64, 512)),
         mtbf_days=Slider("A node fails every", 1, 1000, 200, 1, "days", (10, 50, 200)),
-        price=Slider("Price of a device-hour", 0, 10, 2.5, 0.5, grid=(1, 2.5, 5)),
+        price=Slider("Price of a device-hour, in your currency", 0, 10, 2.5, 0.5, grid=(1, 2.5, 5)),
     )
 
 
@@ -64,6 +64,6 @@ def say_plan(row) -> str:
     """Return efficiency, time, money and limit of one size in words."""
     return (
         f"{row.devices:,} devices: {100 * row.efficiency * row.effective_time:.0f} % efficiency, "
-        f"{say_number(row.hours)} hours, {say_number(row.cost)} in all. "
+        f"{say_number(row.hours)} hours, {say_number(row.cost)} to pay. "
         f"The limit is {row.limit}."
     )

@@ -5,7 +5,7 @@
 #
 # ![Two devices train copies of one network. Each sees images of its own classes, clothes on the left, shoes and bags on the right, and finds its own gradient. In the all-reduce the two gradients become one, and both copies are updated with it: they stay equal and learn all ten classes. Then the all-reduce is broken: the copies drift apart, and both forget the classes that they do not see.](../distlab/lessons/two_replicas.svg)
 #
-# **Time:** 20 minutes · **Builds on:** Keras; nothing of distribution · **Hardware:** any computer with two CPU cores; no GPU, no network
+# **Time:** 20 minutes · **Builds on:** a little Keras; nothing about distribution · **Hardware:** any computer with two CPU cores; no GPU, no network
 #
 # ## Objectives
 #
@@ -62,7 +62,7 @@ figures.show(figures.images(data.train.images[:14], names, title="Fashion-MNIST"
 # %% [markdown]
 # ## Two replicas, in under a minute
 #
-# A **replica** is one device's copy of the model. Next you train two of them together, twice through 4,800 of these pictures, on two devices made out of your CPU. It is an ordinary Keras program; only the strategy and its `scope()` are new.
+# A **replica** is one device's copy of the model. Next you train two of them together, twice through 4,800 of these pictures, on two devices made out of your CPU. It is an ordinary Keras program, with two new parts: the *strategy*, the object that runs the replicas, and its `scope()`.
 #
 # Before this course shows you a result, it asks what you expect. Run the next cell and move its handle (with the keyboard: `Tab` to it, then the arrow keys). As soon as the result is there, it slides in next to your guess. Nobody else sees it, and everything runs even if you leave the handle alone.
 #
@@ -140,7 +140,7 @@ assert last.apart == 0  # the copies are equal, to the last bit
 watched
 
 # %% [markdown]
-# Move the slider: which of the first 20 images does each replica get? (Run the cell to get the slider. With the keyboard: `Tab` to it, then the arrow keys.)
+# Back to your own training: how is a global batch cut? Run the cell and move its slider: which of the first 20 images does each replica get? (Where 20 cannot be cut into equal shares, as for eight replicas, TensorFlow may share them out a little differently: [lesson 13](13-distributed-input.ipynb) has the rules.)
 
 
 # %%
@@ -214,7 +214,7 @@ assert min(one) / min(four) < 3  # four devices, but not four times the speed
 #
 # ## The mistake: more devices than there are
 #
-# This process has four devices. Suppose you want six replicas, and simply ask for them. (`ReductionToOneDevice` suits a split CPU; on GPUs leave that argument out.)
+# This process has four devices. Suppose you want six replicas, and simply ask for them.
 
 # %%
 six = [f"CPU:{i}" for i in range(6)]
@@ -317,8 +317,8 @@ assert watch.seconds < 120
 #
 # - Each replica took half of every batch; an all-reduce added up the gradients.
 # - Logical devices behave like several devices and share the same cores.
-# - Six replicas lay on four devices: look where the copies are.
-# - More devices needed a new process; a stopped cell did not.
+# - Six replicas fitted on four devices without an error: look where the copies are.
+# - More devices needed a new process; stopping a cell doesn't.
 #
 # ## Where it is described
 #

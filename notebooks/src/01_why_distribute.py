@@ -1,7 +1,7 @@
 # %% [markdown] shows="The words, the batch arithmetic, and when one device is enough"
 # # Why distribute, and what is shared
 #
-# Eight GPUs cost eight times as much as one, and a program may run no faster on them. Before you pay, you want to know what they share, what they send each other and what limits the gain. By the end of this lesson you can work that out for your own model; sometimes the answer is that one device is plenty.
+# Eight GPUs cost eight times as much as one, and may be no faster. Before you pay, you want to know what they share, what they send each other and what limits the gain. By the end of this lesson you can work that out for your own model; sometimes the answer is that one device is plenty.
 #
 # **Time:** 40 minutes · **Builds on:** [start here](00-start-here.ipynb) · **Hardware:** two CPU cores
 #
@@ -85,13 +85,13 @@ print("model parallel sends", format_bytes(array_bytes([whole])), "of outputs fo
 figures.show(draw_two_ways(examples=64, inputs=784, units=128))
 
 # %% [markdown]
-# Both ways give the product that one device computes. They differ in what must travel between the devices. With data parallelism it is the gradient of the weights, once a step. With model parallelism, split like this, it is each layer's outputs, before the next layer can begin, and their gradients on the way back.
+# Both ways give the product that one device computes. They differ in what must travel. With data parallelism it is the gradient of the weights, once a step. With model parallelism, split like this, it is each layer's outputs, which an *all-gather* puts together before the next layer can begin, and their gradients on the way back. (Numbers have 64 bits here; float32 halves the bytes.)
 #
-# Data parallelism is the usual way: most models need no change for it. A model too large for one device needs model parallelism (lessons 15 and 16) or *sharded* data parallelism (ZeRO, FSDP: lesson 15), which no `tf.distribute` strategy does. Until then, "distributed" means data parallel here, with the whole model on each device.
+# Data parallelism is the usual way: most models need no change for it. A model too large for one device needs model parallelism (lessons 15 and 16) or *sharded* data parallelism (ZeRO, FSDP: lesson 15), which no `tf.distribute` strategy does. Until then, "distributed" means data parallel: the whole model on each device.
 #
 # ## One batch, three sizes
 #
-# The **global batch** holds the examples of one step. Each worker takes its **per-worker batch**, each replica its **per-replica batch**. This course always writes `global_batch_size` or `per_replica_batch_size`, never `batch_size` alone.
+# The **global batch** holds the examples of one step. Each worker takes its **per-worker batch**, each replica its **per-replica batch**. This course writes `global_batch_size` or `per_replica_batch_size`. Where an API says just `batch_size`, as `fit` does, it means the global one.
 #
 # **Predict.** Four replicas, 66 examples in batches of 32: two full batches, and a third with the 2 that are left. How many examples of the third does the last replica get?
 
@@ -117,7 +117,7 @@ print(f"{per_worker_batch_size} for each worker, {per_replica_batch_size} for ea
 batch_explorer(global_batch_size, workers, replicas_per_worker)
 
 # %% [markdown]
-# TensorFlow's split and the course's `split_evenly`, which draws the explorer, agree here: left-over examples go to the first replicas, one each. (A smaller last batch from *files* may be cut less evenly: lesson 03.) Set the global batch size to 1,030, then to 10. A replica without examples still takes part in the step; lesson 05 shows what that does to a mean.
+# TensorFlow's split and the course's `split_evenly`, which draws the explorer, agree here: left-over examples go to the first replicas, one each. (Not always: TensorFlow may cut 6 examples over four replicas into 2, 2, 2 and 0. [Lesson 13](13-distributed-input.ipynb) has the rules.) Set the global batch size to 1,030, then to 10. A replica without examples still takes part in the step; lesson 05 shows what that does to a mean.
 #
 # ## What is reduced is gradients
 #
@@ -189,13 +189,13 @@ for kind in (keras.optimizers.SGD, keras.optimizers.Adam):
     print(kind.__name__, "gives the same weights:", np.allclose(averaged, reduced, rtol=1e-9))
 
 # %% [markdown]
-# With SGD the order does not matter, because its update is linear in the gradient. Adam divides each gradient by its size, which is not linear: each copy divides by the size of its own gradient. Averaging weights, after every step or after several, is an algorithm of its own (local SGD). No `tf.distribute` strategy trains that way.
+# With SGD the order does not matter, because its update is linear in the gradient. Adam divides each gradient by its size, which is not linear: each copy divides by the size of its own gradient. Averaging weights is an algorithm of its own (local SGD). No `tf.distribute` strategy trains that way.
 #
 # ## Synchronous and asynchronous
 #
-# **Synchronous** training, with an all-reduce: every replica waits for the slowest. On several machines `MultiWorkerMirroredStrategy` does it, and whatever you may read, it has no parameter server: each worker holds the weights itself and they talk through collectives (lesson 09).
+# **Synchronous** training, with an all-reduce: every replica waits for the slowest. On several machines `MultiWorkerMirroredStrategy` does it, and whatever you may read, it has no parameter server: each worker holds the weights itself, and they talk through all-reduces (lesson 09).
 #
-# **Asynchronous** training: nobody waits. A **parameter server** keeps the weights; each worker reads them, computes, and sends its gradient when it is ready. That is another strategy, and this is its picture:
+# **Asynchronous** training: nobody waits. A **parameter server** keeps the weights; each worker reads them, computes, and sends its gradient when it is ready. Another strategy does this:
 
 # %%
 figures.show(figures.parameter_server_devices(workers=3, servers=2))
@@ -211,7 +211,7 @@ pace_explorer(slow_seconds=2)
 #
 # ## The mistake: the dataset's batch is taken for the replica's
 #
-# You trained with batches of 64 on one device, and want each of 4 replicas to have 64 as well. The code still says `.batch(64)`:
+# You trained with batches of 64 on one device, and want 64 for each of 4 replicas. The code still says `.batch(64)`:
 
 
 # %%
@@ -240,7 +240,7 @@ assert right == ([64, 64, 64, 64], 1024 // 64 // 4)
 #
 # ## What it costs
 #
-# **Memory.** Each mirrored replica holds all weights, a gradient for each, and what the optimizer keeps: for Adam two numbers for each weight, its *moments*. The *activations*, the layers' outputs, are kept from the forward pass for the backward pass; only they are split with the batch. The cell counts them for the convolutional network of lesson 00:
+# **Memory.** Each mirrored replica holds all weights, a gradient for each, and what the optimizer keeps: for Adam two numbers for each weight, its *moments*. The *activations*, the layers' outputs, are kept from the forward pass for the backward pass; only they are split with the batch. The cell counts them for a small convolutional network, which we time below:
 
 # %%
 cnn = build_model("cnn")
@@ -259,9 +259,9 @@ print(format_bytes(array_bytes(outputs)), "of activations for each image")
 memory_explorer(kept, array_bytes(outputs), replicas=4, global_batch_size=64)
 
 # %% [markdown]
-# Bars of one colour are one thing, twice: mirrored, and sharded. For a given global batch, more mirrored replicas shrink the activations and nothing else. If weights, gradients and moments alone do not fit on one device, more *mirrored* replicas don't help. Sharding does (ZeRO, FSDP): move *Replicas* and watch each added one free memory on the others. So does model parallelism.
+# The upper bars are mirrored, the lower ones sharded. For a given global batch, more mirrored replicas shrink the activations and nothing else. If weights, gradients and moments alone do not fit on one device, more *mirrored* replicas don't help. Sharding does (ZeRO, FSDP): move *Replicas* and watch each added one free memory on the others. So does model parallelism.
 #
-# **Time.** Is training on n devices n times as fast? Your logical devices share the cores of one CPU, so they can't tell. Here they are all the same, next to what was published for real GPUs in 2017. In both, each device keeps its batch, so the global batch grows with the devices.
+# **Time.** Is training on n devices n times as fast? Your logical devices share the cores of one CPU, so they can't tell. The picture has them anyway, next to figures published for real GPUs in 2017. In both, each device keeps its batch, so the global batch grows with the devices.
 #
 # **Predict.** ResNet-50 on eight P100 GPUs of one machine: how many times the images a second of one?
 
@@ -291,13 +291,13 @@ for name in ("resnet_50", "alexnet"):
 curves["yours, one CPU"] = (list(own_rates), [rate / own_rates[1] for rate in own_rates.values()])
 title = "Speed-up: P100 GPUs as published, and your logical devices"
 figures.show(figures.lines(curves, x_label="devices", y_label="times one device", title=title))
-show_guess(my_speed_up, curves["published: resnet_50"][1][-1], unit="×")
+show_guess(my_speed_up, curves["published: resnet_50"][1][-1], unit="×", how="published")
 assert curves["published: resnet_50"][1][-1] > 7 > curves["published: alexnet"][1][-1]
 
 # %% [markdown]
-# ResNet-50 came close to 8 on eight GPUs. AlexNet did not: its gradients are larger and its step shorter, so the exchange weighs more. Two things limit the gain, and you can measure both.
+# On eight GPUs ResNet-50 came close to 8 (7.9). AlexNet did not (6.0): its gradients are larger and its step shorter, so the exchange weighs more. Two things limit the gain. You can measure both.
 #
-# **What does not spread** is the first. More devices speed up the step. They do not speed up the preparation of the batch, if the program does that image by image in Python:
+# **What does not spread over the devices**, the *serial* part, is the first. More devices speed up the step. They do not speed up the preparation of the batch, if the program does that image by image in Python:
 
 
 # %% tags=["nbval-ignore-output"]
@@ -315,9 +315,9 @@ np.testing.assert_allclose(amdahl_speed_up(parallel, 8), on_8_devices, rtol=1e-1
 amdahl_explorer(parallel, most_devices=8)
 
 # %% [markdown]
-# The curve is **Amdahl's law** for your measurement: the part that does not spread sets a limit that no number of devices passes. Move *Work that spreads* to see what a slower input does. (With `prefetch`, input and step overlap, and the slower one sets the pace: lesson 12.)
+# The curve is **Amdahl's law** for your measurement: the serial part sets a limit that no number of devices can pass. Move *Work that spreads* to see what a slower input does. (With `prefetch`, input and step overlap, and the slower one sets the pace: lesson 12.)
 #
-# **Communication** is the second. The fewer images each device has, the more an all-reduce of all gradients weighs. The explorer takes your step and your gradients, the nominal speed of a link, and a ring all-reduce that waits for the step to end. Choose other links; lesson 06 has the formula behind it, and measures it.
+# **Communication** is the second. The fewer images each device has, the more an all-reduce of all gradients weighs. The explorer takes your step and your gradients, the nominal speed of a link with its *latency* (the fixed price of a message), and a ring all-reduce that waits for the step to end. Choose other links; lesson 06 has the formula behind it, and measures it.
 
 # %% tags=["nbval-ignore-output"]
 gain_explorer(kept["gradients"], step_seconds)
@@ -325,7 +325,7 @@ gain_explorer(kept["gradients"], step_seconds)
 # %% [markdown]
 # ### When one device is enough
 #
-# Ask two questions. Does one copy fit on one device? Is one device fast enough? If both answers are yes, use one device. You may hear that they are in 95 % of cases. Treat that as folklore and measure your own case. (And if you need several machines, know this before you plan: in Keras 3, `fit` across machines works only with a patch, while loops of your own work as they are. [Lesson 21](21-choosing.ipynb) has the whole table.) Now the two questions, for our network:
+# Ask two questions. Does one copy fit on one device? Is one device fast enough? If both answers are yes, use one device. You may hear that they are in 95 % of cases: treat that as folklore and measure. (And if you need several machines, know this before you plan: in Keras 3, `fit` across machines works only with a patch, while loops of your own work as they are. [Lesson 21](21-choosing.ipynb) has the whole table.) Now the two questions, for our network:
 
 # %% tags=["nbval-ignore-output"]
 needed_bytes = sum(kept.values()) + 64 * array_bytes(outputs)
@@ -347,7 +347,7 @@ assert needed_bytes < 2**30 and minutes < 120
 # bytes_of_one_device = 16 * parameters  # float32 with Adam, mirrored
 # bytes_of_one_device += activation_bytes_per_image * per_replica_batch_size
 # seconds = input_seconds + step_seconds / devices  # Amdahl; with prefetch the larger of the two
-# seconds += 2 * (devices - 1) * (gradient_bytes / devices / bytes_per_second + round_seconds)  # ring
+# seconds += 2 * (devices - 1) * (gradient_bytes / devices / bytes_per_second + latency)  # ring
 # ```
 #
 # A whole program that trains on all devices of a machine, on one page: [mirrored_fit.py](../examples/mirrored_fit.py).
@@ -358,11 +358,11 @@ assert needed_bytes < 2**30 and minutes < 120
 # - One product, cut by examples and by weights; workers that wait, and workers that don't.
 # - Own gradients differed, reduced ones were equal, no weight travelled.
 # - Adam in float32: 16 bytes a parameter on every mirrored replica; only activations shrink.
-# - Published GPUs, your input and your step: the gain to expect.
+# - Your input time and your step time limit what more devices gain.
 #
 # ## Where it is described
 #
-# - TensorFlow's guides, [Distributed training with TensorFlow](https://www.tensorflow.org/guide/distributed_training) and [Distributed input](https://www.tensorflow.org/tutorials/distribute/input), and the API page of [tf.distribute.MultiWorkerMirroredStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/MultiWorkerMirroredStrategy), which says that it uses collectives.
+# - TensorFlow's guides, [Distributed training with TensorFlow](https://www.tensorflow.org/guide/distributed_training) and [Distributed input](https://www.tensorflow.org/tutorials/distribute/input), and the API page of [tf.distribute.MultiWorkerMirroredStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/MultiWorkerMirroredStrategy).
 # - Parameter servers and staleness: Dean and others, [Large scale distributed deep networks](https://research.google/pubs/large-scale-distributed-deep-networks/), 2012; Chen and others, [Revisiting distributed synchronous SGD](https://arxiv.org/abs/1604.00981), 2016.
 # - Averaging weights: Stich, [Local SGD converges fast and communicates little](https://arxiv.org/abs/1805.09767), 2018.
 # - The limit: Amdahl, [Validity of the single processor approach to achieving large scale computing capabilities](https://doi.org/10.1145/1465482.1465560), 1967.

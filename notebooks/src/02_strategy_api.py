@@ -10,7 +10,7 @@
 # - Place a variable on several devices and name what each of them holds.
 # - Run one function on every replica, then reduce or gather what comes back.
 # - Choose the aggregation of a variable that replicas write to.
-# - Replace how a strategy reduces, and name what a strategy of your own must give.
+# - Replace how a strategy adds up gradients, and count the bytes that it gets.
 # - Test a training step under the default and the one-device strategy before the rest.
 
 # %%
@@ -54,7 +54,7 @@ from utils.training import train
 # | results and gradients | how one value per replica becomes one value | `reduce`, `gather`, `all_reduce`, the optimizer |
 # | data | which replica gets which examples | `experimental_distribute_dataset` |
 #
-# The picture shows how `MirroredStrategy` does the four jobs, with one replica on each of four logical devices. (`ReductionToOneDevice` adds up on one device, which suits CPUs; on GPUs leave it out.) The rest of the lesson takes the picture apart.
+# The picture shows how `MirroredStrategy` does the four jobs, with one replica on each of four logical devices. (`ReductionToOneDevice` adds up on one device, which suits CPUs; on GPUs leave it out.) The rest of the lesson takes it apart.
 
 # %%
 mirrored = tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
@@ -85,7 +85,7 @@ show_guess(my_guess, array_bytes(mirrored.experimental_local_results(inside)), u
 # %% [markdown]
 # A `MirroredVariable` is a handle on four ordinary variables, one per device, made with equal values. `experimental_local_results` returns them. The variable made outside is one plain variable, and no strategy knows about it.
 #
-# A scope puts its strategy in force and changes how variables are made. For `MirroredStrategy` that is all; the multi-worker and parameter-server strategies also set the default device. Inside a scope your code speaks for all replicas at once: the *cross-replica context*. Inside `run`, which opens the scope for you, the code speaks for one replica: its *replica context*.
+# A scope makes its strategy the current one and changes how variables are made. For `MirroredStrategy` that is all; the multi-worker and parameter-server strategies also set the default device. Inside a scope your code speaks for all replicas at once: the *cross-replica context*. Inside `run`, which opens the scope for you, the code speaks for one replica: its *replica context*.
 
 
 # %%
@@ -101,7 +101,7 @@ with mirrored.scope():
 print("inside run:  ", *mirrored.run(where))
 
 # %% [markdown]
-# Outside any scope a strategy is in force too: the *default strategy*, whose single replica is your ordinary program. That is why the same step can run with no strategy at all, as the test bed below does.
+# Outside any scope there is a current strategy too, the *default strategy*. Its single replica is your ordinary program. That is why the same step can run with no strategy at all, as the test bed below does.
 #
 # ## Computation: run
 #
@@ -145,7 +145,7 @@ for axis, ending in {None: "", 0: "-all"}.items():
 print("gather        ", mirrored.gather(losses, axis=0).numpy())
 
 # %% [markdown]
-# `axis=None` adds replica to replica and keeps each replica's shape: two numbers. `axis=0` folds the batch axis in as well: one number. `gather` adds nothing up; it puts the parts one after the other. All three belong to the cross-replica context: call them after `run`.
+# `axis=None` combines the replicas, number by number, and keeps each one's shape: two numbers. `axis=0` folds the batch axis in as well: one number. `gather` adds nothing up; it puts the parts one after the other. All three belong to the cross-replica context: call them after `run`.
 #
 # Below you can see where each number goes. Press **Play**, then choose another call and play again. What happens with seven values on four replicas? And who holds the answer after `all_reduce`, which comes next?
 
@@ -421,7 +421,7 @@ replica_values("mean-of-means", count=6, values=squares)
 #
 # ## What it costs
 #
-# Bytes: a mirrored variable is stored once for each replica. Seconds: each `run` starts one function on every replica and waits for them all; below, a `run` that does nothing. Logical devices share the cores, so don't expect more of them to buy time here.
+# Bytes: a mirrored variable is stored once for each replica. Seconds: each `run` starts one function on every replica and waits for them all; below, a `run` that does nothing. The first two have one replica each, so their difference is noise.
 
 # %% tags=["nbval-ignore-output"]
 beds = {"default": default, "one device": one, "mirrored, 4": mirrored}
@@ -442,13 +442,13 @@ assert sum(array_bytes(part) for part in parts) == 4 * array_bytes(variables)
 # %% [markdown]
 # ## Old names, and today's
 #
-# Much code that you find was written for an older TensorFlow. *Gone* means an AttributeError, *an alias* still works. The cell below looks them up, and runs today's forms.
+# Much of the code you find online was written for an older TensorFlow. *Gone* means an AttributeError, *an alias* still works. The cell below looks them up, and runs today's forms.
 #
 # | old | in TensorFlow 2.21, Keras 3 | today |
 # |---|---|---|
 # | `strategy.experimental_run_v2(f, args)` | gone | `strategy.run(f, args)` |
-# | `strategy.experimental_distribute_datasets_from_function` | an alias | `strategy.distribute_datasets_from_function` |
-# | `strategy.experimental_make_numpy_dataset` | gone | `tf.data.Dataset.from_tensor_slices` |
+# | `experimental_distribute_datasets_from_function` | an alias | `distribute_datasets_from_function` |
+# | `experimental_make_numpy_dataset` | gone | `tf.data.Dataset.from_tensor_slices` |
 # | `experimental.MultiWorkerMirroredStrategy`, `experimental.ParameterServerStrategy`, `experimental.TPUStrategy` | work, deprecated | the same names in `tf.distribute` |
 # | `experimental.CentralStorageStrategy` | this is still its name | |
 # | `experimental.CollectiveCommunication`, `CollectiveHints` | an alias | `CommunicationImplementation`, in `CommunicationOptions` |
@@ -505,7 +505,7 @@ assert float(metric.result()) == 0 and keras.optimizers.SGD().learning_rate > 0
 # %% [markdown]
 # ## Appendix: where a strategy of your own would begin
 #
-# Skip this until you need it. A `tf.distribute.Strategy` is a thin shell: the work is done by its `extended`, a `tf.distribute.StrategyExtended`. Most needs are met by replacing the reduction. For more, subclass `StrategyExtended` and implement what the base class leaves open: the methods below, found by reading its source.
+# Skip this until you need it. A `tf.distribute.Strategy` is a thin shell: the work is done by its `extended`, a `tf.distribute.StrategyExtended`. Replacing the reduction is usually enough. For more, subclass `StrategyExtended` and implement what the base class leaves open: the methods below, found by reading its source.
 
 
 # %%
@@ -546,8 +546,8 @@ print(textwrap.fill(", ".join(left_open), 96))
 #
 # - One variable in the scope is four, one on each device.
 # - `run` gives a result per replica; `reduce` adds them up, `gather` lines them up.
-# - SUM and MEAN keep copies equal, NONE lets them drift, on read they add up.
-# - A replaced reduction counted bytes; a strategy of your own fills in `StrategyExtended`.
+# - SUM and MEAN keep copies equal, NONE lets them drift, ON_READ adds them up when you read.
+# - A reduction of our own counted the bytes: one set from each replica.
 # - Default, one-device and mirrored gave equal weights, to 1e-9.
 #
 # ## Where it is described

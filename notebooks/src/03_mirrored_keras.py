@@ -1,7 +1,7 @@
 # %% [markdown] shows="MNIST with `fit`: callbacks, TensorBoard, checkpoints, export"
 # # Keras on four replicas: MirroredStrategy with fit
 #
-# Moving a `fit` call from one device to four changes about three lines. A model made in the wrong place, or a batch that doesn't divide, can still spoil the run. In this lesson you train a digit classifier on MNIST as a real job would, with callbacks, a checkpoint and an export, and check that the four copies of every variable stay equal.
+# Moving a `fit` call from one device to four changes about three lines. A model made in the wrong place, or a batch that doesn't divide, can still spoil the run. In this lesson you train a digit classifier on MNIST as a real job would, with callbacks, a checkpoint and an export, and check whether the four copies of every variable drift apart.
 #
 # **Time:** 45 minutes · **Builds on:** [what a strategy does](02-strategy-api.ipynb) · **Hardware:** two CPU cores
 #
@@ -9,7 +9,7 @@
 #
 # - Build an input pipeline whose global batch is the per-replica batch times the number of replicas.
 # - Compile a model in a strategy's scope and train it with TensorBoard, checkpoint and learning-rate callbacks.
-# - Prove that every replica holds the same variables after training.
+# - Compare the replicas' copies of every variable after training.
 # - Restore the best checkpoint, export the model, and load it with and without a scope.
 # - Predict how the last batch of an epoch is split, and fix the runs that it breaks.
 
@@ -65,7 +65,7 @@ figures.show(figures.images(pictures, digits, title="The first ten training exam
 #
 # `MirroredStrategy` keeps a copy of every variable on every device. In each step every replica computes gradients on its part of the *global* batch, an all-reduce adds them up, and all copies make the same update. So choose the per-replica batch size for one device, then multiply.
 #
-# (Your four devices are parts of one CPU. They do what four GPUs would do, just not faster. `ReductionToOneDevice` chooses how the gradients are added up; [lesson 06](06-all-reduce.ipynb) compares the options. On real GPUs, TensorFlow takes nearly all the memory of every GPU that it sees. Two things help when you share them: `CUDA_VISIBLE_DEVICES=0,1` in the environment shows it only those two, and `tf.config.experimental.set_memory_growth(gpu, True)`, for each GPU and before anything else, makes it take memory only as needed.)
+# (Your four devices are parts of one CPU. They do what four GPUs would do, just not faster. `ReductionToOneDevice` chooses how the gradients are added up; [lesson 06](06-all-reduce.ipynb) compares the options. TensorFlow takes nearly all the memory of every real GPU that it sees. If you share yours, `CUDA_VISIBLE_DEVICES=0,1` in the environment hides all but those two, and `tf.config.experimental.set_memory_growth(gpu, True)`, called for each GPU before anything else, takes memory only as needed.)
 
 # %%
 reduction = tf.distribute.ReductionToOneDevice()  # on CPUs; GPUs use NCCL by default
@@ -246,7 +246,7 @@ assert logged["train"][0] < first
 #
 # ## The best checkpoint, not the last
 #
-# `ModelCheckpoint` kept the epoch with the best *validation* accuracy. Evaluated again, it must give that number. The *test* set chose nothing, so its number is the honest one.
+# `ModelCheckpoint` kept the epoch with the best *validation* accuracy. Evaluated again, it must give that number. The *test* set chose nothing, so its number is the honest one. Expect it to be lower: other people wrote those digits.
 
 # %% tags=["nbval-ignore-output"]
 with strategy.scope():
@@ -353,7 +353,7 @@ model.fit(by_data, shuffle=False, verbose=0)
 print("fit: no error")
 
 # %% [markdown]
-# The second form of the same mistake keeps a familiar batch of 32 and adds a device. Three replicas can't split 32 examples evenly, and plain `fit` fails at once. (A second group of replicas in one process needs `ReductionToOneDevice`.)
+# The same mistake in a second form: you keep your usual batch of 32 and take three replicas. They can't split it evenly, and plain `fit` fails at once. (A second group of replicas in one process needs `ReductionToOneDevice`.)
 
 # %%
 three = tf.distribute.MirroredStrategy(devices[:3], cross_device_ops=reduction)
@@ -414,7 +414,7 @@ run_folder.cleanup()  # nothing of this lesson stays on the disk
 assert not folder.exists()
 
 # %% [markdown]
-# Every step also costs time besides the computing: launching it, splitting the batch, moving those gradients. If you add replicas but keep the global batch, each replica gets less to do: 16 examples over four replicas is only 4 each. To see it, time the steps *inside* a `fit`; its start-up, a matter of seconds here, would drown them. The two sizes take turns, and each bar is the median step.
+# Besides computing, every step has to be launched, its batch split and its gradients moved. If you add replicas but keep the global batch, each replica gets less to do: 16 examples over four replicas is only 4 each. To see it, time the steps *inside* a `fit`; its start-up, a matter of seconds here, would drown them. The two sizes take turns, and each bar is the median step.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -440,7 +440,7 @@ print(f"the 5 epochs with callbacks took {fit_seconds:.1f} s, start-up and savin
 assert min(rates.values()) > 0
 
 # %% [markdown]
-# The price of a step is paid once for each batch, so it weighs less the larger the batch. That is why you scale the global batch with the replicas, where learning allows it: what a larger batch does to learning is the subject of lesson 17.
+# Every batch pays the price of a step once, so with larger batches it weighs less. That is why you scale the global batch with the replicas, where learning allows it: what a larger batch does to learning is the subject of lesson 17.
 #
 # ## What you saw
 #

@@ -1,7 +1,7 @@
 # %% [markdown] shows="The same by hand on Fashion-MNIST, with the same result as `fit`"
 # # The training loop by hand
 #
-# Sooner or later `fit` is in your way: two models that train each other, a loss made of gradients, an update every fourth batch. Then you write the loop yourself, and on four replicas one wrong divisor changes every step without an error. In this lesson you write that loop on Fashion-MNIST, with metrics and checkpoints, and get the weights of `fit` to twelve decimal places.
+# Sooner or later `fit` is in your way: two models that train each other, a penalty on the gradient, an update every fourth batch. Then you write the loop yourself, and on four replicas one wrong divisor changes every step without an error. In this lesson you write that loop on Fashion-MNIST, with metrics and checkpoints, and get the weights of `fit` to twelve decimal places.
 #
 # **Time:** 50 minutes · **Builds on:** [Keras on four replicas](03-mirrored-keras.ipynb) · **Hardware:** two CPU cores
 #
@@ -11,7 +11,7 @@
 # - Reduce the replicas' losses to one number, and explain why a metric needs no reduce.
 # - Save a checkpoint every second epoch, restore it without a strategy, and check that it scores the same.
 # - Compare a Python loop with loops inside a `tf.function`.
-# - Fix the two errors that this loop meets first in Keras 3.
+# - Fix the two errors that you are likely to hit first in Keras 3.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -54,7 +54,7 @@ figures.show(draw_training_step(replicas=4, global_batch_size=128))
 # %% [markdown]
 # ## The data, split over the replicas
 #
-# The course's sample of Fashion-MNIST: real pictures of clothes in ten classes.
+# Fashion-MNIST again: clothes in ten classes.
 
 # %%
 fashion = load("fashion_mnist")
@@ -66,7 +66,7 @@ figures.show(figures.images(fashion.train.images[:10], names, title=title, colum
 # %% [markdown]
 # `experimental_distribute_dataset` wraps a dataset of *global* batches. Out of it come `PerReplica` values: one piece for each replica, each on its own device.
 #
-# **Predict.** 2,000 test examples in batches of 128 leave a last batch of 80. How many of those examples does each of the four replicas get?
+# **Predict.** 2,000 test examples, arrays in memory, in batches of 128 leave a last batch of 80. How many of those examples does each of the four replicas get?
 
 # %%
 my_guess = guess_number("Examples of each replica", 0, 40)
@@ -91,7 +91,7 @@ for number in (0, len(pieces) - 1):
 show_guess(my_guess, pieces[-1][0].shape[0], unit=" examples")
 
 # %% [markdown]
-# For training we take 3,840 examples, thirty full batches; [lesson 05](05-loss-scaling.ipynb) is about uneven ones. Test batches of 200 divide 2,000 evenly. So `drop_remainder=True` makes all shapes static and drops nothing.
+# From files it would be 32, 32, 16 and 0 ([lesson 03](03-mirrored-keras.ipynb)). We avoid that: 3,840 training examples are thirty full batches, and batches of 200 divide the 2,000 test examples. So `drop_remainder=True` makes all shapes static and drops nothing.
 
 # %%
 shuffled = as_dataset(fashion.train, 3840).shuffle(3840, seed=0)
@@ -261,7 +261,7 @@ assert np.isfinite(mean_loss) and accuracy > 0.7
 assert record["training"][-1] > record["training"][0]
 
 # %% [markdown]
-# The training curve is a mean over an epoch in which the model kept changing; the test curve is measured after it. Which pictures does the model get wrong? Here are the first six. Below them, once you run the cell, you can browse 200 images before and after training: the true class is in bold, a wrong answer is vermillion and hatched.
+# The training curve is a mean over an epoch in which the model kept changing; the test curve is measured after it. Which pictures does the model get wrong? Here are the first six. Run the cell below them to browse 200 images before and after training: the true class is in bold, a wrong answer is orange and hatched.
 
 # %% tags=["nbval-ignore-output"]
 after = predict(model, fashion.test.images[:200])
@@ -338,7 +338,7 @@ np.testing.assert_allclose(ends[1:], [ends[0]] * 2, atol=1e-6)
 print("20 calls, 4 calls and 1 call: the same weights after 20 steps")
 
 # %% [markdown]
-# **Predict.** How many times as fast as a call per step is one call for all 20 steps?
+# **Predict.** How many times faster is one call for all 20 steps than a call per step?
 
 # %%
 my_guess = guess_number("One call over a call per step", 0, 10, "x", step=0.1)
@@ -466,7 +466,7 @@ run_folder.cleanup()  # nothing of this lesson stays on the disk
 # - One replica's step, run on all four, gave the loss of one device.
 # - A part of the loss needs `SUM`; a metric adds up its copies when you read it.
 # - A checkpoint from four replicas, restored into a plain model, scored the same.
-# - A call per step and 20 steps per call gave the same weights; the time between is Python's.
+# - A call per step and 20 steps per call gave the same weights, at different speeds.
 # - `reset_state`, and `optimizer.build` in the scope, fix the two errors.
 #
 # ## Take-away card

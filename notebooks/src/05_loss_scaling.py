@@ -1,7 +1,7 @@
 # %% [markdown] shows="Each scaling mistake, measured as a ratio of updates"
 # # Loss scaling
 #
-# On four replicas, one wrong divisor makes every step four times too long. There is no error, and the loss may still go down; it just looks like a badly chosen learning rate. In an hour you will be able to scale a loss so that four replicas take exactly the step of one device, and to recognise each usual mistake by what it does to that step.
+# On four replicas, one wrong divisor makes every step four times too long. There is no error, and the loss may still go down; it just looks like a badly chosen learning rate. In an hour you will be able to scale a loss so that four replicas take exactly the step of one device. And you will recognise each usual mistake by what it does to that step.
 #
 # **Time:** 60 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
@@ -46,7 +46,7 @@ from utils.training import train
 # %% [markdown]
 # ## Four numbers first
 #
-# Sixty-four examples have the losses 1, 2, … 64, and four replicas hold 16 each. Each replica makes one number of its 16 losses, and the four numbers are added up, just as the replicas' gradients will be. The line marks the mean that we want. Three ways to get it, and one of them works.
+# Sixty-four examples have the losses 1, 2, … 64, and four replicas hold 16 each. Each replica turns its 16 losses into one number, and the four numbers are added up, just as the replicas' gradients will be. The line marks the mean that we want. Which way gets there?
 
 # %%
 losses = np.arange(1.0, 65.0).reshape(4, 16)  # [replica, example]
@@ -61,19 +61,19 @@ figures.show(figures.bars(ways, unit="", title="Sums of four numbers", reference
 # %% [markdown]
 # Only the second way gives the mean: it divides by the number of *all* examples.
 #
-# Now the same with gradients, on a map. A model of two weights is being trained: the rings are lines of equal loss, and the lowest point is in the middle. The thick arrow is the step of one device. The thin ones are what four replicas contribute, laid end to end; together they are the step that the replicas make. Press Play.
+# Now the same with gradients, on a map. A model of two weights is being trained: the rings are lines of equal loss, and the lowest point is in the middle. One arrow has no colour, black on a light page and white on a dark one: the step of one device. The thin coloured ones are what four replicas contribute, laid end to end. The red one is their sum, the step that the replicas make. Press Play.
 
 # %%
 update_arrow()
 
 # %% [markdown]
-# Each replica's arrow is about as long as the whole step should be, and there are four of them. Three things to try:
+# That was `tf.reduce_mean`: four arrows, each about as long as the whole step should be. Three things to try:
 #
 # 1. Choose each of the other ways to write the loss. Which of them bring the replicas exactly onto the path of one device?
 # 2. Take 10 examples and 4 replicas, so that the replicas hold 3, 3, 2 and 2. Which ways are now *turned*, pointing in another direction?
 # 3. Go from 4 replicas to 8 with `tf.reduce_mean`. What happens to the path?
 #
-# The rest of the lesson does this with the gradients of a real network.
+# The rest of the lesson does this with a real network's gradients.
 #
 # ## The instrument: one step of SGD at learning rate 1
 #
@@ -185,7 +185,7 @@ def measure(topic, losses, model, batch, gradient):
 # %% [markdown]
 # ## Six ways to scale, and two are right
 #
-# **Predict.** The global batch is 64, each replica holds 16. A replica's loss is `tf.reduce_sum` over its own 16. How many times the single-device gradient is applied?
+# **Predict.** The global batch is 64, each replica holds 16. With `reduction="none"` a replica's loss is not one number but a list of its 16 losses. How many times the single-device gradient is applied?
 
 # %%
 my_guess = guess_number("Times the single-device gradient", 0, 128, "x")
@@ -213,12 +213,12 @@ ways = {
     'reduction="none"': per_example,
 }
 measure("full batch", ways, model, batch, gradient)
-show_guess(my_guess, round(measured["full batch", "tf.reduce_sum"][0], 6), unit="×")
+show_guess(my_guess, round(measured["full batch", 'reduction="none"'][0], 6), unit="×")
 arrows = {way: update for (_, way), update in measured.items()}
 figures.show(draw_updates(arrows, title="The update (thick) and the gradient (thin)"))
 
 # %% [markdown]
-# All point in the right direction; only the lengths differ. Two ways apply the gradient itself: the sum divided by the *global* batch size, and Keras's loss object as it comes.
+# All point in the right direction; only the lengths differ. A list of losses counts as its sum. Two ways apply the gradient itself: the sum divided by the *global* batch size, and Keras's loss object as it comes.
 #
 # Keras's object averages over the replica's 16, just as `tf.reduce_mean` does, yet it gives ×1 and not ×4. Inside a strategy, Keras 3 divides by the number of replicas once more, without being asked. If you then divide by 4 yourself, your step is four times too short.
 #
@@ -238,7 +238,7 @@ for way, (make, rate, rate_for_four) in optimizers.items():
     compare("loss × 4", way, wrong, right)
 
 # %% [markdown]
-# SGD alone shows no difference. With Adam the length is within one per cent, and the small residual comes from its epsilon, which weighs more against tiny gradients. That is why a wrong scale is found late. But anything whose size doesn't come from the gradient, here the weight decay, is now four times too weak, and the update is turned.
+# SGD alone shows no difference. With Adam the length is within one per cent, and the small residual comes from its epsilon, which weighs more against tiny gradients. So a wrong scale stays hidden for long. But whatever doesn't scale with the gradient, here the weight decay, is now four times too weak, and the update is turned.
 #
 # ## Sample weights
 #
@@ -278,7 +278,7 @@ average_weight = measured["weighted sum / weights", "compute_average_loss(64)"][
 assert np.isclose(average_weight, weights.mean(), rtol=1e-12)
 
 # %% [markdown]
-# `compute_average_loss` and Keras's object divide by 64, whatever the weights are. They are exact for the first mean, and ×3.109 for the second, which is just the mean weight. With the first, doubling all weights doubles the step; with the second, only the ratios between weights matter. Where the weights average to 1 over the data, the two roughly agree. The mistake is to want one and get the other.
+# `compute_average_loss` and Keras's object divide by 64, whatever the weights are. They are exact for the first mean, and ×3.109 for the second, which is just the mean weight. With the first, doubling all weights doubles the step; with the second, only their ratios matter. Where the weights average to 1, the two roughly agree. The mistake is to want one and get the other.
 #
 # `"mean_with_sample_weight"` gives neither. It divides by the sum of each replica's own weights, so an example on a replica with small weights counts for more, and the update is turned. The last way adds up the weights of all replicas first, and is exact for the second mean.
 #
@@ -336,7 +336,7 @@ measure("last batch", ways, model, last_batch, last_gradient)
 print("the loss that tf.reduce_mean reports:", strategy.reduce("SUM", own, axis=None).numpy())
 
 # %% [markdown]
-# `tf.reduce_mean` now gives ×2, since two replicas have something to add. Keras's object, and `compute_average_loss` without a size, assume that all four replicas hold as many examples as this one, and divide by 4 where 2 is right. The constant 32 gives 2/32. Counting what is really there is exact.
+# `tf.reduce_mean` now gives ×2, since two replicas have something to add. Keras's object, and `compute_average_loss` without a size, assume that all four replicas hold as many examples as this one, and divide by 4 where 2 is right. The constant 32 gives 2/32. The real count is exact.
 #
 # An empty replica has one more effect. The mean of nothing is not a number. Here its gradient is empty and does no harm, but the loss that you report is nan.
 #
@@ -436,7 +436,7 @@ for way, options in {
 #
 # You will find code that passes `reduction="none"` or `"sum"` as soon as there is a strategy. That advice was meant for custom loops.
 #
-# **Predict.** `compile(loss=SparseCategoricalCrossentropy(reduction="none"))`, then `fit` with batches of 64 over four replicas. There is no error and no warning. How many times is the gradient applied?
+# **Predict.** You saw what `"none"` does in a loop of your own. Does `fit` protect you? It gets `SparseCategoricalCrossentropy(reduction="none")` and batches of 64 over four replicas, and doesn't complain. How many times is the gradient applied?
 
 # %%
 my_guess = guess_number("Times the single-device gradient", 0, 128, "x")
@@ -472,15 +472,15 @@ except ValueError as error:
     print(error)
 
 # %% [markdown]
-# `"none"` and `"sum"` apply 64 times the gradient, and the logged loss is the only hint. The fix is to leave the reduction alone: `"sum_over_batch_size"` is the default, and `fit` scales the penalty too.
+# `"none"` and `"sum"` apply 64 times the gradient, and the logged loss is the only hint. The fix: leave the reduction alone. `"sum_over_batch_size"` is the default, and `fit` scales the penalty too.
 #
 # The last line shows where the old advice comes from. In a custom loop Keras 2's loss object refuses to run and tells you to write `SUM` or `NONE`, except for `fit`. People copied the rule and dropped the exception. Keras 3's object runs in a custom loop and scales itself, as measured above.
 #
 # ## Every mistake in one picture
 #
-# The table has everything that we measured; ✓ means equal to what its section compares with. The picture has the rest: each update as a thick arrow over the gradient's thin one. Blue arrows have a wrong length, and a smaller or larger learning rate would undo that. Orange ones are turned, and nothing does.
+# The table has everything that we measured; ✓ marks an update that is what it should be. The picture has the others, each as a thick arrow over the thin one that it should be. Blue arrows have a wrong length, which another learning rate would undo. Orange ones are turned, and no rate undoes that.
 #
-# Below the picture is an explorer; run its cell to get the controls. Scaling a loss multiplies each example's gradient by a factor, so every update can be put together from the 64 single gradients. Things to try:
+# Below the picture is an explorer; run its cell. Scaling a loss multiplies each example's gradient by a factor, so every update can be put together from the 64 single gradients. Try:
 #
 # 1. More replicas: which ways change, and which do not?
 # 2. The last batch from above: 2 examples, a written size of 32.
@@ -570,7 +570,7 @@ assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 # - Dividing by the global batch gave ×1; each replica's own mean gave ×4.
 # - The residual told turned updates from those that were only too long or too short.
 # - Weights, uneven batches, pixels and a penalty each have their own divisor.
-# - Clipping each part before the sum turned the update; one common factor did not.
+# - Clipping each part before the sum turned the update; one common factor didn't.
 # - `fit` with `reduction="none"` applied 64 times the gradient; its default applied it once.
 #
 # ## Take-away card
@@ -584,7 +584,8 @@ assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 #     return loss + tf.nn.scale_regularization_loss(tf.add_n(model.losses))  # if it has any
 #
 # # fit: leave the reduction alone. Across the batch: BatchNormalization(synchronized=True).
-# # Weights: a weighted mean divides by all replicas' weights; all examples are the other choice. Clip by the summed gradients' length.
+# # Weights: divide by their sum on all replicas, or by all examples: two different means.
+# # Clip by the length of the summed gradient.
 # ```
 #
 # A whole program with the division in its place: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py). With half precision, where the loss is scaled too: [mixed_precision.py](../examples/mixed_precision.py).

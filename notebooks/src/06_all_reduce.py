@@ -1,4 +1,4 @@
-# %% [markdown] shows="Naive, ring, recursive doubling and hierarchical, with messages and bytes counted; your own gradient on the ring, step by step; four algorithms race on one clock"
+# %% [markdown] shows="Naive, ring, recursive doubling and hierarchical, with messages and bytes counted; your own gradient on the ring, step by step; five algorithms race on one clock"
 # # All-reduce
 #
 # Every step of data-parallel training needs the same sum: each replica has a gradient, and all of them need the total. The obvious way is to send everything to one place. But then every replica you add makes the others wait longer. In an hour you'll have summed gradients in four ways, counted every message, and learned to predict what the sum costs before you rent the machines.
@@ -149,7 +149,7 @@ costs = run(naive, vectors, Post())
 print("steps, most messages, most bytes:", costs, "of", N)
 
 # %% [markdown]
-# Rank 0 sends the whole vector three times, and before that it received three. With P ranks, 2(P - 1) whole vectors pass through its one port while the others wait. With a hundred ranks that is 198 vectors.
+# One vector is 407,080 bytes. Rank 0 sends it three times, after receiving three. With P ranks, 2(P - 1) whole vectors pass through its one port while the others wait. With a hundred ranks that is 198 vectors.
 #
 # ## The ring
 #
@@ -246,7 +246,7 @@ figures.show(draw_costs(by_hand, between, N))
 # %% [markdown]
 # Three of the four are best at something. Recursive doubling needs the fewest steps and messages, the ring's busiest rank sends the fewest bytes, and hierarchical sends the fewest between the machines. Naive is best at nothing; it's merely simple.
 #
-# Which of them is fastest? That depends on the vector and on the links. Here all four run on one clock. Press Play, then look at the bar below: who wins at which size?
+# Which of them is fastest? That depends on the vector and on the links. Here all four run on one clock, and a fifth with them: a plain *tree*, which halves the ranks in each step up to rank 0, and doubles them on the way down. Press Play, then look at the bar below: who wins at which size?
 
 # %%
 all_reduce_race()
@@ -255,7 +255,7 @@ all_reduce_race()
 # Three things to try:
 #
 # 1. Make the vector 1 kB, and play again: latency is all that counts, and the fewest steps win. At 100 MB bytes are all that counts, and the ring wins.
-# 2. Go from 4 ranks to 16. The naive curve climbs, and the ring's right end hardly moves: that is the 2(P - 1)/P.
+# 2. Go from 8 ranks to 16. The naive curve climbs, and the ring's right end hardly moves: that is the 2(P - 1)/P.
 # 3. Make the links inside a node 10 times as fast. Which algorithm gains most, and why does the ring gain nothing?
 #
 # ## On logical devices
@@ -354,7 +354,7 @@ said = cluster.run(try_two_sizes, timeout=60, echo=False)
 print("the second strategy is", said[0])
 
 # %% [markdown]
-# The fix: use `ReductionToOneDevice` in CPU notebooks that try several numbers of replicas, or restart the kernel. That's why you see `ReductionToOneDevice` in several lessons of this course.
+# The fix: use `ReductionToOneDevice` in CPU notebooks that try several numbers of replicas, or restart the kernel. That's why you see `ReductionToOneDevice` in several lessons.
 #
 # ## Between processes: CommunicationOptions
 #
@@ -403,7 +403,7 @@ assert [sums for _, sums in outcomes.values()] == 3 * [[2.0, 4.0]]
 #
 # ## TensorFlow's RING compared with ours
 #
-# So far our ring ran inside one process. `ProcessRing` in `utils` is the same ring between real processes: each holds one socket to the next rank and one from the previous. (They use ports of their own, since the ports in TF_CONFIG belong to TensorFlow.) We compare it with TensorFlow's ring twice. First, `reduce_both` passes the same gradients through both: do they give the same sums? Then `time_both` lets the two take turns on vectors of several sizes. A barrier before each call makes both workers start together, and we keep the best of seven rounds. TensorFlow's ring comes from `make_strategy("multi-worker", communication="RING")`, which makes the strategy as you did above.
+# So far our ring ran inside one process. `ProcessRing` in `utils` is the same ring between real processes: each holds one socket to the next rank and one from the previous. (On ports of their own: those in TF_CONFIG belong to TensorFlow.) We compare it with TensorFlow's ring twice. First, `reduce_both` passes the same gradients through both: do they give the same sums? Then `time_both` lets the two take turns on vectors of several sizes. A barrier before each call makes both workers start together, and we keep the best of seven rounds. TensorFlow's ring comes from `make_strategy("multi-worker", communication="RING")`, which makes the strategy as you did above.
 
 # %%
 through_utils = lambda name: make_strategy("multi-worker", communication=name)  # noqa: E731
@@ -453,7 +453,7 @@ figures.show(draw_times(asked, "Simulated: 16 ranks on the link fitted to our ri
 assert max(asked[name][1][-1] for name in flat[1:]) < asked["naive"][1][-1]
 
 # %% [markdown]
-# Two numbers roughly describe each line of the first picture: flat on the left, where latency is nearly everything, and rising straight on the right, where bytes are. Expect the model to be off between the two, and wherever caches or other programs interfere.
+# Two numbers give the shape of each line in the first picture: flat on the left, where latency is nearly everything, and rising on the right, where bytes are. Between the two, and wherever caches or other programs interfere, it can be wrong by a factor of two.
 #
 # The second picture asks about sixteen ranks on links like *yours*. In this model recursive doubling is fastest for short vectors, the ring for long ones, and naive never. That is why libraries have several algorithms and choose by size.
 #
@@ -521,25 +521,25 @@ cluster.close()
 for bucket_bytes in (1, 4096, 8192, 2**20):
     bucketed = reduce_in_buckets(gradients, bucket_bytes)
     sent, messages = bucketed.bytes_per_rank[0], bucketed.messages_per_rank[0]
-    name = f"buckets of {bucket_bytes:,} bytes"
-    print(f"{name:<28}{len(bucketed.buckets)} buckets, {messages} messages, {sent:,} bytes a rank")
+    name, count = f"bucket size {bucket_bytes:,} B:", len(bucketed.buckets)
+    print(f"{name:<25}{count} in all, {messages:>2} messages, {sent:,} bytes a rank")
     np.testing.assert_allclose(bucketed.arrays[3][-1], np.sum(biases, axis=0), atol=1e-7)
 
 # %% [markdown]
-# With 4,096, the large array fills a pack and the other three share one. The lines that follow are from `reduce_in_buckets` in `utils`, whose buckets hold *at most* that many bytes, unless a single array is larger. The bytes are the same in every line; what changes is the number of messages.
+# With 4,096, the large array fills a pack and the other three share one. The four lines about buckets are from `reduce_in_buckets` in `utils`, whose buckets hold *at most* that many bytes, unless a single array is larger. The bytes are the same in every line; what changes is the number of messages.
 #
-# So why not always one bucket? Here is a simulated step with 100 MiB of gradients in one bucket, on eight devices connected at 100 Gb/s. Move *Bucket* to the left: at which size do the devices wait least for the network, and why do they wait longer again below it?
+# So why not always one bucket? Here is a simulated step with 100 MB of gradients in one bucket, on eight devices connected at 100 Gb/s. Move *Bucket* to the left: at which size do the devices wait least for the network, and why do they wait longer again below it?
 
 # %%
-work, link = StepWork(0.01, 0.02, gradient_bytes=100 * 2**20), Link(20e-6, 12.5e9)
-for mebibytes in (100, 25):
-    step = simulate_step(work, 8, Network(link), bucket_bytes=mebibytes * 2**20)
-    print(f"buckets of {mebibytes:>3} MiB: a step of {1e3 * step.step_seconds:.1f} ms")
+work, link = StepWork(0.01, 0.02, gradient_bytes=100e6), Link(20e-6, 12.5e9)
+for megabytes in (100, 25):
+    step = simulate_step(work, 8, Network(link), bucket_bytes=megabytes * 1e6)
+    print(f"buckets of {megabytes:>3} MB: a step of {1e3 * step.step_seconds:.1f} ms")
 assert step.step_seconds < 0.035
-step_time_line(work, 8, link, bucket_bytes=100 * 2**20)
+step_time_line(work, 8, link, bucket_bytes=100e6)
 
 # %% [markdown]
-# The backward pass computes the last layers' gradients first, and a bucket leaves as soon as it is full. A single bucket is only full when the backward pass is over: 45 ms. With four buckets, three are reduced while the backward pass is still running, and the step takes 34 ms. Very small buckets lose again, because each one pays the latencies of a whole ring.
+# The backward pass computes the last layers' gradients first, and a bucket leaves as soon as it is full. A single bucket is only full when the backward pass is over: 44 ms. With four buckets, three are reduced while the backward pass is still running, and the step takes 34 ms. Very small buckets lose again, because each one pays the latencies of a whole ring.
 #
 # ## The same through utils
 #

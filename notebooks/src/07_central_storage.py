@@ -59,7 +59,7 @@ figures.show(figures.central_storage_devices(3, device="CPU", first=1, store="CP
 # %% [markdown]
 # ## Where the variables live
 #
-# For each weight, Adam also keeps two moving averages. Such extra variables of an optimizer are called *slots*. That makes three arrays of the same size.
+# For each weight, Adam also keeps two moving averages. Such extra variables of an optimizer are called *slots*. That makes three equal arrays.
 #
 # **Predict.** Call the size of all weights together V. How many times V do the three accelerators (CPU:1 to CPU:3) hold together under `mirrored`, slots included?
 

@@ -102,7 +102,7 @@ print(
 #
 # We do the same on this machine. `run_tasks` starts the program twice, each time with one of the two texts as TF_CONFIG, and returns what they print.
 #
-# **Predict.** Each of the two workers has one device. What does `num_replicas_in_sync` say in a worker?
+# **Predict.** Each of the two workers has one device. What does `num_replicas_in_sync` report in a worker?
 
 # %%
 my_guess = guess_number("Replicas in sync", 0, 4)
@@ -138,15 +138,9 @@ large = build_tf_configs(build_cluster(workers=2, ps=1, chief=True, hosts=hosts)
 print(built["worker:1"], large["ps:0"], sep="\n")
 
 # %% [markdown]
-# **Predict.** In the small cluster nobody is called chief. Which task has the chief's duties, such as keeping the checkpoints and writing summaries for TensorBoard?
+# What does each task do? In the small cluster none is called chief. `describe_role` says which one has the chief's duties: keeping the checkpoints and writing summaries for TensorBoard.
 
 # %%
-my_task = guess_word("The chief's duties fall to", "worker:0", "worker:1", "both", "nobody")
-my_task
-
-# %%
-roles = {name: parse_tf_config(text) for name, text in built.items()}
-show_guess(my_task, next(name for name, config in roles.items() if config.is_chief))
 for name, text in [*built.items(), ("", ""), *large.items()]:
     print(f"{name:<12}{describe_role(parse_tf_config(text))}" if text else "")
 

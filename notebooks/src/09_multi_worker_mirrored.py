@@ -445,7 +445,7 @@ assert_same([seen.numpy(), *plain.get_weights()], [192.0, *build_mlp(seed=0).get
 # **Predict.** Each worker has counted 32 examples; the chief saves alone. Worker 1 goes on with three steps. In each of them the loss is 0.5 on every worker, and the losses are all-reduced. What does worker 1 get as the sum of the losses of its first step?
 
 # %%
-my_guess = guess_number("Sum of the losses", 0, 4, step=0.1)
+my_guess = guess_number("Sum of the losses", 0, 40, step=0.5)
 my_guess
 
 
@@ -479,7 +479,7 @@ assert totals == [32.5] * 3 and saved == 32.5
 # %% [markdown]
 # It should have been 1.0. This is the worst kind of error, so read slowly. Worker 1 called an all-reduce for its *loss*, and the partner that it got was the chief's *save*. Both are sums of one float, and TensorFlow matches the workers' collectives by the order in which they're called. So 32 + 0.5 went into the checkpoint as a number of examples, and to worker 1 as a loss. The save reads the variable three times, so this happened in all three of worker 1's steps. Then the chief reached its own first loss, and had no partner left. By default TensorFlow sets no time limit here and keeps waiting; it was our `job.wait(timeout=3)` that gave up.
 #
-# When your own run hangs, compare the last line that each worker printed: which collective has one of them not called? While you search, pass `communication_options=tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` to the strategy. It turns the hang into a `DeadlineExceededError`. On GPUs, set `NCCL_DEBUG=INFO` as well: NCCL then reports how far its connections got.
+# When your own run hangs, compare the last line that each worker printed: which collective did one of them never call? While you search, pass `communication_options=tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` to the strategy. It turns the hang into a `DeadlineExceededError`. On GPUs, set `NCCL_DEBUG=INFO` as well: NCCL then reports how far its connections got.
 #
 # The fix is the code of the previous section: everyone saves, and the chief's copy is kept. It's not only about saving. Anything that reads such a variable on one worker alone is the same mistake, for example `if chief: print(metric.result())`.
 #
@@ -548,7 +548,7 @@ cluster.close()
 folder.cleanup()  # the checkpoints and summaries of this lesson
 
 # %% [markdown]
-# With two workers, each sends about as many bytes per step as the model's weights have, however large the batch ([lesson 06](06-all-reduce.ipynb) counts them, for more workers too). Here both workers share this computer's cores, so expect no speed-up. On two machines, each computes half of the batch and pays for it with an all-reduce over a real network. Measure that one there: here, the messages never leave the computer.
+# With two workers, each sends about as many bytes per step as the model's weights have, however large the batch ([lesson 06](06-all-reduce.ipynb) counts them, for more workers too). Here both workers share this computer's cores, so expect no speed-up. On two machines, each computes half of the batch and pays for it with an all-reduce over a real network. Measure it there: here, the messages never leave the computer.
 #
 # ## What you saw
 #

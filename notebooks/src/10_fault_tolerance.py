@@ -1,13 +1,13 @@
 # %% [markdown] shows="Kill a worker and watch; resume to the same weights; how often to save"
 # # Runs that survive
 #
-# Sooner or later one of your job's machines reboots or is taken away, and one lost worker stops them all. Without a checkpoint you train everything again; with an incomplete one you resume a slightly different run and never notice. In this hour you kill workers, freeze one, and send one a termination notice. And every run will still end with the weights it would have had if you had left it alone.
+# Sooner or later one of your job's machines reboots or is taken away, and one lost worker stops them all. Without a checkpoint you train everything again; with an incomplete one you resume a slightly different run and never notice. In this hour you kill workers, freeze one, and send one a termination notice. Each time you compare what comes out with a run that was left alone.
 #
 # **Time:** 55 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb) and [many workers, one model](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
-# - Restart a killed run from its checkpoint, and prove that it ends with the same weights as an uninterrupted run.
+# - Restart a killed run from its checkpoint, and compare its weights with those of an uninterrupted run.
 # - Count the steps that are lost with each of three ways of saving, when the end comes with and without notice.
 # - Detect a damaged checkpoint, and continue from the one before.
 # - Name what a checkpoint must hold besides the weights.
@@ -463,7 +463,7 @@ assert max(max(each.values()) for each in lost.values()) <= settings.save_every
 assert lost["PreemptionCheckpointHandler"][words[-1]] == 0
 
 # %% [markdown]
-# Every run had to be started again three times, and every one ended with the weights of our first, undisturbed run, to 1e-9. What differs is how much was trained twice: never more than the interval of 4 steps, and nothing when the handler got the notice. Without a handler the workers ignored the notice, trained on until they were killed, and lost what they hadn't saved by then. So in the other two groups the bar of the notice can be anything from 0 to 4; on your computer it may differ.
+# Every run had to be started again three times, and every one ended with the weights of our first, undisturbed run, to 1e-9. What differs is how much was trained twice: never more than the interval of 4 steps, and nothing when the handler got the notice. Without a handler the workers ignored the notice, trained on until they were killed, and lost what they hadn't saved by then. So in their groups the bar of the notice can be anything from 0 to 4 steps.
 #
 # There is a quieter failure: a process that is alive and does nothing. TensorFlow's workers send each other *heartbeats*, small signs of life. If a process is frozen, its heartbeats stop, and after about ten seconds the step of the others fails. If it's merely stuck, say in its input pipeline, the heartbeats go on and the others wait, as in lesson 09's mistake. While you look for the reason, `tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` in the strategy's constructor turns such a wait into a `DeadlineExceededError`. (For debugging only: it costs a thread for each collective.) In production, something outside the job has to watch it. Our cluster watches for frozen tasks: with `stall_seconds`, it starts the group again when a task has been frozen (by the signal SIGSTOP) for that long.
 
@@ -523,7 +523,7 @@ assert ends[3][0] == 15 and ends["epoch"] == undisturbed and ends[3] != undistur
 #
 # ## What it costs: how often to save
 #
-# If you save often, saving takes time. If you save rarely, a failure destroys more work. First measure what one save costs on your computer, for the CNN of lesson 04 with Adam's two moving averages. (To go on training while the files are written, pass `tf.train.CheckpointOptions(enable_async=True)` when saving.)
+# If you save often, saving takes time. If you save rarely, a failure destroys more work. First measure what one save costs on your computer, for the CNN of [lesson 01](01-why-distribute.ipynb) with Adam's two moving averages. (To go on training while the files are written, pass `tf.train.CheckpointOptions(enable_async=True)` when saving.)
 
 # %% tags=["nbval-ignore-output"]
 model, adam = build_cnn(), keras.optimizers.Adam()

@@ -1,7 +1,7 @@
 # %% [markdown] shows="ParameterServerStrategy: a coordinator, workers and servers; staleness measured and bounded"
 # # Parameter servers
 #
-# In synchronous training one slow worker holds up all the others. And where do you put an embedding table that no single worker can hold? Parameter servers answer both: the variables live in pieces on servers of their own, and no worker waits for another. The price is that gradients arrive late. In this hour you run a coordinator, two workers and two servers as real processes, and measure both sides of the bargain.
+# In synchronous training one slow worker holds up all the others. And where do you put an embedding table that no single worker can hold? Parameter servers answer both: the variables live in pieces on servers of their own, and no worker waits for another. The price: gradients arrive late. In this hour you run a coordinator, two workers and two servers as real processes, and measure both sides of the bargain.
 #
 # **Time:** 60 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb), [central storage](07-central-storage.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
@@ -252,7 +252,7 @@ assert 32 * 49 * 16 * 4 < sent["own"] < table_bytes / 4 and sent["keras"] > 5 * 
 assert 0.9 < reduced["dense"] / (2 * table_bytes) < 1.3 and reduced["slices"] < table_bytes / 10
 
 # %% [markdown]
-# The first two bars show why the lookup belongs where the table is. The other two are one synchronous step, in which *both* workers take part, so they carry two gradients. The dense one is close to what the ring formula predicts for two workers: twice the table. But TensorFlow is smarter than that. An Embedding's gradient is `IndexedSlices`, and MultiWorkerMirroredStrategy gathers only those rows.
+# The first two bars show why the lookup belongs where the table is. The other two are one synchronous step, in which *both* workers take part, so they carry two gradients. The dense one is close to what the ring formula predicts for two workers: twice the table. But an Embedding's gradient is `IndexedSlices`, and MultiWorkerMirroredStrategy gathers only those rows.
 #
 # So bytes alone are no reason for parameter servers. The real reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. With a dense model parameter servers save no bytes: a step reads all its variables and writes all its gradients.
 #
@@ -359,7 +359,7 @@ show_guess(my_guess, mean_staleness(slow))
 assert means[1] > means[0]
 
 # %% [markdown]
-# The number on a bar is the staleness of that update. Surprisingly, the mean can't exceed the number of workers minus one, whatever their speeds. Here is why. Each worker has at most one window open at a time. So a ticket makes at most one update of each *other* worker staler, by 1. A slow worker doesn't push the mean past that limit; it piles the staleness onto its own, rare updates.
+# The number on a bar is the staleness of that update. Surprisingly, the mean can't exceed the number of workers minus one, whatever their speeds. Each worker has at most one window open at a time. So a ticket makes at most one update of each *other* worker staler, by 1. A slow worker doesn't push the mean past that limit; it piles the staleness onto its own, rare updates.
 #
 # ## A learning rate that stays stable
 #
@@ -382,13 +382,13 @@ descents = dict(zip(cases, cluster.run(descend, x, y, runs)))
 losses = {name: [u.loss for u in updates] for name, (updates, _) in descents.items()}
 words = {"x_label": "update", "y_label": "loss", "title": "Loss with and without stale gradients"}
 figures.show(figures.lines({n: (range(40), v) for n, v in losses.items()}, log_y=True, **words))
-show_guess(my_guess, "larger" if losses["1.25/k, both"][-1] > 0.5 else "smaller")
-assert [values[-1] > values[0] for values in losses.values()] == [False, True, False]
+show_guess(my_guess, "larger" if max(losses["1.25/k, both"][-10:]) > 0.5 else "smaller")
+assert [max(values[-10:]) > values[0] for values in losses.values()] == [False, True, False]
 
 # %% [markdown]
-# Same model, same data, same rate: training that is stable with one closure in flight explodes with a staleness of about one. At a third of that rate it is stable again, with both workers busy. (Where the exploding curve dips, the weights swing past the minimum and come close to it for a moment.)
+# Same model, same data, same rate: training that is stable with one closure in flight explodes with a staleness of about one. At 0.5/k it is stable again, with both workers busy. (Where the exploding curve dips, the weights swing past the minimum and come close to it for a moment.)
 #
-# There are two more remedies, both options of `StalenessLoop`, which does for any Keras model what `descend` did for ours. `damp=True` divides a gradient by 1 + its staleness. (That doesn't help Adam, which ignores the size of a gradient.) `max_staleness` drops gradients that are staler than it says; with 0, only fresh ones are written. Both know the staleness in time, because the ticket is drawn before anything is written. And both look at a second counter, of updates that are *finished*: an update that has its ticket and isn't written yet counts as missed. Here is each of them at the rate that exploded, with both workers busy. ([`descend_squares`](../distlab/lessons/stale_updates.py) runs our least squares through a `StalenessLoop`.) The second cell checks that it is the same descent: with one closure in flight it ends with the weights of our own loop.
+# There are two more remedies, both options of `StalenessLoop`, which does for any Keras model what `descend` did for ours. `damp=True` divides a gradient by 1 + its staleness. (That doesn't help Adam, which ignores the size of a gradient.) `max_staleness=n` drops gradients staler than *n*; with 0, only fresh ones are written. Both know the staleness in time, because the ticket is drawn before anything is written. And both look at a second counter, of updates that are *finished*: an update that has its ticket and isn't written yet counts as missed. Here is each of them at the rate that exploded, with both workers busy. ([`descend_squares`](../distlab/lessons/stale_updates.py) runs our least squares through a `StalenessLoop`.) The second cell checks that it is the same descent: with one closure in flight it ends with the weights of our own loop.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -407,11 +407,11 @@ print(f"mean staleness {mean_staleness(updates)}; weights {ours.shape} equal to 
 staleness_race()
 
 # %% [markdown]
-# Both are stable at a rate at which plain updates were not. Neither is free: damping takes smaller steps, and dropping throws away work that was already done. And damping has its limit too: where two workers move in step, one gradient is fresh and the other late by one, so that both together go 1 + 1/2 times the rate from the same weights. From 4/3 of 1/*k* on that is more than 2/*k*. For your own training take `AsynchronousLoop` of `utils`: the same for any Keras model, without the tickets.
+# Both are stable at a rate at which plain updates were not. Neither is free: damping takes smaller steps, and dropping throws away work that was already done. And damping has a limit too. If two workers move in step, one gradient is fresh and the other late by one. From the same weights they go 1 + 1/2 times the rate together, and from 4/3 of 1/*k* on that is more than 2/*k*. For your own training take `AsynchronousLoop` of `utils`: the same for any Keras model, without the tickets.
 #
-# The picture above is the whole bargain on a simulated clock, to play with. A block is one step, and its number the staleness of its update. Below the blocks, each line starts at the version of the parameters that a worker read, and jumps up to the server's when it writes: the jump is the staleness.
+# The picture above is the whole bargain on a simulated clock; run its cell to play with it. A block is one step, and its number the staleness of its update. Below the blocks, each line starts at the version of the parameters that a worker read, and jumps up to the server's when it writes: the jump is the staleness.
 #
-# - Raise **Learning rate** until the asynchronous loss runs away. Which of the four is stable at the highest rate?
+# - Raise **Learning rate** until the asynchronous loss runs away. Which of the four ways to train is stable at the highest rate? (*Backup* and *bounded*: see "One slow worker".)
 # - Add **Workers** at that rate. Whom does it hurt?
 # - Make the **Slow worker** slower. Whose curve suffers, and who pays with staleness or with steps thrown away?
 #
@@ -568,11 +568,11 @@ def race_once(coordination, images, labels, slow_seconds):
             model, sgd = build_mlp(), keras.optimizers.SGD(0.05)
         parts = (coordination, model, sgd, cross_entropy, lambda: make_batches(images, labels))
         if extra is None:
-            loop, steps, gradients = StalenessLoop(*parts, **settings), 24, 1
+            loop, steps, gradients = StalenessLoop(*parts, **settings), 18, 1
         else:
-            loop, steps = SynchronousRounds(*parts, **settings, **extra), 6
+            loop, steps = SynchronousRounds(*parts, **settings, **extra), 4
             gradients = loop.wanted
-        loop.run(2)
+        loop.run(1)
         with Stopwatch() as watch:
             loop.run(steps)
         found[name] = steps * gradients / watch.seconds
@@ -601,7 +601,7 @@ bars = {"measured here": kept, "simulated": share_kept({s: simulate_race(s) for 
 title = "Gradients per second kept when one of three workers is 5x slower"
 figures.show(figures.grouped_bars(bars, unit="%", title=title))
 show_guess(my_guess, kept["asynchronous"], unit="%")
-assert kept["synchronous"] < min(kept["asynchronous"], kept["backup"])
+assert rates[0.25]["synchronous"] < rates[0.25]["asynchronous"]
 
 # %%
 many, modes = Cluster([1.0] * 63 + [5.0], jitter=0.2), {"synchronous": {}, "asynchronous": {}}
@@ -701,7 +701,7 @@ assert sum(held.values()) == table_bytes
 #
 # - 150 closures scheduled, joined, fetched; `assign_add` kept all of them, read-add-write can lose some.
 # - A table lay in two halves on two servers, and a step moved only the rows it touched; so did a synchronous step with IndexedSlices.
-# - A learning rate that is stable without staleness exploded with a staleness of about one; a third of it didn't.
+# - A learning rate that is stable without staleness exploded with a staleness of about one; two fifths of it didn't.
 # - Keras's step counter can lose steps; the exact one reached 150.
 # - A killed worker cost no closure; a killed server cost the steps since the last checkpoint.
 # - One slow worker hurt synchronous training most; the ways around it cost staleness or wasted gradients.

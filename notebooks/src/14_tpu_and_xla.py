@@ -209,7 +209,7 @@ tf.config.set_soft_device_placement(True)
 # %% [markdown]
 # ## Rule 3: no calls back to the host
 #
-# `tf.numpy_function`, `tf.py_function` and `tf.print` interrupt the program in the middle of a step to do something on the host: the first two run Python, the third prints.
+# `tf.numpy_function`, `tf.py_function` and `tf.print` interrupt the program in the middle of a step to do something on the host: the first two run Python, the third formats a string and prints it.
 #
 # The second cell has two fixes. If the code prepares the batch, put it into the dataset's `map`, which runs on the host. If it is part of the model, write it in TensorFlow ops. And if you want to see the loss, *return* it, and print it between steps.
 

@@ -1,7 +1,7 @@
 # %% [markdown] shows="Micro-batches through stages for real; schedules drawn from the run, bubbles and activations counted"
 # # Pipeline parallelism
 #
-# Cut a model over four devices and train it the obvious way, and three of the four are always waiting. You pay for four and use one. Cutting the batch into small pieces, *micro-batches*, fixes that. How well depends on the order of the work, the *schedule*, and so does the memory you need. In an hour you will have run four schedules, and you will know how much time each one wastes and how much memory it takes.
+# Cut a model over four devices and train it the obvious way, and they spend most of their time waiting for each other. Cutting the batch into small pieces, *micro-batches*, fixes that. How well depends on the order of the work, the *schedule*, and so does the memory you need. In an hour you will have run four schedules, and you will know how much time each one wastes and how much memory it takes.
 #
 # **Time:** 60 minutes · **Builds on:** [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
 #
@@ -48,7 +48,7 @@ from utils.simulate.pipeline import StageTimes, simulate_pipeline
 from utils.simulate.published import read_table
 
 # %% [markdown]
-# ## One device works, three wait
+# ## How long do they wait?
 #
 # A model is cut into four stages, each on its own device. A batch goes through them forward, and its gradients come back. On each stage the forward pass takes one unit of time, the backward pass two.
 #
@@ -209,7 +209,7 @@ assert abs(simulated.bubble_fraction - 3 / 11) < 1e-12
 #
 # With P stages of equal cost and M micro-batches the bubble is (P - 1) / (M + P - 1): here 3/11, the 27.27 % above. More micro-batches make it smaller. But under GPipe every stage keeps the activations of every micro-batch until the backwards begin, so memory grows with M. The last line counted them: eight on each stage.
 #
-# GPipe was made for models far larger than one device's memory. Does it also make them faster? Here are the speeds from its paper, compared with two partitions (stages), next to those of our simulator, whose messages take no time:
+# GPipe was made for models far larger than one device's memory. Does it also make them faster? Here are the paper's speeds, compared with two partitions (stages), next to our simulator's. (Its messages take no time, and like the paper it computes each forward twice: see *Rematerialisation*, below.)
 
 # %%
 rows = read_table("gpipe_table3_2019")
@@ -227,6 +227,8 @@ figures.show(figures.matrix(np.array(table), names, columns, title=title, format
 assert all(abs(simulated / published - 1) < 0.2 for published, simulated in table)
 
 # %% [markdown]
+# Four times the devices, 3.3 times the speed.
+#
 # ## 1F1B
 #
 # Nothing forces a stage to do all forwards first. In 1F1B, *one forward, one backward*, the last stage does each micro-batch's backward right after its forward. The stages before it start with just enough forwards to keep all later stages busy. From then on they alternate, too: one forward, one backward.
@@ -295,7 +297,7 @@ figures.show(figures.grouped_bars(groups, unit="kB", title=title))
 print(f"the step takes {longer:.2f} times as long, simulated")
 
 # %% [markdown]
-# A step takes a third longer if a backward costs two forwards: four units of work instead of three. The system in the GPipe paper always works this way. It saves most where a stage has many layers; ours have two.
+# A step takes a third longer if a backward costs two forwards: four units of work instead of three. It saves most where a stage has many layers; ours have two.
 #
 # ## Zero bubble
 #
@@ -321,7 +323,7 @@ for name in ("zb-h1", "zb-h2"):
 #
 # ZB-H2 has its price: an optimizer step that doesn't wait for all stages, and memory. Under ZB-H1 no stage keeps more than the first stage of 1F1B does, four micro-batches. Under ZB-H2 every stage keeps seven.
 #
-# `run_pipeline` can separate B and W too, with the same gradients. Below it, two schedules of your choice stand above each other. Hatched is the bubble; the hills below the lanes are the activations that each stage keeps, on the same time axis.
+# `run_pipeline` can separate B and W too, with the same gradients. Below it, two schedules of your choice stand above each other. The bubble is hatched. The hills below the lanes are the activations that each stage keeps, on the same time axis.
 
 # %%
 apart = run_pipeline(pipeline, make_schedule("zb-h2", 4, 8), images, labels)
@@ -385,7 +387,7 @@ assert joined.traffic.count_bytes() == 2 * 64 * 49 * 32 * 8  # tokens there, the
 #
 # ## The mistake: new weights on the way back
 #
-# In all schedules so far, weights change only between batches, so a micro-batch meets the same weights on its way there and back. All but ZB-H2 stop for that and fill the pipeline again. PipeDream doesn't stop at all: each stage updates its weights after each micro-batch. So a micro-batch may meet other weights on its way back than on its way there.
+# In all schedules so far, weights change only between batches, so a micro-batch finds the same weights on its way there and back. All but ZB-H2 stop for that and fill the pipeline again. PipeDream doesn't stop at all: each stage updates its weights after each micro-batch. So the weights may have changed by the time a micro-batch comes back.
 #
 # **Predict.** Four stages run 1F1B without a stop. Once the pipeline is full, how many updates does stage 0 make between the forward and the backward of a micro-batch?
 

@@ -373,7 +373,7 @@ title = "Batch 2,048: the error at five rates"
 figures.show(figures.lines(series, title=title, log_x=True, log_y=True, **words))
 
 # %% [markdown]
-# At its largest rate, the one the rule asks for, SGD is lost. LARS still learns something at its own largest, because it bounds every layer's step. That safety is what it offers, and plain Adam has some of it too. (The four "largest" rates are different numbers, so don't read more into the right end of the picture.)
+# At its largest rate, the one the rule asks for, SGD is lost. LARS still learns something at its own largest, because it bounds every layer's step. That safety is what it offers, and plain Adam has it too. (The four "largest" rates are different numbers, so don't read more into the right end of the picture.)
 #
 # At their *best* rates the four are only a few points apart, Adam among the best, and all are well behind the 14 % of small batches. No optimizer brings back the missing steps. Others found the same at full size: once the rates are tuned, SGD with Nesterov momentum and Adam keep up with LARS and LAMB (Nado and others 2021).
 #

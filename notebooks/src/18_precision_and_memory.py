@@ -1,7 +1,7 @@
 # %% [markdown] shows="What float16 loses, one replica that overflows, and how memory is counted and saved"
 # # Precision and memory
 #
-# Half precision promises half the bytes and, on a GPU, several times the speed. Then one image is too bright, one replica overflows, and every weight on every replica is `nan`. In an hour you will see what 16 bits lose, keep a float16 run alive on several replicas, and know which bytes to attack when a model doesn't fit.
+# Half precision promises half the bytes and, on a GPU, several times the speed. Then one image is too bright and one replica overflows. What becomes of the others depends on which Keras you use. In an hour you will see what 16 bits lose, keep a float16 run alive on several replicas, and know which bytes to attack when a model doesn't fit.
 #
 # **Time:** 60 minutes · **Builds on:** [loss scaling](05-loss-scaling.ipynb), [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
 #
@@ -83,7 +83,7 @@ for name, values in positive.items():
 #
 # Our model is a small Transformer: 49 patches of 4 × 4 pixels are its tokens. Take 64 images, one replica's share, and look at the gradient that reaches the first block. The loss is divided by the *global* batch, as in lesson 05. So the more replicas there are, the smaller each number gets.
 #
-# **Predict.** With 512 replicas of 64 images, what percentage of these gradients lies below 2⁻²⁴, the smallest number that float16 has?
+# **Predict.** With 512 replicas of 64 images, what percentage of these gradients lies below 2⁻²⁴, the smallest positive number that float16 has?
 
 # %%
 my_guess = guess_number("Gradients below the floor", 0, 100, "%")  # or write a number

@@ -1,7 +1,7 @@
 # %% [markdown] shows="One program started by hand, by distlab run, by Ray, Spark and Slurm, and killed under each"
 # # Engines
 #
-# Your program trains on two machines, as long as you sit there and type a TF_CONFIG into each. Then somebody asks for eight machines, overnight, with restarts. There are many answers (Ray, Spark, Slurm, Kubernetes, a cloud's job), each with a manual of a thousand pages. For `tf.distribute` they all do the same small thing: start processes and set TF_CONFIG. In an hour you'll have run one program under three of them, and in three simpler ways, killed a worker under each, and know what you get for the trouble.
+# Your program trains on two machines, as long as you sit there and type a TF_CONFIG into each. Then somebody asks for eight machines, overnight, with restarts. There are many answers (Ray, Spark, Slurm, Kubernetes, a cloud's job), each with a manual of a thousand pages. For `tf.distribute` they all do the same small thing: start processes and set TF_CONFIG. In an hour you'll have run one program under three of them, and in three simpler ways, killed a worker in five of the six, and know what you get for the trouble.
 #
 # **Time:** 60 minutes · **Builds on:** [TF_CONFIG](08-tf-config.ipynb), [many workers](09-multi-worker-mirrored.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
@@ -105,7 +105,7 @@ strategy.reduce("SUM", strategy.run(lambda: tf.constant(1.0)), axis=None)  # wai
 # %% [markdown]
 # ## Two processes by hand
 #
-# Two shells, two lines, and in each the same TF_CONFIG but for the index. `watch` starts both lines at once, as two people would, and notes when each line of output came. (Lines of a program start with the name of its task; of the steps we print each fortieth.)
+# Two shells, two lines, and in each the same TF_CONFIG but for the index. `watch` starts both lines at once, as two people would, and notes when each line of output came. (Lines of a program start with the name of its task; we show every fortieth step.)
 
 # %% tags=["nbval-ignore-output"]
 ports = pick_free_ports(2)
@@ -146,7 +146,7 @@ assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 #
 # ## Several machines: a rendezvous
 #
-# On several machines, one address must be agreed upon. Everybody types the same line, with `--rendezvous` and the address of one machine. The launcher that owns the address hosts; the others join, get an index in the order in which they came, and try each other's ports before anything starts. The host shows a code that the others need to know. (Here it's in a variable, for both.) Two loopback addresses stand for two machines:
+# On several machines, all must know one address. Everybody types the same line, with `--rendezvous` and the address of one machine. The launcher that owns the address hosts; the others join, get an index in the order in which they came, and try each other's ports before anything starts. The host shows a code that the others need to know. (Here it's in a variable, for both.) Two loopback addresses stand for two machines:
 
 # %% tags=["nbval-ignore-output"]
 place = f"127.0.0.1:{pick_free_ports(1)[0]}"
@@ -198,7 +198,7 @@ runs["Slurm"] = kill_on("slurm")
 assert not runs["Slurm"].status
 
 # %% [markdown]
-# Six ways, one loss. Each engine noticed the death in its own manner: Ray starts the actor again, Spark repeats the whole stage, and Slurm puts the job back into its queue. In the engine's own words, this is all that happens. Ray's version is a program that you can keep:
+# Six ways, one loss. Under the launcher, each engine noticed the death in its own way: Ray starts the actor again, Spark repeats the whole stage, and Slurm puts the job back into its queue. How little a launcher asks of an engine shows best in the engine's own code. Here is Ray's, a program that you can keep:
 
 # %% tags=["nbval-ignore-output"]
 # %%writefile runs/lesson19/with_ray.py
@@ -235,7 +235,7 @@ print(ray.get([w.train.remote(program, config) for w, config in zip(workers, con
 #
 # ## Tasks, stages and shuffle; batches, steps and all-reduce
 #
-# Ray and Slurm just start processes. Spark has a model of computing of its own, and it isn't the one of training. Let's count something in both: how many of the 10,000 training images show each kind of clothing? In Spark, the data is cut into *partitions*; a *task* handles one; tasks that need nothing from each other form a *stage*; and where equal keys must come together, a *shuffle* writes all intermediate results to disk and deals them out anew.
+# Ray and Slurm just start processes. Spark has a model of computing of its own, and it isn't the one of training. Let's count something in both: how many of the 10,000 training images show each kind of clothing? In Spark, the data is cut into *partitions*; a *task* handles one; tasks that need nothing from each other form a *stage*; and where equal keys must come together, a *shuffle* writes all intermediate results to disk and redistributes them.
 
 # %% tags=["nbval-ignore-output"]
 # %%writefile runs/lesson19/count_labels.py
@@ -274,7 +274,7 @@ by_spark = [count for _, count in json.loads(counted)]
 assert len(stages) == 2 and by_spark == np.bincount(labels).tolist()
 
 # %% [markdown]
-# The same count the way a training step does it: every worker handles its part of the batch, and an all-reduce adds up the results. No disk, no keys, no second set of tasks. And everybody has the sum, so everybody can go on with it.
+# The same count the way a training step does it: every worker handles its part of the batch, and an all-reduce adds up the results. No disk, no keys, no second set of tasks. And everybody has the sum, so everybody can go on.
 
 
 # %%
@@ -291,7 +291,7 @@ print(by_workers[3])
 assert by_workers == [by_spark] * 4
 
 # %% [markdown]
-# | | Spark | synchronous training |
+# | what | Spark | synchronous training |
 # |---|---|---|
 # | unit of work | a task: one partition, once | a step: one batch, thousands of times |
 # | who talks to whom | stage to stage, through files | all to all, in memory, every step |
@@ -301,7 +301,7 @@ assert by_workers == [by_spark] * 4
 #
 # The last two lines are why training on Spark needs barrier stages, and why preparing data on Spark doesn't. **MLlib**, Spark's own library, trains by such jobs, one round of tasks an iteration: fine for regressions and trees, and it has no deep networks. Connectors such as `spark-tensorflow-distributor` and TensorFlowOnSpark do what we did: a barrier stage, and TF_CONFIG from the addresses. The TFRecord connector writes a table as the files that [lesson 12](12-input-pipelines.ipynb) reads. None of them makes a training step faster.
 #
-# **Horovod** deserves a paragraph, as old code is full of it. It brought ring all-reduce and MPI's launcher to TensorFlow 1 in 2017, when distributing meant parameter servers: `hvd.init()`, `hvd.DistributedOptimizer`, `horovodrun -np 4 python train.py`. Its last release, 0.28.1, is of 2023, and it doesn't build unmodified against TensorFlow 2.21. What it did, strategies do now. Read it in old projects, and don't begin a new one with it.
+# **Horovod** deserves a paragraph, as old code is full of it. It brought ring all-reduce and MPI's launcher to TensorFlow 1 in 2017, when distributing meant parameter servers: `hvd.init()`, `hvd.DistributedOptimizer`, `horovodrun -np 4 python train.py`. Its last release, 0.28.1, is from 2023, and it doesn't build unmodified against TensorFlow 2.21. What it did, strategies do now. Read it in old projects, and don't begin a new one with it.
 #
 # ## Many small jobs: a search
 #
@@ -350,7 +350,7 @@ def make_trial(strategy, batch=128):
 # **Predict.** How many times as long does the search take when all four workers do each trial together?
 
 # %%
-my_guess = guess_number("Together over apart", 0, 10, "x", step=0.1)
+my_guess = guess_number("Together over apart", 1, 100, "x", log=True)
 my_guess
 
 
@@ -377,7 +377,7 @@ print({rate: round(loss, 3) for rate, loss in zip(RATES, losses)})
 assert np.allclose(together[0][0], losses, atol=0.02)
 
 # %% [markdown]
-# The same losses, so the same winner, and the workers that never talk need less time. They save an all-reduce in every step, and with four trials at once nobody waits for anybody. That's why searches are what engines are best at: Ray Tune, a Slurm *job array*, Spark tasks or Katib on Kubernetes all start independent trials, and stop the hopeless ones early. Distribute a trial only if one doesn't fit on a device, or takes too long by itself.
+# The same losses, so the same winner, and the workers that never talk need less time. They save an all-reduce in every step, which with a network this small is most of the step. That's why searches are what engines are best at: Ray Tune, a Slurm *job array*, Spark tasks or Katib on Kubernetes all start independent trials, and stop the hopeless ones early. Distribute a trial only if one doesn't fit on a device, or takes too long by itself.
 #
 # ## Predictions for a lot of data
 #
@@ -417,7 +417,7 @@ print(*(line for line in files["job.yaml"].splitlines() if re.search(keys, line)
 print(describe_check("kubernetes"))
 
 # %% [markdown]
-# Nothing in it says TF_CONFIG. A pod only has its index, in the variable `JOB_COMPLETION_INDEX`. The container begins with a small program, `start.py`, which makes TF_CONFIG of that and then becomes your program. That part needs no cluster, so let's be pod 1:
+# Nothing in it says TF_CONFIG. A pod only has its index, in the variable `JOB_COMPLETION_INDEX`. The container begins with a small program, `start.py`, which makes TF_CONFIG from that and then becomes your program. That part needs no cluster, so let's be pod 1:
 
 # %%
 (home / "start.py").write_text(files["start.py"])
@@ -435,7 +435,7 @@ assert json.loads(pod)["task"] == {"type": "worker", "index": 1}
 # %% [markdown]
 # Managed clouds want the same in other words (`distlab manifest vertex`, `sagemaker`, `azureml`):
 #
-# | | the job they want | TF_CONFIG |
+# | cloud | the job they want | TF_CONFIG |
 # |---|---|---|
 # | Vertex AI | CustomJob with worker pools: pool 0 has one machine, the chief | set for you, with `chief` and `worker` |
 # | SageMaker | training job with InstanceCount | you make it from `resourceconfig.json`; `start.py` does |
@@ -497,11 +497,11 @@ assert seen == "[2, 2, 3]" and "barrier" in refused
 assert configs == list(build_tf_configs(build_cluster(2, ports=[2222, 2223])).values())
 
 # %% [markdown]
-# In the plain stage, the first two workers waited in vain, and the third came when they had given up. With TensorFlow that is a run that hangs without a word. The barrier stage refuses at once, and says why. The fix is *gang scheduling*: all at once or not at all. A barrier stage has it, so has a Slurm job (`--ntasks=3`), and on Ray a *placement group*. A Kubernetes Job has it not: each pod starts when there is room, so a big job may hold half of a full cluster, waiting for the other half. (Volcano and Kueue add it.) The last two lines are the fixed version, with as many tasks as slots, and they show where TF_CONFIG comes from on Spark: `allGather`.
+# In the plain stage, the first two workers waited, and the third came only when they had given up. With TensorFlow that is a run that hangs without a word. The barrier stage refuses at once, and says why. The fix is *gang scheduling*: all at once or not at all. Barrier stages do this, and so do Slurm jobs (`--ntasks=3`) and Ray's *placement groups*. A Kubernetes Job doesn't: each pod starts when there is room, so a big job may hold half of a full cluster, waiting for the other half. (Volcano and Kueue add it.) The last two lines are the fixed version, with as many tasks as slots, and they show where TF_CONFIG comes from on Spark: `allGather`.
 #
 # ## What it costs
 #
-# All six ways trained the same 120 steps. Here is what each added: seconds from the typed line to the first report (step 20), seconds from the kill to the next one, and the memory of all processes other than the two workers, at the moment of the kill.
+# All six ways trained the same 120 steps. Here is what each added. First come the seconds from the typed line to the first report (step 20), then those from the kill to the next report. Last comes the memory of all processes other than the two workers, at the moment of the kill.
 
 # %% tags=["nbval-ignore-output"]
 print(f"{'':<12}{'first report':>14}{'after the kill':>16}{'memory':>12}")
@@ -514,11 +514,11 @@ killed = [run for run in runs.values() if run.killed_at]
 assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for run in killed)
 
 # %% [markdown]
-# In green, somebody trains. Much of "starting" is the same in every lane: two processes import TensorFlow. What an engine adds on this machine is mostly the cluster that was started just for this. On a cluster that already runs you'd pay only for the processes.
+# Green is training. Much of "starting" is the same in every lane: two processes import TensorFlow. What an engine adds on this machine is mostly the cluster that was started just for this. On a cluster that already runs you'd pay only for the processes.
 #
 # And this is what the seconds buy:
 #
-# | | by hand | `distlab run` | Ray | Spark | Slurm | Kubernetes |
+# | what you get | by hand | `distlab run` | Ray | Spark | Slurm | Kubernetes |
 # |---|---|---|---|---|---|---|
 # | finds a machine with room | you | no | yes | yes | yes | yes |
 # | starts again after a crash | you | yes | yes | yes | yes | yes |
@@ -534,7 +534,7 @@ assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for 
 # ## What you saw
 #
 # - One program, started in six ways, ended with one loss, though a worker was killed in five of them.
-# - Launcher or engine start the processes again; the program's checkpoint makes them go on.
+# - The launcher or the engine restarts the processes; the program's checkpoint lets them go on.
 # - TF_CONFIG is made of addresses and an index, and every engine has these somewhere.
 # - A search and predictions need no all-reduce, and are faster without.
 # - Training needs all its workers at once. Spark's plain stages don't promise that; its barrier stages do.

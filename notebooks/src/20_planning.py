@@ -48,7 +48,7 @@ from utils.simulate.step import Network, StepWork, simulate_step
 # %% [markdown]
 # ## The bill
 #
-# Here is the guess that goes wrong: 64 devices, so a 64th of the time. On one device a step of this model takes 0.3 s, and the job would take 200,000 × 64 such steps. The model has 400 MB of gradients, the network between devices carries 100 Gb/s, and the devices' step times vary by 5 %. Fill in your own price for a device-hour, in any currency.
+# Here is the guess that goes wrong: 64 devices, so a 64th of the time. On one device a step of this model takes 0.3 s, and the job would take 200,000 × 64 such steps. The model has 400 MB of gradients, the network between devices carries 100 Gb/s, and the devices' step times vary by 5 %. We pay 2.5 for a device-hour; fill in your own price, in your currency.
 #
 # Below the bill you see one such step. The network only starts when the backward pass is over. Tick *Send during backward*: how much of the wait is gone? And would a faster device, or a faster network, make the bill smaller?
 
@@ -59,11 +59,11 @@ network = Network(Link(10e-6, 100e9 / 8))  # 10 µs a message, 100 Gb/s in bytes
 step = simulate_step(work, 64, network, overlap=False, straggler_sigma=0.05)
 hoped, real = (STEPS / 64 * seconds / 3600 for seconds in (0.3, step.step_seconds))
 print(f"hoped for {hoped:.1f} hours, predicted {real:.1f}")
-print(f"{real / hoped - 1:.0%} more, which costs {64 * PRICE * (real - hoped):,.0f}")
+print(f"{real / hoped - 1:.0%} more time, and {64 * PRICE * (real - hoped):,.0f} more to pay")
 step_time_line(work, 64, network.link, overlap=False)
 
 # %% [markdown]
-# Only two things came in between: an all-reduce after every step, and waiting for the slowest worker (which the picture leaves out). A device twice as fast only waits longer. This lesson makes such predictions from measurements, and then finds out how far you can trust them.
+# Only two things came in between: an all-reduce after every step, and waiting for the slowest worker (which the picture leaves out). Make the devices twice as fast, and the step gets only 1.7 times as fast: the network takes as long as before. This lesson makes such predictions from measurements, and finds out how far to trust them.
 #
 # ## One device
 #
@@ -152,11 +152,11 @@ my_guess
 job = {"examples": 1_281_167, "epochs": 90, "price_per_device_hour": PRICE, "mfu": MFU}
 (row,) = predict(resnet, Choice((64,), machine=machine, **job))
 show_guess(my_guess, 100 * row.efficiency, unit="%", how="predicted")
-print(f"{1e3 * row.step_seconds:.1f} ms a step, {row.hours:.2f} hours, {row.cost:,.0f} in all")
+print(f"{1e3 * row.step_seconds:.1f} ms a step, {row.hours:.2f} hours, {row.cost:,.0f} to pay")
 print({name: f"{1e3 * seconds:.2f} ms" for name, seconds in row.parts.items()})
 
 # %% [markdown]
-# The last line splits the step into its parts, and the largest one is its limit. A faster network can only save the second entry. Here is the table to take to a budget meeting: for each network, efficiency and limit on 1, 8, 64 and 512 devices.
+# The last line splits the step into its parts; the largest is its limit. A faster network saves only the second. Here is the table for a budget meeting: for each network, efficiency and limit on 1, 8, 64 and 512 devices.
 
 # %%
 sizes, links = (1, 8, 64, 512), ("10GbE", "100GbE", "NDR")
@@ -167,6 +167,8 @@ for name in links:
     assert plan[-1].efficiency < plan[0].efficiency < 1.001
 
 # %% [markdown]
+# (NDR is InfiniBand at 400 Gb/s.) On 10GbE, 64 devices do the work of 19.
+#
 # ## The mistake: strong scaling by division
 #
 # In *weak* scaling each device keeps its batch, and the global batch grows with the devices. In *strong* scaling the global batch stays, and each device gets less to do. People often plan the second with the efficiency of the first. They forget that the gradients stay as large as ever, however few examples they come from. The picture has both: 4,096 examples on each device (weak), and 4,096 on all devices together (strong).
@@ -265,7 +267,7 @@ for save, restart in ((60, 600), (60, 60), (10, 600), (10, 60)):
     print(f"{save} s to save, {restart} s to restart: {share:.1%} of the time trains")
 
 # %% [markdown]
-# Two things no simulator here predicts: the speed of an input pipeline, and accuracy as the batch grows. So we draw published numbers next to small measurements of our own. Ours reads nothing from a disk: it sorts random numbers, on all cores at once instead of on one. So its speed-up can't be larger than the number of your cores.
+# Two things our simulators don't predict: how much tuning an input pipeline gains, and accuracy as the batch grows. So we draw published numbers next to small measurements of our own. Ours reads nothing from a disk: it sorts random numbers, on all cores at once instead of on one. So its speed-up can't be larger than the number of your cores.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -320,7 +322,7 @@ plan_explorer(resnet, examples=1_281_167, epochs=90, mfu=MFU)
 # %%
 plan = predict(resnet, Choice((8, 64, 512, 4096), machine=ndr, node_mtbf_hours=5000, **job))
 for row in plan:
-    print(f"{row.devices:>5} devices: {row.hours:7.3f} h, {row.cost:6,.0f} in all, {row.limit}")
+    print(f"{row.devices:>5} devices: {row.hours:7.3f} h, {row.cost:6,.0f} to pay, {row.limit}")
 assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 
 # %% [markdown]

@@ -112,11 +112,11 @@ assert refused.why.startswith("chief 0: InputError: loop 'fit'")
 # Keras 2 lives on as `tf_keras`, and there the results differ. Below is the table that the course's tests check, for the three strategies where something fails or is missing:
 
 # %%
-words = {True: "works", False: "fails", None: "needs a TPU"}
+words = {True: "works", False: "fails", None: ""}  # its note says what it needs
 for row in SUPPORT:
     if row.strategy in ("multi-worker", "parameter-server", "tpu"):
         print(
-            f"{row.strategy:<17}{row.loop:<7}{row.keras:<9}{words[row.works]:<12}{row.note}".rstrip()
+            f"{row.strategy:<17}{row.loop:<7}{row.keras:<9}{words[row.works]:<7}{row.note}".rstrip()
         )
 
 # %% [markdown]
@@ -236,7 +236,7 @@ assert stale["256 workers, sigma 1"] > 200 and backup > 1.5
 #
 # ## Ask, and get a plan
 #
-# The explorer asks what matters: how large the model is, how much data, which devices, how often they fail. It answers with a strategy, the reasons, and a plan for A100s as in lesson 20. Sometimes the answer is "one device", and sometimes it isn't TensorFlow. Five jobs follow below it. Hours and efficiency are for *all* the devices of the job, even if the advice is to use one. That shows the reason: the small classifier would keep eight A100s only 2 % busy.
+# The explorer asks what matters: how large the model is, how much data, which devices, how often they fail. It answers with a strategy, the reasons, and a plan for A100s as in lesson 20. Sometimes the answer is "one device", and sometimes it isn't TensorFlow. Five jobs follow below it (parameters, examples, devices, and where those are). Hours and efficiency are for *all* the devices of the job, even if the advice is to use one. That shows the reason: the small classifier would keep eight A100s only 2 % busy.
 
 # %%
 choosing_explorer()
@@ -251,7 +251,7 @@ jobs = {
 }
 for name, job in jobs.items():
     advice = advise(*job, "files on disk", 200)
-    hours = f"{advice.row.hours:,.3g} hours" if advice.row.hours >= 1 else "less than an hour"
+    hours = f"{advice.row.hours:,.0f} hours" if advice.row.hours >= 1 else "less than an hour"
     print(f"{name}: {advice.strategy}; {hours}, each device {advice.row.efficiency:.0%} busy")
 assert advice.strategy == "not TensorFlow"
 

@@ -1,7 +1,7 @@
 # %% [markdown] shows="A whole project: decide, measure, plan, run on two workers, lose one, resume, evaluate, report"
 # # The capstone: one project, end to end
 #
-# On Monday somebody hands you pictures and asks which pixels show a shirt. Train it on our machines, they say; they go down now and then. What will it cost, and when will it be done? No single trick answers that. You need most of this course at once, in the right order. In an hour you take such a project from the first picture to a model that other programs can load, through a run that loses a worker on the way, and you end with a page to hand in.
+# On Monday somebody hands you pictures and asks which pixels show a shirt. Train it on our machines, they say; they go down now and then. What will it cost, and when will it be done? No single trick answers that. You need most of this course at once, in the right order. In an hour you take such a project from the first picture to a model that other programs can load. The run loses a worker on the way, and you end with a page to hand in.
 #
 # **Time:** 60 minutes · **Builds on:** [input pipelines](12-input-pipelines.ipynb), [fault tolerance](10-fault-tolerance.ipynb), [planning](20-planning.ipynb) · **Hardware:** two CPU cores
 #
@@ -215,7 +215,7 @@ book.measure("baseline", f"{one_seconds:.2f} s a step, {rate:.0f} canvases a sec
 assert one_loss < np.log(11)  # it learns: below the loss of a guess
 
 # %% [markdown]
-# Write your own expectation down before you go on. The pipeline has to deliver as many canvases per second as the step takes in.
+# The pipeline has to deliver as many canvases per second as the step takes in.
 #
 # **Predict.** The naive pipeline alone, without a step: how many times as many canvases per second does it deliver?
 
@@ -257,6 +257,8 @@ assert abs(half_loss - full_loss) < 0.2
 # The losses are close: bfloat16 would be good enough to train this model. Whether it is *faster* depends on your hardware, so ask again on the next machine.
 #
 # ## Replicas
+#
+# Does a second replica pay on the same cores?
 
 # %% tags=["nbval-ignore-output"] seconds=400
 book.decide("replicas", "none on one machine without GPUs", "two replicas share the same cores")
@@ -273,7 +275,7 @@ assert abs(two_loss - one_loss) < 0.05
 #
 # ## The plan
 #
-# The run will have two workers of 16 canvases each. `calibrate` measures the step of one process, of two that compute at the same time, and the all-reduce between them. From that, `predict_local` says what a step of the real program will take. A checkpoint costs time as well, and how often a machine goes down decides how often to save. Suppose ours live half an hour.
+# The run will have two workers of 16 canvases each. `calibrate` measures the step of one process, of two that compute at the same time, and the all-reduce between them. From that, `predict_local` says what a step of the real program will take. A checkpoint costs time as well, and how often a machine goes down decides how often to save. Suppose one of ours fails every half hour.
 
 # %% tags=["nbval-ignore-output"] seconds=900
 launcher = make_launcher()
@@ -342,11 +344,11 @@ book.measure("checkpoints", f"{run.lost_steps} steps were trained twice")
 assert 0.1 < predicted / run.step_seconds < 10 and run.lost_steps <= sizes.every
 
 # %% [markdown]
-# If the error is large, something else was busy during one of the two measurements, or the program does what the calibration didn't: reading shards, drawing numbers to the log, saving. On a quiet machine expect a quarter or less.
+# If the error is large, something else was busy during one of the two measurements, or the program does what the calibration didn't: reading shards, writing its log, saving. On a quiet machine expect a quarter or less.
 #
 # ## How good is it?
 #
-# The run left a SavedModel, which needs no code of ours. To predict a large batch, two workers load it and take every second test canvas each. No strategy is needed: predicting is embarrassingly parallel. What comes back is only a table of counts, which can be added.
+# The run left a SavedModel, which needs no code of ours. To predict a large batch, two workers load it and take every second test canvas each. No strategy is needed: predicting is embarrassingly parallel. Only a table of counts comes back.
 
 
 # %%
@@ -404,7 +406,7 @@ figures.show(bad)
 assert guesses.shape == truth.shape
 
 # %% [markdown]
-# From top to bottom: the canvas, the truth, the prediction. The outlines are nearly always right. What goes wrong is the name: a shirt becomes a coat, where a person would hesitate as well, and where one garment covers another, the part that's left over gets the wrong name. More capacity at 4 by 4 pixels, or more canvases, would be the next thing to try. Better hardware wouldn't.
+# From top to bottom: the canvas, the truth, the prediction. The outlines are nearly always right. What goes wrong is the name: one top becomes another, where a person would hesitate as well, and where one garment covers another, the part that's left over gets the wrong name. More capacity at 4 by 4 pixels, or more canvases, would be the next thing to try. Better hardware wouldn't.
 #
 # ## The mistake: an average that forgets the pixels
 #
@@ -433,7 +435,7 @@ assert np.isclose(wrong / right, 64 * 64, rtol=1e-3)
 #
 # ## What it costs
 #
-# The same profile, moved to other hardware. Say the real job has ten million canvases and 30 epochs, on 64 A100s with 100 Gb/s between nodes, 64 canvases each. The part of a device's peak that small convolutions reach is our assumption, 0.1, and the price is yours to fill in.
+# The same profile, moved to other hardware. Say the real job has ten million canvases and 30 epochs, on 64 A100s with 100 Gb/s between nodes, 16 canvases each, as here. The part of a device's peak that small convolutions reach is our assumption, 0.1, and the price is yours to fill in.
 
 # %% tags=["nbval-ignore-output"]
 PRICE = 2.5  # a device-hour, in your currency
@@ -450,7 +452,7 @@ for name, row in bills.items():
 assert bills["10 million canvases, 64 A100"].hours < bills["10 million canvases, one A100"].hours
 
 # %% [markdown]
-# And here is the page to hand in. It is written from what this notebook measured; nothing in it was typed by hand.
+# Where the limit is the network, give each GPU more canvases. And here is the page to hand in, written from what this notebook measured.
 
 # %% tags=["nbval-ignore-output"]
 page = write_report(home / "report.md", book, run, predicted, score, bills)

@@ -67,7 +67,7 @@ def test_a_run_that_fails_is_shown_and_nothing_is_left(tmp_path):
 
 
 def test_memory_is_that_of_all_but_the_workers():
-    child = [sys.executable, "-c", "print(1, flush=True); b = bytearray(40_000_000); input()"]
+    child = [sys.executable, "-c", "b = bytearray(40_000_000); print(1, flush=True); input()"]
     running = [subprocess.Popen(child, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in "ab"]
     try:
         for process in running:

@@ -642,6 +642,34 @@ def test_a_page_without_a_kernel_shows_the_answer_when_asked(chromium, tmp_path)
     page.close()
 
 
+def test_guesses_gather_in_a_strip_that_the_home_page_can_read(chromium, tmp_path):
+    """What is moved after the answer is no guess any more."""
+    pieces = [guess_number("How long?", 0, 60, "min"), guess_word("Which?", "ring", "tree"),
+              guess_number("How often?", 0, 100)]  # fmt: skip
+    for piece, answer in zip(pieces, (75.0, "tree", 50.0)):
+        piece.data = {**piece.data, "later": {"answer": answer, "how": "measured"}}
+    path = tmp_path / "lesson.html"
+    path.write_text("<!doctype html><meta charset=utf-8>" + "".join(p.to_html() for p in pieces))
+    page = chromium.new_page()
+    page.goto(path.as_uri())
+    page.get_by_label("How long?", exact=True).press("End")
+    page.get_by_label("ring", exact=True).check()
+    show = page.get_by_role("button", name="Show the answer")
+    show.first.click()
+    page.get_by_text("measured: 75 min", exact=True).wait_for(timeout=5000)
+    assert not page.get_by_text("in this lesson").count(), "one guess makes no strip"
+    show.first.click()
+    page.get_by_text("Your 2 guesses in this lesson").wait_for(timeout=5000)
+    show.first.click()
+    page.get_by_label("How often?", exact=True).press("End")
+    page.wait_for_timeout(200)
+    kept = page.evaluate("JSON.parse(localStorage.getItem('distlab-guesses'))")
+    assert {name: one["off"] for name, one in kept["lesson"].items()} == {
+        "How long?": 0.25, "Which?": 1}  # fmt: skip
+    assert "75 min" in kept["lesson"]["How long?"]["words"]
+    page.close()
+
+
 # ---- without a browser
 
 
@@ -688,7 +716,7 @@ def test_the_files_of_a_piece_share_no_name():
 
 
 def test_the_style_has_every_idea_in_both_themes():
-    style = join_style()
+    style = join_style("ring")
     for name, shade in IDEAS.items():
         assert f"--ex-{name}: {shade.light};" in style and f"--ex-{name}: {shade.dark};" in style
 

@@ -274,7 +274,7 @@ def test_amdahl_follows_the_formula():
         ),
         (
             lambda: figures.lines({"a": ([1], [1])}, x_label="", y_label="", title="", y_unit="kg"),
-            "unit 'kg': choose from B, s",
+            "unit 'kg': choose from B, kB, s",
         ),
         (
             lambda: figures.lines({"a": ([1], [1])}, x_label="", y_label="", title="", colours={}),

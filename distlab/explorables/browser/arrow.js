@@ -15,12 +15,12 @@ export default function arrow(stage) {
   const clock = player(stage, { name: "time", label: "Steps", seconds: () => 6,
     marks: () => [...Array(STEPS + 1).keys()].map((k) => k / STEPS), say: (share) => `step ${Math.round(share * STEPS)}` });
   const shown = numbers([{ name: "ratio", words: "times one device's step", idea: "over" }, { name: "turned", words: "turned" },
-    { name: "loss", words: "loss, replicas", idea: "over" }, { name: "alone", words: "loss, one device", idea: "variables" }]);
-  const layers = Object.fromEntries(["rings", "paths", "dots", "alone", "parts", "words"].map((name) => [name, draw("g")]));
+    { name: "loss", words: "loss, replicas", idea: "over" }, { name: "alone", words: "loss, one device", idea: "ink" }]);
+  const layers = Object.fromEntries(["rings", "paths", "dots", "sum", "alone", "parts", "words"].map((name) => [name, draw("g")]));
   const clip = newId("clip"), edge = draw("rect", { x: 0, y: 0, rx: 10 }), ground = draw("rect", { x: 0, y: 0, rx: 10, fill: colour("paper"), stroke: colour("line") });
-  const map = draw("g", { "clip-path": `url(#${clip})` }, layers.rings, layers.paths, layers.dots, layers.alone, layers.parts);
+  const map = draw("g", { "clip-path": `url(#${clip})` }, layers.rings, layers.paths, layers.dots, layers.sum, layers.alone, layers.parts);
   const svg = draw("svg", { role: "img", height: 10 }, draw("defs", {}, draw("clipPath", { id: clip }, edge)), ground, map, layers.words);
-  const key = make("ul", { class: "ex-key" }, ...[["variables", "the step of one device"], ["over", "what the replicas apply"],
+  const key = make("ul", { class: "ex-key" }, ...[["ink", "the step of one device"], ["over", "what the replicas apply"],
     ["replica-0", "each replica's own part, laid end to end"]].map(([idea, words]) => make("li", { style: `--idea: ${colour(idea)}` }, make("i"), words)));
   stage.root.append(controls, clock.node, shown.node, svg, key);
   return () => {
@@ -54,29 +54,30 @@ function drawMap(stage, { svg, edge, ground, layers }, { paths, now, done, batch
   const lines = paths.map((path, k) => ({ k, points: path.slice(0, done + 1).map(at) }));
   join(glider, layers.paths, lines, { key: (d) => d.k, tag: "polyline", seconds: 0,
     end: (d) => ({ points: d.points.map((p) => p.map((n) => n.toFixed(1)).join(",")).join(" "), fill: "none",
-      stroke: colour(d.k ? "variables" : "over"), "stroke-width": 2.5, "stroke-linejoin": "round", "stroke-opacity": 0.8 }) });
+      stroke: colour(d.k ? "ink" : "over"), "stroke-width": 2.5, "stroke-linejoin": "round", "stroke-opacity": 0.8 }) });
   const dots = lines.flatMap((line) => line.points.map((point, n) => ({ id: `${line.k} ${n}`, point, k: line.k })));
   join(glider, layers.dots, dots, { key: (d) => d.id, tag: "circle", seconds: 0,
-    end: (d) => ({ cx: d.point[0], cy: d.point[1], r: 3.5, fill: colour(d.k ? "variables" : "over") }) });
+    end: (d) => ({ cx: d.point[0], cy: d.point[1], r: 3.5, fill: colour(d.k ? "ink" : "over") }) });
   const here = paths[0][done], step = ([a, b], [c, d]) => [a - data.rate * c, b - data.rate * d];
   let from = here;
   const chain = now.parts.map((part, k) => { const arrow = { id: `part ${k}`, from, to: step(from, part), idea: `replica-${k % 8}`, wide: 5 }; from = arrow.to; return arrow; });
-  drawArrows(glider, layers.alone, [{ id: "alone", from: paths[1][done], to: step(paths[1][done], findUpdate(data, paths[1][done], batch).wanted), idea: "variables", wide: 7 }], at);
+  drawArrows(glider, layers.sum, [{ id: "sum", from: here, to: from, idea: "over", wide: 15, opacity: 0.5 }], at);
+  drawArrows(glider, layers.alone, [{ id: "alone", from: paths[1][done], to: step(paths[1][done], findUpdate(data, paths[1][done], batch).wanted), idea: "ink", wide: 10 }], at);
   drawArrows(glider, layers.parts, chain, at);
   const [tipX, tipY] = at(from);
   join(glider, layers.words, [0], { key: String, tag: "text", text: () => `\u00d7 ${sayNumber(ratio)}`,
-    end: () => ({ x: clamp(tipX + 12, 10, inner - 70), y: clamp(tipY - 10, 24, tall - 10),
+    end: () => ({ x: clamp(tipX + 22, 10, inner - 70), y: clamp(tipY - 10, 24, tall - 10),
       style: `font-size: 22px; font-weight: 800; fill: ${colour("ink")}; stroke: ${colour("paper")}; stroke-width: 5px; paint-order: stroke` }) });
 }
 
 function drawArrows(glider, layer, arrows, at) {
   join(glider, layer, arrows, { key: (d) => d.id, tag: "path",
-    end: (d) => ({ d: outline(at(d.from), at(d.to), d.wide), fill: colour(d.idea), stroke: colour("ink"), "stroke-width": 0.8, "stroke-linejoin": "round" }) });
+    end: (d) => ({ d: outline(at(d.from), at(d.to), d.wide), fill: colour(d.idea), "fill-opacity": d.opacity ?? 1, stroke: colour("ink"), "stroke-width": 0.8, "stroke-linejoin": "round" }) });
 }
 
-// A filled arrow of `wide` pixels from one point to another; a short one is all head.
-function outline([a, b], [c, d], wide) {
-  const length = Math.hypot(c - a, d - b) || 1e-6, head = Math.min(length, 3.2 * wide);
+// A filled arrow from one point to another, of at most `most` pixels; a short one is as slender.
+function outline([a, b], [c, d], most) {
+  const length = Math.hypot(c - a, d - b) || 1e-6, wide = Math.min(most, length / 4.5), head = 3.2 * wide;
   const [u, v] = [(c - a) / length, (d - b) / length], neck = [c - u * head, d - v * head];
   const side = ([p, q], w) => `${(p - v * w).toFixed(1)} ${(q + u * w).toFixed(1)}`;
   return `M${side([a, b], wide / 2)}L${side(neck, wide / 2)}L${side(neck, wide * 1.35)}L${c.toFixed(1)} ${d.toFixed(1)}L${side(neck, -wide * 1.35)}L${side(neck, -wide / 2)}L${side([a, b], -wide / 2)}Z`;

@@ -3,9 +3,11 @@
 import { clamp, colour, draw, inkOn, join, linear, logarithmic, replica, sayNumber, ticks } from "./core.js";
 
 const IDEAS = ["forward", "backward", "all-reduce", "variables", "data", "optimizer", "wait"];
-const NAMED = { weights: "variables", variables: "variables", gradients: "backward", activations: "forward",
+const SENT = Object.fromEntries(["central storage: the host", "mirrored, one device: replica 0", "mirrored, ring: each replica"].map((name) => [name, "all-reduce"]));
+const NAMED = { ...SENT, host: "variables", "each accelerator": "variables", weights: "variables", variables: "variables", gradients: "backward", activations: "forward",
   "Adam's moments": "optimizer", computes: "forward", waits: "wait", "one device": "wait", ideal: "wait", "callbacks, and the next start": "data" };
 const ideaOf = (name, place) => NAMED[name] ?? (/^replica \d+$/.test(name) ? `replica-${name.slice(8) % REPLICA_COUNT}` : IDEAS[place % IDEAS.length]);
+const HALO = `stroke: ${colour("panel")}; stroke-width: 4px; paint-order: stroke`;  // words over a line
 const wide = (text) => 7 * String(text).length;
 const most = (items, measure) => Math.max(0, ...items.map(measure));
 
@@ -89,7 +91,7 @@ function makeLines() {
       end: (d) => ({ d: d.b === null ? `M ${d.a} ${top} L ${d.a} ${HEIGHT - BOTTOM}` : `M ${d.a - 6} ${d.b} a 6 6 0 1 0 12 0 a 6 6 0 1 0 -12 0`,
         fill: d.b === null ? "none" : colour("data"), stroke: colour("ink"), "stroke-width": 1.4, "stroke-dasharray": d.b === null ? "3 3" : null }) });
     write(glider, layers.words, [...writeAxes(chart, x, y, { left, right, width }), ...nameLines(lines, y, { beside, left, right, width }),
-      ...marks.map((d) => ({ id: `mark ${d.k}`, x: clamp(d.a + 9, left, width - wide(d.name)), y: d.b === null ? top + 12 + 16 * d.k : d.b + 20, text: d.name, style: "font-weight: 600" }))]);
+      ...marks.map((d) => ({ id: `mark ${d.k}`, x: clamp(d.a + 9, left, width - wide(d.name)), y: d.b === null ? top + 12 + 16 * d.k : d.b + 20, text: d.name, style: `font-weight: 600; ${HALO}` }))]);
   } };
 }
 
@@ -112,7 +114,8 @@ function nameLines(lines, y, { beside, left, right, width }) {
   if (!beside) return lines.map((d, k) => ({ id: `line ${d.k}`, x: left + 28, y: TOP + 10 + 18 * k, text: d.name, style }));
   const order = lines.map((d) => ({ ...d, at: y.at(d.points.at(-1)[1]) })).sort((a, b) => a.at - b.at);
   order.forEach((d, k) => { if (k) d.at = Math.max(d.at, order[k - 1].at + 16); });
-  return order.map((d) => ({ id: `line ${d.k}`, x: width - right + 8, y: Math.min(d.at + 4, HEIGHT - BOTTOM), text: d.name, style }));
+  const below = Math.max(0, order.at(-1).at + 4 - (HEIGHT - BOTTOM));
+  return order.map((d) => ({ id: `line ${d.k}`, x: width - right + 8, y: d.at + 4 - below, text: d.name, style }));
 }
 
 // ---- spans of time in lanes
@@ -182,19 +185,20 @@ function makeArrows() {
   const { svg, layers } = makeSvg("arrows", "heads", "words");
   return { svg, update(glider, chart, width) {
     const tall = 44, narrow = width < 620, left = narrow ? 6 : most(chart.rows, (row) => wide(row[0])) + 16, right = most(chart.rows, (row) => wide(row[3])) + 18;
-    const unit = Math.min(90, (width - left - right) / 4.2), room = width - left - right;
+    const top = 26, unit = Math.min(150, (width - left - right) / 4.2), room = width - left - right;
     const arrows = chart.rows.map(([name, ratio, residual, says], k) => {
-      const y = (k + 0.5) * tall + 12, share = Math.min(1, room / Math.max(ratio * unit, 1e-9), 32 / Math.max(residual * unit, 1e-9));
+      const y = top + (k + 0.5) * tall + 12, share = Math.min(1, room / Math.max(ratio * unit, 1e-9), 32 / Math.max(residual * unit, 1e-9));
       return { name, says, y, x: left + share * ratio * unit, top: y - share * residual * unit, cut: share < 1, turned: residual > 1e-9, bold: name === chart.selected };
     });
-    setSize(glider, svg, width, arrows.length * tall + 12);
+    setSize(glider, svg, width, top + arrows.length * tall + 12);
     const truth = arrows.map((d) => ({ id: `one ${d.name}`, d: `M ${left} ${d.y + 6} L ${left + unit} ${d.y + 6}`, idea: "ink", wide: 1.4 }));
     join(glider, layers.arrows, [...truth, ...arrows.map((d) => ({ id: d.name, d: `M ${left} ${d.y} L ${d.x} ${d.top}`, idea: d.turned ? "over" : "backward", wide: d.bold ? 6 : 3.4, cut: d.cut }))], {
       key: (d) => d.id, tag: "path", end: (d) => ({ d: d.d, stroke: colour(d.idea), "stroke-width": d.wide, "stroke-dasharray": d.cut ? "14 5" : null }) });
     join(glider, layers.heads, arrows, { key: (d) => d.name, tag: "circle", end: (d) => ({ cx: d.x, cy: d.top, r: d.bold ? 7 : 5, fill: colour(d.turned ? "over" : "backward") }) });
     const style = (d) => `font-size: 13px; font-weight: ${d.bold ? 700 : 400}`;
-    write(glider, layers.words, arrows.flatMap((d) => [{ id: `name ${d.name}`, x: narrow ? left : left - 12, y: narrow ? d.y - 14 : d.y + 4, anchor: narrow ? "start" : "end", text: d.name, style: style(d) },
-      { id: `says ${d.name}`, x: width - right + 14, y: d.y + 4, text: d.says, style: style(d) }]));
+    const key = `thin line: the step of one device${arrows.some((d) => d.cut) ? "; dashed: longer than fits here" : ""}`;
+    write(glider, layers.words, [{ id: "key", x: narrow ? 0 : left, y: 14, text: key }, ...arrows.flatMap((d) => [{ id: `name ${d.name}`, x: narrow ? left : left - 12, y: narrow ? d.y - 14 : d.y + 4, anchor: narrow ? "start" : "end", text: d.name, style: style(d) },
+      { id: `says ${d.name}`, x: width - right + 14, y: d.y + 4, text: d.says, style: style(d) }])]);
   } };
 }
 

@@ -13,8 +13,10 @@ const KINDS = {
   down: ["over", 0.4, "killed"],
 };
 const STOPS = new Set(["paused", "down"]);
-const KEY = [["forward", "computes"], ["all-reduce", "all-reduce"], ["wait", "waits"], ["data", "paused"],
+const KEY = [["forward", "computes"], ["all-reduce", "all-reduce"], ["wait", "waits"], ["data", "paused, or the flag it went on from"],
   ["over", "killed, or trained again later"], ["variables", "checkpoint"]];
+const NOT_WITH_SERVERS = new Set(["all-reduce", "wait"]);  // nobody waits for a sum
+const CLASS_KEY = KEY.filter(([idea]) => idea !== "data").map(([idea, words]) => [idea, words.replace("killed", "lost")]);
 
 export default function piece(stage) {
   const parts = build(stage);
@@ -50,6 +52,7 @@ function build(stage) {
   parts.send = (action, task = "") => stage.set("press", { count: ++pressed, action, task });
   parts.status = make("p", { class: "ck-status" });
   parts.stop = button("Stop the job", () => parts.send("stop"), { class: "ex-main" });
+  parts.begin = button("", () => parts.send("begin"), { class: "ex-main" });
   parts.chaos = toggle(stage, { name: "chaos", label: "Chaos: let a worker fail every few seconds" });
   parts.message = make("p", { class: "ck-message", role: "status" });
   parts.loss = makeBand("loss", "");
@@ -59,19 +62,22 @@ function build(stage) {
   parts.log = make("pre");
   parts.logWords = make("summary");
   parts.logBox = make("details", {}, parts.logWords, parts.log);
-  const key = make("ul", { class: "ex-key" }, ...KEY.map(([idea, words]) =>
+  const watched = !!stage.data.watchOnly, served = stage.data.lanes.some((lane) => lane.name.startsWith("ps "));
+  const ideas = watched ? CLASS_KEY : served ? KEY.filter(([idea]) => !NOT_WITH_SERVERS.has(idea)) : KEY;
+  const key = make("ul", { class: "ex-key" }, ...ideas.map(([idea, words]) =>
     make("li", { style: `--idea: var(--ex-${idea})` }, make("i"), make("span", { text: words }))));
   stage.root.classList.add("ck");
+  stage.root.classList.toggle("ck-watched", watched);
   stage.root.append(
-    make("div", { class: "ck-head" }, parts.status, parts.chaos, parts.stop), parts.message,
+    make("div", { class: "ck-head" }, parts.status, parts.chaos, parts.begin, parts.stop), parts.message,
     parts.loss.node, parts.list, parts.axis.node, key,
-    make("details", {}, make("summary", { text: "What the tasks print" }), parts.lines), parts.logBox);
+    make("details", {}, make("summary", { text: watched ? "What the laptops print" : "What the tasks print" }), parts.lines), parts.logBox);
   return parts;
 }
 
 function makeBand(name, label) {
   const words = make("div", { class: "ck-about", text: name });
-  const canvas = make("canvas", label ? { role: "img", "aria-label": label } : { "aria-hidden": true });
+  const canvas = make("canvas", label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" });
   return { node: make("div", { class: "ck-row ck-band" }, words, make("div", { class: "ck-time" }, canvas), make("div")), canvas, words };
 }
 
@@ -117,6 +123,8 @@ function write(stage, parts) {
   parts.loss.node.hidden = !data.losses.length;
   parts.stop.disabled = data.finished;
   if (data.watchOnly) setText(parts.stop, data.stopWords);
+  setText(parts.begin, data.beginWords ?? "");
+  parts.begin.hidden = !data.beginWords;
   parts.chaos.hidden = !!data.watchOnly;
   parts.chaos.querySelector("input").disabled = data.finished;
   if (names.join() !== [...parts.rows.keys()].join()) {
@@ -169,8 +177,9 @@ function paintRow(canvas, lane, scene) {
   for (const [time, kind] of lane.marks) if (time > scene.from - 1 && time <= now) paintMark(pen, scene, time, kind, top, height);
 }
 
-function paintSpan(pen, { colours }, kind, left, right, top, height) {
-  const [idea, strength, words] = KINDS[kind], wide = right - left;
+function paintSpan(pen, { colours, data }, kind, left, right, top, height) {
+  const [idea, strength, told] = KINDS[kind], wide = right - left;
+  const words = kind === "down" && data.watchOnly ? "lost" : told;
   pen.globalAlpha = strength;
   pen.fillStyle = colours(idea);
   if (STOPS.has(kind)) {

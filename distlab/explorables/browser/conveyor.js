@@ -5,8 +5,8 @@ import { choice, clamp, colour, draw, inkOn, join, linear, make, newId, numbers,
 import { simulateInput } from "./conveyor_model.js";
 
 // Places on the belt: name, words, words where it is narrow, whether a machine.
-const PLACES = [["files", "files", "files"], ["read", "read", "read", true], ["afterRead", "", ""], ["map", "map", "map", true],
-  ["afterMap", "", ""], ["shuffle", "shuffle", "shuffle"], ["batch", "batch", "batch"], ["ready", "prefetch", "ahead"],
+const PLACES = [["files", "files", "files"], ["read", "read", "read", true], ["afterRead", "queue", ""], ["map", "map", "map", true],
+  ["afterMap", "queue", ""], ["shuffle", "shuffle", "shuffle"], ["batch", "batch", "batch"], ["ready", "prefetch", "ahead"],
   ["step", "accelerator", "step", true]];
 const COLUMNS = 4, ROWS = 8, LEVEL = 34, ROW = 30;
 const NAMES = { read: "reading", map: "the map", step: "the accelerator" };
@@ -39,7 +39,7 @@ export default function conveyor(stage) {
   let run = null;
   const clock = player(stage, { name: "time", label: "Time of the belt", seconds: () => 16,
     marks: () => run.ends.map((end) => end / run.ends.at(-1)), say: (share) => saySeconds(share * run.ends.at(-1)) });
-  stage.root.append(controls, shown.node, svg, clock.node, key);
+  stage.root.append(controls, clock.node, shown.node, svg, key);
   return () => {
     run = runBelt(stage);
     const rate = (data.each * data.batch) / run.batchSeconds, words = `${sayNumber(Math.round(rate))} examples a second. A batch needs ${saySeconds(run.needs.read)} of reading, ` +

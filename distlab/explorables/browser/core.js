@@ -58,6 +58,7 @@ export function ticks(low, high, count = 6) {
 export function sayNumber(value, digits = 3) {
   if (!Number.isFinite(value)) return "\u221e";
   const size = Math.abs(value);
+  if (size && size < 1e-5) return value.toExponential(digits - 1).replace(/\.?0*e/, "e").replaceAll("-", MINUS);
   const places = size >= 10 ** (digits - 1) || size === 0 ? 0 : digits - 1 - Math.floor(Math.log10(size) + 1e-12);
   const text = value.toLocaleString("en-GB", { maximumFractionDigits: clamp(places, 0, 12) });
   return text.replace("-", MINUS);
@@ -169,12 +170,13 @@ export function slider(stage, { name, label, min, max, step = 1, log = false, sa
 // A few choices side by side (radio buttons), or with `list: true` a drop-down list.
 // `options` are [value, words] or plain values.
 export function choice(stage, { name, label, options, list = false }) {
-  const pairs = options.map((each) => (Array.isArray(each) ? each : [each, String(each)]));
+  const pairs = options.map((each) => (Array.isArray(each) ? each : [each, String(each)])), words = pairs.map(([, text]) => String(text));
+  const wide = (list ? Math.max(...words.map((text) => text.length)) > 22 : words.join("").length > 18) ? " ex-wide" : "";  // two columns
   if (list) {
     const select = make("select", {}, ...pairs.map(([, words], k) => make("option", { value: k, text: words })));
     select.addEventListener("change", () => stage.set(name, pairs[Number(select.value)][0]));
     bind(stage, name, (now) => { select.value = pairs.findIndex(([value]) => value === now); });
-    return make("label", { class: "ex-list" }, make("span", { text: label }), select);
+    return make("label", { class: `ex-list${wide}` }, make("span", { text: label }), select);
   }
   const group = newId("choice");
   const inputs = pairs.map(([value]) => {
@@ -184,7 +186,7 @@ export function choice(stage, { name, label, options, list = false }) {
   });
   bind(stage, name, (now) => inputs.forEach((input, k) => { input.checked = pairs[k][0] === now; }));
   const labels = inputs.map((input, k) => make("label", {}, input, make("span", { text: pairs[k][1] })));
-  return make("fieldset", { class: "ex-choice" }, make("legend", { text: label }), make("div", {}, ...labels));
+  return make("fieldset", { class: `ex-choice${wide}` }, make("legend", { text: label }), make("div", {}, ...labels));
 }
 
 export function toggle(stage, { name, label }) {

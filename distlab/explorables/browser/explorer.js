@@ -36,7 +36,7 @@ function makeControl(stage, control, live) {
 // What is drawn: a heading, the chart and its words; or finished HTML.
 function makePart(kind) {
   if (kind === "html") {
-    const node = make("div", {});
+    const node = make("div", { class: "ex-said" });
     return { node, update: (stage, part) => { if (node.shown !== part.html) node.innerHTML = node.shown = part.html; } };
   }
   const title = make("p", { style: "font-weight: 600; margin: 0.6em 0 0.4em" }), words = make("p", {}), chart = CHARTS[kind]();

@@ -1,7 +1,10 @@
 // A guess made by hand; when the answer is known, it slides in next to the guess. On a page without
-// a kernel the answer of the stored run (`data.later`) waits until it is asked for.
+// a kernel the answer of the stored run (`data.later`) waits until it is asked for. From the second on,
+// a strip shows how far off all guesses of the lesson were; the browser keeps them for the home page.
 import { button, choice, clamp, colour, draw, join, linear, logarithmic, make, sayNumber, slider, ticks } from "./core.js";
 
+const STORE = "distlab-guesses", STRIP = 74;
+const HALF_SIGN = 3.4;  // half the width of a sign of the axis's numbers
 const AXIS_Y = 44, HEIGHT = 92, EDGE = 9, PADDING = 32;  // the axis lies under the slider's track
 
 export default function guess(stage) {
@@ -22,6 +25,7 @@ function offerAnswer(stage) {
   if (!stage.data.later) return [];
   const offer = button("Show the answer", () => {
     stage.data = { ...stage.data, ...stage.data.later };
+    keepGuess(stage);
     offer.remove();
     stage.redraw();
   });
@@ -31,11 +35,13 @@ function offerAnswer(stage) {
 function guessWord(stage) {
   const found = make("p", {});
   const pick = choice(stage, { name: "guess", label: stage.data.question, options: stage.data.words });
-  stage.root.append(pick, found, ...offerAnswer(stage));
+  const strip = makeStrip(stage);
+  stage.root.append(pick, found, ...offerAnswer(stage), strip.node);
   return () => {
     const { answer, how } = stage.data;
     found.textContent = answer === null ? "" : `${how}: ${answer}${answer === stage.options.guess ? ", as you said" : ""}`;
     stage.say(describeGuess(stage));
+    strip.update();
   };
 }
 
@@ -45,7 +51,8 @@ function guessNumber(stage) {
   const hand = slider(stage, { name: "guess", label: stage.data.question, min: low, max: high, step, log, say: write });
   const layers = Object.fromEntries(["axis", "names", "gap", "dots", "words"].map((name) => [name, draw("g")]));
   const svg = draw("svg", { role: "img", height: HEIGHT }, ...Object.values(layers));
-  stage.root.append(hand, svg, ...offerAnswer(stage));
+  const strip = makeStrip(stage);
+  stage.root.append(hand, svg, ...offerAnswer(stage), strip.node);
   return () => {
     const marks = listMarks(stage);
     const all = [low, high, ...marks.map((mark) => mark.value)].filter((value) => !log || value > 0);
@@ -56,6 +63,7 @@ function guessNumber(stage) {
     stage.say(describeGuess(stage));
     drawAxis(stage, layers, range, place);
     drawMarks(stage, layers, marks, place);
+    strip.update();
   };
 }
 
@@ -68,11 +76,14 @@ function listMarks({ data, options }) {
 
 function drawAxis(stage, layers, [low, high], place) {
   const at = stage.data.log ? [low, high] : ticks(low, high, 5);
-  const tens = stage.data.log ? Array.from({ length: 25 }, (_, k) => 10 ** (k - 12)).filter((n) => n > low * 1.5 && n < high / 1.5) : [];
-  const values = [...at, ...tens].map((value) => ({ key: value, value }));
+  const half = (value) => HALF_SIGN * sayNumber(value).length;
+  const isClear = (n) => [low, high].every((end) => Math.abs(place(n) - place(end)) > half(n) + 2 * half(end));
+  const tens = stage.data.log ? Array.from({ length: 25 }, (_, k) => 10 ** (k - 12)).filter((n) => n > low && n < high && isClear(n)) : [];
+  const every = Math.ceil((60 * tens.length) / stage.width);
+  const values = [...at, ...tens.filter((_, k) => k % every === every - 1)].map((value) => ({ key: value, value }));
   join(stage.glider, layers.names, values, {
     key: (item) => item.key, tag: "text", text: ({ value }) => sayNumber(value),
-    end: ({ value }) => ({ x: clamp(place(value), 12, stage.width - PADDING - 14), y: AXIS_Y + 22, "text-anchor": "middle", "font-size": 11 }),
+    end: ({ value }) => ({ x: clamp(place(value), half(value), stage.width - PADDING - half(value)), y: AXIS_Y + 22, "text-anchor": "middle", "font-size": 11 }),
   });
   join(stage.glider, layers.axis, [{ key: "line" }, ...values], {
     key: (item) => item.key, tag: "path",
@@ -98,4 +109,57 @@ function drawMarks(stage, layers, marks, place) {
     end: (mark) => ({ x: clamp(place(mark.value), 70, stage.width - PADDING - 70), y: mark.y, "text-anchor": "middle", "font-weight": 700 }),
     text: (mark) => `${mark.words}: ${withUnit(mark.value, stage.data.unit)}`,
   });
+}
+
+// ---- all guesses of the lesson: {lesson: {question: {off, words}}}, `off` from 0 (right) to 1
+
+function readGuesses() {
+  try { return JSON.parse(localStorage.getItem(STORE)) ?? {}; } catch { return {}; }
+}
+
+function findLesson(root) {
+  const panel = root.closest(".jp-NotebookPanel");
+  const tab = panel && document.querySelector(`.lm-TabBar-tab[data-id="${panel.id}"] .lm-TabBar-tabLabel`);
+  return (tab ? tab.textContent : location.pathname.split("/").at(-1)).replace(/\.\w+$/, "");
+}
+
+// Only what was guessed before the answer came is kept.
+function keepGuess(stage) {
+  const { question, words, log, low, high, answer } = stage.data, { guess } = stage.options;
+  if (stage.answered || answer === null) return;
+  stage.answered = true;
+  if (guess === null) return;
+  const off = words.length ? Number(guess !== answer) : log ? Math.abs(Math.log(guess / Math.max(answer, 1e-300))) / Math.log(high / low) : Math.abs(guess - answer) / (high - low);
+  const all = readGuesses();
+  (all[findLesson(stage.root)] ??= {})[question] = { off: clamp(off, 0, 1), words: describeGuess(stage) };
+  try { localStorage.setItem(STORE, JSON.stringify(all)); } catch { /* a page that may keep nothing */ }
+}
+
+function makeStrip(stage) {
+  const title = make("p", { style: "font-weight: 600" }), layers = ["axis", "dots", "words"].map(() => draw("g"));
+  const svg = draw("svg", { role: "img", height: STRIP, "aria-label": "Your guesses in this lesson" }, ...layers), node = make("div", { hidden: true }, title, svg);
+  const update = () => {
+    keepGuess(stage);
+    const all = Object.entries(readGuesses()[findLesson(stage.root)] ?? {});
+    node.hidden = !stage.answered || all.length < 2;
+    if (node.hidden) return;
+    title.textContent = `Your ${all.length} guesses in this lesson`;
+    svg.setAttribute("aria-label", `${title.textContent}, by how far off they were. ${all.map(([, one]) => one.words).join(" ")}`);
+    drawStrip(stage, layers, all);
+  };
+  return { node, update };
+}
+
+function drawStrip({ glider, width, data }, [axis, dots, words], all) {
+  const ends = [EDGE, width - PADDING - EDGE], x = linear([0, 1], ends), floor = STRIP - 24, piles = new Map();
+  const shown = all.map(([question, one]) => {
+    const slot = Math.round(x(one.off) / 16), height = piles.get(slot) ?? 0;
+    piles.set(slot, height + 1);
+    return { question, off: one.off, height: Math.min(height, 2), own: question === data.question };
+  });
+  join(glider, axis, [0], { key: String, tag: "path", end: () => ({ d: `M ${ends[0]} ${floor} L ${ends[1]} ${floor}`, stroke: colour("edge"), "stroke-width": 1.5 }) });
+  join(glider, dots, shown, { key: (d) => d.question, tag: "circle", seconds: 0.8, start: () => ({ cx: ends[1], opacity: 0 }),
+    end: (d) => ({ cx: x(d.off), cy: floor - 8 - 15 * d.height, r: 7, fill: colour("data"), "fill-opacity": d.own ? 1 : 0.45, stroke: colour(d.own ? "ink" : "data"), "stroke-width": 1.5 }) });
+  const ways = [["exactly right", "start", ends[0]], ["far off", "end", ends[1]]];
+  join(glider, words, ways, { key: ([text]) => text, tag: "text", text: ([text]) => text, end: ([, anchor, at]) => ({ x: at, y: STRIP - 6, "text-anchor": anchor }) });
 }

@@ -6,7 +6,7 @@ import { findDevice, findShape, findWires } from "./memory_model.js";
 const PARTS = [["weights", "variables", "weights"], ["gradients", "backward", "gradients"],
   ["optimizer", "optimizer", "optimizer state"], ["activations", "forward", "activations"]];
 const WIRES = [["data", "between replicas"], ["tensor", "inside a layer (tensor)"], ["pipeline", "between stages"]];
-const MOST = 8, DEEP = 260, TOP = 66, FOOT = 58;
+const DEEP = 260, TOP = 66, FOOT = 50;
 const powers = (most) => [...Array(Math.log2(most) + 1).keys()].map((n) => 2 ** n);
 
 export default function memory(stage) {
@@ -33,7 +33,7 @@ export default function memory(stage) {
   const svg = draw("svg", { role: "img", height: 10 }, ...Object.values(layers));
   stage.root.append(presets, controls, row, shown.node, key, svg);
   return () => {
-    const options = readOptions(stage.options), now = findMachine(options);
+    const options = readOptions(stage.options), now = findMachine(options, stage.width < 600 ? 5 : 8);
     shown.write({ need: sayBytes(now.need), fits: `${sayNumber((100 * now.need) / now.capacity)} %`, devices: sayNumber(now.devices),
       shape: `${sayNumber(now.shape.layers, 2)} × ${sayNumber(Math.round(now.shape.width), 5)}` });
     shown.node.style.setProperty("--need", now.need > now.capacity ? colour("over") : colour("ink"));
@@ -51,10 +51,10 @@ function readOptions(options) {
   return read;
 }
 
-function findMachine(options) {
+function findMachine(options, most) {
   const { data, tensor, pipeline } = options, devices = data * tensor * pipeline;
   const stages = [...Array(pipeline).keys()];
-  const places = pipeline > 1 ? pick(stages) : pick([...Array(Math.min(devices, MOST + 1)).keys()]);
+  const places = pick(pipeline > 1 ? stages : [...Array(Math.min(devices, most + 1)).keys()], most);
   const glasses = places.map((place, k) => {
     const held = findDevice(options, pipeline > 1 ? place : 0);
     const far = pipeline === 1 && k === places.length - 1 ? devices - 1 : place;
@@ -62,14 +62,14 @@ function findMachine(options) {
       total: Object.values(held).reduce((a, b) => a + b), skipped: k > 0 && place - places[k - 1] > 1 };
   });
   const all = glasses.map((glass) => glass.total);
-  const most = findWires({ ...options, zero: 3, recompute: true });
+  const largest = findWires({ ...options, zero: 3, recompute: true });
   return { options, glasses, devices, need: Math.max(...all), capacity: options.capacity * 1e9, shape: findShape(options.parameters),
-    wires: findWires(options), widest: Math.max(...Object.values(most), 1), alike: pipeline > 1 ? devices / pipeline : 1 };
+    wires: findWires(options), widest: Math.max(...Object.values(largest), 1), alike: pipeline > 1 ? devices / pipeline : 1 };
 }
 
-// The first seven and the last.
-function pick(places) {
-  return places.length <= MOST ? places : [...places.slice(0, MOST - 1), places.at(-1)];
+// The first ones and the last.
+function pick(places, most) {
+  return places.length <= most ? places : [...places.slice(0, most - 1), places.at(-1)];
 }
 
 function describe({ need, capacity, devices, wires, glasses }) {
@@ -83,7 +83,7 @@ function drawGlasses(stage, svg, layers, { glasses, capacity, alike }) {
   const { glider, width } = stage, inner = width - 34, gap = clamp(inner / 40, 6, 26), red = 46;
   const wide = Math.min(150, (inner - red - gap * (glasses.length - 1)) / glasses.length);
   const x = (glass) => red + glass.place * (wide + gap), tall = (bytes) => (bytes / capacity) * DEEP;
-  const floor = TOP + DEEP, height = floor + FOOT + WIRES.length * 34 + 34;
+  const floor = TOP + DEEP, height = floor + FOOT + WIRES.length * 34 + 14;
   glider.to(svg, { height, viewBox: `0 0 ${inner} ${height}` }, 0);
   const boxes = [];
   for (const glass of glasses) {

@@ -3,8 +3,8 @@
 import { choice, clamp, colour, draw, join, logarithmic, make, player, readColours, sayBytes, saySeconds, sizeCanvas, slider, startWhenSeen } from "./core.js";
 import { findCost, listHeld, listSteps, makeClock, timeStep } from "./ring_model.js";
 
-const NAMES = { naive: "Naive", ring: "Ring", "recursive-doubling": "Recursive doubling", hierarchical: "Hierarchical" };
-const LINES = { naive: "wait", ring: "all-reduce", "recursive-doubling": "data", hierarchical: "optimizer" };
+const NAMES = { naive: "Naive", ring: "Ring", "recursive-doubling": "Recursive doubling", tree: "Tree", hierarchical: "Hierarchical" };
+const LINES = { naive: "wait", ring: "accent", "recursive-doubling": "data", tree: "variables", hierarchical: "optimizer" };
 const SMALLEST = 1e3, LARGEST = 1e9;
 
 export default function ring(stage) {
@@ -36,7 +36,7 @@ export default function ring(stage) {
     const network = readNetwork(stage.options);
     const wanted = JSON.stringify([network, stage.width]);
     if (wanted !== made) { runs = algorithms.map((name) => prepare(name, network)); made = wanted; chart?.update(network, runs); }
-    const columns = alone ? (stage.width > 560 ? 2 : 1) : stage.width > 900 ? 4 : 2, wide = (stage.width - 34 - 18 * (columns - 1)) / columns;
+    const columns = alone ? (stage.width > 560 ? 2 : 1) : stage.width > 840 ? 5 : stage.width > 560 ? 3 : 2, wide = (stage.width - 34 - 18 * (columns - 1)) / columns;
     grid.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
     const now = stage.options.time * last(), read = readColours(stage.root);
     panels.forEach((panel, k) => panel.update(runs[k], now, wide, read, runs));
@@ -97,9 +97,9 @@ function makePanel(name) {
 }
 
 function paint(canvas, wide, run, done, share, words, read) {
-  const { ranks, perNode } = run.network, side = Math.min(wide, canvas.dataset.alone ? 440 : 340);
+  const { ranks, perNode } = run.network, side = Math.min(wide, canvas.dataset.alone ? 440 : 280);
   const context = sizeCanvas(canvas, wide, side), reach = side / 2;
-  const size = clamp((Math.PI * reach * 0.6) / ranks, 9, reach * 0.25), orbit = reach - size - (size > 13 ? 17 : 3);
+  const size = clamp((Math.PI * reach * (side > 260 ? 0.6 : 0.5)) / ranks, 9, reach * 0.25), orbit = reach - size - (size > 13 ? 17 : 3);
   const place = (rank) => {
     const angle = (2 * Math.PI * rank) / ranks - Math.PI / 2;
     return [wide / 2 + orbit * Math.cos(angle), reach + orbit * Math.sin(angle)];

@@ -1,7 +1,7 @@
 // All-reduce step by step, as in utils.collectives and utils.simulate.collective: a test compares
 // messages and seconds. A vector is shown as as many slices as there are ranks.
 
-export const ALGORITHMS = ["naive", "ring", "recursive-doubling", "hierarchical"];
+export const ALGORITHMS = ["naive", "ring", "recursive-doubling", "tree", "hierarchical"];
 
 const range = (count) => [...Array(count).keys()];
 
@@ -16,6 +16,7 @@ export function listSteps(algorithm, ranks, perNode = 1) {
       ...others.map((rank) => ({ phase: "broadcast", messages: [{ source: 0, destination: rank, ...all, adds: false }] }))];
   }
   if (algorithm === "recursive-doubling") return listDoubling(ranks, all);
+  if (algorithm === "tree") return listTree(ranks, all);
   const nodes = range(Math.ceil(ranks / perNode)).map((k) => k * perNode);
   const inside = (down) => range(perNode).slice(1).map((member) => ({
     phase: down ? "broadcast in node" : "reduce in node",
@@ -49,6 +50,14 @@ function listDoubling(ranks, all) {
   }
   if (extra.length) steps.push(fold(false));
   return steps;
+}
+
+function listTree(ranks, all) {
+  const distances = range(Math.ceil(Math.log2(ranks))).map((bit) => 2 ** bit);
+  const step = (distance, adds) => ({ phase: adds ? "reduce" : "broadcast",
+    messages: range(ranks - distance).filter((rank) => rank % (2 * distance) === 0).map((rank) => (
+      { source: adds ? rank + distance : rank, destination: adds ? rank : rank + distance, ...all, adds })) });
+  return [...distances.map((distance) => step(distance, true)), ...distances.reverse().map((distance) => step(distance, false))];
 }
 
 // Seconds of one step: its slowest message. Ranks of one node talk over `inside` times the speed.

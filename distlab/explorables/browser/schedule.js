@@ -30,7 +30,7 @@ export default function schedule(stage) {
     marks: () => [...new Set(runs.flatMap((run) => (run.done ?? []).map((each) => each.end)))].sort((a, b) => a - b).map((end) => end / length()),
     say: (share) => `${sayNumber(share * length())} forwards`,
   });
-  stage.root.append(controls, panels[0].node, panels[1].node, clock.node, key);
+  stage.root.append(controls, clock.node, panels[0].node, panels[1].node, key);
   return () => {
     const names = [stage.options.upper, stage.options.lower].filter((name) => name !== "none");
     runs = names.map((name) => play(name, stage));
@@ -101,6 +101,7 @@ function drawRun(stage, svg, layers, pattern, run, runs, end) {
   const last = Math.max(...run.done.map((each) => each.micro));
   const follow = stage.hover >= 0 ? stage.hover : Math.min(options.follow, last), head = options.time * end;
   drawAxis(glider, layers.axis, x, y(stages), floor, end, inner);
+  glider.to(layers.axis.most, { x: LEFT - 8, y: floor - HILL + 5, "text-anchor": "end", text: sayNumber(most) }, 0);
   join(glider, layers.lanes, run.firsts.map((_, lane) => lane), { key: String, tag: "text", text: (lane) => `stage ${lane}`,
     end: (lane) => ({ x: 0, y: y(lane) + LANE / 2 + 4 }) });
   join(glider, layers.idle, listGaps(run), { key: (d) => d.id, tag: "rect",
@@ -161,10 +162,10 @@ function drawHills(glider, layer, run, x, floor, tall, head) {
 
 function drawAxis(glider, layer, x, top, floor, end, inner) {
   const marks = ticks(0, end, clamp(Math.round(inner / 90), 3, 12));
-  if (!layer.lines) layer.append((layer.lines = draw("g")), (layer.words = draw("g")), (layer.title = draw("text")));
+  if (!layer.lines) layer.append((layer.lines = draw("g")), (layer.words = draw("g")), (layer.title = draw("text")), (layer.most = draw("text")));
   join(glider, layer.lines, marks, { key: (d) => sayNumber(d), tag: "line",
     end: (d) => ({ x1: x(d), x2: x(d), y1: 0, y2: floor, stroke: colour("line") }) });
   join(glider, layer.words, marks, { key: (d) => sayNumber(d), tag: "text", text: sayNumber,
     end: (d) => ({ x: x(d), y: floor + 17, "text-anchor": "middle" }) });
-  glider.to(layer.title, { x: LEFT, y: top + 16, text: inner > 640 ? "Activations that each stage keeps, in micro-batches, on the same time axis" : "Activations kept, in micro-batches", style: "font-weight: 600" }, 0);
+  glider.to(layer.title, { x: LEFT, y: top + 16, text: inner > 640 ? "Activations that each stage keeps, in micro-batches; the time is in forwards" : "Activations kept, in micro-batches; time in forwards", style: "font-weight: 600" }, 0);
 }

@@ -21,7 +21,7 @@ export default function sharding(stage) {
   let run = { steps: 1 };
   const clock = player(stage, { name: "time", label: "Time of the epoch", seconds: () => clamp(run.steps * 0.8, 3, 14),
     marks: () => [...Array(run.steps).keys()].map((k) => (k + 1) / run.steps), say: (share) => `step ${Math.floor(share * run.steps + 1e-9)} of ${run.steps}` });
-  stage.root.append(controls, row, shown.node, fault, svg, clock.node);
+  stage.root.append(controls, row, clock.node, shown.node, fault, svg);
   return () => {
     run = runEpoch(stage);
     fault.textContent = run.fault;

@@ -6,6 +6,7 @@ import { MODES, descendStale, race } from "./staleness_model.js";
 
 const NAMES = { asynchronous: "Asynchronous", bounded: "Bounded staleness", backup: "Backup workers", synchronous: "Synchronous" };
 const LINES = { asynchronous: "data", bounded: "optimizer", backup: "forward", synchronous: "all-reduce" };
+const SERVER = "color-mix(in srgb, var(--ex-ink) 16%, transparent)";
 const UNTIL = 24, LEFT = 70, LANE = 24, GAP = 4, STAIRS = 170, AXIS = 26, LOW = 1e-4, HIGH = 1e2;
 
 export default function staleness(stage) {
@@ -13,18 +14,18 @@ export default function staleness(stage) {
     choice(stage, { name: "mode", label: "Way to train", options: MODES.map((mode) => [mode, NAMES[mode]]), list: true }),
     slider(stage, { name: "workers", label: "Workers", min: 2, max: 8 }),
     slider(stage, { name: "slow", label: "Slow worker", min: 1, max: 6, step: 0.5, say: (n) => `${sayNumber(n)} \u00d7` }),
-    slider(stage, { name: "rate", label: "Learning rate", min: 0.02, max: 2, log: true, say: (n) => `${sayNumber(n, 2)} / k` }),
+    slider(stage, { name: "rate", label: "Learning rate", min: 0.02, max: 2, log: true, say: (n) => sayNumber(n, 2) }),
     slider(stage, { name: "bound", label: "Steps ahead (bounded)", min: 0, max: 6 }),
     slider(stage, { name: "backup", label: "Backup workers", min: 1, max: 3 }),
     toggle(stage, { name: "vary", label: "Steps vary" }));
   const shown = numbers([{ name: "used", words: "gradients used", idea: "all-reduce" }, { name: "mean", words: "mean staleness", idea: "over" },
-    { name: "most", words: "at most" }, { name: "late", words: "thrown away", idea: "wait" }, { name: "loss", words: "loss", idea: "variables" }]);
+    { name: "most", words: "at most" }, { name: "late", words: "thrown away", idea: "wait" }, { name: "loss", words: "loss" }]);
   const clock = player(stage, { name: "time", label: "Time of the race", seconds: () => 12, say: (share) => `${sayNumber(share * UNTIL)} steps`,
     marks: () => [...new Set(runs[stage.options.mode].updates.map((one) => one.at / UNTIL))].filter((at) => at <= 1) });
   const parts = [makeLanes(stage), makeHistogram(stage), makeLosses(stage)];
   const pair = make("div", { style: "display: grid; gap: 10px 26px" }, parts[1].node, parts[2].node);
-  const key = make("ul", { class: "ex-key" }, ...[["replica-0", "a step: its number is the staleness of its update"], ["variables", "the server's version"],
-    ["over", "dropped: came too late"], ["wait", "waits"]].map(([idea, words]) => make("li", { style: `--idea: ${colour(idea)}` }, make("i"), words)));
+  const key = make("ul", { class: "ex-key" }, ...[["replica-0", "a step: its number is the staleness of its update"], ["server", "the server's version"],
+    ["over", "dropped: came too late"], ["wait", "waits"]].map(([idea, words]) => make("li", { style: `--idea: ${idea === "server" ? SERVER : colour(idea)}` }, make("i"), words)));
   stage.root.append(controls, clock.node, shown.node, parts[0].node, key, pair);
   let runs = {}, made = "";
   return () => {
@@ -122,7 +123,7 @@ function drawSteps(glider, layers, { steps, run, x, y, now, pattern }) {
 function drawVersions(glider, layers, { steps, updates, x, height, now }) {
   const past = updates.filter((one) => one.at <= now + 1e-9);
   const path = past.reduce((text, one, k) => `${text}H${x(one.at)}V${height(k + 1)}`, `M${x(0)} ${height(0)}`);
-  join(glider, layers.stairs, [0], { key: String, tag: "path", seconds: 0, end: () => ({ d: `${path}H${x(now)}V${height(0)}Z`, fill: colour("variables"), "fill-opacity": 0.28 }) });
+  join(glider, layers.stairs, [0], { key: String, tag: "path", seconds: 0, end: () => ({ d: `${path}H${x(now)}V${height(0)}Z`, fill: SERVER }) });
   const reads = steps.filter((step) => step.begun <= now && step.update >= 0 && step.update < updates.length).map((step) => ({ ...step, id: `${step.worker} ${step.begun.toFixed(4)}`, over: step.ended <= now + 1e-9 }));
   join(glider, layers.reads, reads, { key: (d) => d.id, tag: "path", seconds: 0, end: (d) => ({ d: `M${x(d.begun)} ${height(d.version)}H${x(Math.min(d.ended, now))}${d.over ? `V${height(d.update)}` : ""}`,
     fill: "none", stroke: replica(d.worker), "stroke-width": 2.2 }) });

@@ -31,11 +31,11 @@ export default function step(stage) {
   const clock = player(stage, { name: "time", label: "Time of one step", seconds: () => 8,
     marks: () => [...new Set(now.buckets.flatMap((b) => [b.full, b.end]))].sort((a, b) => a - b).map((at) => at / now.step),
     say: (share) => saySeconds(share * now.step) });
-  stage.root.append(controls, shown.node, svg, clock.node, key, curve.node);
+  stage.root.append(controls, clock.node, shown.node, svg, key, curve.node);
   return () => {
     const options = readStep(stage);
     now = simulateStep(options);
-    const hidden = now.communication ? 1 - now.exposed / now.communication : 0;
+    const hidden = now.communication ? Math.max(0, Number((1 - now.exposed / now.communication).toFixed(6))) : 0;
     shown.write({ step: saySeconds(now.step), exposed: saySeconds(now.exposed),
       hidden: now.communication ? sayPercent(hidden) : "nothing sent", kept: sayPercent(now.efficiency) });
     const words = `A step of ${saySeconds(now.step)} on ${options.workers} workers: forward ${saySeconds(options.forward)}, backward ${saySeconds(options.backward)}, ` +
@@ -73,9 +73,10 @@ function drawCompute(glider, layers, pattern, { forward, backward }, now, x, don
   const slice = backward / LAYERS, y = TOPS.compute;
   const blocks = [{ id: "forward", from: 0, to: forward, idea: "forward", words: "forward" },
     ...[...Array(LAYERS).keys()].map((k) => ({ id: `layer ${k}`, from: forward + k * slice, to: forward + (k + 1) * slice,
-      idea: "backward", words: `${k ? "" : "layer "}${LAYERS - k}` })),
+      idea: "backward", words: String(LAYERS - k), long: `layer ${LAYERS - k}` })),
     { id: "wait", from: now.compute, to: now.reduced, idea: null, words: "waits" },
-    { id: "update", from: now.reduced, to: now.step, idea: "optimizer", words: "update" }].map((d) => ({ ...d, wide: x(d.to) - x(d.from) }));
+    { id: "update", from: now.reduced, to: now.step, idea: "optimizer", words: "update" }]
+    .map((d) => ({ ...d, wide: x(d.to) - x(d.from) })).map((d) => (d.long && d.wide > 8 + 7 * d.long.length ? { ...d, words: d.long } : d));
   join(glider, layers.blocks, blocks, { key: (d) => d.id, tag: "rect",
     end: (d) => ({ x: x(d.from) + 0.5, y, width: Math.max(0, d.wide - 1), height: LANE, rx: 3,
       fill: d.idea ? colour(d.idea) : `url(#${pattern})`, opacity: done(d.to, d.from) }) });
@@ -119,7 +120,7 @@ function makeCurve() {
     glider.to(node, { viewBox: `0 0 ${inner} ${CURVE + 70}` }, 0);
     node.setAttribute("aria-label", `What a step waits for the network, against the size of a bucket: ${saySeconds(waits[0])} at ${sayBytes(sizes[0])}, ` +
       `least ${saySeconds(least)} at ${sayBytes(best)}, ${saySeconds(waits.at(-1))} with all gradients in one. Yours: ${saySeconds(now.exposed)} at ${sayBytes(options.bucket)}.`);
-    const at = [2e6, 5e6, 1e7, 2e7, 5e7, 1e8, 2e8, 4e8].filter((size) => size <= options.gradients && (inner > 560 || /^[12]e/.test(size.toExponential())));
+    const at = [2e6, 5e6, 1e7, 2e7, 5e7, 1e8, 2e8, 4e8].filter((size) => size <= options.gradients && (inner > 560 || /^(1e|2e\+6)/.test(size.toExponential())));
     join(glider, layers.grid, at, { key: String, tag: "line", end: (d) => ({ x1: x(d), x2: x(d), y1: top, y2: foot, stroke: colour("line") }) });
     join(glider, layers.marks, at, { key: String, tag: "text", text: sayBytes, end: (d) => ({ x: x(d), y: foot + 17, "text-anchor": "middle" }) });
     join(glider, layers.floor, ticks(0, most, 3).map((value, k) => ({ value, k })), { key: (d) => d.k, tag: "line",
@@ -128,7 +129,7 @@ function makeCurve() {
       end: () => ({ d: `M${sizes.map((size, k) => `${x(size)} ${y(waits[k])}`).join("L")}`, fill: "none", stroke: colour("wait"), "stroke-width": 3, "stroke-linejoin": "round" }) });
     join(glider, layers.dot, [0], { key: String, tag: "circle",
       end: () => ({ cx: x(options.bucket), cy: y(now.exposed), r: 7, fill: colour("ink"), stroke: colour("paper"), "stroke-width": 2 }) });
-    const words = [{ id: "title", x: 0, y: 14, text: "Waiting for the network, by the size of a bucket", style: "font-weight: 700; font-size: 14px" },
+    const words = [{ id: "title", x: 0, y: 14, text: inner > 400 ? "Waiting for the network, by the size of a bucket" : "Waiting, by the size of a bucket", style: "font-weight: 700; font-size: 14px" },
       ...ticks(0, most, 3).map((value, k) => ({ id: k, x: LEFT - 8, y: y(value) + 4, text: value ? saySeconds(value) : "0", anchor: "end", style: "" })),
       { id: "axis", x: (LEFT + inner - RIGHT) / 2, y: foot + 35, text: "bytes in a bucket", anchor: "middle", style: "" }];
     join(glider, layers.words, words, { key: (d) => d.id, tag: "text", text: (d) => d.text,
