@@ -73,5 +73,6 @@ def _visit_math(translator: Any, node: nodes.math) -> None:
 
 
 def _visit_formula(translator: Any, node: nodes.math_block) -> None:
-    translator.body.append(f'<div class="book-formula">{convert(node.astext(), "block")}</div>')
+    formula = convert(node.astext(), "block")  # a wide one scrolls: by the keyboard too
+    translator.body.append(f'<div class="book-formula" tabindex="0">{formula}</div>')
     raise nodes.SkipNode

@@ -23,7 +23,7 @@ _HEAD_END = re.compile(r"^\*\*Time:\*\*.*$", re.MULTILINE)
 _SOURCE = re.compile(r"\]\(\.\./((?:utils|distlab)/[\w/]+\.py)\)")
 _EXAMPLE = re.compile(r"\]\(\.\./examples/(\w+)\.py\)")
 _GUESS = re.compile(r"^(my_\w+) = guess_", re.MULTILINE)
-_ANSWER = re.compile(r"^(measured|simulated|predicted|computed): (.+)$", re.MULTILINE)
+_ANSWER = re.compile(r"^(measured|simulated|predicted|computed|published): (.+)$", re.MULTILINE)
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 _PICTURES = "../distlab/lessons/"  # of the course; Sphinx keeps them in one folder
 _EXAMPLES = re.compile(r"\]\(\.\./examples/?\)")

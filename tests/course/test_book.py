@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlparse
 
 import pytest
+from page_checks import find_with_axe, move, watch
 
 from distlab.book.errors import KINDS, say_pattern
 from distlab.book.glossary import find_uses, read_words
@@ -179,14 +180,9 @@ def test_a_message_in_words_is_what_its_pattern_means():
 
 
 def open_page(chromium, book, name: str, width: int = 1280, theme: str = "light"):
-    """Return a page of the book, opened from its folder, and the list of what went wrong."""
+    """Return a page of the book, opened from its folder, and the list of what goes wrong."""
     page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
-    wrong: list[str] = []
-    page.on("console", lambda m: wrong.append(m.text) if m.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on(
-        "request", lambda asked: wrong.append(asked.url) if asked.url.startswith(OUTSIDE) else None
-    )
+    wrong = watch(page)
     page.goto((book.folder / f"{name}.html").as_uri())
     page.wait_for_load_state()
     return page, wrong
@@ -194,8 +190,12 @@ def open_page(chromium, book, name: str, width: int = 1280, theme: str = "light"
 
 @pytest.mark.timeout(7200)  # axe reads a long page for seconds, four times
 def test_pages_are_quiet_fit_and_can_be_used_by_everyone(chromium, book):
-    """At two widths, in both themes; axe reads every look of every page, or one look of a few."""
+    """At two widths, in both themes; axe reads every look of every page, or one look of a few.
+
+    In the dark theme it reads contrast alone: nothing else differs. All faults are listed.
+    """
     names = [p.relative_to(book.folder).with_suffix("").as_posix() for p in list_pages(book)]
+    faults = []
     for number, name in enumerate(names if EVERY else SOME):
         page, wrong = open_page(chromium, book, name)
         for place, (width, theme) in enumerate(LOOKS):
@@ -205,18 +205,13 @@ def test_pages_are_quiet_fit_and_can_be_used_by_everyone(chromium, book):
                 "(it) => document.documentElement.dataset.theme === it", arg=theme
             )
             wide = page.evaluate("document.documentElement.scrollWidth")
-            assert wide <= width, f"{name} is {wide} pixels wide on a page of {width}"
+            faults += [f"{name} is {wide} pixels wide on a page of {width}"] if wide > width else []
             if EVERY or place == number % len(LOOKS):
-                check_with_axe(page, name, width, theme)
-        assert wrong == [], name
+                rules = ["color-contrast"] if EVERY and theme == "dark" else None
+                faults += find_with_axe(page, name, width, theme, rules=rules)
+        faults += [f"{name}: {said}" for said in wrong]
         page.close()
-
-
-def check_with_axe(page, *look) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
-    found = Axe().run(page, options={"resultTypes": ["violations"], "preload": False})
-    assert found.violations_count == 0, (*look, found.generate_report())
+    assert faults == [], "\n".join(faults)
 
 
 def list_live_pages() -> list[str]:
@@ -233,29 +228,6 @@ def test_every_explorable_changes_when_it_is_moved(chromium, book):
             move(stages.nth(k), name)
         assert stages.count() and wrong == [], name
         page.close()
-
-
-def move(stage, name: str) -> None:
-    """Take its first slider to an end or choose another option: what it draws must change."""
-    picture = (  # a question in words has no drawing: there the choice is what changes
-        "(node) => [...node.querySelectorAll('svg, canvas, :checked, li')].map((n) => "
-        "n.outerHTML + n.getAttribute('aria-label') + "
-        "[...n.labels ?? []].map((l) => l.textContent)).join()"
-    )
-    before, slider = stage.evaluate(picture), stage.locator("input[type=range]").first
-    stage.scroll_into_view_if_needed()
-    if slider.count():
-        slider.focus()
-    for key in ("End", "Home"):  # at one end there may be no more to see
-        if slider.count():
-            slider.press(key)
-        else:
-            stage.locator("input[type=radio]:not(:checked)").first.check()
-        for _ in range(60):
-            if stage.evaluate(picture) != before:
-                return
-            stage.page.wait_for_timeout(50)
-    raise AssertionError(f"{name}: a piece does not change")
 
 
 def test_a_pasted_log_finds_the_cause_that_diagnose_names(chromium, book):
@@ -280,4 +252,21 @@ def test_search_finds_a_word_from_a_folder(chromium, book):
     page.goto((book.folder / "search.html").as_uri() + "?q=bubble")
     page.locator("#search-results li a").first.wait_for()
     assert "pipeline" in page.locator("#search-results").inner_text().lower() and wrong == []
+    page.close()
+
+
+def test_on_paper_it_is_light_whole_and_without_controls(chromium, book):
+    page, wrong = open_page(chromium, book, "notebooks/05-loss-scaling", theme="dark")
+    dark = page.evaluate("document.documentElement.dataset.theme")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print", color_scheme="dark")
+    for look in (".sidebar-drawer", ".ex button", ".ex input[type=range]"):
+        assert page.locator(look).count(), look
+        assert not page.locator(f"{look}:visible").count(), look
+    assert page.evaluate("document.documentElement.dataset.theme") == "light" != dark
+    clipped = """[...document.querySelectorAll("article pre")].filter((pre) =>
+      getComputedStyle(pre).overflowX !== "visible").length"""
+    assert page.evaluate(clipped) == 0 and wrong == []
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    page.wait_for_function("(it) => document.documentElement.dataset.theme === it", arg=dark)
     page.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from lab_server import END_SECONDS, Lab
+from page_checks import find_with_axe, move, watch
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("notebooks", "labs", "examples", "utils", "distlab")
@@ -21,7 +22,8 @@ RUN_ALL = """async () => {
   const panel = app.shell.currentWidget;
   await panel.sessionContext.ready;
   await panel.sessionContext.session.kernel.restart();
-  await app.commands.execute("notebook:run-all-cells");
+  await app.commands.execute("notebook:run-all-cells");  // back at the first error, meant or not
+  await panel.sessionContext.session.kernel.requestExecute({ code: "", silent: true }).done;
   return panel.content.model.cells.length;
 }"""
 # of each code cell: its tags, and the names of its errors
@@ -31,12 +33,29 @@ READ_CELLS = """() => [...window.jupyterapp.shell.currentWidget.content.model.ce
     graded: cell.getMetadata("nbgrader")?.grade ?? false, ran: cell.executionCount !== null,
     errors: cell.outputs.toJSON().filter((out) => out.ename).map((out) => out.ename),
   }))"""
-READ_PAGE = """() => ({
-  wordless: [...document.querySelectorAll(".jp-OutputArea-output img:not([alt])")].length,
-  nameless: [...document.querySelectorAll(".jp-OutputArea-output :is(input, button)")].filter(
-    (n) => !n.labels?.length && !n.ariaLabel && !n.title && !n.textContent.trim()).length,
-  broken: document.body.innerText.includes("Error displaying widget"),
-})"""
+READ_PAGE = """() => {
+  const all = (what) => [...document.querySelectorAll(`.jp-OutputArea-output ${what}`)];
+  const count = (nodes, wrong) => nodes.filter(wrong).length;
+  const widgets = document.querySelectorAll("[data-mime-type$='jupyter.widget-view+json']");
+  return {
+    wordless: count(all("img"), (n) => !n.alt),
+    nameless: count(all(":is(input, select, button)"),
+      (n) => n.checkVisibility() && !n.labels?.length && !n.ariaLabel && !n.title
+        && !n.textContent.trim()),
+    empty: count([...widgets], (n) => n.offsetHeight < 10 || !n.innerText.trim()),
+    broken: /Error displaying widget|Loading widget/.test(document.body.innerText),
+    failed: all("[role=alert] > strong").map((n) => n.parentElement.innerText),
+  };
+}"""
+FINE = {"wordless": 0, "nameless": 0, "empty": 0, "broken": False, "failed": []}
+THEMES = ("JupyterLab Light", "JupyterLab Dark")
+# our own: what cells put out, but for a traceback in JupyterLab's colours, and what we write
+OURS = {
+    "include": [[".jp-OutputArea-output"], [".jp-MarkdownOutput"]],
+    "exclude": [["[data-mime-type='application/vnd.jupyter.stderr']"], [".ansi-red-fg"]],
+}
+LABS_OWN = ("Could not restore the debugger state",)  # says JupyterLab after a quick restart
+ALL_CELLS = {"windowingMode": "none"}  # or the page would hold only those in sight
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +73,9 @@ def course(tmp_path_factory):
 @pytest.fixture(scope="module")
 def lab(course, tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
+    settings = home / ".jupyter/lab/user-settings/@jupyterlab/notebook-extension"
+    settings.mkdir(parents=True)
+    (settings / "tracker.jupyterlab-settings").write_text(json.dumps(ALL_CELLS))
     running = Lab(course, home, "--LabApp.expose_app_in_browser=True", warm=True)
     yield running
     running.process.terminate()
@@ -63,11 +85,9 @@ def lab(course, tmp_path_factory):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("path", CHOSEN, ids=lambda path: path.stem)
 def test_a_notebook_runs_whole(lab, chromium, course, path):
-    wrong: list[str] = []
     page = chromium.new_page(viewport={"width": 1280, "height": 1000})
     page.set_default_timeout(1_500_000)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda asked: wrong.append(asked.url) if is_outside(asked.url) else None)
+    wrong = watch(page, lab.port, heard=("error",))  # JupyterLab itself warns
     place = path.relative_to(ROOT).as_posix()
     page.goto(f"http://127.0.0.1:{lab.port}/lab/tree/{place}?token={lab.token}&reset")
     page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=120_000)
@@ -78,13 +98,22 @@ def test_a_notebook_runs_whole(lab, chromium, course, path):
         may_fail = cell["graded"] or "raises-exception" in cell["tags"]
         assert cell["ran"] or not cell["source"].strip(), cell["id"]
         assert not cell["errors"] or may_fail, (cell["id"], cell["errors"])
-    assert page.evaluate(READ_PAGE) == {"wordless": 0, "nameless": 0, "broken": False}
-    assert wrong == []
+    for theme in THEMES:
+        change_theme(page, theme)
+        assert find_with_axe(page, path.stem, theme, context=OURS) == []
+    for stage in page.locator(".jp-OutputArea-output .ex-stage").all():
+        move(stage, path.stem)
+    page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=120_000)
+    assert page.evaluate(READ_PAGE) == FINE
+    assert [each for each in wrong if not each.startswith(LABS_OWN)] == []
     shut_down(page)
 
 
-def is_outside(url: str) -> bool:
-    return url.startswith(("http:", "https:")) and "//127.0.0.1:" not in url
+def change_theme(page, theme: str) -> None:
+    change = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
+    page.evaluate(change, theme)
+    page.wait_for_function("(it) => document.body.dataset.jpThemeName === it", arg=theme)
+    page.wait_for_timeout(500)  # what glides to another colour
 
 
 def run_the_rest(page) -> None:

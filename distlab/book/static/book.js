@@ -20,6 +20,10 @@
     const follow = () => markTheme(document.body.dataset.theme);
     new MutationObserver(follow).observe(document.body, { attributes: true, attributeFilter: ["data-theme"] });
     system.addEventListener("change", follow);
+    let chosen;  // paper is white: the theme changes before the pieces draw themselves for it
+    const change = (theme) => { document.body.dataset.theme = theme; follow(); };
+    window.addEventListener("beforeprint", () => { chosen = document.body.dataset.theme; change("light"); }, true);
+    window.addEventListener("afterprint", () => change(chosen));
     nameParts();
     const field = document.getElementById("book-message");
     if (field) findErrors(field);
@@ -27,7 +31,7 @@
 
   // A part that scrolls must be reachable by keyboard, and which ones scroll depends on the window.
   const markScrolling = () => {
-    const parts = [...document.querySelectorAll("div.highlight pre, .output pre")];
+    const parts = [...document.querySelectorAll("div.highlight pre, .output pre, div.cell_output, .table-wrapper")];
     for (const [part, scrolls] of parts.map((each) => [each, each.scrollWidth > each.clientWidth])) {
       if (scrolls) part.tabIndex = 0; else part.removeAttribute("tabindex");
     }

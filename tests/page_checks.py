@@ -1,0 +1,63 @@
+"""What holds on every page of ours, in the book and in JupyterLab: quiet, readable, alive."""
+
+from urllib.parse import urlparse
+
+LOCAL = ("file", "data", "blob", "about")
+# What a piece draws; a question in words has no drawing: there the choice is what changes.
+PICTURE = """(node) => [...node.querySelectorAll("svg, canvas, :checked, li")].map((n) =>
+  n.outerHTML + n.ariaLabel + [...n.labels ?? []].map((l) => l.textContent)).join()"""
+
+
+def watch(page, port: int | None = None, heard: tuple[str, ...] = ("error", "warning")) -> list:
+    """Return a list that fills with what goes wrong: what the console says, requests that leave.
+
+    A server of ours at `port` is no way out. `heard` are the kinds of console messages that count.
+    """
+    wrong: list[str] = []
+    page.on("console", lambda said: wrong.append(said.text) if said.type in heard else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+
+    def look(asked) -> None:
+        address = urlparse(asked.url)
+        if address.scheme not in LOCAL and address.netloc != f"127.0.0.1:{port}":
+            wrong.append(asked.url)
+
+    page.on("request", look)
+    return wrong
+
+
+def find_with_axe(
+    page, *look, context: dict | None = None, rules: list[str] | None = None
+) -> list[str]:
+    """Return what axe has against the page, by all its rules or those named; [] if nothing."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    options = {"resultTypes": ["violations"], "preload": False}
+    options |= {"runOnly": rules} if rules else {}
+    found = Axe().run(page, context=context, options=options)
+    where = " ".join(map(str, look))
+    return [f"{where}: {found.generate_report()}"] if found.violations_count else []
+
+
+def move(stage, name: str) -> None:
+    """Take its first slider to an end or choose another option: what it draws must change.
+
+    But the cockpit of a job that has ended: there is nothing left to steer.
+    """
+    before, slider = stage.evaluate(PICTURE), stage.locator("input[type=range]:enabled").first
+    if not stage.locator("input:enabled").count():
+        assert stage.get_attribute("aria-label").startswith("Cockpit"), name
+        return
+    stage.scroll_into_view_if_needed()
+    if slider.count():
+        slider.focus()
+    for key in ("End", "Home"):  # at one end there may be no more to see
+        if slider.count():
+            slider.press(key)
+        else:
+            stage.locator("input[type=radio]:not(:checked)").first.check()
+        for _ in range(60):
+            if stage.evaluate(PICTURE) != before:
+                return
+            stage.page.wait_for_timeout(50)
+    raise AssertionError(f"{name}: a piece does not change")
