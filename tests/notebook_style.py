@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from symtable import symtable
 from typing import Any
 from urllib.parse import unquote
 
@@ -339,7 +340,7 @@ def check_solution(notebook: Notebook) -> Iterator[str]:
 
 
 def check_graded_cell(source: str) -> Iterator[str]:
-    """INPUTS of np and SEED; a got_… name; HIDDEN TESTS of these, np and judges alone."""
+    """INPUTS of np and SEED that leave a learner's names alone; got_…; HIDDEN TESTS of these."""
     if [region.name for region in find_regions(source)] != ["INPUTS", "HIDDEN TESTS"]:
         yield "a graded cell has one INPUTS and then one HIDDEN TESTS region"
         return
@@ -351,6 +352,9 @@ def check_graded_cell(source: str) -> Iterator[str]:
     known = _assigned(inputs) | {"np", *dir(builtins)}
     stray = _used(inputs) - known - {"SEED"}
     yield from (f"the inputs use {name}: np and SEED only" for name in sorted(stray))
+    names = [n.get_name() for n in symtable(inputs, "", "exec").get_symbols() if n.is_assigned()]
+    taken = [name for name in names if not re.fullmatch(r"_\w*|\w+_cases|rng", name)]
+    yield from (f"the inputs set {n}, maybe a learner's own name: _{n}" for n in sorted(taken))
     stray = _used(hidden) - known - _assigned(hidden) - got - _imported_judges(hidden)
     yield from (f"the hidden tests use {n}: inputs, got_ and np only" for n in sorted(stray))
 

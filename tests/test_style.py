@@ -243,6 +243,7 @@ def test_each_breach_of_a_lab_is_named() -> None:
     [
         ("### BEGIN INPUTS\n", "", None),
         ("### BEGIN INPUTS\n", "### BEGIN INPUTS\nlab01\n", "the inputs use lab01"),
+        ("### BEGIN INPUTS\n", "### BEGIN INPUTS\nshare = 1\n", "the inputs set share"),
         ("### END HIDDEN", "plan_epoch\n### END HIDDEN", "the hidden tests use plan_epoch"),
         ("got_epochs = [", "given = [", "nothing is assigned to a got_"),
     ],

@@ -18,6 +18,8 @@ from distlab.authoring.sources import DIGEST_LENGTH
 
 PACKAGES = ("utils", "distlab")
 _Import = ast.Import | ast.ImportFrom
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")  # where statements stand
 Wanted = frozenset[str] | None  # of a module's names; None: all that there are
 Edge = tuple[str, Wanted]
 
@@ -67,7 +69,9 @@ def parse_leniently(code: str) -> ast.Module:
 def read_module(path: Path, name: str) -> tuple[str, frozenset[Edge], bool]:
     """Return the digest of the module `name` at `path`, what it imports, whether it is a door."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    digest = hashlib.sha256("\n".join(_describe(tree)).encode()).hexdigest()
+    words: list[str] = []
+    _describe(tree, words)
+    digest = hashlib.sha256("\n".join(words).encode()).hexdigest()
     is_package = path.name == "__init__.py"
     is_door = is_package and all(map(_passes_on, tree.body))
     return digest[:DIGEST_LENGTH], frozenset(list_edges(tree, name, is_package)), is_door
@@ -124,12 +128,12 @@ def _find_used(tree: ast.AST) -> dict[str, Wanted]:
 
 def _walk(tree: ast.AST) -> Iterator[_Import]:
     """Yield the imports that are run: not those under `if TYPE_CHECKING`."""
-    for node in ast.iter_child_nodes(tree):
+    for node in (node for block in _BLOCKS for node in getattr(tree, block, ())):
         if isinstance(node, _Import):
             yield node
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             yield from _walk(ast.Module(node.orelse, []))
-        else:
+        elif isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
             yield from _walk(node)
 
 
@@ -141,19 +145,17 @@ def _resolve(node: ast.ImportFrom, module: str, is_package: bool) -> str:
     return ".".join([*parts, *([node.module] if node.module else [])])
 
 
-def _describe(node: ast.AST) -> Iterator[str]:
-    """Yield the tree of `node` as words: no positions, no docstring, no empty field."""
-    yield type(node).__name__
-    documented = isinstance(
-        node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    )
+def _describe(node: ast.AST, words: list[str]) -> None:
+    """Add the tree of `node` to `words`: no positions, no docstring, no empty field."""
+    words.append(type(node).__name__)
+    documented = isinstance(node, _DOCUMENTED)
     skipped = node.body[0] if documented and ast.get_docstring(node, False) is not None else None
-    for field, value in ast.iter_fields(node):
-        values = value if isinstance(value, list) else [value]
-        for one in values:
+    for field in node._fields:
+        value = getattr(node, field, None)
+        for one in value if isinstance(value, list) else (value,):
             if isinstance(one, ast.AST):
                 if one is not skipped:
-                    yield field
-                    yield from _describe(one)
+                    words.append(field)
+                    _describe(one, words)
             elif one is not None:
-                yield f"{field}={one!r}"
+                words.append(f"{field}={one!r}")

@@ -50,8 +50,8 @@ def describe_versions() -> str:
 def make_parser(word: str = "") -> OneLineParser:
     """Return the parser of `distlab` with every command that is there.
 
-    Where `word`, the first of a command line, names a module, that one is imported alone:
-    all of them take half a second.
+    Where `word`, the first of a command line, is a command of the module of that name, that
+    one is imported alone: all of them take half a second.
     """
     parser = OneLineParser(
         prog="distlab", description="Distributed training with TensorFlow: the course's command."
@@ -64,7 +64,7 @@ def make_parser(word: str = "") -> OneLineParser:
         module = f"distlab.cli.{name}"
         if importlib.util.find_spec(module):  # students have no grade, release, build
             importlib.import_module(module).add_parser(subparsers)
-    return parser
+    return parser if named not in MODULES or word in parser.list_commands() else make_parser()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         words = sys.argv[1:] if arguments is None else arguments
         parsed = make_parser(*words[:1]).parse_args(words)
-        program = f"distlab {parsed.command}"
+        program = parsed.prog
         status = parsed.run(parsed)
         sys.stdout.flush()
         return status

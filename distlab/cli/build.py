@@ -41,7 +41,7 @@ def add_parser(commands: Commands) -> None:
         "begin a lab with a template that builds, checks and grades as it stands",
         "Write the four files of a new lab, each with three exercises that work.",
     )  # fmt: skip
-    new.add_argument("kind", choices=["lab"], help="what to begin")
+    new.add_argument("kind", choices=["lab"], metavar="KIND", help="lab: what to begin")
     new.add_argument("title", metavar="TITLE", help='in words: "precision and memory"')
     for parser in (build, new):
         parser.add_argument("--root", type=Path, metavar="DIR", help="the course's folder")

@@ -89,6 +89,7 @@ def _choose(identity: str | None, everything: bool) -> "list[FoundCluster]":
         return [c for c in find_clusters() if everything or not c.mark.owner_lives]
     found = find_clusters(identity)
     if not found:
-        known = ", ".join(cluster.mark.identity for cluster in find_clusters()) or "there is none"
-        raise CourseError(f"no cluster {identity}: choose from {known}")
+        known = ", ".join(cluster.mark.identity for cluster in find_clusters())
+        choices = f"choose from {known}" if known else "there is none"
+        raise CourseError(f"no cluster {identity}: {choices}")
     return found

@@ -22,15 +22,16 @@ CELL_SECONDS, LAB_SECONDS = 120.0, 600.0
 
 def add_parser(commands: Commands) -> None:
     check = add_command(commands, "check", run_check, "try your answers of a lab")
-    check.add_argument("lab", help="lab05, 05, or a notebook's path")
+    check.add_argument("lab", metavar="LAB", help="lab05, 05, or a notebook's path")
     check.add_json()
     text = "check a lab and pack what is to be handed in"
     submit = add_command(commands, "submit", run_submit, text)
-    submit.add_argument("lab", help="lab05, 05, or a notebook's path")
+    submit.add_argument("lab", metavar="LAB", help="lab05, 05, or a notebook's path")
     submit.add_argument("--name", help="what your teacher knows you by (your login name)")
     submit.add_argument("--out", type=Path, default=Path("handed-in"), help="where to put the zip")
     text = "start a lab from scratch; what was there is kept as a copy"
-    add_command(commands, "reset", run_reset, text).add_argument("lab", help="lab05, or 05")
+    reset = add_command(commands, "reset", run_reset, text)
+    reset.add_argument("lab", metavar="LAB", help="lab05, or 05")
 
 
 def find_lab(name: str) -> Path:

@@ -6,6 +6,7 @@ another option tomorrow.
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, NoReturn
@@ -32,16 +33,28 @@ class OneLineParser(argparse.ArgumentParser):
         self.register("type", int, read_whole)
 
     def error(self, message: str) -> NoReturn:
+        if message.startswith("the following arguments are required"):  # rather, which is odd
+            self._refuse([word for word in self._words if self._is_unknown_option(word)])
         self.exit(2, f"{self.prog}: {shorten_words(message)}\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        parsed, unknown = super().parse_known_args(args, namespace)
+        self._words = list(sys.argv[1:] if args is None else args)
+        parsed, unknown = super().parse_known_args(self._words, namespace)
         if self.unknown_options_to:
             setattr(parsed, self.unknown_options_to, unknown)
-        elif unknown:
+        else:
+            self._refuse(unknown)
+        parsed.prog = getattr(parsed, "prog", self.prog)  # of the innermost command
+        return parsed, []
+
+    def _is_unknown_option(self, word: str) -> bool:
+        known = self.unknown_options_to or word.partition("=")[0] in self._option_string_actions
+        return word.startswith("--") and word != "--" and not known
+
+    def _refuse(self, unknown: list[str]) -> None:
+        if unknown:
             near = suggest(unknown[0].partition("=")[0], self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
-        return parsed, []
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

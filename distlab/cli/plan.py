@@ -157,7 +157,7 @@ def _check_before_measuring(arguments: argparse.Namespace, choice: Choice) -> No
 
 def measure(arguments: argparse.Namespace) -> tuple[Profile, list[Check]]:
     """Calibrate on this machine, then run 2 and 4 workers; return profile and checks."""
-    from utils.cluster import make_launcher
+    from utils.cluster import ClusterError, make_launcher
 
     name = arguments.measure or arguments.model
     model = arguments.measure or functools.partial(build_user_model, arguments.model, os.getcwd())
@@ -169,6 +169,9 @@ def measure(arguments: argparse.Namespace) -> tuple[Profile, list[Check]]:
         _say(arguments, "predicts 2 and 4 workers of this machine, and runs them")
         for check in check_locally(model, profile, launcher=launcher):
             checks.append(check)
+    except ClusterError as error:
+        bare = error.cause.removeprefix("InputError: ")  # of the user's model: no worker's fault
+        raise error if bare == error.cause else CourseError(bare) from None
     finally:
         launcher.close()
     return profile, checks

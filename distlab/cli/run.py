@@ -148,6 +148,8 @@ def make_command(program: str, arguments: list[str], module: bool) -> list[str]:
     if module:
         return [sys.executable, "-m", program, *arguments]
     if program.endswith(".py"):
+        if Path(program).is_dir():
+            raise CourseError(f"{program}: a folder; name a program that is in it")
         if not Path(program).is_file():
             raise CourseError(f"{program}: no such file; name a program that is there")
         if not os.access(program, os.R_OK):

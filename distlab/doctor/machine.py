@@ -109,11 +109,11 @@ def examine_system(
     return Finding("system", "ok", value)
 
 
-def _examine_wsl(release: str, folder: str = __file__) -> Finding:
+def _examine_wsl(release: str) -> Finding:
     if "microsoft-standard" not in release and "WSL2" not in release:
         advice = "WSL1 has no Linux kernel: convert it with `wsl --set-version <name> 2`"
         return Finding("system", "problem", f"WSL1, {release}", advice)
-    if folder.startswith("/mnt/"):
+    if __file__.startswith("/mnt/"):
         advice = "the course lies on a Windows disk, which is slow: copy it into the Linux home"
         return Finding("system", "warning", f"WSL2, {release}", advice)
     return Finding("system", "ok", f"WSL2, {release}")

@@ -113,15 +113,14 @@ def _name_required(requirements: list[str]) -> list[str]:
     return [match[0] for match in names if match]
 
 
-def examine_utils(folder: Path | None = None) -> Finding:
+def examine_utils() -> Finding:
     """Do notebooks import this `utils`, or is there none, or another that comes first?
 
-    Asks a Python started in `folder`, by default the course's `notebooks/`, as a
-    kernel is.
+    Asks a Python started in the course's `notebooks/`, as a kernel is.
     """
     ours = Path(__file__).resolve().parents[2] / "utils" / "__init__.py"
     notebooks = ours.parents[1] / "notebooks"
-    folder = folder or (notebooks if notebooks.is_dir() else Path.cwd())
+    folder = notebooks if notebooks.is_dir() else Path.cwd()
     outcome = run_command([sys.executable, "-c", FIND_UTILS], 8.0, folder)
     if outcome.status != 0:
         value = outcome.last_error_line or "no answer"

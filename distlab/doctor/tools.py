@@ -18,6 +18,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "firefox"
 MAC_BROWSERS = ("Google Chrome", "Chromium", "Firefox", "Safari")
 SEAL = ("--ro-bind", "/", "/", "--unshare-all", "true")
 JAVA_TESTED = 17
+LIMIT_SECONDS = 8.0
 SYSCTL = Path("/proc/sys")
 
 
@@ -76,7 +77,7 @@ def _explain_seal(sysctl: Path) -> str:
     return "grading refuses to run unsealed; a container may forbid it: grade on the host"
 
 
-def examine_java(limit_seconds: float = 8.0) -> Finding:
+def examine_java() -> Finding:
     """Which Java is there? The Spark part of lesson 19 was tested on Java 17."""
     home = os.environ.get("JAVA_HOME")
     path = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
@@ -84,9 +85,9 @@ def examine_java(limit_seconds: float = 8.0) -> Finding:
     if path is None:
         value = f"none in JAVA_HOME, {home}" if home else "not installed"
         return Finding("Java", "missing", value, advice)
-    outcome = run_command([path, "-version"], limit_seconds)
+    outcome = run_command([path, "-version"], LIMIT_SECONDS)
     if outcome.status is None:
-        return Finding("Java", "warning", f"no answer within {limit_seconds:g} s", advice)
+        return Finding("Java", "warning", f"no answer within {LIMIT_SECONDS:g} s", advice)
     match = re.search(r'version "(\d+)(?:\.(\d+))?[^"]*"', outcome.errors + outcome.output)
     if outcome.status != 0 or match is None:
         return Finding("Java", "missing", "not installed", advice)
@@ -96,12 +97,12 @@ def examine_java(limit_seconds: float = 8.0) -> Finding:
     return Finding("Java", "ok", str(version))
 
 
-def list_nvidia_gpus(limit_seconds: float = 8.0) -> list[str]:
+def list_nvidia_gpus() -> list[str]:
     """Return the names of the GPUs that NVIDIA's driver reports, [] where there is none."""
     path = shutil.which("nvidia-smi")
     if path is None:
         return []
-    outcome = run_command([path, "-L"], limit_seconds)
+    outcome = run_command([path, "-L"], LIMIT_SECONDS)
     names = re.findall(r"^GPU \d+: (.+?) \(UUID", outcome.output, re.MULTILINE)
     return names if outcome.status == 0 else []
 

@@ -238,6 +238,13 @@ def test_module_that_is_imported_on_the_way_makes_a_notebook_stale(course: Path,
     assert read_cells(path)[1]["outputs"][0]["data"]["text/plain"] == ["5"]
 
 
+def test_a_change_of_a_picture_makes_no_lab_stale_that_shows_it_to_a_learner_alone() -> None:
+    """A build draws no picture of an answer, so what draws it cannot change an output."""
+    found = imports.digest_modules("from distlab.exercises import lab05", Path(__file__).parents[2])
+    assert "distlab.exercises.exercise" in found
+    assert not [name for name in found if name.startswith("distlab.figures")]
+
+
 def test_digest_covers_what_a_module_does_and_not_its_words(tmp_path: Path) -> None:
     def digest(text: str) -> str:
         (tmp_path / "utils").mkdir(exist_ok=True)

@@ -4,6 +4,7 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -28,6 +29,13 @@ def list_leaves(parser, path=()):
     commands = parser.list_commands()
     return sum((list_leaves(below, (*path, name)) for name, below in commands.items()),
                [] if commands else [(path, parser)])  # fmt: skip
+
+
+def list_all(parser, path=()):
+    """Yield the words of every command and of what stands above it; none for `distlab`."""
+    yield path
+    for name, below in parser.list_commands().items():
+        yield from list_all(below, (*path, name))
 
 
 def make_bad_lines():
@@ -83,6 +91,10 @@ def test_bad_command_lines_end_in_one_line_without_a_traceback(tmp_path):
     ([*ALL_REDUCE, "--algorithm", "rings"], ["choose from naive, ring", "did you mean 'ring'?"]),
     (["help", "simulate", "pipelines"], ["no command 'pipelines'", "did you mean 'pipeline'?"]),
     (["check", "lap05"], ["'lap05'", "did you mean 'lab05'?"]),
+    (["--verson"], ["distlab: unrecognized", "did you mean '--version'?"]),
+    (["grade", "lab01", "--polcy", "x"], ["--polcy", "did you mean '--policy'?"]),
+    (["user_function"], ["choose from lab, doctor"]),  # a module, no command
+    (["data", "verify", "mnits"], ["distlab data verify: ", "'mnits'", "choose fashion_mnist"]),
     ([*ALL_REDUCE, "--ranks", "99999999999"], ["99999999999 is out of range", "10,000,000,000"]),
     ([*ALL_REDUCE, "--bytes", HUGE], ["bytes: give 0 to 1e+21"]),
     (["train", "--epochs", HUGE], ["999… is out of range: give a whole number from"]),
@@ -112,14 +124,18 @@ def test_version_names_ours_and_theirs(capsys):
     assert re.fullmatch(pattern, shown) and shown == describe_versions() + "\n"
 
 
-@pytest.mark.parametrize("words", [[], ["train"], ["tf-config", "lint"], ["completion"]])
-def test_help_is_that_of_the_command(capsys, words):
-    assert main(["help", *words]) == 0
-    shown = capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        main([*words, "--help"])
-    assert shown == capsys.readouterr().out
-    assert shown.startswith(" ".join(["usage: distlab", *words]))
+def test_every_help_is_the_same_asked_either_way_and_starts_no_tensorflow(tmp_path):
+    paths = list(list_all(make_parser()))
+    asked = run_all([[*path, "--help"] for path in paths], tmp_path)
+    helped = run_all([["help", *path] for path in paths], tmp_path)
+    shorter = run_all([[*path, "-h"] for path in paths], tmp_path)
+    assert len(paths) > 35 and asked == helped == shorter
+    for path, (status, output, errors) in zip(paths, asked, strict=True):
+        assert status == 0 and errors == "", path
+        assert output.startswith(" ".join(["usage: distlab", *path])), path
+    program = "import sys, distlab.cli as c; c.make_parser(); print('tensorflow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    assert done.stdout == b"False\n", done.stderr
 
 
 def complete(shell, words, folder):
@@ -147,6 +163,21 @@ def test_bash_completes_commands_options_and_choices(tmp_path):
     words = ["distlab", "train", "--replicas", "2", "--strategy", "mi"]
     assert complete(shell, words, tmp_path) == ["mirrored"]
     assert "--schedule" not in complete(shell, ["distlab", "train", "--"], tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_bash_knows_every_command_with_all_of_its_options(tmp_path):
+    parser = make_parser()
+    script = [run_all([["completion", "bash"]], tmp_path)[0][1]]
+    for path in (paths := list(list_all(parser))):
+        words = " ".join(["distlab", *path, "''"])
+        script.append(f"COMP_WORDS=({words}); COMP_CWORD={len(path) + 1}; _distlab")
+        script.append('echo "${COMPREPLY[@]}"')
+    done = subprocess.run(["bash", "-c", "\n".join(script)], capture_output=True, timeout=60)
+    assert done.returncode == 0 and done.stderr == b""
+    for path, line in zip(paths, done.stdout.decode().splitlines(), strict=True):
+        below, options = parser.find(path).list_commands(), parser.find(path)._option_string_actions
+        assert set(line.split()) >= {*below, *(o for o in options if o.startswith("--"))}, path
 
 
 def test_zsh_runs_the_same_script_through_its_own_bashcompinit(tmp_path):

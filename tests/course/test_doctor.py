@@ -18,6 +18,7 @@ from distlab.doctor import commands
 from distlab.doctor.examination import list_probes
 from distlab.doctor.findings import STATUSES, Finding, Probe, run_probes
 from distlab.doctor.tensorflow_trial import judge_gpus, try_tensorflow
+from utils.strategies import SINGLE_MACHINE
 
 ROOT = Path(__file__).parents[2]
 
@@ -74,8 +75,7 @@ def test_the_json_object_has_its_fields_and_quick_leaves_the_child_out():
     assert {"Python", "Keras", "cores", "memory", "GPU", "MNIST", "bubblewrap", "Java"} <= {*names}
     assert not {"TensorFlow start", "computation"} & {*names}
     works = record["works"]
-    single = ["default", "one-device", "mirrored", "central-storage"]
-    assert works["strategies"] == [*single, "multi-worker", "parameter-server"]
+    assert works["strategies"] == [*SINGLE_MACHINE, "multi-worker", "parameter-server"]
     assert works["table"]["multi-worker"]["keras 3 fit"] is False
     assert done.stderr.split()[-1] == "False", "the parent imported TensorFlow"
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -216,6 +217,9 @@ def test_tune_says_when_the_step_is_the_bottleneck(tf):
     assert report.bottleneck == "the step"
     assert report.tuned <= report.limit * 1.2 and report.limit <= 4 / 0.05
     assert "the step takes longer than all of them" in str(report)
+    nothing, little = (replace(report.costs[0], seconds_per_image=s) for s in (0.0, 6e-8))
+    text = str(replace(report, costs=(nothing, little)))
+    assert text.count("too little to measure") == 1 and "     0.1" in text and " 0.0\n" not in text
 
 
 def test_the_search_stops_when_a_batch_is_as_fast_as_a_ready_one(tf):
