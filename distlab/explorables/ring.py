@@ -7,6 +7,7 @@ import numpy as np
 from distlab.errors import CourseError
 from distlab.explorables.explorable import Explorable
 from distlab.figures import Picture, lines, matrix
+from distlab.figures.picture import shorten_number
 from utils.collectives import ALGORITHMS, ring_all_reduce, split_into_chunks
 from utils.simulate.collective import Link, Nodes, simulate_all_reduce
 
@@ -60,9 +61,10 @@ def ring_of(vectors: Sequence[np.ndarray]) -> Explorable:
     chunks = [[c[:1].tolist() for c in split_into_chunks(v, len(vectors))] for v in flat]
     largest = max(float(np.abs(total).max(initial=0)), 1e-300)
     power = 3 * int(np.floor(np.log10(largest) / 3)) if not 1 <= largest < 1000 else 0
+    firsts = [[shorten_number(c[0] / 10.0**power) if c else None for c in row] for row in chunks]
     data = {
         "label": "Ring all-reduce of your own numbers", "algorithms": ["ring"], "autoplay": False,
-        "values": [[_shorten(c[0] / 10.0**power) if c else None for c in row] for row in chunks],
+        "values": firsts,
         "unit": "" if power == 0 else f"in units of 1e{power:+03d}, ",
     }  # fmt: skip
     options = {
@@ -70,10 +72,6 @@ def ring_of(vectors: Sequence[np.ndarray]) -> Explorable:
         "perNode": 1, "inside": 1, "time": 0,
     }  # fmt: skip
     return Explorable("ring", data, options, _draw_sums(chunks, 10.0**power))
-
-
-def _shorten(value: float) -> float:
-    return float(f"{value:.4g}")
 
 
 def _draw_sums(chunks: list[list[list[float]]], unit: float) -> Picture:

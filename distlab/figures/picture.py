@@ -21,6 +21,19 @@ FONT_CSS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Aria
 CAPTION_CSS = f"max-width:720px;margin-top:0.6em;line-height:1.5;color:{INK_CSS}"
 
 
+def round_exactly(value: float) -> float:
+    """Return `value` with nine digits: processors may differ in the last of sixteen."""
+    return float(f"{value:.9g}")
+
+
+def shorten_number(value: float) -> float:
+    """Return `value` with four digits, rounded from nine.
+
+    A value that lies halfway would else go up on one processor, down on another.
+    """
+    return float(f"{round_exactly(value):.4g}")
+
+
 @dataclass(frozen=True)
 class Picture:
     """One drawn picture: `svg` (one `<svg>` element, transparent) and what it shows in words.

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from distlab.figures.picture import round_exactly, shorten_number
+
 Frame = dict[str, Any]
-DIGITS, EXACT_DIGITS = 4, 9  # a processor may differ in the last of sixteen
 
 
 def freeze(frames: list[Frame]) -> dict[str, Any]:
@@ -11,8 +12,7 @@ def freeze(frames: list[Frame]) -> dict[str, Any]:
 
     A frame is one of the `shapes` with its numbers and words put in: `[shape, leaf, …]`, where a
     word is `[place in texts]`. Leaves that are the same in all frames of a shape stay in it.
-    Numbers have DIGITS significant digits, rounded from EXACT_DIGITS: a value that lies halfway
-    would else go up on one processor, down on another.
+    Numbers are shortened (`shorten_number`).
     """
     split = [_split(frame) for frame in frames]
     shapes: dict[str, int] = {}
@@ -37,16 +37,12 @@ def freeze(frames: list[Frame]) -> dict[str, Any]:
 
 
 def round_numbers(value: Any) -> Any:
-    """Return `value` with EXACT_DIGITS significant digits: the same on every processor."""
+    """Return `value` with nine significant digits: the same on every processor."""
     if isinstance(value, dict):
         return {key: round_numbers(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [round_numbers(each) for each in value]
-    return _round(value, EXACT_DIGITS) if isinstance(value, float) else value
-
-
-def _round(value: float, digits: int) -> float:
-    return float(f"{value:.{digits}g}")
+    return round_exactly(value) if isinstance(value, float) else value
 
 
 def _intern(leaf: Any, texts: dict[str, int]) -> Any:
@@ -63,5 +59,5 @@ def _split(value: Any) -> tuple[Any, list[Any]]:
         items = [_split(each) for each in value]
         return [shape for shape, _ in items], [leaf for _, own in items for leaf in own]
     if isinstance(value, float):
-        return 0, [_round(_round(value, EXACT_DIGITS), DIGITS)]
+        return 0, [shorten_number(value)]
     return 0, [value.item() if hasattr(value, "item") else value]

@@ -2,12 +2,13 @@
 
 import json
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
 
 from distlab import cli
-from utils.collectives import ALGORITHMS, all_reduce
+from utils.collectives import ALGORITHMS, Message, all_reduce, list_distances, list_parents
 from utils.errors import DistributedError
 from utils.simulate import published
 from utils.simulate.collective import (
@@ -16,12 +17,23 @@ from utils.simulate.collective import (
     compute_bus_bandwidth_gbps,
     fit_link,
     simulate_all_reduce,
-    time_messages,
 )
 
 SLOW, FAST = Link(3e-6, 1e9), Link(1e-6, 7e9)
 DOUBLING = "recursive-doubling"
 RANKS = (1, 2, 3, 5, 8, 12, 13, 16, 25)
+
+
+def time_messages(messages: Iterable[Message], link: Link, nodes: Nodes | None = None) -> float:
+    """Return the seconds of recorded messages: each step lasts as long as its slowest one."""
+    slowest: dict[int, float] = {}
+    for message in messages:
+        inside = nodes is not None and (
+            message.source // nodes.ranks_per_node == message.destination // nodes.ranks_per_node
+        )
+        seconds = (nodes.link if inside else link).seconds(message.payload_bytes)
+        slowest[message.step] = max(slowest.get(message.step, 0.0), seconds)
+    return sum(slowest.values())
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 5, 7, 8, 16, 100, 1000, 16384])
@@ -121,10 +133,25 @@ def test_hierarchical_beats_the_ring_where_latency_between_nodes_counts():
 
 
 def test_a_billion_ranks_take_no_time_to_simulate():
-    nodes = Nodes(12, FAST)
-    for algorithm in ALGORITHMS:
-        cost = simulate_all_reduce(algorithm, 10**9 + 1, 10**6, SLOW, nodes)
-        assert math.isfinite(cost.seconds) and cost.seconds > 0
+    ranks = 10**9 + 1
+    for per_node in (1, 12, 2**15 - 1, 10**8, ranks // 2, ranks - 1):
+        for algorithm in ALGORITHMS:
+            cost = simulate_all_reduce(algorithm, ranks, 10**6, SLOW, Nodes(per_node, FAST))
+            assert math.isfinite(cost.seconds) and cost.seconds > 0
+
+
+@pytest.mark.parametrize("inside, between", [(1, 1000), (1000, 1)])
+def test_steps_of_the_tree_pay_for_every_link_that_they_use(inside, between):
+    links = Link(between, 1e30), Link(inside, 1e30)
+    for ranks in range(1, 70):
+        for per_node in range(1, ranks + 1):
+            seconds = 0
+            for distance in list_distances(ranks):
+                parents = list_parents(ranks, distance)
+                together = {p // per_node == (p + distance) // per_node for p in parents}
+                seconds += 2 * max(inside if each else between for each in together)
+            cost = simulate_all_reduce("tree", ranks, 0, links[0], Nodes(per_node, links[1]))
+            assert cost.seconds == seconds, (ranks, per_node)
 
 
 def test_two_points_of_nccl_predict_the_ends_of_its_range():

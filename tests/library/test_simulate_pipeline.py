@@ -16,7 +16,6 @@ from utils.simulate.pipeline import (
     KIND_NAMES,
     StageTimes,
     simulate_pipeline,
-    simulate_replicas,
 )
 from utils.simulate.published import read_table
 
@@ -308,38 +307,6 @@ def test_rematerialisation_adds_a_forward_to_each_backward():
     assert run.busy_per_stage.tolist() == [56, 56, 56, 72]
     chunked = StageTimes(1.0, [[1, 1], [2, 1]], 1.0).rematerialise()  # a chunk's forward is 0.5
     assert chunked.backward_input.tolist() == [[1.5, 1.5], [2.5, 1.5]]
-
-
-# --- replicas ---
-
-
-def test_replicas_add_only_the_all_reduce_that_nothing_hides():
-    schedule = make_schedule("1f1b", 4, 8)
-    alone = simulate_pipeline(schedule, EVEN)
-    four = simulate_replicas(schedule, [EVEN] * 4, all_reduce=2.0)
-    assert four.micro_batches == 32 and len(four.runs) == 4
-    assert four.reduce_starts.tolist() == [33, 31, 29, 27]  # the last stage is done first
-    assert four.step_time == alone.makespan + 2.0 and four.exposed_all_reduce == 2.0
-    hidden = simulate_replicas(schedule, [EVEN] * 2, all_reduce=[0, 0, 0, 6.0])
-    assert hidden.exposed_all_reduce == 0.0
-
-
-def test_a_slow_replica_holds_all_others_up():
-    schedule = make_schedule("zb-h1", 2, 4)
-    slow = StageTimes(2.0, 2.0, 2.0)
-    run = simulate_replicas(schedule, [EVEN, slow, EVEN], all_reduce=1.0)
-    assert run.step_time == pytest.approx(simulate_pipeline(schedule, slow).makespan + 1.0)
-
-
-@pytest.mark.parametrize(
-    ("times", "all_reduce", "says"),
-    [([], 0, "replicas: give a list"), (EVEN, 0, "replicas: give a list"),
-     ([EVEN], -1, "all-reduce times: -1 cannot be"), ([EVEN], [1, 2, 3], "shape [3]")],
-)  # fmt: skip
-def test_replicas_that_cannot_be_get_one_line(times, all_reduce, says):
-    with pytest.raises(DistributedError) as error:
-        simulate_replicas(make_schedule("1f1b", 2, 2), times, all_reduce)
-    assert says in str(error.value)
 
 
 # --- size, picture, shell ---

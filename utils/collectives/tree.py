@@ -5,7 +5,7 @@ collective communication operations in MPICH", sections 4.2 and 4.4, for short v
 trees are others: two binary ones at once, through which the vector flows in pieces.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -43,6 +43,6 @@ def list_distances(ranks: int) -> list[int]:
     return [1 << bit for bit in range((ranks - 1).bit_length())]
 
 
-def list_parents(ranks: int, distance: int) -> Iterable[int]:
+def list_parents(ranks: int, distance: int) -> range:
     """Return the ranks that have a child at `distance`: every second one of those left."""
     return range(0, ranks - distance, 2 * distance)

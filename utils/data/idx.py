@@ -1,4 +1,4 @@
-"""idx files, the original form of MNIST and Fashion-MNIST: a reader, a writer, a checksum.
+"""idx files, the original form of MNIST and Fashion-MNIST: a reader and a checksum.
 
 An idx file is a header (two zero bytes, the type of the elements, the number of
 dimensions, then each dimension as a big-endian uint32) and the elements in row
@@ -68,25 +68,6 @@ def to_idx_bytes(array: np.ndarray) -> bytes:
         raise ValueError(f"idx bytes hold 0 to 255, not {array.min()} to {array.max()}")
     header = struct.pack(f">BBBB{array.ndim}I", 0, 0, UNSIGNED_BYTE, array.ndim, *array.shape)
     return header + array.astype(np.uint8).tobytes()
-
-
-def write_idx(path: str | os.PathLike[str], array: np.ndarray) -> None:
-    """Write `array` to a new idx file, gzip-compressed if `path` ends in `.gz`.
-
-    The file appears whole or not at all. Raises InputError if it exists.
-    """
-    path = Path(path)
-    content = to_idx_bytes(array)
-    if path.suffix == ".gz":
-        content = gzip.compress(content, mtime=0)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_bytes(content)
-        os.link(partial, path)  # unlike a rename, never replaces a file
-    except FileExistsError:
-        raise InputError(f"{path} exists already and is not overwritten: remove it") from None
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def content_sha256(array: np.ndarray) -> str:

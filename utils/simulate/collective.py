@@ -4,8 +4,8 @@ A message of n bytes takes latency + n / bandwidth; a rank sends one and receive
 one at a time; a step ends with its slowest message; adding up costs nothing, and
 ranks of a node that talk to other nodes at once do not slow each other down.
 The algorithms are those of `utils.collectives`, whose recorded messages give
-the same counts and (`time_messages`) the same seconds. With P ranks, N bytes,
-and Q the largest power of two in P:
+the same counts and the same seconds (a test compares them). With P ranks, N
+bytes, and Q the largest power of two in P:
 
 | algorithm | messages one after the other | bytes one after the other |
 |---|---|---|
@@ -25,14 +25,13 @@ and 5 us a message: the published figures give neither).
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..checks import check_count
 from ..collectives import (
     ALGORITHMS,
     AlphaBeta,
-    Message,
     check_ranks_per_node,
     fit_alpha_beta,
     largest_power_of_two,
@@ -122,21 +121,6 @@ def simulate_all_reduce(
 def compute_bus_bandwidth_gbps(ranks: int, payload_bytes: float, seconds: float) -> float:
     """Return payload_bytes / seconds * 2(ranks-1)/ranks / 1e9; 0 where no time passes."""
     return payload_bytes / seconds * 2 * (ranks - 1) / ranks / 1e9 if seconds > 0 else 0.0
-
-
-def time_messages(messages: Iterable[Message], link: Link, nodes: Nodes | None = None) -> float:
-    """Return the seconds of recorded messages: each step lasts as long as its slowest one.
-
-    Takes `messages` of an `AllReduceResult` or a `Network`, a learner's own included.
-    """
-    slowest: dict[int, float] = {}
-    for message in messages:
-        inside = nodes is not None and (
-            message.source // nodes.ranks_per_node == message.destination // nodes.ranks_per_node
-        )
-        seconds = (nodes.link if inside else link).seconds(message.payload_bytes)
-        slowest[message.step] = max(slowest.get(message.step, 0.0), seconds)
-    return sum(slowest.values())
 
 
 def fit_link(
@@ -239,12 +223,26 @@ def _cost_recursive_doubling(place: _Place) -> tuple[float, int, float]:
 
 def _cost_tree(place: _Place) -> tuple[float, int, float]:
     """Parent and child stand 1, 2, 4, ... apart, the parent at a multiple of twice that."""
-    distances, per_node, one_way = list_distances(place.ranks), place.ranks_per_node, 0.0
+    distances, one_way = list_distances(place.ranks), 0.0
     for distance in distances:
-        parents = list_parents(place.ranks, distance)
-        meet = {parent % per_node + distance < per_node for parent in parents}
-        one_way += place.slowest_seconds(True in meet, False in meet, place.payload_bytes)
+        inside = distance < place.ranks_per_node  # as parent 0 and its child
+        crossing = _crosses_nodes(place.ranks, place.ranks_per_node, distance)
+        one_way += place.slowest_seconds(inside, crossing, place.payload_bytes)
     return 2 * one_way, len(distances), len(distances) * place.payload_bytes
+
+
+def _crosses_nodes(ranks: int, per_node: int, distance: int) -> bool:
+    """Say whether some parent and its child at `distance` sit in different nodes.
+
+    Looks at where nodes begin, of which few are needed, and not at the parents: a billion
+    ranks have half a billion.
+    """
+    parents = list_parents(ranks, distance)
+    begins = range(per_node, ranks, per_node)[: 2 * distance]
+    return any(
+        0 < begin % parents.step <= distance and begin - begin % parents.step in parents
+        for begin in begins
+    )
 
 
 def _cost_hierarchical(place: _Place) -> tuple[float, int, float]:

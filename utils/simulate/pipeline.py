@@ -13,7 +13,7 @@ there; a result takes a delay to the next stage, which occupies nobody; the cost
 of a schedule is the longest span of a stage, its first start to its last end.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -216,54 +216,6 @@ def _count_peaks(encoded: Encoded) -> tuple[float, ...]:
         for begin, end in zip(encoded.firsts, encoded.firsts[1:], strict=False)
     ]
     return tuple(peak if chunks == 1 else peak / chunks for peak in peaks)
-
-
-@dataclass(frozen=True, eq=False)
-class ReplicatedRun:
-    """Data-parallel replicas of one pipeline: `runs[replica]`, then each stage's all-reduce.
-
-    `reduce_starts` and `reduce_ends` [stage]: a stage's gradients are summed over the
-    replicas once its last operation has ended on all of them.
-    """
-
-    runs: tuple[PipelineRun, ...]
-    reduce_starts: np.ndarray
-    reduce_ends: np.ndarray
-
-    @property
-    def step_time(self) -> float:
-        """From the first start to the last gradient."""
-        return float(self.reduce_ends.max())
-
-    @property
-    def micro_batches(self) -> int:
-        """Micro-batches per step over all replicas."""
-        return sum(run.schedule.micro_batches for run in self.runs)
-
-    @property
-    def exposed_all_reduce(self) -> float:
-        """What the all-reduce adds to the slowest replica's makespan; the rest is hidden."""
-        return self.step_time - max(run.makespan for run in self.runs)
-
-
-def simulate_replicas(
-    schedule: Schedule, times: Sequence[StageTimes], all_reduce: ArrayLike = 0.0
-) -> ReplicatedRun:
-    """Run one replica of the pipeline for each of `times`, then sum gradients stage by stage.
-
-    `all_reduce` is the time of one stage's all-reduce over the replicas, one number or
-    one for each [stage]; stages reduce over links of their own, so that one
-    stage's all-reduce hides behind the others' work. Raises InputError for no
-    replica and for what `simulate_pipeline` refuses.
-    """
-    if isinstance(times, StageTimes) or not times:
-        raise InputError("replicas: give a list with the StageTimes of each, [times] * 4 for four")
-    seconds = _read_times("all-reduce times", all_reduce, ((), (schedule.stages,)))
-    done = {id(each): simulate_pipeline(schedule, each) for each in times}
-    runs = tuple(done[id(each)] for each in times)
-    ends = np.cumsum([len(order) for order in schedule.orders]) - 1
-    starts = np.max([run.ends[ends] for run in runs], axis=0)
-    return ReplicatedRun(runs, starts, starts + seconds)
 
 
 def summarise(run: PipelineRun) -> dict[str, object]:

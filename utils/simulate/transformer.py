@@ -1,4 +1,4 @@
-"""A Transformer in numbers: its shape, its activations, and what crosses the wires in a step.
+"""A Transformer in numbers: its shape, and the activations that it keeps.
 
 The shape is that of a model 128 times as wide as it has layers, with heads of 128, as in
 GPT-3 (Brown et al. 2020: 96 layers of width 12,288); both are fractions for sizes between.
@@ -8,7 +8,7 @@ Transformer Models", equations 1 and 2, for numbers of 2 bytes or 4. NumPy at mo
 
 from dataclasses import dataclass
 
-from ..checks import check_count, check_number
+from ..checks import check_count
 from ..errors import InputError
 
 WIDTH_PER_LAYER = HEAD_WIDTH = 128
@@ -63,45 +63,3 @@ def find_activation_bytes(
 def count_in_flight(stage: int, stages: int, micro_batches: int) -> int:
     """Return how many micro-batches pipeline stage `stage` keeps at most under 1F1B."""
     return min(micro_batches, stages - stage)
-
-
-@dataclass(frozen=True)
-class WireBytes:
-    """Bytes that one device sends in a step, to each kind of neighbour."""
-
-    data: float
-    tensor: float
-    pipeline: float
-
-
-def find_wire_bytes(
-    shape: TransformerShape,
-    parameters: float,
-    *,
-    sequence: int,
-    micro_batch: int,
-    micro_batches: int = 1,
-    data_parallel: int = 1,
-    tensor_parallel: int = 1,
-    pipeline_parallel: int = 1,
-    zero_stage: int = 0,
-    recompute: bool = False,
-    number_bytes: int = 2,
-) -> WireBytes:
-    """Return what a device in the middle of the pipeline sends in one step of `micro_batches`.
-
-    Between replicas: a ring all-reduce of the device's own gradients, or 1.5 times that at
-    ZeRO's stage 3, which gathers the weights twice (Rajbhandari et al. 2020, section 7).
-    Inside a layer: four all-reduces of the layer's output for each micro-batch (Shoeybi et al.
-    2019), six with recomputation. Between stages: one output forward, one gradient back.
-    """
-    check_number("parameters", parameters, least=0)
-    own = parameters / (tensor_parallel * pipeline_parallel) * number_bytes
-    output = sequence * micro_batch * shape.width * number_bytes
-    calls = (6 if recompute else 4) * shape.layers / pipeline_parallel * micro_batches
-    ring = lambda ranks: 2 * (ranks - 1) / ranks  # noqa: E731
-    return WireBytes(
-        data=ring(data_parallel) * own * (1.5 if zero_stage == 3 else 1.0),
-        tensor=ring(tensor_parallel) * output * calls,
-        pipeline=2 * output * micro_batches if pipeline_parallel > 1 else 0.0,
-    )

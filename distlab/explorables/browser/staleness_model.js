@@ -1,5 +1,5 @@
 // Workers and parameter servers on a clock, as in utils.simulate.parameter_server, and the descent of
-// utils.simulate.stale_descent: a test runs both on the same random workers.
+// descend_stale in tests/course/test_explorables.py: a test runs both on the same random workers.
 
 export const MODES = ["asynchronous", "bounded", "backup", "synchronous"];
 export const CURVATURES = [1, 0.35, 0.1];

@@ -88,8 +88,10 @@ def expect_resume(seed: int, saved: int, total: int, way: str = "right") -> dict
         done, weights = 0, np.zeros_like(kernel)
     if way in ("no-optimizer", "nothing-restored"):
         velocity = np.zeros_like(kernel)
-    if way in ("epoch-forgotten", "steps"):
-        done = {"steps": 2 * saved}.get(way, 0)
+    if way == "epoch-forgotten":
+        done = 0
+    if way == "steps":  # counted in steps: an epoch has two
+        done = 2 * saved
     for gradient in gradients[done:].reshape(-1, *kernel.shape):
         velocity = MOMENTUM * velocity - RATE * gradient
         weights = weights + velocity
