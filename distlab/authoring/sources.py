@@ -241,12 +241,20 @@ def complete_nbgrader(written: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_lab(notebook: Any) -> Any:
-    """Return the learner's notebook: stubs for solutions, no hidden tests, no outputs."""
+    """Return the learner's notebook: stubs for solutions, no hidden tests, no outputs.
+
+    A key struck in the wrong place changes no instruction and no check, and deletes no exercise.
+    """
     import copy
 
     lab = copy.deepcopy(notebook)
     lab.metadata.pop("distlab", None)
     for cell in lab.cells:
+        role = cell.metadata.get("nbgrader", {})
+        if role.get("locked") or (cell.cell_type == "markdown" and not role):
+            cell.metadata["editable"] = False
+        if role or cell.cell_type == "markdown":
+            cell.metadata["deletable"] = False
         if cell.cell_type != "code":
             continue
         cell.source = replace_regions(cell.source, "SOLUTION", STUB)

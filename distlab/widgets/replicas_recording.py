@@ -30,6 +30,7 @@ ALT = (
     "all ten classes. Then the all-reduce is broken: the copies drift apart, and both forget "
     "the classes that they do not see."
 )
+PANEL = f'<rect class="panel" width="960" height="{HEIGHT}" rx="14"/>'  # each scene hides others
 _STYLE = """
 text {{ font: 600 15px system-ui, sans-serif; fill: #1d1f22 }} .light {{ font-weight: 400 }}
 .panel {{ fill: #f5f7fa }} .paper {{ fill: #fff }} .over {{ fill: {over} }}
@@ -62,7 +63,7 @@ def record(frames: Sequence[Frame]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 {HEIGHT}" role="img" '
         f'aria-label="{ALT}"><title>Two replicas, one mind</title><style>{style}</style>'
-        f'<rect class="panel" width="960" height="{HEIGHT}" rx="14"/>{"".join(scenes)}</svg>\n'
+        f"{PANEL}{''.join(scenes)}</svg>\n"
     )
 
 
@@ -94,7 +95,7 @@ def _draw_scene(frames: Sequence[Frame], step: int, number: int) -> str:
     frame, before = frames[step - 1], frames[max(0, step - 2)]
     largest = max(float(np.abs(frame.gradients).max()), float(np.abs(frame.total).max()))
     limit = float(np.abs(frames[BREAK_AT - 1].filters).max())
-    parts = [_draw_wire(frame.broken)]
+    parts = [PANEL, _draw_wire(frame.broken)]
     for k, left in enumerate(LEFT):
         parts += [
             f'<text x="{left}" y="28">device {k}</text>',

@@ -97,6 +97,15 @@ def test_lab_gives_nothing_away(target: sources.Target) -> None:
 
 
 @pytest.mark.parametrize("target", LABS, ids=lambda t: t.slug)
+def test_only_code_that_is_no_check_can_be_edited_and_no_exercise_deleted(target) -> None:
+    for cell in json.loads(target.lab.read_text(encoding="utf-8"))["cells"]:
+        role, metadata = cell["metadata"].get("nbgrader", {}), cell["metadata"]
+        fixed = cell["cell_type"] == "markdown" or bool(role.get("grade"))
+        assert metadata.get("editable", True) is not fixed
+        assert metadata.get("deletable", True) is not (fixed or bool(role.get("solution")))
+
+
+@pytest.mark.parametrize("target", LABS, ids=lambda t: t.slug)
 def test_every_check_cell_of_a_lab_as_given_out_says_that_nothing_is_written(target) -> None:
     lab = get_lab(target.slug.split("-")[0])
     raised = lab.try_stubs(sources.make_lab(sources.read_source(target)))

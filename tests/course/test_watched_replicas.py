@@ -1,5 +1,6 @@
 """Lesson 00's replicas: equal as long as the all-reduce works, shown live, and recorded."""
 
+import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -62,3 +63,6 @@ def test_the_recording_in_the_tree_says_what_it_shows():
     assert replicas_recording.PLACE.stat().st_size < 300_000
     text = replicas_recording.PLACE.read_text(encoding="utf-8")
     assert "prefers-reduced-motion" in text and "prefers-color-scheme: dark" in text
+    # a browser that wakes between two scenes may paint both: the upper one hides the other
+    scenes = re.findall(r'<g class="s[^>]*><rect class="panel"', text)
+    assert len(scenes) == len([*replicas_recording.TOGETHER, *replicas_recording.BROKEN])
