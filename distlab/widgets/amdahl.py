@@ -2,18 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from distlab.errors import CourseError
-from distlab.figures import canvas
-from distlab.figures.canvas import SMALL_PX, TEXT_PX, say_number
-from distlab.figures.picture import INK, Picture
+from distlab.figures import Picture, lines
+from distlab.figures.canvas import say_number
 from distlab.widgets.controls import Slider
 from distlab.widgets.explorer import Explorer, explore
-
-HEIGHT_PX, RIGHT_PX = 360, 168
 
 
 def amdahl_explorer(
@@ -70,9 +66,6 @@ def draw_amdahl(
     parallel_fraction: float,
     most_devices: int = 64,
     measured: Mapping[float, float] | None = None,
-    *,
-    title: str = "Speed-up against the number of devices",
-    alt: str | None = None,
 ) -> Picture:
     """Draw speed-up against devices: Amdahl's curve, the ideal line, the limit, what was measured.
 
@@ -85,39 +78,29 @@ def draw_amdahl(
     if most_devices < 2:
         raise CourseError(f"most_devices={most_devices}: choose 2 or more")
     points = {float(n): float(s) for n, s in (measured or {}).items()}
-
-    def paint(figure: "canvas.Figure") -> None:
-        canvas.write_title(figure, title)
-        axes = canvas.plot_axes(figure, 36, 58, RIGHT_PX, 48)
-        figure.text(0, 1 - 42 / HEIGHT_PX, "speed-up", size=TEXT_PX, ha="left", va="center")
-        top = _ceiling(parallel_fraction, most_devices, points)
-        _draw_curves(axes, parallel_fraction, most_devices, top)
-        _draw_points(axes, points)
-        _scale(axes, max(most_devices, *points, 0), top)
-        _write_names(axes, parallel_fraction, most_devices, top)
-
-    words = alt or _describe_curve(parallel_fraction, most_devices, points)
-    chart = _list_curves(parallel_fraction, most_devices, points)
-    return canvas.draw(paint, alt=words, height_px=HEIGHT_PX, chart={"title": title, **chart})
+    picture = lines(
+        _list_curves(parallel_fraction, most_devices, points), x_label="devices",
+        y_label="speed-up", title="Speed-up against the number of devices",
+        marks={f"measured {say_number(s)} on {say_number(n)}": (n, s)
+               for n, s in points.items() if n <= most_devices},
+        alt=_describe_curve(parallel_fraction, most_devices, points),
+    )  # fmt: skip
+    return replace(picture, chart={**picture.chart, "low": 0})
 
 
-def _list_curves(fraction: float, most: int, points: Mapping[float, float]) -> dict[str, Any]:
-    """Return the same curves as numbers, as `figures.lines` has them."""
+def _list_curves(
+    fraction: float, most: int, points: Mapping[float, float]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     devices, top = np.geomspace(1, most, 25), _ceiling(fraction, most, points)
-    end = float(min(most, top))
+    ideal = np.array([1.0, min(most, top)])
     drawn = {
         f"{say_number(fraction * 100)} % parallel": (devices, amdahl_speed_up(fraction, devices)),
-        "ideal": (np.array([1.0, end]), np.array([1.0, end])),
+        "ideal": (ideal, ideal),
     }
     if fraction < 1 and 1 / (1 - fraction) <= top:
         limit = np.full(2, 1 / (1 - fraction))
         drawn[f"limit: {say_number(limit[0])}"] = (np.array([1.0, most]), limit)
-    marks = [[f"measured {say_number(s)}", (n, s)] for n, s in points.items() if n <= most]
-    return {
-        "kind": "lines", "xLabel": "devices", "yLabel": "speed-up", "logX": False, "logY": False,
-        "lines": [[name, x.tolist(), y.tolist()] for name, (x, y) in drawn.items()],
-        "marks": marks, "low": 0,
-    }  # fmt: skip
+    return drawn
 
 
 def _ceiling(fraction: float, most: int, points: Mapping[float, float]) -> float:
@@ -125,66 +108,6 @@ def _ceiling(fraction: float, most: int, points: Mapping[float, float]) -> float
     top = max(amdahl_speed_up(fraction, most) * 1.35, 2.5, *points.values(), 0)
     limit = 1 / (1 - fraction) if fraction < 1 else np.inf
     return float(min(max(top, min(limit * 1.18, most)), most * 1.05))
-
-
-def _draw_curves(axes: "canvas.Axes", fraction: float, most: int, top: float) -> None:
-    devices = np.linspace(1, most, 400)
-    end = min(most, top)
-    axes.plot([1, end], [1, end], color=canvas.GREEN, linewidth=1.8, linestyle=(0, (6, 3)))
-    axes.plot(devices, amdahl_speed_up(fraction, devices), color=canvas.BLUE, linewidth=2.6)
-    if fraction < 1 and 1 / (1 - fraction) <= top:
-        axes.axhline(1 / (1 - fraction), color=INK, linewidth=1.2, linestyle=(0, (2, 2)))
-
-
-def _draw_points(axes: "canvas.Axes", points: Mapping[float, float]) -> None:
-    axes.plot(
-        list(points),
-        list(points.values()),
-        "s",
-        color=canvas.VERMILLION,
-        markersize=8,
-        clip_on=False,
-    )
-    for number, (devices, speed_up) in enumerate(points.items()):
-        text = f"measured {say_number(speed_up)}" if number == 0 else say_number(speed_up)
-        axes.annotate(
-            text, (devices, speed_up), (8, -11), textcoords="offset points", size=SMALL_PX,
-            ha="left", va="center", bbox=canvas.label_paper(),
-        )  # fmt: skip
-
-
-def _scale(axes: "canvas.Axes", right: float, top: float) -> None:
-    axes.set_xlim(1, right)
-    axes.set_ylim(0, top)
-    axes.set_xlabel("devices", size=TEXT_PX, labelpad=7)
-    axes.grid(axis="y", color=INK, alpha=0.16, linewidth=1)
-    axes.tick_params(which="both", length=0, pad=7)
-    axes.spines["left"].set_visible(False)
-    ticks = [n for n in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024) if n >= right / 10]
-    axes.set_xticks([1, *[n for n in ticks if 1 < n <= right]])
-
-
-def _write_names(axes: "canvas.Axes", fraction: float, most: int, top: float) -> None:
-    """Write the names of curve and limit right of the plot, the ideal line's beside it."""
-    last = amdahl_speed_up(fraction, most)
-    names = {f"{say_number(fraction * 100)} % parallel: {say_number(last)}": last}
-    if fraction < 1 and 1 / (1 - fraction) <= top:
-        names[f"limit: {say_number(1 / (1 - fraction))}"] = 1 / (1 - fraction)
-    if most <= top:
-        names[f"ideal: {most}"] = most
-    pixel = (HEIGHT_PX - 58 - 48) / top
-    order = sorted(names, key=names.get)
-    places = canvas.spread([names[name] * pixel for name in order], 17)
-    for name, height in zip(order, places, strict=True):
-        axes.annotate(
-            name, (1, height / pixel), (9, 0), xycoords=axes.get_yaxis_transform(),
-            textcoords="offset points", ha="left", va="center", size=TEXT_PX,
-        )  # fmt: skip
-    if most > top:
-        axes.annotate(
-            "ideal", (top, top), (8, -8), textcoords="offset points", ha="left", va="center",
-            size=TEXT_PX, bbox=canvas.label_paper(),
-        )  # fmt: skip
 
 
 def _describe_curve(fraction: float, most: int, points: Mapping[float, float]) -> str:
