@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .errors import InputError
+from .errors import InputError, first_line
 
 MOST_LOGICAL_DEVICES = 64
 USUAL_LOGICAL_DEVICES = 4  # a process is split at least so far, to leave room for a later call
@@ -142,7 +142,7 @@ def connect_tpu() -> Tpu:
         tf.config.experimental_connect_to_cluster(resolver)
         topology = tf.tpu.experimental.initialize_tpu_system(resolver)
     except (OSError, ValueError, RuntimeError, ImportError, tf.errors.OpError) as error:
-        first = (str(error).strip().split("\n") or [""])[0][:160]
+        first = first_line(error, 160)
         raise InputError(f"strategy 'tpu': no TPU answers at {address!r}: {first}") from None
     return Tpu(resolver, topology)
 

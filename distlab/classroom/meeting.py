@@ -70,11 +70,6 @@ def add_port(address: str) -> str:
     return address if has_port else f"{address}:{PORT}"
 
 
-def join_port(host: str, port: int) -> str:
-    """Return "host:port" of an address without a port."""
-    return f"[{host}]:{port}" if ":" in host.strip("[]") else f"{host}:{port}"
-
-
 def find_own_address() -> str:
     """Return this machine's address in its network, as far as that can be seen from here.
 

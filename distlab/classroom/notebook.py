@@ -4,10 +4,11 @@ import threading
 from typing import Any
 
 from distlab.classroom.hosting import WORKERS, Classroom
-from distlab.classroom.meeting import PORT, Place, Say, find_own_address, join_port, say
+from distlab.classroom.meeting import PORT, Place, Say, find_own_address, say
 from distlab.classroom.settings import ClassSettings
 from distlab.classroom.watching import ClassCockpit
 from utils.engines import RunReport
+from utils.tf_config import join_address
 
 
 class RunningClass:
@@ -68,7 +69,7 @@ def start(
     """
     at = {n: settings.pop(n) for n in list(settings) if n in Place.__dataclass_fields__}
     host = address or find_own_address()
-    where = Place(join_port(host, port), **at)
+    where = Place(join_address(host, port), **at)
     room = Classroom(ClassSettings(**settings), where, workers, tell=tell)
     room.announce()
     return RunningClass(room)

@@ -23,7 +23,6 @@ EPILOG = (
 
 
 def add_parser(subparsers: Commands) -> None:
-    """Declare `distlab class start`, `distlab class join` and `distlab class test`."""
     text = "Train one model on all laptops of a class; the teacher sees what each of them does."
     parser = subparsers.add_parser("class", help="train with a class", description=text)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
@@ -85,14 +84,15 @@ def _add_place(parser: OneLineParser, own_address: str | None) -> None:
 def run_start(arguments: argparse.Namespace) -> int:
     """Host a class to its end; return 0, or the status of what stopped it."""
     from distlab.classroom.hosting import Classroom
-    from distlab.classroom.meeting import Place, find_own_address, join_port, say
+    from distlab.classroom.meeting import Place, find_own_address, say
     from distlab.classroom.settings import ClassSettings
     from distlab.classroom.table import Table
     from utils.engines.rendezvous.names import clean_line
+    from utils.tf_config import join_address
 
     host = arguments.address or find_own_address()
     place = Place(
-        join_port(host, arguments.port), **_take(arguments, PLACE[:2] + PLACE[3:]),
+        join_address(host, arguments.port), **_take(arguments, PLACE[:2] + PLACE[3:]),
         checkpoint_dir=arguments.checkpoint_dir,
     )  # fmt: skip
     settings = ClassSettings(**_take(arguments, SETTINGS))

@@ -15,7 +15,6 @@ Record = dict[str, Any]
 
 
 def add_parser(subparsers: Commands) -> None:
-    """Declare `distlab cluster list` and `distlab cluster stop`."""
     text = "Find the local clusters of this user, and end what a crashed kernel left."
     parser = subparsers.add_parser("cluster", help="find and end local clusters", description=text)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)

@@ -3,11 +3,12 @@
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 from distlab.cli.long_command import say_waiting
-from distlab.cli.parser import Commands
+from distlab.cli.parser import Commands, OneLineParser, add_command
 from utils.data.bundled import write_bundled
 from utils.data.catalogue import DATA_SETS, FULL_EXAMPLES, SAMPLE_EXAMPLES, find_facts
 from utils.data.fetch import DOWNLOAD_SECONDS, fetch
@@ -19,11 +20,9 @@ NAMES = " or ".join(DATA_SETS)
 
 
 def add_parser(subparsers: Commands) -> None:
-    """Declare `distlab data` and its actions."""
-    parser = subparsers.add_parser(
-        "data", help="show, verify, fetch and prepare the data sets", description=__doc__
-    )
-    parser.set_defaults(run=run, act=show, json=False)
+    words = "show, verify, fetch and prepare the data sets"
+    parser = add_command(subparsers, "data", show, words, __doc__)
+    parser.set_defaults(json=False)
     _add_json(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     _add_action(actions, "show", show, "what is found where (the default)")
@@ -32,12 +31,8 @@ def add_parser(subparsers: Commands) -> None:
     verifying.add_argument("--folder", type=Path, help="check this folder too (needs NAME)")
     fetching = _add_action(actions, "fetch", fetch_full, "download a full set through TFDS")
     fetching.add_argument("name", metavar="NAME", help=NAMES)
-    fetching.add_argument(
-        "--seconds",
-        type=float,
-        default=DOWNLOAD_SECONDS,
-        help="time limit (default %(default)g)",
-    )
+    text = "time limit (default %(default)g)"
+    fetching.add_argument("--seconds", type=float, default=DOWNLOAD_SECONDS, help=text)
     preparing = _add_action(actions, "prepare", prepare_full, "idx files -> a prepared TFDS folder")
     preparing.add_argument("name", metavar="NAME", help=NAMES)
     preparing.add_argument(
@@ -50,9 +45,10 @@ def add_parser(subparsers: Commands) -> None:
         action.add_argument("--to", type=Path, help="TFDS data folder (default: TFDS's own)")
 
 
-def _add_action(actions: Commands, name: str, act: object, text: str) -> argparse.ArgumentParser:
-    parser = actions.add_parser(name, help=text, description=text)
-    parser.set_defaults(act=act)
+def _add_action(
+    actions: Commands, name: str, run: Callable[[argparse.Namespace], int], text: str
+) -> OneLineParser:
+    parser = add_command(actions, name, run, text)
     _add_json(parser)
     return parser
 
@@ -61,11 +57,6 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON value"
     )
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run the chosen action; return the exit status."""
-    return arguments.act(arguments)
 
 
 def show(arguments: argparse.Namespace) -> int:

@@ -18,7 +18,6 @@ TAIL_BYTES = 1_000_000  # of each log: the end is what counts
 
 
 def add_parser(subparsers: Commands) -> None:
-    """Declare `distlab diagnose`."""
     parser = add_command(
         subparsers, "diagnose", run, "say from its logs why a cluster failed",
         "Read the logs of a TensorFlow cluster's tasks, anyone's, and print which task failed "

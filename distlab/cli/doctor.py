@@ -11,7 +11,6 @@ WAIT_NOTE = "Trying TensorFlow in a process of its own takes some seconds (--qui
 
 
 def add_parser(subparsers: Commands) -> None:
-    """Declare `distlab doctor`."""
     parser = add_command(
         subparsers, "doctor", run, "say what this machine has and what works on it",
         "Examine this machine: what it has, what works, what does not and why. "

@@ -14,7 +14,6 @@ EPILOG = (
 
 
 def add_parser(subparsers: Commands) -> None:
-    """Declare `distlab manifest`."""
     parser = add_command(
         subparsers, "manifest", run, "write manifests for Kubernetes and clouds",
         "Write what Kubernetes, Vertex AI, SageMaker or Azure ML needs to run a program that reads "

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from distlab import figures
-from distlab.cli.parser import Commands
+from distlab.cli.parser import Commands, add_command
 from distlab.cli.simulate_options import (
     NODE_OPTIONS,
     add_network,
@@ -48,18 +48,17 @@ COLUMNS = ("devices", "step", "low", "high", "efficiency", "limit", "hours", "co
 
 
 def add_parser(subparsers: Commands) -> None:
-    """Declare `distlab plan` and its options."""
-    parser = subparsers.add_parser(
-        "plan",
-        help="predict a run from one device to thousands: time, limit, cost",
-        description="Predict the step, efficiency (compared with devices that never wait), "
+    parser = add_command(
+        subparsers, "plan", run,
+        "predict a run from one device to thousands: time, limit, cost",
+        "Predict the step, efficiency (compared with devices that never wait), "
         "limit, hours and cost of a run on many devices. "
         "--measure and --model calibrate on this machine with two processes, predict 2 and 4 "
         "local workers, and run them; --profile reads what was measured before (the profile "
         "that --json prints).",
-        epilog=f"Machines: {', '.join(MACHINES)}; networks: a rate, or {', '.join(NETWORKS)}. "
+        f"Machines: {', '.join(MACHINES)}; networks: a rate, or {', '.join(NETWORKS)}. "
         "A machine's devices compute at --mfu of their peak.",
-    )
+    )  # fmt: skip
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--measure", choices=MEASURED, help="calibrate on a model of ours")
     source.add_argument("--profile", metavar="FILE", help="JSON: the profile of a plan")
@@ -84,11 +83,9 @@ def add_parser(subparsers: Commands) -> None:
         help="of --machine: the part of its peak that a device reaches (%(default)g)")  # fmt: skip
     parser.add_json()
     add_picture(parser, "efficiency against devices")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure or read, predict and print; return the exit status."""
     if arguments.batch is None:
         arguments.batch = MEASURED.get(arguments.measure, USUAL_BATCH)
     choice = make_choice(arguments)

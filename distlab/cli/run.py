@@ -36,7 +36,6 @@ EPILOG = (
 
 
 def add_parser(subparsers: Commands) -> None:
-    """Declare `distlab run`."""
     parser = add_command(
         subparsers, "run", run, "start a program as the tasks of a cluster",
         "Run a program on several workers, as torchrun does for PyTorch. It assigns ports and "

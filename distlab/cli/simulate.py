@@ -12,7 +12,6 @@ from distlab.cli.parser import Commands
 
 
 def add_parser(subparsers: Commands) -> None:
-    """Declare `distlab simulate` and its models."""
     parser = subparsers.add_parser(
         "simulate",
         help="predict steps, all-reduces, pipelines, parameter servers, failures, memory",

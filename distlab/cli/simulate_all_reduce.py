@@ -5,11 +5,12 @@ import json
 from dataclasses import asdict
 
 from distlab import figures
-from distlab.cli.parser import Commands
+from distlab.cli.parser import Commands, add_command
 from distlab.cli.simulate_options import (
     add_network,
     add_picture,
     format_seconds,
+    format_table,
     make_link,
     read_bytes,
     read_nodes,
@@ -25,13 +26,11 @@ PICTURE_SIZES = [1 << power for power in range(10, 34, 2)]  # 1 KiB to 4 GiB
 
 
 def add_parser(models: Commands) -> None:
-    """Declare `distlab simulate all-reduce` and its options."""
-    parser = models.add_parser(
-        "all-reduce",
-        help="seconds, messages, bytes and bus bandwidth of an all-reduce",
-        description="What an all-reduce costs: a message takes its latency, once, and its bytes "
+    parser = add_command(
+        models, "all-reduce", run, "seconds, messages, bytes and bus bandwidth of an all-reduce",
+        "What an all-reduce costs: a message takes its latency, once, and its bytes "
         "over the bandwidth. Messages and bytes are those that the busiest rank sends.",
-    )
+    )  # fmt: skip
     add = parser.add_argument
     add("--algorithm", required=True, choices=ALGORITHMS, help="how the ranks add up")
     add("--ranks", required=True, type=int, metavar="P", help="how many take part")
@@ -39,21 +38,19 @@ def add_parser(models: Commands) -> None:
     add_network(parser, "hierarchical needs all three")
     parser.add_json()
     add_picture(parser, "time against bytes")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Simulate and print; return the exit status."""
     link = make_link(arguments)
     nodes = read_nodes(arguments, "hierarchical" if arguments.algorithm == "hierarchical" else "")
     cost = simulate_all_reduce(arguments.algorithm, arguments.ranks, arguments.bytes, link, nodes)
     if arguments.picture:
         write_picture(arguments.picture, lambda: draw(arguments, link, nodes))
-    print(json.dumps(asdict(cost)) if arguments.json else format_table(arguments, cost))
+    print(json.dumps(asdict(cost)) if arguments.json else tabulate(arguments, cost))
     return 0
 
 
-def format_table(arguments: argparse.Namespace, cost: AllReduceCost) -> str:
+def tabulate(arguments: argparse.Namespace, cost: AllReduceCost) -> str:
     """Return what was asked in one line and what it costs in four."""
     ranks = f"{arguments.ranks:,} rank{'s' * (arguments.ranks != 1)}"
     if arguments.ranks_per_node is not None:
@@ -66,10 +63,8 @@ def format_table(arguments: argparse.Namespace, cost: AllReduceCost) -> str:
     ]
     size = f"{arguments.bytes:,} bytes ({format_bytes(arguments.bytes)})"
     head = f"{arguments.algorithm} all-reduce of {size} over {ranks}"
-    lines = [head, *(f"  {name:<19}{value}" for name, value in rows)]
-    if arguments.ranks > 1:
-        lines.append("  (messages and bytes sent by the busiest rank)")
-    return "\n".join(lines)
+    note = "\n  (messages and bytes sent by the busiest rank)" if arguments.ranks > 1 else ""
+    return format_table(head, rows) + note
 
 
 def draw(arguments: argparse.Namespace, link: Link, nodes: Nodes | None) -> Picture:

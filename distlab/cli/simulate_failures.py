@@ -20,7 +20,6 @@ from utils.simulate.failures import (
 
 
 def add_parser(models: Commands) -> None:
-    """Declare `distlab simulate failures` and its options."""
     parser = add_command(
         models, "failures", run,
         "the best checkpoint interval, and the share of time that trains",
@@ -41,7 +40,6 @@ def add_parser(models: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compute and print; return the exit status."""
     check_count("nodes", arguments.nodes)
     check_number("node MTBF in hours", arguments.node_mtbf_hours, above=0)
     save = check_number("checkpoint seconds", arguments.checkpoint_seconds, above=0)
@@ -63,7 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def tabulate(result: dict, arguments: argparse.Namespace, mtbf: float, interval: float) -> str:
-    """Return the result as text."""
     head = f"{arguments.nodes:,} nodes: a failure every {mtbf / 3600:,.3g} h on average"
     rows = [
         ("best interval", f"{result['optimal_interval_seconds']:,.1f} s"),

@@ -21,7 +21,6 @@ NAMES = ("parameters", "gradients", "optimizer", "activations")
 
 
 def add_parser(models: Commands) -> None:
-    """Declare `distlab simulate memory` and its options."""
     each = ParameterBytes()
     parser = add_command(
         models, "memory", run,
@@ -50,7 +49,6 @@ def add_parser(models: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compute and print; return the exit status."""
     check_count("data parallel", arguments.data_parallel)
     held = find(arguments, arguments.zero_stage)
     result = {"bytes_per_device": list_bytes(held)}
@@ -80,7 +78,6 @@ def list_bytes(held: DeviceMemory) -> dict[str, float]:
 
 
 def tabulate(arguments: argparse.Namespace, held: DeviceMemory) -> str:
-    """Return the result as text."""
     devices = arguments.data_parallel * arguments.tensor_parallel * arguments.pipeline_parallel
     head = (
         f"{arguments.parameters:,} parameters on {count(devices, 'device')}, ZeRO "

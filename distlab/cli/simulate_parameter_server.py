@@ -21,7 +21,6 @@ Result = dict[str, object]
 
 
 def add_parser(models: Commands) -> None:
-    """Declare `distlab simulate parameter-server` and its options."""
     parser = add_command(
         models, "parameter-server", run,
         "staleness and speed of asynchronous workers, next to synchronous rounds",
@@ -47,7 +46,6 @@ def add_parser(models: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Simulate and print; return the exit status."""
     cluster = make_cluster(
         arguments.workers, arguments.step_seconds, arguments.distribution,
         sigma=arguments.sigma, slow_factor=arguments.slow_worker,
@@ -70,7 +68,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def tabulate(result: Result, arguments: argparse.Namespace) -> str:
-    """Return the result as text."""
     workers = count(arguments.workers, "worker")
     head = f"{workers}, {arguments.distribution} steps of {arguments.step_seconds:g} s, "
     waited = arguments.workers - arguments.backup_workers

@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from distlab.cli.parser import Commands
+from distlab.cli.parser import Commands, add_command
 from distlab.cli.simulate_options import add_picture, write_picture
 from distlab.errors import CourseError
 from distlab.figures import Picture
@@ -24,14 +24,11 @@ EPILOG = (
 )
 
 
-def add_parser(subparsers: Commands) -> None:
-    """Declare `distlab simulate pipeline`."""
-    parser = subparsers.add_parser(
-        "pipeline",
-        help="bubble, makespan and peak activations of a pipeline schedule",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-    )
+def add_parser(models: Commands) -> None:
+    parser = add_command(
+        models, "pipeline", run, "bubble, makespan and peak activations of a pipeline schedule",
+        DESCRIPTION, EPILOG,
+    )  # fmt: skip
     add = parser.add_argument
     add("--schedule", required=True, choices=SCHEDULES)
     add("--stages", type=int, required=True, metavar="P")
@@ -47,20 +44,16 @@ def add_parser(subparsers: Commands) -> None:
         help="parts of the model on each stage (interleaved-1f1b, default 2; else 1)")  # fmt: skip
     add_picture(parser, "the timeline into FILE.svg")
     parser.add_json()
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Simulate, print, and draw where asked; return the exit status."""
     schedule = make_schedule(
         arguments.schedule, arguments.stages, arguments.micro_batches, arguments.chunks
     )
     times = StageTimes(
-        arguments.forward,
-        arguments.backward_input,
-        arguments.backward_weight,
+        arguments.forward, arguments.backward_input, arguments.backward_weight,
         arguments.communication,
-    )
+    )  # fmt: skip
     result = simulate_pipeline(schedule, times)
     if arguments.picture:
         write_picture(arguments.picture, lambda: draw(result))

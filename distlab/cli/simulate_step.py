@@ -27,7 +27,6 @@ MAX_DRAWN_WORKERS, DRAWN_STEPS = 20_000, 100
 
 
 def add_parser(models: Commands) -> None:
-    """Declare `distlab simulate step` and its options."""
     parser = add_command(
         models, "step", run,
         "a data-parallel step: compute, all-reduce in buckets, overlap, stragglers",
@@ -54,7 +53,6 @@ def add_parser(models: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Simulate and print; return the exit status."""
     work = StepWork(arguments.forward_seconds, arguments.backward_seconds, arguments.gradient_bytes)
     network = Network(make_link(arguments), read_nodes(arguments))
     check_count("seed", arguments.seed, 0)
@@ -78,7 +76,6 @@ def summarise(step: StepRun) -> dict[str, float]:
 
 
 def tabulate(step: StepRun, arguments: argparse.Namespace) -> str:
-    """Return the result as text."""
     head = f"{count(step.devices, 'device')}, "
     head += f"{format_bytes(step.work.gradient_bytes)} of gradients in {len(step.ends):,} buckets"
     rows = [

@@ -13,7 +13,6 @@ MAX_FILE_BYTES = 1_000_000
 
 
 def add_parser(subparsers: Commands) -> None:
-    """Declare `distlab tf-config build` and `distlab tf-config lint`."""
     parser = subparsers.add_parser(
         "tf-config",
         help="write and check TF_CONFIG",

@@ -15,7 +15,7 @@ from typing import Any
 
 from distlab.cli.user_child import TargetError, describe_exit, load_function
 from utils import errors
-from utils.errors import InputError
+from utils.errors import InputError, first_line
 
 OURS = ("utils", "distlab")
 EXAMPLE = "my_model:make_model"
@@ -34,8 +34,8 @@ def build_user_model(target: str, folder: str) -> Any:
         except SystemExit as error:
             raise InputError(describe_exit(error)) from None
         except Exception as error:
-            first = (str(error).strip().split("\n") or [""])[0][:200]
-            raise InputError(f"{target} failed: {type(error).__name__}: {first}") from None
+            said = f"{type(error).__name__}: {first_line(error)}"
+            raise InputError(f"{target} failed: {said}") from None
 
 
 @contextmanager

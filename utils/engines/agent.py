@@ -23,7 +23,7 @@ from ..events import Event
 from ..processes.connection import Connection, PeerGone, reach
 from ..processes.keeper import Keeper
 from ..processes.registry import MARK_VARIABLE, end_cluster, make_mark, remove_folder
-from ..tf_config import parse_tf_config, pick_free_ports
+from ..tf_config import join_address, parse_tf_config, pick_free_ports
 from .handshake import ChannelLost, introduce, take_call
 from .task_process import TaskPlan, TaskProcess
 
@@ -150,8 +150,7 @@ class Agent:
     def _follow(self, what: str, content: dict[str, Any], body: bytearray) -> None:
         if what == "address":
             port = pick_free_ports(1, self._host)[0]
-            host = f"[{self._host}]" if ":" in self._host else self._host
-            self._teller.tell("address", address=f"{host}:{port}")
+            self._teller.tell("address", address=join_address(self._host, port))
         elif what == "start":
             self._start(content, bytes(body))
         elif self._work is not None and what == "act":

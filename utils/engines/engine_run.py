@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -14,7 +13,7 @@ from ..cluster.launcher import TaskOrder
 from ..cluster.streams import Streams
 from ..environment import memory_variables
 from ..errors import InputError
-from ..processes.connection import split_address
+from ..processes.connection import answers
 from ..tf_config import ClusterSpec, TaskConfig, build_tf_config, parse_tf_config
 from .accelerators import VISIBLE
 from .attempt import Attempt
@@ -150,11 +149,7 @@ class EngineTask(RunningTask):
 
     @property
     def listens(self) -> bool:
-        with contextlib.suppress(OSError):
-            place = split_address(self.plan.config.address)
-            socket.create_connection(place, PROBE_SECONDS).close()
-            return True
-        return False
+        return answers(self.plan.config.address, PROBE_SECONDS)
 
     def send(self, number: int) -> None:
         if self.lives:

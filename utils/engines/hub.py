@@ -13,6 +13,7 @@ from ..cluster.launcher import TaskOrder
 from ..cluster.streams import Streams
 from ..errors import RunError
 from ..processes.connection import Connection, listen, split_address
+from ..tf_config import join_address
 from .handshake import HANDSHAKE_SECONDS, MAC_BYTES, Call, admit
 
 SEND_SECONDS = 20.0
@@ -112,9 +113,9 @@ class Hub:
 
     def __init__(self, host: str) -> None:
         self.streams, self._key = Streams(), secrets.token_bytes(MAC_BYTES)
-        self._listener = listen(f"[{host}]:0" if ":" in host else f"{host}:0")
+        self._listener = listen(join_address(host, 0))
         port = self._listener.getsockname()[1]
-        self.call = Call(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", self._key.hex())
+        self.call = Call(join_address(host, port), self._key.hex())
         self._lines: dict[int, AgentLine] = {}
         self._changed, self._closed = threading.Condition(), False
         self._accepting = threading.Thread(target=self._accept, daemon=True)

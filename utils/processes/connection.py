@@ -277,6 +277,15 @@ def reach(address: str, peer: str, limit_seconds: float = LIMIT_SECONDS) -> sock
             time.sleep(PAUSE_SECONDS)
 
 
+def answers(address: str, seconds: float) -> bool:
+    """Return whether somebody listens at "host:port"; asks for `seconds` at most."""
+    try:
+        socket.create_connection(split_address(address), seconds).close()
+    except (OSError, InputError):
+        return False
+    return True
+
+
 def accept(listener: socket.socket, peer: str, limit_seconds: float = LIMIT_SECONDS) -> Connection:
     """Return a connection to whoever calls next; raises PeerSilent if nobody comes in time."""
     listener.settimeout(limit_seconds)

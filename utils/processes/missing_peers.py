@@ -7,11 +7,11 @@ that process run Python, and says nothing itself for as long as it waits.
 import contextlib
 import json
 import select
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 
+from .connection import answers
 from .module_command import make_module_command
 
 WORD_SECONDS, PROBE_SECONDS = 5.0, 1.0
@@ -34,20 +34,12 @@ def name_missing_peers(who: str, peers: Mapping[str, str]) -> Iterator[None]:
         watcher.wait()
 
 
-def answers(address: str) -> bool:
-    """Return whether somebody listens at "host:port"."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS).close()
-    except (OSError, ValueError):
-        return False
-    return True
-
-
 def main() -> None:
     who, peers = sys.argv[1], json.loads(sys.argv[2])
     while not select.select([sys.stdin], [], [], WORD_SECONDS)[0]:  # the pipe ends: all are there
-        missing = [f"{name} at {at}" for name, at in peers.items() if not answers(at)]
+        missing = [
+            f"{name} at {at}" for name, at in peers.items() if not answers(at, PROBE_SECONDS)
+        ]
         if missing:
             does = "which does" if len(missing) == 1 else "which do"
             words = f"{who}: waiting for {', '.join(missing)}, {does} not answer"

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from ..errors import InputError
+from ..checks import check_number
 
 
 def group_mtbf_seconds(task_mtbf_seconds: float, tasks: int) -> float:
@@ -146,11 +146,9 @@ def simulate_run_seconds(
 
 def _check_positive(**values: float) -> None:
     for name, value in values.items():
-        if not (math.isfinite(value) and value > 0):
-            raise InputError(f"{name.replace('_', ' ')} {value}: must be a number above 0")
+        check_number(name.replace("_", " "), value, above=0)
 
 
 def _check_not_negative(**values: float) -> None:
     for name, value in values.items():
-        if not (math.isfinite(value) and value >= 0):
-            raise InputError(f"{name.replace('_', ' ')} {value}: must be 0 or more")
+        check_number(name.replace("_", " "), value, least=0)

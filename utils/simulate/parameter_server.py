@@ -66,10 +66,8 @@ class Cluster:
             raise InputError(f"step times {times[:5]}: give one or more, in seconds, above 0")
         check_count("workers", len(times), 1, MAX_WORKERS)
         check_choice("distribution", self.distribution, DISTRIBUTIONS)
-        for name in ("server_seconds", "jitter"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise InputError(f"{name} {value}: give 0 or more")
+        check_number("server_seconds", self.server_seconds, least=0)
+        check_number("jitter", self.jitter, least=0)
 
     @property
     def workers(self) -> int:

@@ -32,4 +32,5 @@ from .spec import ClusterSpec as ClusterSpec
 from .spec import TaskConfig as TaskConfig
 from .spec import describe_role as describe_role
 from .spec import is_loopback as is_loopback
+from .spec import join_address as join_address
 from .spec import split_address as split_address

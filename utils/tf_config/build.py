@@ -9,7 +9,7 @@ from typing import Any
 from ..checks import check_count
 from ..errors import InputError
 from .lint import parse_tf_config
-from .spec import MAX_PORT, MIN_PORT, ClusterSpec, TaskConfig, split_address
+from .spec import MAX_PORT, MIN_PORT, ClusterSpec, TaskConfig, join_address, split_address
 
 BASE_PORT = 12345
 
@@ -35,7 +35,7 @@ def build_cluster(
     for port in used:
         check_count("port", port, MIN_PORT, MAX_PORT)
     names = [hosts[number % len(hosts)] for number in range(total)]
-    addresses = iter(f"[{h}]:{p}" if ":" in h else f"{h}:{p}" for h, p in zip(names, used))
+    addresses = map(join_address, names, used)
     return ClusterSpec(**{job: tuple(next(addresses) for _ in range(n))
                           for job, n in counts.items()})  # fmt: skip
 

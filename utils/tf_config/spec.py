@@ -105,6 +105,12 @@ def split_address(address: str) -> tuple[str, str | None]:
     return (host, port) if colon else (address, None)
 
 
+def join_address(host: str, port: int) -> str:
+    """Return "host:port", or "[v6]:port"; `host` may stand in brackets already."""
+    bare = host.strip("[]")
+    return f"[{bare}]:{port}" if ":" in bare else f"{host}:{port}"
+
+
 def is_loopback(host: str) -> bool:
     """Return whether the address leads back to the machine that uses it."""
     return host.lower() in LOOPBACK_HOSTS or host.startswith("127.")

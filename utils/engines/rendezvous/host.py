@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 from ...cluster.streams import Streams
 from ...errors import first_line
-from ...tf_config import ClusterSpec, build_tf_config, parse_tf_config
+from ...tf_config import ClusterSpec, build_tf_config, join_address, parse_tf_config
 from ..handshake import ChannelLost
 from ..local import Interrupted, Run
 from ..settings import RunReport, RunSettings
@@ -208,7 +208,3 @@ class HostedRun(Run):
     def _release_ports(self) -> None:
         if self._ports is not None:
             self._ports.release()
-
-
-def join_address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -7,8 +7,28 @@ Three of TensorFlow's ways, each to the uninterrupted run's weights. Importing t
 package does not import TensorFlow; `train_resumably` does.
 """
 
-from .program import train_resumably as train_resumably
 from .settings import METHODS as METHODS
 from .settings import RESTART_CODE as RESTART_CODE
 from .settings import RecoveryReport as RecoveryReport
 from .settings import RecoverySettings as RecoverySettings
+
+
+def train_resumably(settings: RecoverySettings) -> RecoveryReport:
+    """Train as `settings` say, from the newest whole checkpoint on: one worker's program.
+
+    Run it on every task of a cluster (`LocalCluster.start(train_resumably, settings,
+    restarts=3)`). It reports the events `restore` (step, passed_over),
+    `step` (step, epoch, loss), `saving` and `checkpoint` (step), `left` (step) where all
+    leave on notice, and `end`. Only "preemption" heeds a SIGTERM, from its first line on.
+    """
+    from . import custom, fit
+    from .trainer import Trainer
+
+    if settings.method == "preemption":
+        custom.hold_notice()
+    train = {
+        "manager": custom.train_with_manager,
+        "preemption": custom.train_with_handler,
+        "backup": fit.train_with_backup,
+    }[settings.method]
+    return train(Trainer(settings))
