@@ -51,7 +51,8 @@ def move(stage, name: str) -> None:
     stage.scroll_into_view_if_needed()
     if slider.count():
         slider.focus()
-    for key in ("End", "Home"):  # at one end there may be no more to see
+    at_end = slider.count() and slider.evaluate("(it) => it.value === it.max")
+    for key in ("Home", "End") if at_end else ("End", "Home"):  # here there may be no more to see
         if slider.count():
             slider.press(key)
         else:

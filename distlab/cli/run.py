@@ -44,32 +44,20 @@ def add_parser(subparsers: Commands) -> None:
     )  # fmt: skip
     parser.usage = "distlab run [options] PROGRAM [its options]"
     add = parser.add_argument
-    add(
-        "--workers", default="2", metavar="N",
-        help="number of worker tasks (2); with --rendezvous also a range, MIN:MAX",
-    )  # fmt: skip
-    add(
-        "--ps",
-        type=int,
-        default=0,
-        metavar="N",
-        help="number of parameter servers; if there are any, a coordinator runs too (0)",
-    )
+    add("--workers", default="2", metavar="N",
+        help="number of worker tasks (2); with --rendezvous also a range, MIN:MAX")  # fmt: skip
+    add("--ps", type=int, default=0, metavar="N",
+        help="number of parameter servers; if there are any, a coordinator runs too (0)"
+        )  # fmt: skip
     add("--restarts", type=int, default=0, metavar="N",
         help="how often to start all tasks again after one has failed (0)")  # fmt: skip
-    add(
-        "--checkpoint-dir",
-        metavar="DIR",
-        help="folder for checkpoints, given to the program in DISTLAB_CHECKPOINT_DIR",
-    )
+    add("--checkpoint-dir", metavar="DIR",
+        help="folder for checkpoints, given to the program in DISTLAB_CHECKPOINT_DIR"
+        )  # fmt: skip
     add("--logs", metavar="DIR", help="folder for the logs, one TASK.log per task (runs/TIME)")
-    add(
-        "--gpus",
-        default="auto",
-        metavar="auto|none|N",
+    add("--gpus", default="auto", metavar="auto|none|N",
         help="divide this machine's GPUs among the workers (auto), or N for each; Ray and Slurm "
-        "are asked for N",
-    )
+        "are asked for N")  # fmt: skip
     add("--grace-seconds", type=float, default=10.0, metavar="X",
         help="how long tasks may take to end after Ctrl-C or SIGTERM (10)")  # fmt: skip
     add_rendezvous(parser, "run")
@@ -82,12 +70,8 @@ def add_parser(subparsers: Commands) -> None:
     add("-m", "--module", action="store_true", help="PROGRAM is a module, as with python -m")
     parser.add_json()
     add("program", metavar="PROGRAM", help="a Python file, or any other program")
-    add(
-        "arguments",
-        nargs=argparse.REMAINDER,
-        metavar="its options",
-        help="given to PROGRAM unchanged",
-    )
+    text = "given to PROGRAM unchanged"
+    add("arguments", nargs=argparse.REMAINDER, metavar="its options", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:

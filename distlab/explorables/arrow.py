@@ -6,7 +6,6 @@ import numpy as np
 
 from distlab.errors import CourseError
 from distlab.explorables.explorable import Explorable
-from distlab.figures import split_evenly
 from distlab.lessons.scaled_updates import DIVISORS, Shares, draw_updates, update_ratio
 
 EXAMPLES, RATE = 64, 0.55
@@ -55,16 +54,3 @@ def list_gradients(data: dict[str, Any], weights: np.ndarray) -> np.ndarray:
     """Return each example's gradient of half its squared error, [example, weight]."""
     inputs, targets = np.array(data["inputs"]), np.array(data["targets"])
     return (inputs @ weights - targets)[:, None] * inputs
-
-
-def take_steps(data: dict[str, Any], batch: Shares, way: str, steps: int) -> np.ndarray:
-    """Return the weights before each step and after the last, [step, weight]."""
-    factors = np.array([
-        1 / DIVISORS[way](own, batch)
-        for own in split_evenly(batch.examples, batch.replicas) for _ in range(own)
-    ])  # [example]  # fmt: skip
-    path = [np.array(data["start"])]
-    for _ in range(steps):
-        gradients = list_gradients(data, path[-1])[: batch.examples]
-        path.append(path[-1] - data["rate"] * factors @ gradients)
-    return np.array(path)

@@ -23,7 +23,7 @@ from distlab.explorables import (
     staleness_race,
     step_time_line,
 )
-from distlab.explorables.arrow import list_gradients, make_problem, take_steps
+from distlab.explorables.arrow import list_gradients, make_problem
 from distlab.explorables.catalogue import EXAMPLES
 from distlab.explorables.conveyor import run_belt
 from distlab.explorables.explorable import MIME, write_fragment
@@ -246,6 +246,19 @@ def test_every_way_to_scale_takes_the_steps_of_numpy(blank):
         assert abs(compared["degrees"]) == pytest.approx(turned, abs=1e-4)
         errors = np.array(problem["inputs"]) @ problem["start"] - problem["targets"]
         assert loss == pytest.approx(np.mean(errors[: case["examples"]] ** 2) / 2)
+
+
+def take_steps(problem, batch, way, steps):
+    """Return the weights before each step of the replicas and after the last, [step, weight]."""
+    factors = np.array([
+        1 / DIVISORS[way](own, batch)
+        for own in split_evenly(batch.examples, batch.replicas) for _ in range(own)
+    ])  # [example]  # fmt: skip
+    path = [np.array(problem["start"])]
+    for _ in range(steps):
+        gradients = list_gradients(problem, path[-1])[: batch.examples]
+        path.append(path[-1] - problem["rate"] * factors @ gradients)
+    return np.array(path)
 
 
 def test_steps_with_buckets_are_those_of_utils(blank):

@@ -43,7 +43,7 @@ def test_without_jitter_rates_are_the_closed_forms():
         np.testing.assert_allclose(shares, speeds / speeds.sum(), atol=0.01)
     backup = simulate_parameter_server("backup", Cluster([1.0, 1.0, 1.0, 5.0]), 100, backup=1)
     assert backup.updates_per_second == pytest.approx(1.0)
-    assert backup.gradients == [100, 100, 100, 0] and backup.dropped == 19
+    assert backup.gradients == [100, 100, 100, 0] and len(backup.late) == 19
 
 
 def test_a_busy_server_is_the_limit():
@@ -95,7 +95,7 @@ def test_no_worker_does_two_steps_at_once():
         for worker in range(3):
             spans = sorted(s[1:3] for s in run.spans if s[0] == f"worker {worker}")
             assert all(a[1] <= b[0] + 1e-12 for a, b in zip(spans, spans[1:]))
-        assert sum(run.gradients) + run.dropped == len(run.spans)
+        assert sum(run.gradients) + len(run.late) == len(run.spans)
 
 
 def test_simulator_says_what_cannot_be():

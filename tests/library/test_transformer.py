@@ -137,10 +137,9 @@ def test_attention_split_by_heads_is_the_layer(tf, parts):
         np.testing.assert_allclose(own_dx, dx, rtol=0, atol=1e-9)
     for ours, theirs in zip(split.gather_gradients(), wanted, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
-    assert split.group.count_calls() == {
-        ("forward", "all-reduce"): 1,
-        ("backward", "all-reduce"): 1,
-    }
+    assert [(call.phase, call.kind) for call in split.group.calls] == [
+        ("forward", "all-reduce"), ("backward", "all-reduce"),
+    ]  # fmt: skip
     assert sum(split.count_parameter_bytes()) == 8 * (4 * 64 * 64 + 3 * 64 + parts * 64)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import InputError
+from ..input_pipeline.sharding import sharding_options
 from ..strategies import make_strategy
 from ..training.step import compile_steps, find_gradients
 
@@ -79,13 +80,7 @@ def time_training(
         train(iterator, tf.constant(steps))
 
     run(2)
-    barrier()
-    steps = share_number(strategy, find_steps(run))
-    rounds = []
-    for _ in range(ROUNDS):
-        barrier()
-        rounds.append(time_run(run, steps))
-    return keep(rounds)
+    return _time_rounds(strategy, barrier, run)
 
 
 class _Local:
@@ -190,10 +185,8 @@ def make_batches(model: keras.Model, batch: int) -> tf.data.Dataset:
     inner = [8 if side is None else side for side in output.shape[1:-1]]
     labels = random.integers(0, output.shape[-1], [size, *inner])
     batches = tf.data.Dataset.from_tensor_slices((features, labels))
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return batches.batch(batch, drop_remainder=True).cache().repeat().with_options(options)
+    repeated = batches.batch(batch, drop_remainder=True).cache().repeat()
+    return repeated.with_options(sharding_options("OFF"))
 
 
 def make_barrier(strategy: tf.distribute.Strategy) -> Callable[[], None]:
@@ -214,6 +207,13 @@ def time_all_reduce(
         reduce(tensors, tf.constant(steps))
 
     run(1)
+    return _time_rounds(strategy, barrier, run)
+
+
+def _time_rounds(
+    strategy: tf.distribute.Strategy, barrier: Callable[[], None], run: Callable[[int], None]
+) -> Seconds:
+    """Return the seconds of a step of `run(steps)`, which has run before, between barriers."""
     barrier()
     steps, rounds = share_number(strategy, find_steps(run)), []
     for _ in range(ROUNDS):

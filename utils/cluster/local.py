@@ -15,7 +15,7 @@ from typing import Any
 
 from ..checks import check_count
 from ..errors import InputError
-from ..tf_config import ClusterSpec, build_tf_config
+from ..tf_config import ClusterSpec, build_tf_config, deal_addresses
 from .group import Task
 from .job import Job
 from .launcher import Launcher, TaskOrder
@@ -159,10 +159,9 @@ class LocalCluster:
 
     def _make_tasks(self) -> list[Task]:
         """Return the tasks of one attempt, with addresses that are free now."""
-        counts = {"chief": int(bool(self.ps)), "worker": self.workers, "ps": self.ps}
-        addresses = iter(self.launcher.find_addresses(sum(counts.values())))
-        spec = ClusterSpec(**{job: tuple(next(addresses) for _ in range(count))
-                              for job, count in counts.items()})  # fmt: skip
+        chief = int(bool(self.ps))
+        addresses = self.launcher.find_addresses(chief + self.workers + self.ps)
+        spec = deal_addresses(addresses, chief, self.workers)
         return [self._make_task(spec, job, index) for job, index in spec.tasks]
 
     def _make_task(self, spec: ClusterSpec, job: str, index: int) -> Task:

@@ -23,10 +23,6 @@ class AlphaBeta:
     bandwidth_bytes_per_second: float
     residual_seconds: tuple[float, ...] = ()
 
-    def predict_seconds(self, messages: float, payload_bytes: float) -> float:
-        """Return the time of `messages` one after the other that carry `payload_bytes` in all."""
-        return messages * self.latency_seconds + payload_bytes / self.bandwidth_bytes_per_second
-
 
 def fit_alpha_beta(
     messages: Sequence[float],

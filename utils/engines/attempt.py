@@ -8,10 +8,10 @@ from pathlib import Path
 
 from ..cluster.streams import Streams
 from ..errors import RunError
+from .signals import end_all
 from .task_process import Print, RunningTask, StartTask, TaskPlan, TaskProcess
 
 FAILURE_GRACE_SECONDS = 1.0  # for the others' own last words, once a task has failed
-END_SECONDS = 10.0
 WAITING_SECONDS = 10.0  # between two words on who has not opened its port yet
 
 
@@ -106,15 +106,7 @@ class Attempt:
         """
         ended_well = self._coordinated and self._is_done()
         left = [task for task in self.tasks.values() if task.status is None]
-        for task in left if grace_seconds else ():
-            task.send(number)
-        deadline = time.monotonic() + grace_seconds
-        while time.monotonic() < deadline and any(task.lives for task in left):
-            time.sleep(0.02)
-        for task in left:
-            task.send(signal.SIGKILL)
-        for task in left:
-            task.join(END_SECONDS)
+        end_all(left, grace_seconds, number)
         self._streams.close()
         for task in left if ended_well else ():
             task.status = 0

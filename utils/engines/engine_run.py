@@ -14,7 +14,7 @@ from ..cluster.streams import Streams
 from ..environment import memory_variables
 from ..errors import InputError
 from ..processes.connection import answers
-from ..tf_config import ClusterSpec, TaskConfig, build_tf_config, parse_tf_config
+from ..tf_config import TaskConfig, deal_addresses
 from .accelerators import VISIBLE
 from .attempt import Attempt
 from .engine_launcher import EngineLauncher, make_launcher
@@ -74,18 +74,11 @@ class EngineRun(Run):
             if signals.number:
                 raise Interrupted
 
-        counts = {"chief": bool(self.settings.ps), "worker": self.workers, "ps": self.settings.ps}
-        found = self._launcher.find_addresses(sum(counts.values()), check)
+        ps, chief = self.settings.ps, int(bool(self.settings.ps))
+        found = self._launcher.find_addresses(chief + self.workers + ps, check)
         self._lines = dict(zip(found, self._launcher.lines))
-        left = iter(found)
-        cluster = ClusterSpec(**{job: tuple(next(left) for _ in range(count))
-                                 for job, count in counts.items()})  # fmt: skip
+        cluster = deal_addresses(found, chief, self.workers)
         return [self._plan_task(cluster, job, index) for job, index in cluster.tasks]
-
-    def _plan_task(self, cluster: ClusterSpec, job: str, index: int) -> TaskPlan:
-        config = parse_tf_config(build_tf_config(cluster, job, index))
-        environment = self._make_environment(config)
-        return TaskPlan(config, self.command, environment, self.logs / f"{job}-{index}.log")
 
     def _make_environment(self, config: TaskConfig) -> dict[str, str]:
         """Return what a task gets beside what its engine gives it, GPUs for one."""

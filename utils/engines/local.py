@@ -14,6 +14,7 @@ from ..processes.keeper import keep_marked
 from ..tf_config import (
     ClusterSpec,
     Diagnosis,
+    TaskConfig,
     build_cluster,
     build_tf_config,
     diagnose_cluster,
@@ -136,9 +137,12 @@ class Run:
 
     def _plan_task(self, cluster: ClusterSpec, job: str, index: int) -> TaskPlan:
         config = parse_tf_config(build_tf_config(cluster, job, index))
-        gpus = self._gpus[index] if job == "worker" else self._gpus[0] and []
-        environment = self.settings.make_environment(config, self._mark.value, self.restarts, gpus)
-        return TaskPlan(config, self.command, environment, self.logs / f"{job}-{index}.log")
+        log = self.logs / f"{job}-{index}.log"
+        return TaskPlan(config, self.command, self._make_environment(config), log)
+
+    def _make_environment(self, config: TaskConfig) -> dict[str, str]:
+        gpus = self._gpus[config.index] if config.job == "worker" else self._gpus[0] and []
+        return self.settings.make_environment(config, self._mark.value, self.restarts, gpus)
 
     def _start_task(
         self, plan: TaskPlan, streams: Streams, show: Print, on_end: Callable[[RunningTask], None]

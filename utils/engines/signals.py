@@ -3,9 +3,12 @@
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 
 from .task_process import RunningTask
+
+END_SECONDS = 10.0  # for a task that was killed
 
 
 class Signals:
@@ -50,3 +53,16 @@ def kill_all(tasks: Iterable[RunningTask]) -> None:
     """Kill every task that lives, without waiting."""
     for task in tasks:
         task.send(signal.SIGKILL)
+
+
+def end_all(tasks: Iterable[RunningTask], grace_seconds: float, number: int) -> None:
+    """Ask every task to end with signal `number`; kill those that are left after the grace."""
+    left = list(tasks)
+    for task in left if grace_seconds else ():
+        task.send(number)
+    deadline = time.monotonic() + grace_seconds
+    while time.monotonic() < deadline and any(task.lives for task in left):
+        time.sleep(0.02)
+    kill_all(left)
+    for task in left:
+        task.join(END_SECONDS)

@@ -123,11 +123,3 @@ class DeviceGroup:
         sent = count_bytes(network.messages, self.size)
         self.calls.append(Collective("all-gather", phase, wholes[0].nbytes, sent))
         return self.apply(tf.constant, wholes)
-
-    def count_calls(self) -> dict[tuple[str, str], int]:
-        """Return how often each collective ran, {(phase, kind): count}."""
-        counted: dict[tuple[str, str], int] = {}
-        for call in self.calls:
-            key = (call.phase, call.kind)
-            counted[key] = counted.get(key, 0) + 1
-        return counted

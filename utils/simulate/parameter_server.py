@@ -137,10 +137,6 @@ class Simulation:
         self.ended.append(ended)
 
     @property
-    def dropped(self) -> int:
-        return len(self.late)
-
-    @property
     def spans(self) -> list[Span]:
         """All steps as rows of a timeline."""
         rows = zip(self.workers_of, self.begun, self.ended, strict=True)

@@ -30,6 +30,7 @@ from .rules import LintFinding as LintFinding
 from .rules import is_right as is_right
 from .spec import ClusterSpec as ClusterSpec
 from .spec import TaskConfig as TaskConfig
+from .spec import deal_addresses as deal_addresses
 from .spec import describe_role as describe_role
 from .spec import is_loopback as is_loopback
 from .spec import join_address as join_address

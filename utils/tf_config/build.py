@@ -9,7 +9,15 @@ from typing import Any
 from ..checks import check_count
 from ..errors import InputError
 from .lint import parse_tf_config
-from .spec import MAX_PORT, MIN_PORT, ClusterSpec, TaskConfig, join_address, split_address
+from .spec import (
+    MAX_PORT,
+    MIN_PORT,
+    ClusterSpec,
+    TaskConfig,
+    deal_addresses,
+    join_address,
+    split_address,
+)
 
 BASE_PORT = 12345
 
@@ -35,9 +43,7 @@ def build_cluster(
     for port in used:
         check_count("port", port, MIN_PORT, MAX_PORT)
     names = [hosts[number % len(hosts)] for number in range(total)]
-    addresses = map(join_address, names, used)
-    return ClusterSpec(**{job: tuple(next(addresses) for _ in range(n))
-                          for job, n in counts.items()})  # fmt: skip
+    return deal_addresses(list(map(join_address, names, used)), int(chief), workers)
 
 
 def _check_counts(counts: dict[str, int], hosts: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ kind of task (chief, worker, ps, evaluator), a *task* one process of it, an *add
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,6 +114,14 @@ def join_address(host: str, port: int) -> str:
 def is_loopback(host: str) -> bool:
     """Return whether the address leads back to the machine that uses it."""
     return host.lower() in LOOPBACK_HOSTS or host.startswith("127.")
+
+
+def deal_addresses(addresses: Sequence[str], chief: int, workers: int) -> ClusterSpec:
+    """Return a cluster with `addresses` in the order chief (0 or 1), workers, parameter servers."""
+    first_ps = chief + workers
+    return ClusterSpec(
+        tuple(addresses[:chief]), tuple(addresses[chief:first_ps]), tuple(addresses[first_ps:])
+    )
 
 
 def describe_role(config: TaskConfig) -> str:

@@ -13,15 +13,9 @@ from ..measure import count
 OWN = "own data"
 
 
-ABSENT = (
-    "accuracy",
-    "test_loss",
-    "test_accuracy",
-    "test_foreground_iou",
-    "test_garments_iou",
-    "loss_scale",
-    "skipped_steps",
-)  # left out of the JSON where there is none
+# what is left out of the JSON where there is none
+ABSENT = ("accuracy", "test_loss", "test_accuracy", "test_foreground_iou", "test_garments_iou",
+          "loss_scale", "skipped_steps")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from ...processes.registry import Mark
 from ...tf_config import parse_tf_config
 from ..handshake import ChannelLost
 from ..settings import RunSettings
-from ..signals import kill_all
+from ..signals import end_all, kill_all
 from ..task_process import Print, TaskPlan, TaskProcess
 from .channel import Frame
 from .lines import LineBuffer, cut_tail
 
 LOOK_SECONDS = 2.0  # between two looks for ports that tasks have opened
-END_SECONDS, TAIL_LINES, NOT_STARTED = 10.0, 200, 127
+TAIL_LINES, NOT_STARTED = 200, 127
 MAX_HANDOUT = 4096
 
 
@@ -97,14 +97,7 @@ class MemberTasks:
     def end(self, grace_seconds: float, number: int = signal.SIGTERM) -> None:
         """Ask every task to end with signal `number`; kill those that are left after the grace."""
         left = [task for task in self._tasks.values() if task.status is None]
-        for task in left:
-            task.send(number)
-        deadline = time.monotonic() + grace_seconds
-        while time.monotonic() < deadline and any(task.lives for task in left):
-            time.sleep(0.02)
-        kill_all(left)
-        for task in left:
-            task.join(END_SECONDS)
+        end_all(left, grace_seconds, number)
 
     def close(self) -> None:
         self._streams.close()
