@@ -189,6 +189,8 @@ def test_sparse_and_ipv6_that_tensorflow_takes():
     assert is_right(lint(write({"worker": {"0": "a:2222", "1": "b:2222"}})))
     assert is_right(lint(write({"worker": ["[::1]:2222", "[::1]:2223"]})))
     assert cc.split_address("[fe80::1]:2222") == ("fe80::1", "2222")
+    joined = [cc.join_address(host, 2222) for host in ("fe80::1", "[fe80::1]", "node-1")]
+    assert joined == ["[fe80::1]:2222", "[fe80::1]:2222", "node-1:2222"]
 
 
 def test_a_strategy_that_does_not_exist_is_refused():

@@ -25,6 +25,7 @@ from utils.processes.connection import (
     PeerGone,
     PeerSilent,
     accept,
+    answers,
     connect,
     listen,
     split_address,
@@ -116,6 +117,13 @@ def test_addresses_are_listened_at_and_reached_or_named():
     for wrong in ("", "host", "host:", ":1", "host:99999", "host:x"):
         with pytest.raises(DistributedError, match="write host:port"):
             split_address(wrong)
+
+
+def test_who_listens_answers_and_nobody_else():
+    with closing(listen("127.0.0.1:0")) as listener:
+        address = "127.0.0.1:{1}".format(*listener.getsockname())
+        assert answers(address, 1.0)
+    assert not answers(address, 1.0) and not answers("no address", 1.0)
 
 
 LOOP = """
