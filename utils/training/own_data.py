@@ -160,7 +160,6 @@ class FunctionFeed(DatasetFeed):
 
     def __init__(self, name: str, make: Callable[..., Any], config: TrainConfig,
                  group: WorkerGroup) -> None:  # fmt: skip
-        self._make = make
         replicas = group.strategy.num_replicas_in_sync
         if config.global_batch_size % replicas:
             raise InputError(
