@@ -177,6 +177,23 @@ REACHING = {
     "TensorFlow's own calls answered": ("lab05", "weighted",
         "import tensorflow as tf\ntf.experimental.dispatch_for_api(tf.add)(max)"),
     "a package of one's own": ("lab01", "scaling", "import not_installed_here"),
+    "text run by timeit": ("lab11", "pipeline", "import timeit\ntimeit.timeit('1')"),
+    "frames by traceback": ("lab01", "epoch", "import traceback\ntraceback.walk_stack(None)"),
+    "text run by NumPy's tests": ("lab01", "epoch", "np.testing.runstring('1', {})"),
+    "NumPy's tests under another name": ("lab01", "epoch", "t = np.testing\nt.rundocs('x.py')"),
+    "a comparison replaced": ("lab01", "epoch", "np.testing.assert_allclose = print"),
+    "a class's name replaced": ("lab01", "epoch", "print.__class__.__name__ = 'x'"),
+    "os through fnmatch": ("lab09", "newest", "import fnmatch\nfnmatch.os.fork()"),
+    "another's object, called as one's own": ("lab04", "epoch",
+        "class Plan:\n    pass\ndef f(Plan):\n    p = Plan()\n    p.run = max\nf(object)"),
+    "another's object by a metaclass": ("lab04", "epoch",
+        "class M(type):\n    def __call__(cls):\n        return print\n"
+        "class Plan(metaclass=M):\n    pass\np = Plan()\np._x = 1"),
+    "another's object by a decorator": ("lab04", "epoch",
+        "def dataclass(kind):\n    return object\n@dataclass\nclass Plan:\n    pass\n"
+        "p = Plan()\np.run = max"),
+    "another's object under the same name": ("lab04", "epoch",
+        "class Plan:\n    pass\np = Plan()\nfor p in [tf]:\n    p.run = max"),
     "the environment by update": ("lab08", "training", "import os\nos.environ.update(A='1')"),
 }  # fmt: skip
 
@@ -214,5 +231,20 @@ ORDINARY = {
     "formats": "print('{0.real:.3f} {} {1[0]}'.format(1.0, [2]), f'{3:_}')",
     "a name in braces": "print('{_} {a_b}'.replace('{_}', ''))",
     "numbered files": "for n in range(3):\n    open(f'part-{n}.txt', 'w').close()",
+    "another name for a function": "from contextlib import nullcontext as n\nquiet = n\n"
+        "with quiet():\n    pass",
+    "a class's name": "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n"
+        "    print(e.__class__.__name__)",
+    "a class's own object": "class Plan:\n    def __init__(self):\n        self._n = 0\n"
+        "plan = Plan()\nplan._n += 1\nplan.schedule = [1]",
+    "a data class's own object": "from dataclasses import dataclass\n@dataclass\nclass Plan:\n"
+        "    schedule: list\nplan = Plan([])\nplan.schedule = [1]",
+    "arrays compared": "from numpy.testing import assert_array_equal as same\nsame([1], [1])\n"
+        "import numpy\nnumpy.testing.assert_allclose([1.0], [1.0])",
+    "an error shown": "import traceback\ntry:\n    1 / 0\nexcept Exception:\n"
+        "    traceback.print_exc()",
+    "a stopwatch": "from timeit import default_timer as now\nprint(now() - now())",
+    "a file that is whole": "import os\nwith open('x', 'w') as f:\n    os.fsync(f.fileno())",
+    "names that fit": "import fnmatch\nfnmatch.filter(['a.index'], '*.index')",
     "a log": "import logging\nlogging.getLogger(__name__).info('step %d', 1)",
 }  # fmt: skip

@@ -5,7 +5,8 @@ code that looks like that: a variable called `input`, a method looked for by a m
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda,
            ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # fmt: skip
@@ -53,6 +54,53 @@ def _list_stored(node: ast.AST) -> Iterator[str]:
 def is_own(node: ast.Attribute, own: set[str]) -> bool:
     """Return whether an attribute is of the answer's own object: `self._x`, or of its class."""
     return isinstance(node.value, ast.Name) and node.value.id in own | {"self", "cls"}
+
+
+def find_own_objects(nodes: Sequence[ast.AST], paths: Mapping[str, str]) -> Iterator[str]:
+    """Yield every name that only ever stands for an object of a plain class of the answer.
+
+    `plan = Plan()` is one where `Plan` is a class statement without a metaclass, and neither name
+    is bound to anything else anywhere. `paths` says what imported names stand for.
+    """
+    bound = Counter(name for node in nodes for name in _list_bound(node))
+    plain = {n.name for n in nodes if isinstance(n, ast.ClassDef) and _is_plain(n, paths, bound)}
+    made = Counter(
+        node.targets[0].id
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Call)
+        and getattr(node.value.func, "id", "") in plain
+    )
+    return (name for name, times in made.items() if bound[name] == times)
+
+
+def _is_plain(node: ast.ClassDef, paths: Mapping[str, str], bound: Mapping[str, int]) -> bool:
+    """Return whether calling a class can give nothing but an object of it."""
+    if node.bases or node.keywords or bound[node.name] != 1:
+        return False
+    decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+    names = [ast.unparse(d) for d in decorators]
+    roots = [name.split(".")[0] for name in names]
+    known = all(bound[root] == 1 and paths.get(root, "") for root in roots)
+    whole = [paths.get(root, "") + name.removeprefix(root) for root, name in zip(roots, names)]
+    return known and all(path == "dataclasses.dataclass" for path in whole)
+
+
+def _list_bound(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a node itself binds, in whatever scope."""
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        yield node.id
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.alias):
+        yield (node.asname or node.name).split(".")[0]
+    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
+        yield node.name or ""
+    elif isinstance(node, ast.MatchMapping):
+        yield node.rest or ""
 
 
 def is_on_self(call: ast.AST | None) -> bool:
