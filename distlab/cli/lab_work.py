@@ -35,7 +35,10 @@ def add_parser(commands: Commands) -> None:
 
 
 def find_lab(name: str) -> Path:
-    """Return the notebook of the lab that `name` means; CourseError lists what there is."""
+    """Return the notebook of the lab that `name` means; CourseError lists what there is.
+
+    What is no plain file is passed over: a pipe would be read for ever.
+    """
     if name.endswith(".ipynb"):
         if not Path(name).is_file():
             raise CourseError(f"{name}: no such notebook")
@@ -44,8 +47,15 @@ def find_lab(name: str) -> Path:
     if course is None:
         raise CourseError("no course here: change to the folder with README.md and labs/")
     number = name.removeprefix("lab").zfill(2)
-    found = sorted((course / "labs").glob("lab*.ipynb"))
-    fitting = [p for p in found if p.stem == name or p.stem.split("-")[0][3:] == number]
+    there = sorted((course / "labs").glob("lab*.ipynb"))
+    found = [p for p in there if p.is_file()]
+    fitting, odd = (
+        [p for p in some if p.stem == name or p.stem.split("-")[0][3:] == number]
+        for some in (found, set(there) - set(found))
+    )
+    if odd and not fitting:
+        raise CourseError(f"{odd[0].name} is a pipe or a folder, not a file: move it away, and put "
+                          "your notebook there")  # fmt: skip
     if len(fitting) != 1:
         known = ", ".join(p.stem.split("-")[0] for p in found) or "none"
         near = suggest(name, [p.stem.split("-")[0] for p in found])

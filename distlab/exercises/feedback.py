@@ -84,7 +84,8 @@ def praise(lab: str, exercise: str, said: str, draw: Callable[[], Any] = lambda:
 def read_tasks(lab: str) -> list[Task]:
     """Return the exercises of a lab in order; [] where its notebook is not to be found."""
     course = progress.find_course()
-    path = next(iter(sorted((course / "labs").glob(f"{lab}-*.ipynb"))), None) if course else None
+    found = sorted((course / "labs").glob(f"{lab}-*.ipynb")) if course else []
+    path = next((path for path in found if path.is_file()), None)  # a pipe would keep it waiting
     return _read_notebook(path) if path else []
 
 

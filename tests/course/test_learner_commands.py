@@ -126,6 +126,24 @@ def test_bad_input_gets_one_line(course: Path, arguments: tuple[str, ...], said:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
+def test_a_pipe_keeps_nobody_waiting(course: Path) -> None:
+    write_answer(course, "epoch", RIGHT)
+    labs = course / "labs"
+    for name in ("lab01-a.ipynb", "lab02-b.ipynb", "notes.pipe"):
+        os.mkfifo(labs / name)
+    done = distlab(course, "submit", "lab01", "--name", "ada.l")
+    assert done.returncode == 0, done.stderr
+    assert "1 of 4 checks pass" in done.stdout
+    (labs / f"{LAB}.ipynb").unlink()
+    os.mkfifo(labs / f"{LAB}.ipynb")
+    for command in ("submit", "check", "reset"):
+        done = distlab(course, command, "lab01")
+        assert done.returncode == 2
+        assert "is a pipe or a folder, not a file" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
 def test_a_file_that_is_no_lab_is_refused_in_one_line(course: Path) -> None:
     for name, text in (("a.ipynb", "{"), ("b.ipynb", '{"cells": []}')):
         (course / name).write_text(text)
