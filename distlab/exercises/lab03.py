@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises import softmax
-from distlab.exercises.comparing import show
+from distlab.exercises.comparing import as_numbers, show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.lab02 import make_mirrored
 from distlab.exercises.refusing import own_frames, refuse, require_kind, require_value
@@ -318,11 +318,42 @@ def try_program(train_digits: Callable[..., Any], seed: int) -> dict[str, Any]:
     }
 
 
+def read_run(found: Any, seed: int) -> Any:
+    """Add what a kernel [784, 10] shows of how it came about, beside whether it is right.
+
+    The weights of a pixel that is black everywhere stay what they were at the start. All
+    others are sums over the images of image times slope (one row of 10 for each image).
+    """
+    kernel = as_numbers(found.get("kernel")) if isinstance(found, dict) else None
+    if kernel is None or kernel.shape != (784, 10):
+        return found
+    run = draw_run(seed)
+    images, held_out = (run[part][0].reshape(-1, 784) / 255 for part in ("training", "validation"))
+    black = ~(images.any(axis=0) | held_out.any(axis=0))
+    return found | {
+        "began at zero": bool(np.all(np.abs(kernel[black]) < 1e-6)),
+        "each image once an epoch": _count_images(kernel, images, run["training"][1], run["rates"]),
+    }
+
+
+def _count_images(kernel: np.ndarray, images: np.ndarray, labels: np.ndarray, rates: Any) -> bool:
+    """Return whether each image had its part in two epochs of batches of the right size.
+
+    An image's part in its own label's weights is at most what it has where the model is quite
+    wrong in both epochs, and for some image more than half of that.
+    """
+    parts, *_ = np.linalg.lstsq(images.T, kernel, rcond=None)  # [image, class]
+    own = parts[np.arange(len(labels)), labels] / (sum(rates[:2]) / BATCH)
+    spanned = np.allclose(images.T @ parts, kernel, atol=1e-3 * np.abs(kernel).max())
+    return bool(spanned and own.min() > 0 and 0.5 < own.max() < 1)
+
+
 PROGRAM = Exercise(
     lab="lab03",
     name="program",
     function="train_digits",
     examples=((21,),),
+    read=read_run,
     mistakes={
         "last-epoch": "these are the last epoch's weights: load those of the epoch with the lowest "
         "validation loss",
@@ -332,9 +363,13 @@ PROGRAM = Exercise(
         "outside-scope": "one copy of each weight: make and compile the model in strategy.scope()",
         "one-epoch": "these are the first epoch's weights: train one epoch for each rate",
         "validation-trained": "the model was trained on the validation images too",
+        "start-not-zero": "the weights did not begin at zero: a Dense layer draws its kernel at "
+        "random, unless it gets kernel_initializer='zeros'",
+        "shuffled": "each image was used once an epoch, but not in the order they came in: leave "
+        "shuffle() out, and give fit a data set, or arrays with shuffle=False",
     },
     hint="one device that goes through the batches in order, each epoch with its rate, has other "
-    "weights: is anything shuffled, dropped or not zero at the start?",
+    "weights: is anything dropped, repeated or in batches of another size?",
     shows_case=False,
     run=each(try_program),
 )

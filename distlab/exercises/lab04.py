@@ -161,6 +161,12 @@ EPOCH = Exercise(
         "last-batch": "this is the mean of the last batch alone",
         "first-replica": "only replica 0's examples were counted: reduce over the replicas",
         "full-batches": "the last batch was counted as a full one",
+        "losses-averaged": "half of it: MEAN divides the sum of the replicas' losses by two. "
+        "Reduce with SUM",
+        "counts-averaged": "twice as much or more: MEAN divides the two replicas' counts by two, "
+        "and rounds down. Reduce with SUM",
+        "both-averaged": "too much: MEAN divides losses and counts by the two replicas, and rounds "
+        "a count down, so that half an example is lost. Reduce both with SUM",
     },
     hint="the sum of all losses of the epoch, divided by the number of its examples",
     shows_case=False,
@@ -316,12 +322,13 @@ def draw_run(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 class ModelMaker:
     """What a learner's loop gets to make its model with: one dense layer of the weights `kernel`.
 
-    Counts the calls of the model that run op by op, and notes whether it was traced. `dtype` is
-    a Keras dtype policy.
+    Counts the calls of the model that run op by op, and notes whether it was traced, and whether
+    a gradient was taken through it. `dtype` is a Keras dtype policy.
     """
 
     def __init__(self, kernel: np.ndarray, dtype: str) -> None:
         self.kernel, self.dtype, self.eager_calls, self.traced = kernel, dtype, 0, False
+        self.differentiated = False
 
     def was_compiled(self, steps: int) -> bool:
         """Return whether the model ran in a tf.function, and op by op in hardly any step."""
@@ -333,11 +340,19 @@ class ModelMaker:
 
         maker = self
 
+        @tf.custom_gradient
+        def watch(outputs: Any) -> Any:
+            def note(slopes: Any) -> Any:
+                maker.differentiated = True
+                return slopes
+
+            return tf.identity(outputs), note
+
         class Watched(keras.layers.Dense):
             def call(self, inputs: Any) -> Any:
                 maker.eager_calls += not tf.inside_function()
                 maker.traced |= tf.inside_function()
-                return super().call(inputs)
+                return watch(super().call(inputs))
 
         features, units = self.kernel.shape
         inputs = keras.Input((features,), dtype="float64" if self.dtype == "float64" else None)
@@ -357,8 +372,9 @@ def try_program(train: Callable[..., Any], seed: int) -> dict[str, Any]:
     strategy, make = make_mirrored(2), ModelMaker(kernel, "float64")
     with tempfile.TemporaryDirectory() as root, own_frames():
         folder = make_folder(root)
-        found = [train(strategy, make, images, labels, 8, 1, folder)]
-        found += [train(strategy, make, images, labels, 8, 3, move_folder(folder))]
+        make_model = lambda: make()  # noqa: E731 - its notes are not the answer's to write
+        found = [train(strategy, make_model, images, labels, 8, 1, folder)]
+        found += [train(strategy, make_model, images, labels, 8, 3, move_folder(folder))]
     if any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in found):
         raise refuse("train returns two things: the model, and a list with each epoch's mean loss")
     (_, first), (model, second) = found

@@ -8,7 +8,7 @@ import numpy as np
 
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import read_array, refuse
+from distlab.exercises.refusing import own_frames, read_array, refuse
 from utils.schedules import check_schedule, read_schedule
 from utils.simulate.pipeline import StageTimes, simulate_pipeline
 
@@ -61,7 +61,8 @@ def try_columns(column_layer: Callable[..., Any], seed: int, inputs: int, sizes:
     edges = np.cumsum(sizes)[:-1]
     kernels = np.split(layer["kernel"], edges, axis=1)
     biases = np.split(layer["bias"], edges)
-    found = column_layer(layer["x"], kernels, biases, layer["upstream"])
+    with own_frames():
+        found = column_layer(layer["x"], kernels, biases, layer["upstream"])
     return _name_results(found, "column_layer", x_in_parts=False)
 
 
@@ -98,7 +99,8 @@ def try_rows(row_layer: Callable[..., Any], seed: int, sizes: Any, outputs: int)
     edges = np.cumsum(sizes)[:-1]
     parts = np.split(layer["x"], edges, axis=1)
     kernels = np.split(layer["kernel"], edges, axis=0)
-    found = row_layer(parts, kernels, layer["bias"], layer["upstream"])
+    with own_frames():
+        found = row_layer(parts, kernels, layer["bias"], layer["upstream"])
     return _name_results(found, "row_layer", x_in_parts=True)
 
 

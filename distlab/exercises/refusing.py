@@ -45,7 +45,9 @@ def refuse_task(error: Any) -> AssertionError:
     return refuse(f"{said}: {why}" if why else said, error.details)
 
 
-# what TensorFlow says -> what a learner can do about it
+# what NumPy says of arrays that do not fit together
+_UNFIT = r"matmul: Input operand|shapes \(.*not aligned|not result in an equal division"
+# what TensorFlow or NumPy says -> what a learner can do about it
 EXPLANATIONS = {
     r"ValueError: Passed in object ": "tape.watch takes tensors and variables, not NumPy "
     "arrays: tf.constant makes a tensor of one",
@@ -73,6 +75,9 @@ EXPLANATIONS = {
     "make the model and its optimizer in strategy.scope()",
     r"feed a value for placeholder": "the optimizer makes its variables too late, inside a "
     "compiled step: call optimizer.build(model.trainable_variables) in the scope first",
+    _UNFIT: "the pieces do not fit together: the parts may have different sizes, so cut at the "
+    "sizes that they have (np.split takes the places, np.cumsum of the sizes), not into equal "
+    "pieces",
     r"Incompatible shapes|must be equal, but are|Dimensions must be equal|Matrix size-incompat": ""
     "the shapes do not fit together: print the shapes of both, on one replica",
 }
@@ -106,7 +111,8 @@ def own_frames() -> Iterator[None]:
             raise short from None
         details = "".join(traceback.format_exception(short, chain=False))
         line = str(error).strip().split("\n")[0][:160]
-        raise refuse(f"{why}. (TensorFlow's own words: {line})", details) from None
+        whose = "NumPy" if re.search(_UNFIT, line) else "TensorFlow"
+        raise refuse(f"{why}. ({whose}'s own words: {line})", details) from None
 
 
 def _drop_packages(trace: TracebackType | None) -> TracebackType | None:

@@ -411,8 +411,21 @@ WRONG = {
         "validation-trained": program(
             train="batches(*map(np.concatenate, zip(training, validation)))"
         ),
-        "(shuffled)": program(
+        "shuffled": program(
             train="batches(*training).unbatch().shuffle(64, seed=1).batch(batch_size)"
+        ),
+        "shuffled (by fit)": OWN_KEEPER.replace("shuffle=False, ", "").replace(
+            "keeper = Keeper(rates)", "keeper, _ = Keeper(rates), keras.utils.set_random_seed(1)"
+        ),
+        "start-not-zero": program().replace(', kernel_initializer="zeros"', ""),
+        "start-not-zero (shuffled too)": OWN_KEEPER.replace("shuffle=False, ", "").replace(
+            ", kernel_initializer=keras.initializers.Zeros()", ""
+        ),
+        "(smaller batches)": program().replace(
+            "batch_size, rates, folder):", "batch_size, rates, folder):\n    batch_size //= 2"
+        ),
+        "(one class of images twice)": program(
+            train="batches(*(np.concatenate([a, a[:batch_size]]) for a in training))"
         ),
     },
     "reload": {

@@ -48,6 +48,10 @@ def run_epoch(strategy, dataset, step):
 """
 
 
+def mean_of(what):
+    return f"strategy.reduce('MEAN', {what}, axis=None)"
+
+
 def accuracy(before, inside, after, add=True):
     reduce = (
         f"strategy.reduce({SUM}, x, axis=None)"
@@ -493,6 +497,9 @@ WRONG = {
             "means += [float(a) / int(b) for a, b in zip(strategy.experimental_local_results(sums), strategy.experimental_local_results(counts)) if int(b)]",
             "sum(means) / len(means)",
         ),
+        "losses-averaged": epoch(*COUNTED).replace("reduce(sums)", mean_of("sums")),
+        "counts-averaged": epoch(*COUNTED).replace("reduce(counts)", mean_of("counts")),
+        "both-averaged": epoch(*COUNTED).replace(SUM, "tf.distribute.ReduceOp.MEAN"),
         "stepped-twice": epoch(*COUNTED).replace(
             "sums, counts = strategy.run(step, args=(share,))",
             "sums, counts = strategy.run(step, args=(share,))[0], strategy.run(step, args=(share,))[1]",

@@ -434,6 +434,15 @@ WRONG = {
 
 REFUSED = {
     "schedule": {"make_1f1b calls utils.schedules": LIBRARY},
-    "columns": {"returns four things": "def column_layer(*case):\n    return case[0]\n"},
+    "columns": {
+        "returns four things": "def column_layer(*case):\n    return case[0]\n",
+        "the parts may have different sizes": columns().replace(
+            "return output", "gs = np.array_split(upstream, len(kernels), axis=1); return output"
+        ),
+        "cut at the sizes that they have": columns().replace(
+            "return output", "gs = np.split(upstream, len(kernels), axis=1); return output"
+        ),
+        "NumPy's own words: matmul": columns(output="x[:, :1] @ w + b"),
+    },
     "rows": {"returned None": rows().replace("upstream.sum(0)", "None")},
 }

@@ -59,6 +59,10 @@ def _average(losses: Sequence[float], batch: int, way: str) -> float:
         return float(np.concatenate([b[: -(-len(b) // 2)] for b in batches]).mean())
     if way == "full-batches":
         return float(np.sum(losses)) / (len(batches) * batch)
+    if way.endswith("-averaged"):  # over two replicas: whole numbers are rounded down
+        total = float(np.sum(losses)) / (1 if way == "counts-averaged" else 2)
+        halves = sum(len(b) // 2 for b in batches)
+        return total / (len(losses) if way == "losses-averaged" else halves)
     return float(np.mean(losses))
 
 
