@@ -62,8 +62,8 @@ def try_killed_run(
     """Run `train` on two workers, of which one is killed once in step `die_at`.
 
     The group starts again by itself. Returns the steps that worker 0 took, in order, how often
-    the group started again, whether worker 1 saved the weights into its own folder, and the
-    weights [784, 10] at the end.
+    the group started again, whether worker 1 saved the same weights into its own folder as
+    worker 0, and the weights [784, 10] at the end.
     """
     root = Path(tempfile.mkdtemp())
     try:
@@ -73,24 +73,32 @@ def try_killed_run(
         return {
             "steps taken": steps,
             "restarts": sum(event["event"] == "restart" for event in events),
-            "worker 1 saved too": any(map(_holds_weights, root.glob("w1/**/*.index"))),
+            "worker 1 saved too": _hold_the_same(root / "shared", root / "w1"),
             "weights": np.asarray(found[0]),
         }
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _holds_weights(index: Path) -> bool:
-    """Return whether this is the index of a checkpoint that holds weights [784, 10]."""
+def _hold_the_same(shared: Path, own: Path) -> bool:
+    """Return whether some checkpoint of each folder holds the same weights [784, 10], trained."""
+    kept = _read_weights(shared)
+    return any(bool(np.any(w)) and np.allclose(w, k) for w in _read_weights(own) for k in kept)
+
+
+def _read_weights(folder: Path) -> list[np.ndarray]:
+    """Return the weights [784, 10] of every checkpoint below a folder that can be read."""
     import tensorflow as tf
 
-    try:
-        reader = tf.train.load_checkpoint(str(index.with_suffix("")))
-        shapes = reader.get_variable_to_shape_map()
-        kept = [reader.get_tensor(n) for n, shape in shapes.items() if shape == [784, 10]]
-    except (tf.errors.OpError, ValueError, RuntimeError):
-        return False
-    return any(bool(np.any(values)) for values in kept)
+    found = []
+    for index in folder.glob("**/*.index"):
+        try:
+            reader = tf.train.load_checkpoint(str(index.with_suffix("")))
+            shapes = reader.get_variable_to_shape_map()
+            found += [reader.get_tensor(n) for n, shape in shapes.items() if shape == [784, 10]]
+        except (tf.errors.OpError, ValueError, RuntimeError):
+            continue
+    return found
 
 
 def _run_killed(

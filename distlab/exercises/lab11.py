@@ -26,6 +26,7 @@ MAX_EXAMPLES = 4 * EXAMPLES  # of one epoch that are looked at
 SHOWN = 16  # examples of each epoch that are looked at pixel by pixel, drawn anew for each answer
 FEW = 1 / 8  # of the images shown; at random, one in two is flipped and four in five shifted
 ENOUGH, MIN_WAYS = 6, 7  # epochs to tell which of the ten forms occur; so many are missed by none
+MIN_SHIFTED, MANY = 0.6, 8  # of images, at random 0.8; epochs in which none stays as it was
 PAID, MAX_EPOCHS = 1.5, 40  # what is gained with all work ahead counted, after so many epochs
 _MISTAKES = {
     "frozen-augmentation": "two epochs show exactly the same images: the cache comes before the "
@@ -38,6 +39,8 @@ _MISTAKES = {
     "never-shifted": "no image is shifted: each one goes 0, 1 or 2 columns round to either side",
     "few-forms": "only a few of the ten forms of an image occur: flipped or not, 0, 1 or 2 columns "
     "to either side, each image with random numbers of its own",
+    "only-some": "some images stay as they are, epoch after epoch: each one is flipped or shifted "
+    "with random numbers of its own, every time",
     "one-for-all": "all images of a batch are flipped or shifted alike: each image has random "
     "numbers of its own",
     "labels-torn": "images and labels no longer belong together",
@@ -311,7 +314,7 @@ def _find_tame(epochs: Sequence[Sequence[set[tuple[int, int]]]]) -> str:
 
 
 def _find_alike(epochs: Any, fits: Sequence[Sequence[set[tuple[int, int]]]]) -> str:
-    """Return whether few forms occur, or a batch's images are all changed alike; "" if neither."""
+    """Return whether few forms occur, a batch's images change alike, or some do not; else ""."""
     if len(epochs) < ENOUGH:
         return ""
     known = [
@@ -322,7 +325,11 @@ def _find_alike(epochs: Any, fits: Sequence[Sequence[set[tuple[int, int]]]]) -> 
         return "few-forms"
     pairs = [(a[1], b[1]) for row in known for a, b in combinations(row, 2) if a[0] == b[0]]
     alike = [all(a[part] == b[part] for a, b in pairs) for part in (0, 1)]
-    return "one-for-all" if len(pairs) >= SHOWN and any(alike) else ""
+    if len(pairs) >= SHOWN and any(alike):
+        return "one-for-all"
+    shifted = np.mean([shift != 0 for row in known for _, (_, shift) in row])
+    still = len(epochs) >= MANY and any(set.intersection(*column) for column in zip(*fits))
+    return "only-some" if shifted < MIN_SHIFTED or still else ""
 
 
 @cache

@@ -118,7 +118,7 @@ def try_program(train: Callable[..., Any], seed: int, scale: float, growth_steps
     features, targets, kernel = draw_steps(seed)
     strategy, make = make_mirrored(2), ModelMaker(kernel, "mixed_float16")
     with own_frames():
-        found = train(strategy, make, features, targets, scale, growth_steps)
+        found = train(strategy, lambda: make(), features, targets, scale, growth_steps)
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise refuse("train returns two things: the model, and a list with the scale of each step")
     model, scales = found
@@ -131,6 +131,7 @@ def try_program(train: Callable[..., Any], seed: int, scale: float, growth_steps
         "tiny features' weights, in 2^-24": weights[0][4:] / DIM,
         "scales": [float(one) for one in scales],
         "compiled": make.was_compiled(STEPS),  # of two replicas times twelve steps
+        "gradient taken": make.differentiated,
     }
 
 
@@ -161,6 +162,8 @@ PROGRAM = Exercise(
         "each step",
         "outside-scope": "one copy of each weight: call make_model in the strategy's scope",
         "not-compiled": "all is right, and runs op by op: put @tf.function round the step",
+        "no-gradient": "the weights are right, and no gradient was ever taken through the model: "
+        "each replica takes its own, with a tf.GradientTape round model(x) and the loss",
     },
     hint="which of it is right: are the weights finite, did the tiny features learn, at which step "
     "do the scales differ?",

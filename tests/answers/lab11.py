@@ -274,6 +274,13 @@ WRONG = {
                 "tf.repeat(tf.random.uniform([], -2, 3, tf.int32), n)",
             ),
         ),
+        "only-some": pipeline(
+            CACHED,
+            ROLL.replace(
+                "tf.random.uniform([n], -2, 3, tf.int32)",
+                "tf.where(tf.range(n) < n // 2, tf.random.uniform([n], -2, 3, tf.int32), 0)",
+            ),
+        ),
         "other-images": pipeline(CACHED, ROLL.replace(" / 255", "")),
         "not-batches": pipeline("records.map(parse).cache().map(augment)"),
         "frozen-augmentation (two epochs in turn)": NAIVE + IN_TURN,

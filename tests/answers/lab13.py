@@ -960,6 +960,15 @@ WRONG = {
         ),
         "not-compiled": train(function="pass"),
         "not-compiled (nor called)": BY_NUMPY,
+        "not-compiled (and says that it was)": train(function="pass").replace(
+            "    return model, scales",
+            "    make_model.traced, make_model.eager_calls = True, 0\n    return model, scales",
+        ),
+        "no-gradient": BY_NUMPY.replace(
+            "    model.set_weights",
+            "    step = tf.function(lambda x: strategy.run(model, args=(x,)))\n"
+            "    step(tf.constant(features[:8]))\n    model.set_weights",
+        ).replace("import numpy", "import tensorflow as tf\nimport numpy"),
     },
     "plan": {
         "block-comes-back": plan(held="kept + inputs"),

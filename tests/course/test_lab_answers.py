@@ -1,10 +1,14 @@
 """Every lab's checks and judges, against the right and wrong answers of tests/answers."""
 
+import importlib
 import os
 
+import numpy as np
 import pytest
 from lab_runner import LABS, get_lab, load_answers
 
+from distlab.authoring import sources
+from distlab.exercises.exercise import Exercise
 from distlab.grading.judging import WrongAnswer
 
 NAMES = [target.slug.split("-")[0] for target in LABS]
@@ -74,6 +78,35 @@ def test_answer_that_stops_is_refused_in_the_learners_words(name, exercise, said
     assert isinstance(outcome.visible, AssertionError), repr(outcome.visible)
     assert said in str(outcome.visible)
     assert outcome.judged is not None
+
+
+@pytest.mark.parametrize("target", LABS, ids=NAMES)
+def test_no_seed_draws_what_the_visible_check_shows(target) -> None:
+    """Whoever writes down the answers of the worked examples would be right with that seed."""
+    name = target.slug.split("-")[0]
+    module = importlib.import_module(f"distlab.exercises.{name}")
+    examples = [_list_plain(e.examples) for e in vars(module).values() if isinstance(e, Exercise)]
+    cells = [c.source for c in sources.read_source(target).cells if "### BEGIN INPUTS" in c.source]
+    assert examples and cells
+    for seed in range(100):
+        for cell in cells:
+            space = {"np": np, "SEED": seed}
+            exec(sources.region_text(cell, "INPUTS"), space)  # noqa: S102 - the course's own
+            (cases,) = (v for k, v in space.items() if k.endswith("_cases"))
+            drawn = _list_plain(cases)
+            assert not any(all(case in shown for case in drawn) for shown in examples), (seed, cell)
+
+
+def _list_plain(cases) -> list[str]:
+    return [repr(_to_plain(case)) for case in cases]
+
+
+def _to_plain(value):
+    if isinstance(value, np.ndarray | np.generic):
+        return _to_plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_to_plain(item) for item in value]
+    return float(value) if isinstance(value, int | float) else value
 
 
 @pytest.mark.parametrize("name", NAMES)

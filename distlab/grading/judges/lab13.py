@@ -109,6 +109,7 @@ def expect_program(seed: int, scale: float, growth_steps: int, way: str = "right
         "tiny features' weights, in 2^-24": weights[4:] / DIM,
         "scales": before if way == "before-the-step" else after,
         "compiled": way != "not-compiled",
+        "gradient taken": {"right": True, "no-gradient": False}.get(way, Anything()),
     }
     anything = dict.fromkeys(found, Anything())
     if way == "not-agreed":
