@@ -209,6 +209,17 @@ def pack_for(folder: Path, attached: list[Path]) -> Path:
     return pack(lab, "ana", folder / "in", attached)
 
 
+@pytest.mark.parametrize("seed", [0, 2026, 2**32 - 1])
+def test_the_seed_of_a_run_is_one_that_every_generator_takes(seed):
+    """np.random.seed and Keras want less than 2**32, and programs multiply it for each epoch."""
+    for graded in (c for e in read_lab("lab15", ROOT).exercises for c in e.cells):
+        if graded.exercise == "program":
+            space = {"SEED": seed, "np": np}
+            exec(graded.inputs, space)  # noqa: S102 - the course's own
+            (cases,) = (v for k, v in space.items() if k.endswith("_cases"))
+            assert 0 <= 100_000 * cases[0][1] < 2**32
+
+
 def test_submit_packs_the_model_and_grading_finds_it(tmp_path):
     packed = pack_for(tmp_path, [TRAINED])
     with zipfile.ZipFile(packed) as archive:
