@@ -96,9 +96,14 @@ def try_model(make_model: Callable[..., Any], replicas: int, seed: int) -> dict[
     import tensorflow as tf
 
     strategy = make_mirrored(replicas)
-    model = require_kind(make_model(strategy), "make_model", "keras.Model")
+    with own_frames():
+        model = make_model(strategy)
+    require_kind(model, "make_model", "keras.Model")
     if not model.weights:
-        raise refuse("the model has no weights yet: begin it with keras.Input((28, 28, 1))")
+        raise refuse(
+            "the model has no weights yet: begin it with keras.Input((28, 28, 1)), or "
+            "build it: model.build((None, 28, 28, 1))"
+        )
     if not model.compiled:
         raise refuse("make_model returned a model that was not compiled: model.compile()")
     _put_weights(model, softmax.draw_weights(seed))

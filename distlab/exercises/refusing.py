@@ -73,6 +73,8 @@ EXPLANATIONS = {
     "mixed: tf.cast brings them to one type",
     r"_distributed_tf_update_step.*AssertionError": "the variables do not belong to this strategy: "
     "make the model and its optimizer in strategy.scope()",
+    r"real number, not '(Mirrored|Distributed|Sync)": "a variable with a copy on each replica is "
+    "no number by itself: float(variable.numpy()) is one",
     r"feed a value for placeholder": "the optimizer makes its variables too late, inside a "
     "compiled step: call optimizer.build(model.trainable_variables) in the scope first",
     _UNFIT: "the pieces do not fit together: the parts may have different sizes, so cut at the "

@@ -467,6 +467,9 @@ REFUSED = {
         "begin it with keras.Input": make_model().replace(
             "model.add(keras.Input((28, 28, 1)))", "pass"
         ),
+        "float(variable.numpy()) is one": make_model().replace(
+            "    return model", "    print(float(model.optimizer.learning_rate))\n    return model"
+        ),
         "was not compiled": make_model().replace("model.compile(", "dict("),
         "a keras.Model is wanted": "class Fake:\n    compiled = True\n    weights = [1]\n"
         "def make_model(strategy):\n    return Fake()\n",
@@ -487,5 +490,10 @@ def save_and_reload(model, path, strategy):
     return Fake(model)
 """,
     },
-    "program": {"train_digits returned None": program().replace("return model", "return None")},
+    "program": {
+        "train_digits returned None": program().replace("return model", "return None"),
+        "float(variable.numpy()) is one": program(
+            after="print(float(model.optimizer.learning_rate))"
+        ),
+    },
 }
