@@ -11,6 +11,7 @@ from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Exercise, contrast, each
 from distlab.exercises.folders import make_folder, move_folder
 from distlab.exercises.lab02 import make_mirrored
+from distlab.exercises.model_maker import ModelMaker
 from distlab.exercises.refusing import own_frames, read_number, refuse, require_kind
 
 REPLICAS = 4  # of exercise 1
@@ -317,49 +318,6 @@ def draw_run(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return images [21, 6], labels [21] of 3 classes, and the first weights [6, 3]."""
     rng = np.random.default_rng(seed)
     return rng.normal(size=(21, 6)), rng.integers(0, 3, size=21), rng.normal(size=(6, 3))
-
-
-class ModelMaker:
-    """What a learner's loop gets to make its model with: one dense layer of the weights `kernel`.
-
-    Counts the calls of the model that run op by op, and notes whether it was traced, and whether
-    a gradient was taken through it. `dtype` is a Keras dtype policy.
-    """
-
-    def __init__(self, kernel: np.ndarray, dtype: str) -> None:
-        self.kernel, self.dtype, self.eager_calls, self.traced = kernel, dtype, 0, False
-        self.differentiated = False
-
-    def was_compiled(self, steps: int) -> bool:
-        """Return whether the model ran in a tf.function, and op by op in hardly any step."""
-        return self.traced and self.eager_calls < steps
-
-    def __call__(self) -> Any:
-        import keras
-        import tensorflow as tf
-
-        maker = self
-
-        @tf.custom_gradient
-        def watch(outputs: Any) -> Any:
-            def note(slopes: Any) -> Any:
-                maker.differentiated = True
-                return slopes
-
-            return tf.identity(outputs), note
-
-        class Watched(keras.layers.Dense):
-            def call(self, inputs: Any) -> Any:
-                maker.eager_calls += not tf.inside_function()
-                maker.traced |= tf.inside_function()
-                return watch(super().call(inputs))
-
-        features, units = self.kernel.shape
-        inputs = keras.Input((features,), dtype="float64" if self.dtype == "float64" else None)
-        model = keras.Sequential([inputs, Watched(units, use_bias=False, dtype=self.dtype)])
-        model.set_weights([self.kernel])
-        self.traced = False  # as it was when Keras built it
-        return model
 
 
 def try_program(train: Callable[..., Any], seed: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, call, each
 from distlab.exercises.failing_networks import draw_network
 from distlab.exercises.lab02 import make_mirrored
-from distlab.exercises.lab04 import ModelMaker
+from distlab.exercises.model_maker import ModelMaker
 from distlab.exercises.refusing import own_frames, refuse
 
 FLOAT16_MAX = 65504.0
