@@ -124,6 +124,9 @@ def matrix(
         )
     texts = [[format.format(value) for value in row] for row in table.tolist()]
     rows, heads = [str(r) for r in row_labels], [str(c) for c in column_labels]
+    left = max(text_width_px(name) for name in rows) + 14
+    lines = [_wrap_head(head, (WIDTH_PX - left) / len(heads)) for head in heads]
+    top_px = TOP_PX + HEAD_PX + LINE_PX * (max(map(len, lines)) - 1)
     says = []
     for i, (name, row) in enumerate(zip(rows, texts, strict=True)):
         cells = [
@@ -132,25 +135,36 @@ def matrix(
         ]
         says.append(f"{name}: {', '.join(cells)}")
     return draw_sheet(
-        lambda sheet: _draw_table(sheet, table, texts, rows, heads, marked),
+        lambda sheet: _draw_table(sheet, table, texts, rows, lines, marked, left, top_px),
         title=title,
         alt=alt or f"{title}. {'; '.join(says)}.",
-        height_px=TOP_PX + HEAD_PX + len(rows) * CELL_PX + 6,
+        height_px=top_px + len(rows) * CELL_PX + 6,
     )
 
 
+def _wrap_head(head: str, room_px: float) -> list[str]:
+    """Return a column's head in the one line that fits into its room, or in two alike."""
+    words = head.split(" ")
+    if text_width_px(head, SMALL_PX) + 4 <= room_px or len(words) == 1:
+        return [head]
+    pairs = [[" ".join(words[:k]), " ".join(words[k:])] for k in range(1, len(words))]
+    return min(pairs, key=lambda pair: max(map(text_width_px, pair)))
+
+
 def _draw_table(
-    sheet: Sheet, table: np.ndarray, texts, rows: list[str], heads: list[str], marked
-) -> None:
-    left = max(text_width_px(name) for name in rows) + 14
-    need = max(text_width_px(text) for text in [*heads, *(t for row in texts for t in row)])
+    sheet: Sheet, table: np.ndarray, texts, rows: list[str], heads: list[list[str]], marked,
+    left: float, top_px: float,
+) -> None:  # fmt: skip
+    need = max(text_width_px(text) for line in [*heads, *texts] for text in line)
     wide = min((WIDTH_PX - left) / len(heads), max(need + 18, 46))
     size = TEXT_PX if need + 4 <= wide else SMALL_PX
     largest = float(np.nanmax(np.abs(table.astype(float)))) or 1.0
     for j, head in enumerate(heads):
-        sheet.write(left + (j + 0.5) * wide, TOP_PX + 12, head, size=size)
+        for line, text in enumerate(reversed(head)):
+            y = top_px - HEAD_PX + 12 - line * LINE_PX
+            sheet.write(left + (j + 0.5) * wide, y, text, size=size)
     for i, name in enumerate(rows):
-        y = TOP_PX + HEAD_PX + i * CELL_PX
+        y = top_px + i * CELL_PX
         sheet.write(left - 10, y + 17, name, "right")
         for j, text in enumerate(texts[i]):
             x = left + j * wide

@@ -51,7 +51,8 @@ def timeline(
         scale = (WIDTH_PX - left - 12) / ((end - begin) or 1.0)
         bottom = top_px + len(lanes) * LANE_PX
         along = f"{axis} ({unit})" if axis and unit else axis or unit
-        _draw_axis(sheet, begin, end, left, scale, top_px, bottom, along)
+        whole = all(float(place).is_integer() for row in rows for place in row[1:3])
+        _draw_axis(sheet, begin, end, left, scale, top_px, bottom, along, whole)
         for number, lane in enumerate(lanes):
             sheet.write(left - 10, top_px + (number + 0.5) * LANE_PX, lane, "right")
         for lane, start, stop, label, kind in rows:
@@ -73,10 +74,12 @@ def _check_spans(rows: Sequence[Row]) -> None:
             raise CourseError(f"timeline: {label!r} of {lane!r} starts at {start}, ends at {end}")
 
 
-def _draw_axis(sheet: Sheet, begin, end, left, scale, top, bottom, along: str) -> None:
+def _draw_axis(sheet: Sheet, begin, end, left, scale, top, bottom, along: str, whole: bool) -> None:
+    """Draw the axis; a `whole` one counts something, and has no ticks between whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
-    for tick in MaxNLocator(nbins=8, steps=[1, 2, 5, 10]).tick_values(begin, end):
+    places = MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=whole)
+    for tick in places.tick_values(begin, end):
         if begin - 1e-9 <= tick <= end + 1e-9:
             x = left + (tick - begin) * scale
             sheet.line([x, x], [top, bottom], alpha=0.16, linewidth=1)

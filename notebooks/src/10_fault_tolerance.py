@@ -259,7 +259,7 @@ assert off["nothing"] < 1e-9 and off["optimizer"] > 0.01 and off["place"] > 0.01
 kept_folder = Path(kept.folder)
 for path in sorted(kept_folder.iterdir()):
     print(path.name)
-print("newest, says the file `checkpoint`:", Path(tf.train.latest_checkpoint(kept_folder)).name)
+print("newest in the file checkpoint:", Path(tf.train.latest_checkpoint(kept_folder)).name)
 
 # %% [markdown]
 # On a local disk, TensorFlow writes in an order that makes a kill harmless. The values go into a folder `ckpt-8_temp` and from there to `ckpt-8.data…`. Then comes `ckpt-8.index`. The file `checkpoint`, which names the newest one, comes last and is replaced in one piece. Let's test that and kill worker 0 while it writes. Its first checkpoint is small and complete. The second has 64 MB, and we kill the worker as soon as the first file of that one appears.
@@ -291,7 +291,7 @@ except ClusterError as error:
     print(error.task, error.cause)
 for path in sorted(path for path in cut.rglob("*") if path.is_file()):
     print(f"{format_bytes(path.stat().st_size):>9}  {path.relative_to(cut)}")
-print("newest, says the file `checkpoint`:", Path(tf.train.latest_checkpoint(cut)).name)
+print("newest in the file checkpoint:", Path(tf.train.latest_checkpoint(cut)).name)
 newest = find_newest_whole(cut, "ckpt")
 name = "values/.ATTRIBUTES/VARIABLE_VALUE"  # so TensorFlow calls it in the file
 values = tf.train.load_checkpoint(newest.path).get_tensor(name)
@@ -320,7 +320,7 @@ def newest_whole(folder):
 data = kept_folder / "ckpt-8.data-00000-of-00001"
 data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
 newest = tf.train.latest_checkpoint(kept_folder)
-print("`checkpoint` says:", Path(newest).name)
+print("newest in the file checkpoint:", Path(newest).name)
 found = newest_whole(kept_folder)
 print("newest whole checkpoint:", Path(found).name)
 assert found == find_newest_whole(kept_folder, "ckpt").path and found.endswith("ckpt-4")

@@ -35,7 +35,7 @@ from utils.cluster import LocalCluster
 from utils.data import load
 from distlab.exercises.predict import show_guess
 from distlab.figures import Arrow, Box
-from utils.measure import array_bytes, format_bytes, time_calls
+from utils.measure import array_bytes, time_calls
 from utils.models import build_cnn, build_encoder_decoder, build_mlp, build_transformer
 from distlab.lessons.dtensor_mlp import run_dtensor
 from distlab.lessons.dtensor_tiles import draw_tiles
@@ -146,7 +146,7 @@ with tf.device("CPU:0"):
 for ours, theirs in zip([*first_two, *last_two], reference.gradients, strict=True):
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
 print("gradients on", [gradient.device[-5:] for gradient in [*first_two, *last_two]])
-print(format_bytes(array_bytes(model.trainable_variables)), "of weights did not move")
+print(f"{array_bytes(model.trainable_variables) / 1e3:.1f} kB of weights did not move")
 show_guess(my_guess, array_bytes([arrived, upstream]), unit=" bytes")
 
 # %% [markdown]

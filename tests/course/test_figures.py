@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
@@ -398,6 +399,26 @@ def test_ranges_are_drawn_as_bars_and_said():
     assert "Bars show the range of ours, at the last point from 6 to 9." in ranged.alt
     tags = [re.findall(r"<(?:path|use)", picture.svg) for picture in (plain, ranged)]
     assert len(tags[1]) >= len(tags[0]) + 3 * 2
+
+
+def test_a_wide_head_of_a_column_takes_two_lines():
+    def list_texts(last):
+        heads = ["steps", "messages*", "vectors sent*", last]
+        svg = figures.matrix([[1, 2, 3, 4]], ["recursive-doubling"], heads, title="t").svg
+        return re.findall(r">([a-z* ]+)</text>", svg.replace("\n", ""))
+
+    assert list_texts("vectors between machines")[-3:-1] == ["machines", "vectors between"]
+    assert "received" in list_texts("received")
+
+
+def test_spans_of_whole_numbers_are_counted_in_whole_numbers():
+    def ticks(*ends):
+        rows = [("replica 0", start, stop, "", "held") for start, stop in pairwise((0, *ends))]
+        svg = figures.timeline(rows, title="t", axis="", unit="numbers").svg
+        return re.findall(r">([\d.]+)</text>", svg.replace("\n", ""))
+
+    assert ticks(1, 2) == ["0", "1", "2"]
+    assert ticks(0.5, 2) == ["0", "0.5", "1", "1.5", "2"]
 
 
 def test_kinds_of_one_colour_are_shades_and_a_long_key_takes_several_rows():
