@@ -342,6 +342,11 @@ export function mount(piece, host, data, options, heard = () => {}) {
   const themes = new MutationObserver(ask), dark = window.matchMedia("(prefers-color-scheme: dark)");
   for (const node of [document.documentElement, document.body]) themes.observe(node, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-theme", "class"] });
   dark.addEventListener("change", ask);
+  // Paper does not wait for a frame: what has changed for it (theme, width) is drawn at once. A browser announces
+  // it in one way, in the other or in both, and Chromium announces it to a piece before the page has changed its theme.
+  const print = () => { cancelAnimationFrame(frame); measure(); drawn = 0; show(); }, paper = window.matchMedia("print");
+  window.addEventListener("beforeprint", print);
+  paper.addEventListener("change", print);
   const listen = (event) => keepKeys(root, event);
   window.addEventListener("keydown", listen, true);
   measure();
@@ -353,6 +358,8 @@ export function mount(piece, host, data, options, heard = () => {}) {
     sizes.disconnect();
     themes.disconnect();
     dark.removeEventListener("change", ask);
+    window.removeEventListener("beforeprint", print);
+    paper.removeEventListener("change", print);
     window.removeEventListener("keydown", listen, true);
     host.replaceChildren();
   };
