@@ -7,6 +7,46 @@ LOCAL = ("file", "data", "blob", "about")
 PICTURE = """(node) => [...node.querySelectorAll("svg, canvas, :checked, li")].map((n) =>
   n.outerHTML + n.ariaLabel + [...n.labels ?? []].map((l) => l.textContent)).join()"""
 
+MAX_STOPS = 400
+# What has the focus, "" when that is the page itself; what is wrong with how it shows it.
+FOCUS = """() => {
+  const at = document.activeElement, style = (node) => getComputedStyle(node);
+  if (!at || at === document.body) return ["", ""];
+  const name = `${at.tagName} ${at.ariaLabel ?? at.textContent.trim().slice(0, 30)}`;
+  const labels = [...at.labels ?? []], parts = labels.flatMap((label) => [...label.children]);
+  const rings = [at, ...labels, ...parts]
+    .filter((node) => node.offsetParent !== null || style(node).position === "fixed")
+    .filter((node) => style(node).outlineStyle !== "none" && style(node).opacity !== "0");
+  if (!rings.length) return [name, "no ring"];
+  const box = rings[0].getBoundingClientRect();
+  if (box.right <= 0 || box.left >= innerWidth || !box.width) return [name, "out of sight"];
+  let ground = rings[0].parentElement;
+  const isClear = (node) => /^(transparent|rgba.*, 0\\))$/.test(style(node).backgroundColor);
+  while (ground && isClear(ground)) ground = ground.parentElement;
+  const light = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).map((n) => n / 255)
+    .map((n) => (n <= 0.03928 ? n / 12.92 : ((n + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, n, k) => sum + n * [0.2126, 0.7152, 0.0722][k], 0.05);
+  const behind = ground ? style(ground).backgroundColor : "rgb(255, 255, 255)";
+  const pair = [style(rings[0]).outlineColor, behind].map(light);
+  const contrast = Math.max(...pair) / Math.min(...pair);
+  return [name, contrast < 3 ? `a ring of contrast ${contrast.toFixed(1)}` : ""];
+}"""
+
+
+def walk_by_keyboard(page) -> list[str]:
+    """Press Tab from the first control to the last; return what cannot be seen on the way.
+
+    A focus needs a ring with a contrast of 3:1 within the page's width. Fails where it is caught.
+    """
+    faults = []
+    for _ in range(MAX_STOPS):
+        page.keyboard.press("Tab")
+        name, fault = page.evaluate(FOCUS)
+        if not name:
+            return faults
+        faults += [f"{name}: {fault}"] if fault else []
+    raise AssertionError(f"after {MAX_STOPS} steps of Tab the focus is still at {name}")
+
 
 def watch(page, port: int | None = None, heard: tuple[str, ...] = ("error", "warning")) -> list:
     """Return a list that fills with what goes wrong: what the console says, requests that leave.

@@ -134,9 +134,22 @@ def _write_mistakes(course: Path) -> Iterator[str]:
         module = importlib.import_module(f"distlab.exercises.{lab}")
         exercises = [each for each in vars(module).values() if isinstance(each, Exercise)]
         yield f"### [Lab {lab[3:]}](../labs/{path.name})\n"
-        for exercise in exercises:
-            for words in dict.fromkeys(exercise.mistakes.values()):
-                yield _write_entry([exercise.function], words, "", "book-words")
+        entries = [
+            _write_entry([exercise.function], words, "", "book-words")
+            for exercise in exercises
+            for words in dict.fromkeys(exercise.mistakes.values())
+        ]
+        about = ", ".join(f"<code>{each.function}</code>" for each in exercises if each.mistakes)
+        words = about.replace(" and ", "</code> and <code>")  # an exercise with two functions
+        yield from _fold(f"{len(entries)} messages about {words}", entries)
+
+
+def _fold(summary: str, entries: Iterable[str]) -> Iterator[str]:
+    """Fold the entries under a line of HTML; book.js opens what is looked for, or printed."""
+    opening = f'<details class="book-fold"><summary>{summary}</summary>'
+    yield f"```{{raw}} html\n{opening}\n```\n"
+    yield from entries
+    yield "```{raw} html\n</details>\n```\n"
 
 
 # ---- a pattern in words, and in JavaScript

@@ -25,7 +25,7 @@ _PAGE = {  # of JupyterLab where there is one; light, dark
     "track": ("#c3cad4", "#48515e"),
     "accent": ("#1d2a3a", "#dfe6f0"),
     "on-accent": ("#ffffff", "#111418"),
-    "focus": ("#e69f00", "#ffc145"),
+    "focus": ("#d55e00", "#ffc145"),
 }
 _DARK = (
     '[data-jp-theme-light="false"] .ex, [data-theme="dark"] .ex',

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlparse
 
 import pytest
-from page_checks import find_with_axe, move, watch
+from page_checks import find_with_axe, move, walk_by_keyboard, watch
 
 from distlab.book.errors import KINDS, say_pattern
 from distlab.book.glossary import find_uses, read_words
@@ -27,6 +27,7 @@ from utils.tf_config import diagnose
 
 ROOT = Path(__file__).parents[2]
 MAX_BYTES = 2_000_000
+MAX_ERRORS_PX = 20_000  # the height of the page of errors on a phone; unfolded it has 55,000
 SOME = (
     "index", "notebooks/05-loss-scaling", "labs/lab07-cluster-doctor", "reference/glossary",
     "reference/errors", "reference/cards", "api/tf_config",
@@ -248,6 +249,63 @@ def test_a_pasted_log_finds_the_cause_that_diagnose_names(chromium, book):
     page.close()
 
 
+def test_a_labs_messages_are_folded_until_they_are_looked_for(chromium, book):
+    """By hand and keyboard, by the page's own field, by an address and by the book's search."""
+    page, wrong = open_page(chromium, book, "reference/errors", width=390)
+    labs = len(list((ROOT / "labs").glob("lab*.ipynb")))
+    folds, unfolded = page.locator("details.book-fold"), page.locator("details.book-fold[open]")
+    assert folds.count() == labs and unfolded.count() == 0
+    assert page.evaluate("document.documentElement.scrollHeight") < MAX_ERRORS_PX
+    folds.nth(1).locator("summary").press("Enter")
+    field = page.get_by_label("Your message or log")
+    hidden = page.locator("#lab-05 .book-error", has_text="added up and never divided")
+    assert not hidden.is_visible()
+    field.fill("added up and never divided")
+    hidden.wait_for(state="visible")
+    field.fill("")
+    assert unfolded.count() == 1 and not hidden.is_visible(), "as the hand had left it"
+    page.evaluate("location.hash = 'lab-05'")
+    hidden.wait_for(state="visible")
+    assert unfolded.count() == 2
+    page.goto(page.url.partition("#")[0] + "?highlight=never+divided")
+    hidden.wait_for(state="visible")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert unfolded.count() == labs
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert unfolded.count() < labs and wrong == []
+    page.close()
+
+
+WALKS = (  # pages, widths and themes that show every kind of control once
+    ("index", 1280, "dark"), ("notebooks/06-all-reduce", 1280, "light"),
+    ("notebooks/05-loss-scaling", 390, "dark"), ("reference/errors", 390, "light"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "width", "theme"), WALKS)
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(chromium, book, name, width, theme):
+    page, wrong = open_page(chromium, book, name, width, theme)
+    assert walk_by_keyboard(page) == [] and wrong == []
+    page.close()
+
+
+def test_the_drawers_of_a_narrow_page_open_by_keyboard(chromium, book):
+    page, wrong = open_page(chromium, book, "notebooks/05-loss-scaling", width=390)
+    for words, drawer in (
+        ("site navigation", ".sidebar-drawer"),
+        ("table of contents", ".toc-drawer"),
+    ):
+        links = page.locator(f"{drawer} a:visible")
+        button = page.get_by_role("button", name=f"Toggle {words} sidebar")
+        assert links.count() == 0
+        button.press("Enter")
+        assert links.first.evaluate("(it) => it === document.activeElement"), drawer
+        page.keyboard.press("Escape")
+        assert links.count() == 0 and button.evaluate("(it) => it === document.activeElement")
+    assert wrong == []
+    page.close()
+
+
 def test_search_finds_a_word_from_a_folder(chromium, book):
     page, wrong = open_page(chromium, book, "index")
     page.goto((book.folder / "search.html").as_uri() + "?q=bubble")
@@ -271,3 +329,21 @@ def test_on_paper_it_is_light_whole_and_without_controls(chromium, book):
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     page.wait_for_function("(it) => document.documentElement.dataset.theme === it", arg=dark)
     page.close()
+
+
+def test_canvases_are_printed_as_the_light_theme_draws_them(chromium, book):
+    """A canvas keeps its colours until it is drawn again: on paper it must not be dark."""
+    drawn = "[...document.querySelectorAll('.ex canvas')].map((each) => each.toDataURL()).join()"
+    printed = {}
+    for theme in ("light", "dark"):
+        page, wrong = open_page(chromium, book, "notebooks/06-all-reduce", theme=theme)
+        page.emulate_media(reduced_motion="reduce", color_scheme=theme)
+        page.evaluate(
+            "matchMedia('print').addEventListener('change', ({ matches }) => "
+            f"{{ if (matches) window.printed = {drawn}; }})"
+        )
+        page.pdf()
+        printed[theme], shown = page.evaluate("window.printed"), page.evaluate(drawn)
+        assert len(printed[theme]) > 10_000 and printed[theme] != shown and wrong == []
+        page.close()
+    assert printed["dark"] == printed["light"]

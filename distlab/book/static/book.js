@@ -11,11 +11,13 @@
     document.documentElement.dataset.theme = dark ? "dark" : "light";
   };
 
-  const readChoice = () => {
-    try { return localStorage.getItem("theme"); } catch { return null; }
+  const recall = (name) => {
+    try { return localStorage.getItem(name); } catch { return null; }
   };
+  // What the book's search looked for; Sphinx forgets it as soon as it has marked the words.
+  const sought = recall("sphinx_highlight_terms") || new URLSearchParams(location.search).get("highlight") || "";
 
-  markTheme(readChoice());
+  markTheme(recall("theme"));
   document.addEventListener("DOMContentLoaded", () => {
     const follow = () => markTheme(document.body.dataset.theme);
     new MutationObserver(follow).observe(document.body, { attributes: true, attributeFilter: ["data-theme"] });
@@ -25,8 +27,10 @@
     window.addEventListener("beforeprint", () => { chosen = document.body.dataset.theme; change("light"); }, true);
     window.addEventListener("afterprint", () => change(chosen));
     nameParts();
+    openDrawers();
     const field = document.getElementById("book-message");
     if (field) findErrors(field);
+    openFolds();
   });
 
   // A part that scrolls must be reachable by keyboard, and which ones scroll depends on the window.
@@ -48,12 +52,57 @@
     for (const search of document.querySelectorAll("input.sidebar-search")) search.setAttribute("aria-label", "Search");
   };
 
+  // On a narrow page the menu and the contents are drawers. The theme opens them with labels, which no key reaches:
+  // they become buttons. Who opens a drawer goes into it, and Escape leads back.
+  const openDrawers = () => {
+    for (const [name, look] of [["__navigation", ".sidebar-drawer"], ["__toc", ".toc-drawer"]]) {
+      const box = document.getElementById(name), drawer = document.querySelector(look);
+      if (!box || !drawer) continue;
+      const buttons = [...document.querySelectorAll(`label[for="${name}"]:not(.overlay)`)].map((label) => {
+        const button = Object.assign(document.createElement("button"), { type: "button", className: label.className, ariaLabel: box.ariaLabel });
+        button.append(...label.childNodes);
+        button.addEventListener("click", () => box.click());
+        label.replaceWith(button);
+        return button;
+      });
+      const show = () => {
+        for (const button of buttons) button.ariaExpanded = String(box.checked);
+        if (box.checked) [...drawer.querySelectorAll("a")].find((link) => link.offsetParent)?.focus();
+      };
+      box.addEventListener("change", show);
+      show();
+      document.addEventListener("keydown", ({ key }) => {
+        if (key !== "Escape" || !box.checked) return;
+        box.click();
+        buttons.find((button) => button.offsetParent)?.focus();
+      });
+    }
+  };
+
+  // A folded part opens when what is looked for is in it: a part of the address, or a word of the search.
+  const openFolds = () => {
+    const folds = [...document.querySelectorAll("details.book-fold")];
+    const openWhere = (holds) => { for (const fold of folds) if (holds(fold)) fold.open = true; };
+    const openTarget = () => {
+      const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+      if (target) openWhere((fold) => fold.contains(target) || fold.parentElement === target);
+    };
+    openTarget();
+    window.addEventListener("hashchange", openTarget);
+    const words = sought.toLowerCase().split(/\s+/).filter(Boolean);
+    openWhere((fold) => words.some((word) => fold.textContent.toLowerCase().includes(word)));
+    let closed = [];
+    window.addEventListener("beforeprint", () => { closed = folds.filter((fold) => !fold.open); openWhere(() => true); });
+    window.addEventListener("afterprint", () => { for (const fold of closed) fold.open = false; });
+  };
+
   const findErrors = (field) => {
     const known = JSON.parse(document.getElementById("book-patterns").textContent);
     const entries = [...document.querySelectorAll(".book-error")];
     const patterned = entries.filter((entry) => entry.classList.contains("book-pattern"));
     const patterns = new Map(patterned.map((entry, k) => [entry, known[k]]));
-    const heads = [...document.querySelectorAll("section section")];
+    const heads = [...document.querySelectorAll("section section")], folds = [...document.querySelectorAll("details.book-fold")];
+    let opened = null;  // by hand, before there was a text
     const fits = (entry, text) => {
       const pattern = patterns.get(entry);
       return pattern && new RegExp(pattern.text, "m").test(text) && text.includes(pattern.needs);
@@ -64,6 +113,9 @@
       if (!shown.length) shown = entries.filter((entry) => words.every((word) => entry.textContent.toLowerCase().includes(word)));
       for (const entry of entries) entry.hidden = !shown.includes(entry);
       for (const head of heads) head.hidden = Boolean(text) && !head.querySelector(".book-error:not([hidden])");
+      opened ??= folds.filter((fold) => fold.open);
+      for (const fold of folds) fold.open = text ? Boolean(fold.querySelector(".book-error:not([hidden])")) : opened.includes(fold);
+      if (!text) opened = null;
       const count = shown.length === 1 ? "1 entry fits" : `${shown.length} entries fit`;
       document.getElementById("book-found").textContent = text ? `${count}.` : "";
     };
