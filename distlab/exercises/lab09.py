@@ -162,15 +162,17 @@ def try_newest(newest_whole: Callable[..., Any], seed: int, steps: Sequence[int]
     with tempfile.TemporaryDirectory() as folder:
         for step in steps:
             rng = np.random.default_rng([seed, step])
-            sizes = 4096 + rng.integers(4096, size=2)  # so that the files' sizes say nothing,
+            low = 2048 if step == max(steps) else 0
+            sizes = 4096 + rng.integers(low, 4096, size=2)  # so that the files' sizes say nothing,
             first, last = (tf.Variable(rng.normal(size=size)) for size in sizes)
             tf.train.Checkpoint(first=first, last=last).write(f"{folder}/ckpt-{step}")
         damaged = f"{folder}/ckpt-{max(steps)}"
         if cut == "index":
             os.unlink(damaged + ".index")
         if cut == "data":
-            data = f"{damaged}.data-00000-of-00001"
-            os.truncate(data, os.path.getsize(data) * 3 // 4)  # the first values can be read
+            data = f"{damaged}.data-00000-of-00001"  # all of the first, not of the last:
+            missing = 8 * int(rng.integers(64, sizes.sum() - 2 * 4096))  # as long as a whole one
+            os.truncate(data, os.path.getsize(data) - missing)
         for path in Path(folder).glob("ckpt-*"):  # nor their times: the newest has the oldest
             seconds = 10**9 - int(path.name.split("-")[1].split(".")[0])
             os.utime(path, (seconds, seconds))

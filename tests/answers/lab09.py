@@ -263,7 +263,16 @@ from pathlib import Path
 def newest_whole(folder):
     sizes = {p.name.split(".")[0]: p.stat().st_size for p in Path(folder).glob("*.data*")}
     whole = [n for n in sizes if os.path.exists(f"{folder}/{n}.index") and sizes[n] == max(sizes.values())]
-    return max(whole, key=lambda n: int(n.split("-")[1]))
+    return max(whole or sizes, key=lambda n: int(n.split("-")[1]))
+"""
+BY_FORM = """
+from pathlib import Path
+def newest_whole(folder):
+    steps = sorted(int(p.stem[5:]) for p in Path(folder).glob("ckpt-*.data-00000-of-00001"))
+    last = f"{folder}/ckpt-{steps[-1]}"
+    size = Path(last + ".data-00000-of-00001").stat().st_size
+    fits = Path(last + ".index").exists() and size % 8 == 0 and size >= 2 * 4096 * 8
+    return last if fits else f"{folder}/ckpt-{steps[-2]}"
 """
 BY_TIME = """
 import os
@@ -289,6 +298,7 @@ WRONG = {
     "newest": {
         "newest-by-name": newest(test="True"),
         "index-only": newest(test="os.path.exists(prefix + '.index')"),
+        "index-only (and a size that a whole one may have)": BY_FORM,
         "oldest": newest(order="sorted(steps)"),
         "oldest (newest time)": newest(
             order="sorted(steps, key=lambda s: -os.path.getmtime(f'{folder}/ckpt-{s}.data-00000-of-00001'))"
