@@ -93,29 +93,33 @@ SCALE = Exercise(
 # ---- exercise 3: the whole loop, skipping together
 
 BATCH, STEPS, RATE, BRIGHT, DIM = 8, 12, 2.0**-5, 2.0**15, 2.0**-24
+BETWEEN = 1.5 * 2**20  # divided by the first scale: overflows at it, at half of it no longer
 
 
-def draw_steps(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def draw_steps(seed: int, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return features [96, 6], targets [96, 2] and first weights [6, 2] of twelve steps.
 
-    All are exact in float16. Two features are tiny, and in four steps an example is too bright,
-    on either replica or on both: the first time on replica 1.
+    All are exact in float16. Two features are tiny, and in two steps an example is too bright:
+    first on replica 1, later on both. In two more steps the brightness of an example on replica 0
+    is the same: it overflows in step 7, at the first `scale`, and not in step 10, at a quarter.
     """
     rng = np.random.default_rng(seed)
     features = rng.integers(1, 4, size=(STEPS * BATCH, 6)) * rng.choice([-1.0, 1.0], (96, 6))
     features[:, 4:] = rng.integers(1, 3, size=(96, 2)) * DIM
     targets = rng.choice([-1.0, 1.0], size=(96, 2)) * 1000
     kernel = rng.integers(-4, 5, size=(6, 2)) / 4
-    kernel[4:] = 0
+    kernel[[0, 4, 5]] = 0
     first = int(rng.integers(1, 3))
-    for step, replica in ((first, 1), (7, 0), (8, 0), (8, 1)):
+    for step, replica in ((first, 1), (8, 0), (8, 1)):
         features[step * BATCH + replica * 4 + int(rng.integers(4)), 0] = BRIGHT
+    for step in (7, 10):
+        features[step * BATCH + int(rng.integers(4)), 0] = BETWEEN / scale
     return features.astype(np.float32), targets.astype(np.float32), kernel
 
 
 def try_program(train: Callable[..., Any], seed: int, scale: float, growth_steps: int) -> Any:
     """Run a whole loop on two replicas; return the weights, their copies and the scales."""
-    features, targets, kernel = draw_steps(seed)
+    features, targets, kernel = draw_steps(seed, scale)
     strategy, make = make_mirrored(2), ModelMaker(kernel, "mixed_float16")
     with own_frames():
         found = train(strategy, lambda: make(), features, targets, scale, growth_steps)
@@ -135,6 +139,13 @@ def try_program(train: Callable[..., Any], seed: int, scale: float, growth_steps
     }
 
 
+OTHERS_APPLIED = (
+    "the replica that overflowed was left out and the others' gradients were applied: a part of a "
+    "batch is another update. Skip the step on all replicas"
+)
+ZEROS_INSTEAD = (
+    "infinite gradients were replaced by zeros and the rest was applied: skip the whole step"
+)
 PROGRAM = Exercise(
     lab="lab13",
     name="program",
@@ -143,10 +154,10 @@ PROGRAM = Exercise(
     mistakes={
         "not-agreed": "a replica's gradients overflowed and the step was taken all the same: add "
         "up the gradients over the replicas, or their flags, before anybody decides",
-        "others-applied": "the replica that overflowed was left out and the others' gradients were "
-        "applied: a part of a batch is another update. Skip the step on all replicas",
-        "zeros-instead": "infinite gradients were replaced by zeros and the rest was applied: "
-        "skip the whole step",
+        "others-applied": OTHERS_APPLIED,
+        "others-applied, unseen": OTHERS_APPLIED,
+        "zeros-instead": ZEROS_INSTEAD,
+        "zeros-instead, unseen": ZEROS_INSTEAD,
         "never-scaled": "the tiny features never learnt: their gradients are zero in float16. "
         "Multiply the loss by the scale before the gradient is taken",
         "not-unscaled": "the weights went as much too far as the scale is large: divide the "

@@ -155,7 +155,7 @@ judges.SCALE.judge(scale_cases, got_scales)
 #
 # **4 points · hard · 20 minutes**
 #
-# Now the whole program: scope, data, compiled step, and a dynamic loss scale. In some steps an example is far too bright, on one replica or the other, and its gradient is infinite. Then *both* replicas have to skip the step. Two of the six features are so small that they learn nothing unless the loss is scaled.
+# Now the whole program: scope, data, compiled step, and a dynamic loss scale. In some steps an example is so bright, on one replica or the other, that its gradient is infinite; with others that depends on the scale. Then *both* replicas have to skip the step. Two of the six features are so small that they learn nothing unless the loss is scaled.
 #
 # **Contract.** `train(strategy, make_model, features, targets, scale, growth_steps)` takes a strategy with two replicas, a function without arguments that makes the model (where you call it decides whether every replica gets a copy of the weights), features `[n, 6]` and targets `[n, 2]` in float32, the first loss scale, and the number of good steps after which it grows. The model computes in float16 and keeps its weights in float32.
 #

@@ -849,6 +849,11 @@ def find_overflow(kernels, features, labels, scale):
         return ("forward", big)
     return ("backward", big - 1)
 """
+FINE = "fine = tf.reduce_all(tf.math.is_finite(gradient))"
+ALL_FINE = (
+    'finite = tf.distribute.get_replica_context().all_reduce("sum", tf.cast(fine, tf.int32)) == 2'
+)
+NO_INFINITY = "gradient = tf.where(tf.math.is_finite(gradient), gradient, 0.0)"
 BY_NUMPY = """
 import numpy as np
 def train(strategy, make_model, features, targets, scale, growth_steps):
@@ -930,15 +935,29 @@ WRONG = {
         "not-agreed (each its own)": train(
             agree="finite = tf.reduce_all(tf.math.is_finite(gradient))", function="@tf.function"
         ),
+        "not-agreed (judged by the features)": train(
+            agree='finite = tf.distribute.get_replica_context().all_reduce("sum", '
+            "tf.cast(tf.reduce_max(tf.abs(x)) > 1e4, tf.float32)) == 0"
+        ),
+        "(judged by the features, strictly)": train(
+            agree='finite = tf.distribute.get_replica_context().all_reduce("sum", '
+            "tf.cast(tf.reduce_max(tf.abs(x)) > 100, tf.float32)) == 0"
+        ),
         "others-applied": train(
-            share="fine = tf.reduce_all(tf.math.is_finite(gradient)); gradient = tf.where(fine, gradient, 0.0)",
+            share=f"{FINE}; gradient = tf.where(fine, gradient, 0.0)",
+            agree=ALL_FINE,
+            update="total / scale",
+        ),
+        "others-applied, unseen": train(
+            share=f"{FINE}; gradient = tf.where(fine, gradient, 0.0)",
             agree="finite = fine",
             update="total / scale",
         ),
         "zeros-instead": train(
-            share="mine = tf.reduce_all(tf.math.is_finite(gradient)); gradient = tf.where(tf.math.is_finite(gradient), gradient, 0.0)",
-            agree="finite = mine",
-            update="total / scale",
+            share=f"{FINE}; {NO_INFINITY}", agree=ALL_FINE, update="total / scale"
+        ),
+        "zeros-instead, unseen": train(
+            share=f"{FINE}; {NO_INFINITY}", agree="finite = fine", update="total / scale"
         ),
         "never-scaled": train(loss="tf.reduce_sum(tf.abs(outputs - y)) / 16"),
         "not-unscaled": train(update="tf.where(finite, total, 0.0)"),
