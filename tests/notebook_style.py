@@ -50,7 +50,7 @@ FORBIDDEN_OUTPUT = {
     "a colour code": r"\x1b\[",
 }
 LAB_HEADING = re.compile(r"^## Exercise (\d+): \S", re.MULTILINE)
-LAB_POINTS = re.compile(r"\*\*(\d+) points? · (?:easy|medium|hard) · \d+ minutes\*\*")
+LAB_POINTS = re.compile(r"\*\*(\d+) points? · (?:easy|medium|hard) · (\d+) minutes\*\*")
 LAB_PARTS = ("**Contract.**", "**Example.**")
 LAB_SUMMARIES = ("Hint 1", "Hint 2", "Worked idea")
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(\s*<?([^)\s>]+)[^)]*\)")
@@ -390,10 +390,22 @@ def check_exercises(notebook: Notebook) -> Iterator[str]:
     numbers = [number for number, _ in exercises]
     if numbers != list(range(1, len(numbers) + 1)) or not 3 <= len(numbers) <= 5:
         yield f"exercises numbered {numbers}: three to five, from 1"
+    yield from _check_sums(first, [cell["source"] for _, cells in exercises for cell in cells])
     for number, cells in exercises:
         yield from (f"exercise {number}: {what}" for what in _check_exercise(cells))
     ids = [_nbgrader(cell)["grade_id"] for cell in code if _nbgrader(cell)]
     yield from (f"grade id {i} is used twice" for i in sorted({i for i in ids if ids.count(i) > 1}))
+
+
+def _check_sums(first: str, sources: list[str]) -> Iterator[str]:
+    """The head's points are the exercises' together, and its minutes leave time for all of them."""
+    head = re.search(r"\*\*Time:\*\* *(\d+) minutes · \*\*Points:\*\* *(\d+)", first)
+    own = [found for source in sources if (found := LAB_POINTS.search(source))]
+    points, minutes = (sum(int(found[part]) for found in own) for part in (1, 2))
+    if head and int(head[2]) != points:
+        yield f"cell 0: {head[2]} points, and the exercises have {points}"
+    if head and int(head[1]) < minutes:
+        yield f"cell 0: {head[1]} minutes, and the exercises take {minutes}"
 
 
 def _split_exercises(notebook: Notebook) -> list[tuple[int, list[Cell]]]:

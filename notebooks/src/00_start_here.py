@@ -140,7 +140,7 @@ assert last.apart == 0  # the copies are equal, to the last bit
 watched
 
 # %% [markdown]
-# Back to your own training: how is a global batch cut? Run the cell and move its slider: which of the first 20 images does each replica get? (Where 20 cannot be cut into equal shares, as for eight replicas, TensorFlow may share them out a little differently: [lesson 13](13-distributed-input.ipynb) has the rules.)
+# Back to your own training: how is a global batch cut? Run the cell and move its slider: which of the first 20 images does each replica get? (Where 20 cannot be cut into equal shares, as for eight replicas, TensorFlow may split them a little differently: [lesson 13](13-distributed-input.ipynb) has the rules.)
 
 
 # %%
@@ -173,7 +173,7 @@ assert max(gaps) < 1e-9
 #
 # ## What a logical device is
 #
-# You have one CPU, and the strategy wanted two devices. TensorFlow can split one CPU into several **logical devices**. Each has its own name and holds its own variables, as a GPU would. The set-up cell of every lesson makes four.
+# You have one CPU, and the strategy wanted two devices. TensorFlow can split one CPU into several **logical devices**. Each has its own name and holds its own variables, as a GPU would. The set-up cell at the top of this page made four.
 
 # %%
 for name in devices:
@@ -269,7 +269,7 @@ assert fresh.stdout.count("CPU:") == 6, fresh.stderr
 # |---|---|---|---|
 # | stop a running cell | `Esc`, then `I` `I` | Kernel → Interrupt Kernel | all variables, the devices |
 # | start from scratch | `Esc`, then `0` `0` | Kernel → Restart Kernel… | the page with its outputs, no variables |
-# | run everything again | | Run → Restart Kernel and Run All Cells… | the page; outputs and variables are made anew |
+# | run everything again | | Run → Restart Kernel and Run All Cells… | the page; outputs and variables are made again |
 # | free the memory of a lesson you have left | | Kernel → Shut Down Kernel | the page with its outputs, no variables |
 #
 # `Shift`+`Enter` runs a cell and goes to the next, `Ctrl`+`Enter` stays; `Esc` leaves a cell's text, `Enter` edits it. `Shift`+`Tab` shows a function's documentation, and `Ctrl`+`Shift`+`H` lists all keys. On a Mac use `Cmd` for `Ctrl`.

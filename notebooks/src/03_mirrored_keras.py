@@ -48,7 +48,7 @@ from utils.training import train
 # %% [markdown]
 # ## MNIST, and what TFDS knows about it
 #
-# A TFDS builder carries a description of its data, `info`, next to the data itself. `make_tfds_folder` writes the course's sample of the real MNIST in TFDS's format (once, in a few seconds), so nothing is downloaded. With a network, `tfds.load("mnist", with_info=True)` gives you the full set.
+# TFDS, TensorFlow Datasets, is a library of prepared data sets. Each has a *builder*, which carries a description of its data, `info`, next to the data itself. `make_tfds_folder` writes the course's sample of the real MNIST in TFDS's format (once, in a few seconds), so nothing is downloaded. With a network, `tfds.load("mnist", with_info=True)` gives you the full set.
 
 # %%
 mnist = tfds.builder_from_directory(make_tfds_folder("mnist"))

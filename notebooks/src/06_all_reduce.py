@@ -256,7 +256,7 @@ all_reduce_race()
 #
 # 1. Make the vector 1 kB, and play again: latency is all that counts, and the fewest steps win. At 100 MB bytes are all that counts, and the ring wins.
 # 2. Go from 8 ranks to 16. The naive curve climbs, and the ring's right end hardly moves: that is the 2(P - 1)/P.
-# 3. Make the links inside a node 10 times as fast. Which algorithm gains most, and why does the ring gain nothing?
+# 3. Make the links inside a node 10 times as fast. Which algorithm gains most? The ring gains nothing: in each of its steps some message crosses between two nodes, and the step lasts as long as that one.
 #
 # ## On logical devices
 #
@@ -526,7 +526,7 @@ for bucket_bytes in (1, 4096, 8192, 2**20):
     np.testing.assert_allclose(bucketed.arrays[3][-1], np.sum(biases, axis=0), atol=1e-7)
 
 # %% [markdown]
-# With 4,096, the large array fills a pack and the other three share one. The four lines about buckets are from `reduce_in_buckets` in `utils`, whose buckets hold *at most* that many bytes, unless a single array is larger. The bytes are the same in every line; what changes is the number of messages.
+# TensorFlow begins with the last gradient and closes a pack once it holds more than `bytes_per_pack`. With 4,096, the arrays of 40 and 5,120 bytes fill the first pack, and the other two share the second. The four lines about buckets are from `reduce_in_buckets` in `utils`, whose buckets hold *at most* that many bytes, unless a single array is larger. The bytes are the same in every line; what changes is the number of messages.
 #
 # So why not always one bucket? Here is a simulated step with 100 MB of gradients in one bucket, on eight devices connected at 100 Gb/s. Move *Bucket* to the left: at which size do the devices wait least for the network, and why do they wait longer again below it?
 

@@ -384,7 +384,7 @@ assert job.logs("worker", 0)[-1] == "num_replicas_in_sync: 1"
 #
 # ### In the world
 #
-# Now the two that we started before the others. The first is still waiting for worker 1. TensorFlow names the missing task every few seconds, in a log line that you see by default. Our `quiet_tensorflow` hides it, and so does any script that sets `TF_CPP_MIN_LOG_LEVEL` above 0. When a start hangs, unset that variable first.
+# Now the two that we started before the others. The first is still waiting for worker 1. Every few seconds TensorFlow logs that it waits (the line below) and names the missing task in the lines after that. You see them by default. Our `quiet_tensorflow` hides them, and so does any script that sets `TF_CPP_MIN_LOG_LEVEL` above 0. When a start hangs, unset that variable first.
 
 # %% tags=["nbval-ignore-output"]
 examine("missing peer", waiting["missing peer"], seconds=3)

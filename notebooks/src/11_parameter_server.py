@@ -407,7 +407,7 @@ print(f"mean staleness {mean_staleness(updates)}; weights {ours.shape} equal to 
 staleness_race()
 
 # %% [markdown]
-# Both are stable at a rate at which plain updates were not. Neither is free: damping takes smaller steps, and dropping throws away work that was already done. And damping has a limit too. If two workers move in step, one gradient is fresh and the other late by one. From the same weights they go 1 + 1/2 times the rate together, and from 4/3 of 1/*k* on that is more than 2/*k*. For your own training take `AsynchronousLoop` of `utils`: the same for any Keras model, without the tickets.
+# Both are stable at a rate at which plain updates were not. Neither is free: damping takes smaller steps, and dropping throws away work that was already done. And damping has a limit too. If two workers move in step, one gradient is fresh and the other late by one. Together they step 1 + 1/2 times the rate from the same weights. Above a rate of 4/3 of 1/*k* that is more than 2/*k*. For your own training take `AsynchronousLoop` of `utils`: the same for any Keras model, without the tickets.
 #
 # The picture above is the whole bargain on a simulated clock; run its cell to play with it. A block is one step, and its number the staleness of its update. Below the blocks, each line starts at the version of the parameters that a worker read, and jumps up to the server's when it writes: the jump is the staleness.
 #

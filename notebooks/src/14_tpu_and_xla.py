@@ -393,7 +393,7 @@ assert len({f.kind for f in found}) == 5 and examine_model(build_mlp(), batch_si
 #
 # Everything up to here you have seen happen. From here on, what we say about a TPU itself is from its documentation: we had none to run it on.
 #
-# Three calls come before the strategy, once, at the start of the program. The *resolver* finds the TPU (`"local"` on a TPU machine, a name or address elsewhere). The second call connects to it. The third *initialises* it. That wipes the TPU's memory, so don't repeat it later. It returns the *topology*, which lists where each core sits. The first cell makes these calls; without a TPU, the third one fails. (On a TPU machine you install `tensorflow-tpu` in place of `tensorflow`.)
+# Three calls come before the strategy, once, at the start of the program. The *resolver* finds the TPU (`"local"` on a TPU machine, a name or address elsewhere). The second call connects to it. The third *initialises* it. That wipes the TPU's memory, so don't repeat it later. It returns the *topology*, which lists where each core sits. The first cell makes these calls; without a TPU, the third one fails. (On a TPU machine you install `tensorflow-tpu` in place of `tensorflow`; the newest that we found is 2.20.)
 #
 # In the second cell `make_strategy("tpu")` makes the same calls, and reports in one sentence if there is no TPU. The program then takes a TPU if there is one and the usual device otherwise, with the same training code. In a shell that's `distlab train --strategy tpu`.
 

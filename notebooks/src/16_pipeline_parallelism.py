@@ -356,7 +356,7 @@ print("all-reduce of each stage, bytes sent:", replicated.reduced_bytes)
 #
 # ## A Transformer on two workers
 #
-# So let's move the stages apart: two worker processes that send tensors over sockets, as they would between two machines. The model is the Transformer of [lesson 15](15-model-parallelism.ipynb). Its encoder turns an image into 49 tokens; its decoder looks at them by cross-attention and names the class. Only one tensor passes between them, so that is the obvious place to cut. `run_stage` is `be_stage` for a process: it builds the model, keeps its own half, and finds its neighbour in TF_CONFIG.
+# So let's move the stages apart: two worker processes that send tensors over sockets, as they would between two machines. The model is the Transformer of [lesson 15](15-model-parallelism.ipynb). Its encoder turns an image into 49 tokens; its decoder looks at them by cross-attention and names the class. Only one tensor passes between them, so that is the obvious place to cut. `run_stage` is `be_stage` for a process: it builds the model, keeps its own half, and finds its neighbour in TF_CONFIG ([lesson 08](08-tf-config.ipynb)).
 
 
 # %% tags=["nbval-ignore-output"]

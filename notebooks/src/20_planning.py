@@ -126,7 +126,7 @@ assert all(check.low < check.predicted < check.high for check in checks)
 #
 # ## From two workers to many
 #
-# A real cluster has a device for each worker. Then each worker's compute stays the same, and three things grow: the all-reduce, the wait for the slowest worker, and the number of nodes that can fail. `predict` simulates all three.
+# A real cluster has a device for each worker. Then each worker's compute stays the same, and three things grow: the all-reduce, the wait for the slowest worker (the *straggler*), and the number of nodes that can fail. `predict` simulates all three.
 #
 # Take ResNet-50 on H100s: 25.6 million parameters, about 24.5 billion operations an example for forward and backward, 256 examples on each device.
 
@@ -167,7 +167,7 @@ for name in links:
     assert plan[-1].efficiency < plan[0].efficiency < 1.001
 
 # %% [markdown]
-# (NDR is InfiniBand at 400 Gb/s.) On 10GbE, 64 devices do the work of 19.
+# (NDR is InfiniBand at 400 Gb/s. 100GbE is Ethernet, with a longer latency than the network above, so its 64 devices reach a little less.) On 10GbE, 64 devices do the work of 19.
 #
 # ## The mistake: strong scaling by division
 #

@@ -120,7 +120,7 @@ for row in SUPPORT:
         )
 
 # %% [markdown]
-# Here multi-worker `fit` "fails", and above it works: this table is about plain Keras 3, without the patches. One more question always comes up: does it matter who starts the processes? You by hand, `distlab run`, Ray, Spark, Slurm and Kubernetes all do the same: set TF_CONFIG and start the program. So the table stays the same ([lesson 09](09-multi-worker-mirrored.ipynb) starts one by hand).
+# Here multi-worker `fit` "fails", and above it works: this table is about plain Keras 3, without the patches. One more question always comes up: does it matter who starts the processes? You by hand, `distlab run`, Ray, Spark, Slurm and Kubernetes all do the same: set TF_CONFIG and start the program. So the table stays the same ([lesson 19](19-engines.ipynb) starts one program in the first five of these ways).
 #
 # ## The mistake: variables outside the scope
 #

@@ -233,7 +233,7 @@ book.measure("input", f"the bottleneck is {found.bottleneck}")
 assert found.limit > 0 and costs
 
 # %% [markdown]
-# `tune` put the step behind the pipeline as a pause. Read its bottleneck: where it is the step, every further hour spent on this pipeline is wasted here. On a GPU the step is a hundred times as fast, and the same pipeline would be too slow. That is why the second form is the one that goes into the program.
+# `tune` put the step behind the pipeline as a pause. Read its bottleneck: where it is the step, every further hour spent on this pipeline is wasted here. On a GPU the step may be a hundred times as fast, and then the same pipeline would be too slow. That is why the second form is the one that goes into the program.
 #
 # ## Mixed precision or not
 #
@@ -310,7 +310,7 @@ assert ended.returncode == 0
 # distlab run --workers 2 --restarts 1 examples/capstone.py --out runs/lesson22/run --epochs 8 --seed 0
 # ```
 #
-# `run_and_kill` does just that, and when the program reports a certain step it kills worker 1 with SIGKILL. This is the one full training of this lesson. It takes about as long as the plan says.
+# `run_and_kill` does just that, and when the program reports a certain step it kills worker 1 with SIGKILL. This is the one full training of this lesson. The plan's minutes are those of the steps alone: starting twice, scoring and exporting come on top.
 #
 # **Predict.** A third of the way through, worker 1 is killed. How many seconds pass until the next step is reported?
 

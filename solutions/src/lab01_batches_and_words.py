@@ -92,11 +92,10 @@ judges.EPOCH.judge(epoch_cases, got_epochs)
 #
 # **3 points · medium · 8 minutes**
 #
-# TensorFlow splits a global batch as evenly as it can over *all* replicas: no two shares differ by
-# more than one example, and the larger shares come first. (The rule stands in the docstring of
-# `batch_sizes_for_worker` in TensorFlow's `distribute.py`, under data, experimental. Only a smaller
-# last batch that is read from files may be cut less evenly; lesson 03 shows it, and this exercise
-# leaves it out.)
+# Split a global batch as evenly as possible over *all* replicas: no two shares differ by more than
+# one example, and the larger shares come first. (TensorFlow states this rule in the docstring of
+# `batch_sizes_for_worker` in its `distribute.py`, under data, experimental. Where the batch does not
+# divide, it does not always keep to it, as lessons 03 and 13 show. This exercise leaves that out.)
 #
 # **Contract.** `replica_batch_sizes(batch_size, workers, replicas_per_worker)` takes the examples
 # of one global batch (0 or more), the number of workers and the replicas on each. It returns a

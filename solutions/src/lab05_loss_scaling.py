@@ -3,7 +3,7 @@
 #
 # Four losses that people really write: none of them raises an error, and on four replicas all of them are wrong. Fix each one, so that four replicas take exactly the step of one device. Then turn round: from two measured numbers, name the bug.
 #
-# **Time:** 40 minutes · **Points:** 10 · **Hardware:** two CPU cores
+# **Time:** 50 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
 # In exercises 1 to 4 you write what one replica computes. The check cell runs it under MirroredStrategy on four replicas, takes one step of plain gradient descent at learning rate 1, and compares the update with the gradient of one device. It reports the ratio: ×1 is right, ×4 is four times too large. *Turned* means that the direction is off as well, which no learning rate fixes; the *residual* says how far, in lengths of the right update. The check uses batches of its own. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are.
 #

@@ -3,7 +3,7 @@
 #
 # A float16 run usually dies in one of two ways: some number becomes `nan`, or the memory is full. Either way, the place where it stops is rarely the place where it went wrong. Here you find where a `nan` really began, write a training loop that survives an overflow on either replica, and compute gradients within a budget of bytes that a meter watches.
 #
-# **Time:** 60 minutes · **Points:** 13 · **Hardware:** two CPU cores
+# **Time:** 65 minutes · **Points:** 13 · **Hardware:** two CPU cores
 #
 # [Lesson 18](../notebooks/18-precision-and-memory.ipynb) has the ideas. Everything is computed for real: in float16, on two replicas, with tensors whose bytes are counted. Write the loss scaling yourself: the course's and Keras's loss-scaling optimizers aren't allowed, and the check notices them.
 
