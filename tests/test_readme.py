@@ -47,11 +47,9 @@ def test_every_distlab_command_parses():
     assert {"doctor", "train", "data", "build", "lab"} <= {c.split()[1] for c in shown}
     for command in shown:
         try:
-            parsed = make_parser().parse_args(shlex.split(command)[1:])
+            make_parser().parse_args(shlex.split(command)[1:])
         except SystemExit as end:
             assert end.code == 0 and re.search("--(help|version)$", command), command
-        else:
-            assert not getattr(parsed, "unknown_options", []), command
 
 
 def test_every_make_target_exists():

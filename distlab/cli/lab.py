@@ -46,12 +46,13 @@ class _Stop(Exception):
 
 
 def add_parser(subparsers: Commands) -> None:
-    text = "Open JupyterLab at the course home. Other options go to `jupyter lab`."
+    text = "Open JupyterLab at the course home. Options after `--` go to `jupyter lab`."
     parser = add_command(subparsers, "lab", run, "open the course in JupyterLab", text)
+    parser.usage = "distlab lab [options] [-- JupyterLab's options]"
     parser.add_argument("--port", type=int, help="port to listen on (the first free one from 8888)")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     parser.add_argument("--notebook", metavar="NAME", help="open this notebook: 03, or 03-mirrored")
-    parser.unknown_options_to = "unknown_options"
+    parser.add_argument("options", nargs="*", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -59,8 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     0: it was ended in an orderly way (Ctrl-C, SIGTERM, SIGHUP, or from its own
     menu), otherwise the status of `jupyter lab`. Raises CourseError if the
-    course folder or the notebook cannot be found, or the port is not one.
+    course folder or the notebook cannot be found, the port is not one, or for
+    a word that is no option.
     """
+    if arguments.options and not arguments.options[0].startswith("-"):
+        word = arguments.options[0]
+        raise CourseError(f"distlab lab: {word!r} is no option; did you mean `--notebook {word}`?")
     folder = find_course_folder()
     page = find_page(folder, arguments.notebook)
     if arguments.port is not None:
@@ -123,7 +128,7 @@ def make_command(folder: Path, page: str, arguments: argparse.Namespace) -> list
         command.append(f"--ServerApp.port={arguments.port}")
     if arguments.no_browser:
         command.append("--no-browser")
-    return command + list(arguments.unknown_options)
+    return command + arguments.options
 
 
 def make_environment(folder: Path) -> dict[str, str]:

@@ -22,11 +22,8 @@ Commands = argparse._SubParsersAction  # what `add_parser` of a command's module
 class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line (what was wrong, what is allowed) and exit status 2.
 
-    Takes no abbreviated options and no absurd whole numbers. `unknown_options_to` names
-    the attribute that gets options it does not know; "" refuses them.
+    Takes no abbreviated options and no absurd whole numbers.
     """
-
-    unknown_options_to = ""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **{**settings, "allow_abbrev": False})
@@ -40,15 +37,12 @@ class OneLineParser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         self._words = list(sys.argv[1:] if args is None else args)
         parsed, unknown = super().parse_known_args(self._words, namespace)
-        if self.unknown_options_to:
-            setattr(parsed, self.unknown_options_to, unknown)
-        else:
-            self._refuse(unknown)
+        self._refuse(unknown)
         parsed.prog = getattr(parsed, "prog", self.prog)  # of the innermost command
         return parsed, []
 
     def _is_unknown_option(self, word: str) -> bool:
-        known = self.unknown_options_to or word.partition("=")[0] in self._option_string_actions
+        known = word.partition("=")[0] in self._option_string_actions
         return word.startswith("--") and word != "--" and not known
 
     def _refuse(self, unknown: list[str]) -> None:

@@ -206,9 +206,8 @@ def test_a_notebook_is_found_by_the_start_of_its_name(course):
 
 
 def test_options_reach_jupyter_lab(course):
-    words = ["lab", "--port", "9000", "--notebook", "01", "--ServerApp.shutdown_no_activity=9"]
-    arguments = make_parser().parse_args(words)
-    assert arguments.unknown_options == ["--ServerApp.shutdown_no_activity=9"]
+    words = ["lab", "--port", "9000", "--notebook", "01"]
+    arguments = make_parser().parse_args([*words, "--", "--ServerApp.shutdown_no_activity=9"])
     command = lab.make_command(course, "notebooks/01-first.ipynb", arguments)
     assert "--ServerApp.port=9000" in command
     assert "--LabApp.default_url=/lab/tree/notebooks/01-first.ipynb" in command
@@ -220,6 +219,15 @@ def test_the_readers_own_configuration_comes_after_ours(course, monkeypatch):
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", "theirs")
     paths = lab.make_environment(course)["JUPYTER_CONFIG_PATH"].split(os.pathsep)
     assert paths == [str(lab.CONFIG_FOLDER), "theirs"]
+
+
+def test_a_misspelt_option_and_a_bare_word_do_not_reach_jupyter_lab(course, monkeypatch, capsys):
+    monkeypatch.chdir(course)
+    with pytest.raises(SystemExit):
+        make_parser().parse_args(["lab", "--prot", "1"])
+    assert "did you mean '--port'?" in capsys.readouterr().err
+    with pytest.raises(DistributedError, match="'03' is no option; did you mean `--notebook 03`?"):
+        lab.run(make_parser().parse_args(["lab", "03"]))
 
 
 def test_a_bad_port_is_one_line(course, monkeypatch):
