@@ -1,11 +1,15 @@
 """What is said of an answer that is not right, and how what a function returned is read."""
 
 import re
+import sys
+import sysconfig
+import tempfile
 import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -14,6 +18,14 @@ import numpy as np
 from distlab.exercises.comparing import as_numbers, show
 
 LINE_LETTERS = 96  # JupyterLab breaks longer lines in the middle of a word
+_UNWRITTEN = "is not written yet"  # what NotImplementedError says in a lab
+_COURSE = Path(__file__).resolve().parents[2]
+_OTHERS = (  # whose frames are not a learner's
+    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+    *(f"{_COURSE / folder}/" for folder in ("distlab", "utils")),
+    f"{tempfile.gettempdir()}/__autograph_generated_file",
+)
+_FRAME = re.compile(r'^  File "([^"\n]+)", line .*\n(?:    .*\n)*', re.MULTILINE)
 
 
 def refuse(message: str, details: str = "") -> AssertionError:
@@ -30,8 +42,8 @@ def refuse(message: str, details: str = "") -> AssertionError:
     return error
 
 
-def refuse_task(error: Any) -> AssertionError:
-    """Return the error of an answer that failed in another process, with that one's traceback.
+def refuse_task(error: Any) -> Exception:
+    """Return the error of an answer that failed in another process, with the learner's frames.
 
     `error` is the `utils.cluster.failures.ClusterError`.
     """
@@ -41,8 +53,11 @@ def refuse_task(error: Any) -> AssertionError:
             ": either it waits for something that never comes (a loop without an end, a worker "
             "that does not take part), or this machine is busy: run the check again when it is not"
         )
+    if _is_unwritten(said):
+        return _word_unwritten(NotImplementedError(f"this exercise {_UNWRITTEN}"))
     why = explain_words(said)
-    return refuse(f"{said}: {why}" if why else said, error.details)
+    details = _FRAME.sub(lambda f: "" if f[1].startswith(_OTHERS) else f[0], error.details)
+    return refuse(f"{said}: {why}" if why else said, details)
 
 
 # what NumPy says of arrays that do not fit together
@@ -98,30 +113,64 @@ def explain_words(said: str) -> str:
 
 @contextmanager
 def own_frames() -> Iterator[None]:
-    """Explain an error within, and take the frames of installed packages out of its traceback.
+    """Explain an error within; a notebook shows the learner's lines of its traceback only.
 
-    Between a learner's line and the cell lie dozens of TensorFlow's frames otherwise.
+    Between a learner's line and the cell lie dozens of TensorFlow's and of the course's frames
+    otherwise. An exercise that is not written yet is one line.
     """
     try:
         yield
     except Exception as error:
+        if hasattr(error, "_render_traceback_"):
+            raise  # explained already
+        if _is_unwritten(repr(error)):
+            _word_unwritten(error)
+            raise
         if isinstance(error, AssertionError) and not str(error).startswith("in user code"):
             raise  # ours, not one of TensorFlow's
-        short = error.with_traceback(_drop_packages(error.__traceback__))
         why = explain_error(error)
-        if not why:
-            raise short from None
-        details = "".join(traceback.format_exception(short, chain=False))
-        line = str(error).strip().split("\n")[0][:160]
-        whose = "NumPy" if re.search(_UNFIT, line) else "TensorFlow"
-        raise refuse(f"{why}. ({whose}'s own words: {line})", details) from None
+        lines = _show_error(error)
+        if why:
+            line = str(error).strip().split("\n")[0][:160]
+            whose = "NumPy" if re.search(_UNFIT, line) else "TensorFlow"
+            said = f"{why}. ({whose}'s own words: {line})"
+            raise refuse(said, "\n".join(lines)) from None
+        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined] # IPython asks for it
+        raise
 
 
-def _drop_packages(trace: TracebackType | None) -> TracebackType | None:
+def _is_unwritten(said: str) -> bool:
+    return "NotImplementedError" in said and _UNWRITTEN in said
+
+
+def _word_unwritten(error: Exception) -> Exception:
+    """Return `error`, which a notebook shows as one line."""
+    said = (
+        "Not written yet. Put your code in place of the line with raise NotImplementedError, run "
+        "that cell, then this one."
+    )
+    error._render_traceback_ = lambda: [said]  # type: ignore[attr-defined]
+    return error
+
+
+def _show_error(error: Exception) -> list[str]:
+    """Return the lines of an error as IPython, or else Python, shows it, with the learner's frames.
+
+    All frames stay where none is the learner's.
+    """
+    trace = _keep_own(error.__traceback__) or error.__traceback__
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None:
+        error.__suppress_context__ = True  # what TensorFlow caught before
+        return shell.InteractiveTB.structured_traceback(type(error), error, trace, tb_offset=0)
+    return "".join(traceback.format_exception(type(error), error, trace, chain=False)).split("\n")
+
+
+def _keep_own(trace: TracebackType | None) -> TracebackType | None:
     if trace is None:
         return None
-    after = _drop_packages(trace.tb_next)
-    if "site-packages" in trace.tb_frame.f_code.co_filename:
+    after = _keep_own(trace.tb_next)
+    if trace.tb_frame.f_code.co_filename.startswith(_OTHERS):
         return after
     return TracebackType(after, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
 

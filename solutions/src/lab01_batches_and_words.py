@@ -79,7 +79,7 @@ for _left_over in (0, 1, 5, 0):
     _batch = int(rng.integers(8, 65))
     epoch_cases.append((_batch * int(rng.integers(3, 40)) + _left_over, _batch))
 ### END INPUTS
-got_epochs = [plan_epoch(*case) for case in epoch_cases]
+got_epochs = lab01.EPOCH.observe(plan_epoch, epoch_cases)
 lab01.EPOCH.check(plan_epoch)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab01 as judges
@@ -145,7 +145,7 @@ for _left_over in (0, 2, 3):
     _batch_size = _share * _workers * _replicas_per_worker + _left_over
     batch_cases.append((_batch_size, _workers, _replicas_per_worker))
 ### END INPUTS
-got_batches = [replica_batch_sizes(*case) for case in batch_cases]
+got_batches = lab01.BATCHES.observe(replica_batch_sizes, batch_cases)
 lab01.BATCHES.check(replica_batch_sizes)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab01 as judges
@@ -235,7 +235,7 @@ for _state, _activations in _kinds:  # parts of the device's memory
     )
 model_cases = [model_cases[i] for i in rng.permutation(len(model_cases))]
 ### END INPUTS
-got_words = [choose_parallelism(*case) for case in model_cases]
+got_words = lab01.PARALLELISM.observe(choose_parallelism, model_cases)
 lab01.PARALLELISM.check(choose_parallelism)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab01 as judges
@@ -299,7 +299,7 @@ for _counts in ((1, 2, 4, 8), (8, 4, 1)):
     _seconds = [_one_seconds * (1 + float(x) * (n - 1)) for n, x in zip(_counts, _losses)]
     timing_cases.append((list(_counts), _seconds))
 ### END INPUTS
-got_scaling = [measure_scaling(*case) for case in timing_cases]
+got_scaling = lab01.SCALING.observe(measure_scaling, timing_cases)
 lab01.SCALING.check(measure_scaling)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab01 as judges

@@ -160,7 +160,7 @@ rate_cases = [
     for overlapped in (True, False)
 ]
 ### END INPUTS
-got_rates = [predict_rate(*case) for case in rate_cases]
+got_rates = lab11.RATE.observe(predict_rate, rate_cases)
 lab11.RATE.check(predict_rate)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab11 as judges
@@ -215,7 +215,7 @@ call_cases = [
     for place in ("nothing", "parse", "augment")
 ]
 ### END INPUTS
-got_calls = [count_calls(*case) for case in call_cases]
+got_calls = lab11.CALLS.observe(count_calls, call_cases)
 lab11.CALLS.check(count_calls)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab11 as judges

@@ -307,7 +307,7 @@ for _parameters, _drawn, _budget, _launch in _measured:
     _scaled = [(_unit * _drawn[k][0], _unit * _drawn[k][1], _drawn[k][2]) for k in _order]
     plan_cases.append((_unit * _parameters, _scaled, 24, _unit * _budget, _launch))
 ### END INPUTS
-got_plans = [choose_plan(*case) for case in plan_cases]
+got_plans = lab13.PLAN.observe(choose_plan, plan_cases)
 lab13.PLAN.check(choose_plan)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab13 as judges

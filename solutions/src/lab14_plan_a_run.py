@@ -66,7 +66,7 @@ def count_traffic(parameters, devices):
 rng = np.random.default_rng([SEED, 1])
 traffic_cases = [(1000 * int(rng.integers(1, 10**6)), int(rng.integers(2, 999))) for _ in range(4)]
 ### END INPUTS
-got_traffic = [count_traffic(*case) for case in traffic_cases]
+got_traffic = lab14.TRAFFIC.observe(count_traffic, traffic_cases)
 lab14.TRAFFIC.check(count_traffic)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab14 as judges
@@ -131,7 +131,7 @@ step_cases = [
     for bandwidth in (1e9, 5e9, 2e10)
 ]  # fmt: skip
 ### END INPUTS
-got_steps = [predict_step(*case) for case in step_cases]
+got_steps = lab14.STEP.observe(predict_step, step_cases)
 lab14.STEP.check(predict_step)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab14 as judges
@@ -199,7 +199,7 @@ limit_cases = [
     (u * a, u * b, c, u * d) for (a, b, c, d), u in zip(_scales, rng.uniform(0.1, 0.9, 4).tolist())
 ]
 ### END INPUTS
-got_limits = [judge_step(*case) for case in limit_cases]
+got_limits = lab14.LIMIT.observe(judge_step, limit_cases)
 lab14.LIMIT.check(judge_step)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab14 as judges
@@ -275,7 +275,7 @@ saves_cases = [
     for _ in range(3)
 ]  # fmt: skip
 ### END INPUTS
-got_saves = [plan_saves(*case) for case in saves_cases]
+got_saves = lab14.SAVES.observe(plan_saves, saves_cases)
 lab14.SAVES.check(plan_saves)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab14 as judges
@@ -344,7 +344,7 @@ for _devices in (4, 16, 32):  # invented: a step takes 0.3 to 2 times as long as
     _step = float(rng.uniform(0.3, 2)) * 8 * _parameters / 11.3e9
     measured_cases.append((_batch / _step, _batch, _parameters, _devices))
 ### END INPUTS
-got_speed_ups = [predict_speed_up(*case) for case in measured_cases]
+got_speed_ups = lab14.MEASURED.observe(predict_speed_up, measured_cases)
 lab14.MEASURED.check(predict_speed_up)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab14 as judges

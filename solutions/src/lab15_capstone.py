@@ -86,7 +86,7 @@ for _gpus in (4, 32):  # invented: a step takes 0.3 to 2 times as long as the al
     _batch, _step = int(rng.integers(1, 9)), float(rng.uniform(0.005, 0.03))
     plan_cases.append((_batch / _step, _batch, _gpus))
 ### END INPUTS
-got_steps = [predict_step(*case) for case in plan_cases]
+got_steps = lab15.PLAN.observe(predict_step, plan_cases)
 lab15.PLAN.check(predict_step)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab15 as judges
@@ -160,7 +160,7 @@ for _canvases in (1, 3, 6):
     _mistaken = rng.random(_right.shape) < 0.3
     iou_cases.append((_right, np.where(_mistaken, rng.integers(0, 8, _right.shape), _right)))
 ### END INPUTS
-got_scores = [measure_iou(*case) for case in iou_cases]
+got_scores = lab15.IOU.observe(measure_iou, iou_cases)
 lab15.IOU.check(measure_iou)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab15 as judges

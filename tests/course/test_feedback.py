@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -16,7 +18,9 @@ from distlab.exercises import feedback, lab01, lab12
 from distlab.exercises.answer_pictures import draw_answer
 from distlab.exercises.comparing import make_digest
 from distlab.exercises.exercise import list_exercises
+from distlab.exercises.refusing import refuse_task
 from distlab.exercises.worked import read_worked
+from utils.cluster.failures import ClusterError
 
 ROOT = Path(__file__).parents[2]
 FEW = "plan_epoch(66, 32) gave [2, 2], should give [3, 2]"
@@ -100,6 +104,66 @@ def test_lines_are_broken_between_words(at_work):
     lines = refused.value._render_traceback_()
     assert lines[0].startswith("Not right yet. ") and max(map(len, lines)) <= 96
     assert " ".join(lines) == f"Not right yet. {refused.value}"
+
+
+# a cell of one's own, as a kernel runs it; and what is shown of its error when it is checked
+CELL = """
+def broken(*arguments):
+    import tensorflow as tf
+
+    tf.distribute.get_strategy().run(fail)
+
+
+def fail():
+    raise KeyError("mine")
+
+
+def unwritten(*arguments):
+    raise NotImplementedError("this exercise is not written yet")
+"""
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cells") / "cell.py"
+    path.write_text(CELL)
+    return runpy.run_path(str(path))
+
+
+def test_an_error_is_shown_with_the_learners_lines_only(tf, cell):
+    with pytest.raises(KeyError) as raised:
+        lab01.EPOCH.observe(cell["broken"], lab01.EPOCH.examples)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(raised.value._render_traceback_()))
+    assert "in broken" in shown and "in fail" in shown and "KeyError: 'mine'" in shown
+    assert "site-packages" not in shown and str(ROOT) not in shown
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_exercise_that_is_not_written_is_one_line(tf, cell, compiled):
+    answer = cell["unwritten"]
+    with pytest.raises(NotImplementedError) as raised:
+        lab01.EPOCH.observe(tf.function(answer) if compiled else answer, lab01.EPOCH.examples)
+    (line,) = raised.value._render_traceback_()
+    assert line.startswith("Not written yet. Put your code in place of")
+
+
+def test_an_error_in_another_process_is_shown_with_the_learners_lines_only():
+    ours, theirs = str(ROOT / "utils" / "cluster" / "task.py"), str(Path(np.__file__))
+    frames = [(ours, "_run"), (theirs, "dot"), ("/tmp/ipykernel_7/12.py", "train_worker")]
+    trace = "".join(
+        f'  File "{file}", line 3, in {name}\n    x()\n    ^^^\n' for file, name in frames
+    )
+    details = f"Traceback (most recent call last):\n{trace}KeyError: 'mine'\n"
+    shown = refuse_task(
+        ClusterError("worker 0", "KeyError: 'mine'", "", details)
+    )._render_traceback_()
+    assert "\n".join(shown) == (
+        "Not right yet. worker 0: KeyError: 'mine'\n\nTraceback (most recent call last):\n"
+        '  File "/tmp/ipykernel_7/12.py", line 3, in train_worker\n    x()\n    ^^^\n'
+        "KeyError: 'mine'\n"
+    )
+    unwritten = ClusterError("worker 0", "NotImplementedError: lab.py is not written yet", "")
+    assert len(refuse_task(unwritten)._render_traceback_()) == 1
 
 
 def refuse(exercise, answer):

@@ -48,7 +48,7 @@ Its graded cell in `solutions/src/lab90_slug.py`:
     rng = np.random.default_rng([SEED, 1])
     share_cases = [(k, 3, int(rng.integers(9, 40))) for k in range(3)]
     ### END INPUTS
-    got_shares = [read_share(*case) for case in share_cases]
+    got_shares = lab90.SHARE.observe(read_share, share_cases)
     lab90.SHARE.check(read_share)
     ### BEGIN HIDDEN TESTS
     from distlab.grading.judges import lab90 as judges
@@ -56,7 +56,6 @@ Its graded cell in `solutions/src/lab90_slug.py`:
     judges.SHARE.judge(share_cases, got_shares)
     ### END HIDDEN TESTS
 
-(with a `run`: `got_shares = lab90.SHARE.observe(read_share, share_cases)`). And its answers
-in `tests/answers/lab90.py`: `RIGHT` has a list of three or more texts for each exercise,
-`WRONG` a dictionary from the names of its mistakes ("" for one that has none) to a text.
+And its answers in `tests/answers/lab90.py`: `RIGHT` has a list of three or more texts for each
+exercise, `WRONG` a dictionary from the names of its mistakes ("" for one that has none) to a text.
 """
