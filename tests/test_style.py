@@ -247,7 +247,7 @@ def test_each_breach_of_a_lab_is_named() -> None:
         ("### BEGIN INPUTS\n", "### BEGIN INPUTS\nlab01\n", "the inputs use lab01"),
         ("### BEGIN INPUTS\n", "### BEGIN INPUTS\nshare = 1\n", "the inputs set share"),
         ("### END HIDDEN", "plan_epoch\n### END HIDDEN", "the hidden tests use plan_epoch"),
-        ("got_epochs = [", "given = [", "nothing is assigned to a got_"),
+        ("got_epochs = ", "given = ", "nothing is assigned to a got_"),
     ],
 )
 def test_graded_cell_has_its_parts(old: str, new: str, said: str | None) -> None:
