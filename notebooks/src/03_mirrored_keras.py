@@ -324,7 +324,7 @@ assert show_pieces(from_files) == [32, 8, 0, 0]
 assert show_pieces(in_memory(168, global_batch_size)) == [10, 10, 10, 10]
 
 # %% [markdown]
-# For data that comes from files, the default sharding policy `AUTO` becomes `FILE`. Replica 0 is then filled up to its usual 32 first, and replica 1 gets what is left. Two replicas get *no* example at all. What a convolution of nothing does depends on the processor: where TensorFlow computes with oneDNN (Intel and AMD processors with AVX-512 VNNI), `fit` fails; on others it goes on, and two replicas sit the step out without a word.
+# For data that comes from files, the default sharding policy `AUTO` becomes `FILE`. Replica 0 is then filled up to its usual 32 first, and replica 1 gets what is left. Two replicas get *no* example at all. What a convolution of nothing does depends on the processor. Where TensorFlow computes with oneDNN (Intel and AMD processors with AVX-512 VNNI), `fit` fails. On others it goes on, and two replicas sit the step out without a word.
 
 
 # %% tags=["nbval-ignore-output"]

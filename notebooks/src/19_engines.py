@@ -296,7 +296,7 @@ assert by_workers == [by_spark] * 4
 # | unit of work | a task: one partition, once | a step: one batch, thousands of times |
 # | who talks to whom | stage to stage, through files | all to all, in memory, every step |
 # | lost worker | its tasks run again elsewhere, the rest goes on | all stop and go back to the checkpoint |
-# | slow worker | a second copy of its task is started | everybody waits |
+# | slow worker | a second copy of its task can be started (`spark.speculation`) | everybody waits |
 # | how many start | as many as there is room for, the rest later | all at once or not at all |
 #
 # The last two lines are why training on Spark needs barrier stages, and why preparing data on Spark doesn't. **MLlib**, Spark's own library, trains by such jobs, one round of tasks an iteration: fine for regressions and trees, and it has no deep networks. Connectors such as `spark-tensorflow-distributor` and TensorFlowOnSpark do what we did: a barrier stage, and TF_CONFIG from the addresses. The TFRecord connector writes a table as the files that [lesson 12](12-input-pipelines.ipynb) reads. None of them makes a training step faster.

@@ -190,7 +190,7 @@ assert each["parameter-server"] == 2 * each["multi-worker"]
 # |---|---|---|
 # | one device, mirrored, central storage | the run ends | a checkpoint, and something that starts it again |
 # | multi-worker | all workers stop | the same, for the group: `BackupAndRestore`, or lesson 10's loop |
-# | parameter server | its step goes to another worker | nothing; for a *server*, a checkpoint |
+# | parameter server | its step goes to another worker | nothing; for a *server* or the coordinator, a checkpoint |
 #
 # ## A rule of thumb, tested in the simulator
 #

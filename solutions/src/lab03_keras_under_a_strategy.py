@@ -240,7 +240,17 @@ judges.RELOAD.judge(reload_cases, got_reloaded)
 #
 # Now everything together, as you would write it in a file of your own: data, scope, model, schedule, `fit`, the best weights.
 #
-# **Contract.** `train_digits(strategy, training, validation, batch_size, rates, folder)` takes a strategy, two pairs (images, labels) as in exercise 1, the size of the global batch, a list with one learning rate for each epoch, and the path of an empty folder as a string, which is yours to use. It trains the model of exercise 2 on the training images for as many epochs as there are rates: weights and biases start at zero, plain SGD takes epoch e at `rates[e]`, and the batches hold the images in the order they came in, scaled to [0, 1] and never shuffled. After every epoch it measures the loss on the validation images. It returns the model, made in the strategy's scope, with the weights of the epoch whose validation loss was lowest. All sizes divide evenly, and you may use your answers to the exercises above.
+# **Contract.** `train_digits(strategy, training, validation, batch_size, rates, folder)`
+#
+# | what it gets | what that is |
+# |---|---|
+# | `strategy` | with several replicas |
+# | `training`, `validation` | two pairs (images, labels) as in exercise 1 |
+# | `batch_size` | the size of the global batch |
+# | `rates` | a list with one learning rate for each epoch |
+# | `folder` | the path of an empty folder as a string, yours to use |
+#
+# It trains the model of exercise 2 on the training images for as many epochs as there are rates. Weights and biases start at zero, and plain SGD takes epoch e at `rates[e]`. The batches hold the images in the order they came in, scaled to [0, 1] and never shuffled. After every epoch it measures the loss on the validation images. It returns the model, made in the strategy's scope, with the weights of the epoch whose validation loss was lowest. All sizes divide evenly, and you may use your answers to the exercises above.
 #
 # **Example.** Rates 0.2, 0.1, 8 and 0.2: the third epoch ruins the model, so the weights after the second are returned.
 #

@@ -251,7 +251,18 @@ judges.RESUME.judge(resume_cases, got_resumed)
 #
 # Now the program, as you would write it in a file of your own: scope, data, compiled step, loop, metric, checkpoint.
 #
-# **Contract.** `train(strategy, make_model, images, labels, batch_size, epochs, folder)` takes a strategy, a function without arguments that makes a Keras model of logits (its weights get their copies where it is called), images `[n, features]` in float64, labels `[n]`, the size of the global batch, the number of epochs to be done in all, and the path of a folder, empty at first, as a string. It trains with SGD at learning rate 0.5 and momentum 0.875 on the batches in their order, never shuffled, the smaller last one included: each step takes the gradient of the mean loss of the examples that its batch really holds. The step is compiled with `tf.function`. After every epoch it saves what it takes to resume. Called again with the same folder, it goes on after the last epoch that was saved. It returns two things: the model, and a list with one number for each epoch that *this call* trained, the mean loss over all its examples, each measured in the step that trained on it.
+# **Contract.** `train(strategy, make_model, images, labels, batch_size, epochs, folder)`
+#
+# | what it gets | what that is |
+# |---|---|
+# | `strategy` | with several replicas |
+# | `make_model` | a function without arguments that makes a Keras model of logits; its weights get their copies where it is called |
+# | `images`, `labels` | arrays `[n, features]` in float64, and `[n]` |
+# | `batch_size` | the size of the global batch |
+# | `epochs` | the number of epochs to be done in all |
+# | `folder` | the path of a folder as a string, empty at first |
+#
+# It trains with SGD at learning rate 0.5 and momentum 0.875. The batches come in their order, never shuffled, the smaller last one included. Each step takes the gradient of the mean loss of the examples that its batch really holds, and is compiled with `tf.function`. After every epoch it saves what it takes to resume. Called again with the same folder, it goes on after the last epoch that was saved. It returns two things: the model, and a list with one number for each epoch that *this call* trained, the mean loss over all its examples, each measured in the step that trained on it.
 #
 # **Example.** 21 examples in batches of 8 are steps of 8, 8 and 5. A call with 1 epoch returns one loss; the next call, with 3 epochs and the same folder, restores, trains epochs 2 and 3, and returns two. The weights are those of one device that was never interrupted.
 #

@@ -215,8 +215,8 @@ judges.SCHEDULE.judge(schedule_cases, got_schedules)
 # **2 points · easy · 8 minutes**
 #
 # If messages take no time and all stages are equal, each stage of a pipeline with P stages works for
-# M micro-batches and sits idle for P - 1 of them. The bubble fraction is the idle part of the whole
-# time.
+# the time of M micro-batches, and sits idle for the time of P - 1. The bubble fraction is the idle
+# part of the whole time.
 #
 # **Contract.** `fewest_micro_batches(stages, most_bubble)` takes P, 2 or more, and a fraction
 # between 0 and 1. It returns a whole number: the smallest M whose bubble fraction is at most that.

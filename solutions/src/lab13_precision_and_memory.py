@@ -157,7 +157,17 @@ judges.SCALE.judge(scale_cases, got_scales)
 #
 # Now the whole program: scope, data, compiled step, and a dynamic loss scale. In some steps an example is so bright, on one replica or the other, that its gradient is infinite; with others that depends on the scale. Then *both* replicas have to skip the step. Two of the six features are so small that they learn nothing unless the loss is scaled.
 #
-# **Contract.** `train(strategy, make_model, features, targets, scale, growth_steps)` takes a strategy with two replicas, a function without arguments that makes the model (where you call it decides whether every replica gets a copy of the weights), features `[n, 6]` and targets `[n, 2]` in float32, the first loss scale, and the number of good steps after which it grows. The model computes in float16 and keeps its weights in float32.
+# **Contract.** `train(strategy, make_model, features, targets, scale, growth_steps)`
+#
+# | what it gets | what that is |
+# |---|---|
+# | `strategy` | with two replicas |
+# | `make_model` | a function without arguments that makes the model; where you call it decides whether every replica gets a copy of the weights |
+# | `features`, `targets` | arrays `[n, 6]` and `[n, 2]` in float32 |
+# | `scale` | the first loss scale |
+# | `growth_steps` | the number of good steps after which it grows |
+#
+# The model computes in float16 and keeps its weights in float32.
 #
 # It goes once over the data in global batches of 8, in order. A step's loss is the mean of |output - target| over all 16 numbers of the global batch, taken in float32. The update is plain gradient descent at learning rate 2⁻⁵. If any number in any replica's gradient isn't finite, no weight changes on any replica and the scale is halved. After `growth_steps` finite steps in a row the scale is doubled; the count begins at 0 again after each skip and after each doubling. The step is compiled with `tf.function`. It returns two things: the model, and a list with the scale *after* each step.
 #
