@@ -316,7 +316,7 @@ storage_explorer()
 # 2. Change from Adam to SGD. Mirroring then needs a third of the memory, so central storage has less to save.
 # 3. Find a model that fits with central storage only. With Adam, variables and slots under mirroring outgrow an accelerator of 16 GiB (16,384 MiB) at about 1.4 billion parameters. During a step, when gradients need memory too, it happens sooner, as "What it costs" shows.
 #
-# So central storage never wins in bytes sent. It can win when three things hold: variables and slots don't fit on an accelerator but do fit in the host, there are few replicas, and the link to the host is fast. Large models today are mostly *sharded* instead: each accelerator keeps a part of the weights and slots. (Search for ZeRO or FSDP; [lesson 15](15-model-parallelism.ipynb) does it.)
+# So central storage never wins in bytes sent. It can win when three things hold: variables and slots don't fit on an accelerator but do fit in the host, there are few replicas, and the link to the host is fast. Large models today are mostly *sharded* instead: each accelerator keeps a part of the weights and slots. (Search for ZeRO or FSDP; [lesson 15](15-model-parallelism.ipynb) counts what it saves.)
 #
 # ## The mistake: trusting Keras's metrics under central storage
 #

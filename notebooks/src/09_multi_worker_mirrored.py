@@ -147,7 +147,7 @@ def work_by_hand():
 
 
 # %% [markdown]
-# `cluster.run` waits for the results. `cluster.start` returns at once with a *job* that you can watch: `job.events()` yields what the workers pass to `report`, and `job.logs` returns the lines that one of them printed. (`job.kill`, `job.pause` and `job.restart` are for making trouble, in [lesson 10](10-fault-tolerance.ipynb).)
+# `cluster.run` waits for the results. `cluster.start` returns at once with a *job* that you can watch: `job.events()` yields what the workers pass to `report`, and `job.logs` returns the lines that one of them printed. (`job.kill`, `job.pause` and `job.restart` are for making trouble, in lessons [10](10-fault-tolerance.ipynb) and [11](11-parameter-server.ipynb).)
 
 
 # %% tags=["nbval-ignore-output"]

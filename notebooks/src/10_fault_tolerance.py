@@ -571,7 +571,7 @@ assert min(means, key=means.get) == 1.0
 # %% [markdown]
 # The curve is flat near its lowest point: with twice or half the best interval the overhead is about a fifth instead of a sixth, but with a tenth of it the overhead is more than three quarters. So you needn't know your MTBF exactly.
 #
-# Now move the sliders. The first begins at what a save took on your machine above (at 0.1 s if that was less). For the other two, here is a real example: Meta's report on Llama 3 counts 419 unexpected interruptions in 54 days on 16,384 GPUs. The cell prints how often that is, for the whole group and for each GPU. Set the last two sliders to these numbers.
+# Now move the sliders. The first begins at what a save took on your machine above (at 0.1 s if that was less). For the other two, here is a real example: Meta's report on Llama 3 counts 419 unexpected interruptions in 54 days on 16,384 GPUs. The cell prints how often that is, for the whole group and for each GPU. Set *Workers* to 16,384, and *Each fails once in* to the days of one GPU.
 
 # %% tags=["nbval-ignore-output"]
 hours = 54 * 24 / 419

@@ -681,7 +681,7 @@ for as_pieces in (False, True):
 # %% [markdown]
 # The second line of output is the fix: pass the pieces to the tape and the optimizer. They are plain variables, each on its server.
 #
-# Three more errors you may meet. `model.save` fails in the same way (`no attribute 'device'`), so `train_with_checkpoints` saves the TensorFlow variables instead. `optimizer.apply_gradients` outside `strategy.run` ends in `'NoneType' object has no attribute 'merge_call'`. And Keras 3's `fit` doesn't run on parameter servers at all; that of `tf_keras`, the Keras 2 package, does.
+# Three more errors you may meet. `model.save` fails in the same way (`no attribute '__array__'`), and `model.export` too (`'device'`), so `train_with_checkpoints` saves the TensorFlow variables instead. `optimizer.apply_gradients` outside `strategy.run` ends in `'NoneType' object has no attribute 'merge_call'`. And Keras 3's `fit` doesn't run on parameter servers at all; that of `tf_keras`, the Keras 2 package, does.
 #
 # ## What it costs
 

@@ -430,7 +430,7 @@ memory_machine()
 # Three things to try:
 #
 # 1. Press ZeRO 1, 2 and 3 and watch the glasses empty, part by part. At 3, look at the bytes between replicas.
-# 2. Choose the preset with 175 billion parameters, and make the sequence longer. Which part overflows, and what does recomputing buy?
+# 2. Choose the preset with 175 billion parameters, and make the sequence longer. Which part overflows? Then switch *Recompute activations* off: what was it buying?
 # 3. Without ZeRO, make 7.5 billion parameters fit with tensor parallelism or pipeline stages alone. Which of the two sends more?
 #
 # TensorFlow has no ZeRO or FSDP, and for tensor parallelism only experimental DTensor. For a model that needs 64 GPUs, people use PyTorch (FSDP, DeepSpeed, Megatron-LM) or JAX.

@@ -352,7 +352,7 @@ for number, own in enumerate(replicated.steps):
 print("all-reduce of each stage, bytes sent:", replicated.reduced_bytes)
 
 # %% [markdown]
-# What crosses the cut, activations and their gradients, is small here. The gradients of the weights cross between the copies only once in a step, but they are as large as the weights. That is why the stages of one pipeline can sit in different machines, even with slower links between them. [Lesson 20](20-planning.ipynb) chooses the numbers of stages and copies together.
+# What crosses the cut, activations and their gradients, is small here. The gradients of the weights cross between the copies only once in a step, but they are as large as the weights. That is why the stages of one pipeline can sit in different machines, even with slower links between them. To compare numbers of stages and copies, give `distlab plan` ([lesson 20](20-planning.ipynb)) `--pipeline-parallel`.
 #
 # ## A Transformer on two workers
 #
