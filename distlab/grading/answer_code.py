@@ -9,8 +9,8 @@ import ast
 import builtins
 import symtable
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from distlab.grading import cell_text
@@ -65,7 +65,19 @@ class Code:
                 code.broken[k] = describe_syntax(error)
                 continue
             code.statements += [Statement((k, i), *each) for i, each in enumerate(found)]
+        code._follow_calls()
         return code
+
+    def _follow_calls(self) -> None:
+        """Add what statements change by calling the notebook's functions, as `@rule` may do."""
+        functions = [s.node for s in self.statements if isinstance(s.node, ast.FunctionDef)]
+        changed = {function.name: find_shared(function) for function in functions}
+        silent = {f.name for f in functions if not returns_value(f)}
+        for k, statement in enumerate(self.statements if any(changed.values()) else ()):
+            called = find_decorators(statement.node) | (find_bare_calls(statement.node) & silent)
+            more = frozenset().union(*(changed.get(name, ()) for name in called))
+            if more - statement.touches:
+                self.statements[k] = replace(statement, touches=statement.touches | more)
 
     def find_needed(self, names: Sequence[str], place: int) -> list[Statement]:
         """Return the statements that `names` need when they are called after piece `place`.
@@ -88,6 +100,8 @@ class Code:
     def _find_binding(self, name: str, place: int) -> list[Statement]:
         binding = [s for s in self.statements if name in s.binds]
         if not binding:
+            if made := [s for s in self.statements if name in s.touches]:
+                return made  # by a function that declares it global
             if hasattr(builtins, name):
                 return []
             return [s for s in self.statements if is_star(s.node)]
@@ -165,12 +179,11 @@ def _read_names(node: ast.stmt) -> tuple[frozenset[str], frozenset[str]]:
 
 def find_touched(node: ast.stmt) -> frozenset[str]:
     """Return the names that a statement changes without binding them."""
-    found, waiting = set(), [node]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, _BLOCKS):
-            continue
-        waiting += ast.iter_child_nodes(each)
+    found = set()
+    for decorator in getattr(node, "decorator_list", ()):  # @table.add("a") changes the table
+        function = decorator.func if isinstance(decorator, ast.Call) else decorator
+        found |= {find_root(function)} if isinstance(function, ast.Attribute) else set()
+    for each in _walk_outside(node):
         stored = isinstance(getattr(each, "ctx", None), ast.Store | ast.Del)
         if isinstance(each, ast.Attribute | ast.Subscript) and stored:
             found.add(find_root(each))
@@ -178,6 +191,44 @@ def find_touched(node: ast.stmt) -> frozenset[str]:
             function = each.value.func
             found |= {find_root(function)} if isinstance(function, ast.Attribute) else set()
     return frozenset(found - {""})
+
+
+def find_shared(function: ast.FunctionDef) -> frozenset[str]:
+    """Return the names of the notebook whose values a call of `function` changes."""
+    inside = [n for n in ast.walk(function) if isinstance(n, ast.stmt)]
+    names = [n for n in ast.walk(function) if isinstance(n, ast.Name | ast.arg)]
+    own = {n.arg for n in names if isinstance(n, ast.arg)}
+    stored = {n.id for n in names if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    shared = stored & {name for n in inside if isinstance(n, ast.Global) for name in n.names}
+    touched = shared.union(*(find_touched(n) for n in inside if not isinstance(n, _BLOCKS)))
+    return frozenset(touched - (own | stored - shared))
+
+
+def returns_value(function: ast.FunctionDef) -> bool:
+    return any(isinstance(n, ast.Return) and n.value for n in ast.walk(function))
+
+
+def find_decorators(node: ast.stmt) -> set[str]:
+    """Return the names of functions that decorate what a statement defines: `@rule("a")`."""
+    decorators = getattr(node, "decorator_list", ())
+    functions = [d.func if isinstance(d, ast.Call) else d for d in decorators]
+    return {f.id for f in functions if isinstance(f, ast.Name)}
+
+
+def find_bare_calls(node: ast.stmt) -> set[str]:
+    """Return the names of functions that a statement calls and whose results it drops."""
+    calls = [n.value for n in _walk_outside(node) if isinstance(n, ast.Expr)]
+    return {c.func.id for c in calls if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)}
+
+
+def _walk_outside(node: ast.stmt) -> Iterator[ast.AST]:
+    """Yield the nodes of a statement that run when it runs: not the insides of functions."""
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        each = waiting.pop()
+        if not isinstance(each, _BLOCKS):
+            yield each
+            waiting += ast.iter_child_nodes(each)
 
 
 def find_root(node: ast.AST) -> str:
