@@ -194,6 +194,27 @@ REACHING = {
         "p = Plan()\np.run = max"),
     "another's object under the same name": ("lab04", "epoch",
         "class Plan:\n    pass\np = Plan()\nfor p in [tf]:\n    p.run = max"),
+    "another's object called self": ("lab02", "variable",
+        "def go(self):\n    self.run = max\ngo(print)"),
+    "a count of an object called self": ("lab10", "closures",
+        "def go(self):\n    self._scheduled = 9\ngo(print)"),
+    "another's object given to a method": ("lab02", "variable",
+        "class Plan:\n    def go(self):\n        self.run = max\nPlan.go(print)"),
+    "another's object given to a method under another name": ("lab10", "closures",
+        "class Plan:\n    def go(self):\n        self._joined = 1\nkind = Plan\nkind.go(print)"),
+    "another's object given to a static method": ("lab02", "deal",
+        "class Plan:\n    @staticmethod\n    def go(self):\n        self.run = 1\nPlan.go(print)"),
+    "another's object given upwards": ("lab02", "mean",
+        "class Plan:\n    def go(self):\n        self.run = 1\n"
+        "def f(self):\n    Plan.go(self)\nf(print)"),
+    "another's object by the name of one's own": ("lab02", "mean",
+        "class Plan:\n    def go(self, other):\n        self = other\n        self.run = max"),
+    "another's object in a method's function": ("lab02", "collect",
+        "class Plan:\n    def go(self):\n        return lambda self: setattr(self, 'run', max)"),
+    "frames by the end of a block": ("lab05", "diagnosis",
+        "class End:\n    def __exit__(self, kind, error, trace):\n        self.trace = trace"),
+    "frames by the end of a block, unnamed": ("lab03", "input",
+        "class End:\n    def __exit__(self, *told):\n        self.trace = told[2]"),
     "the environment by update": ("lab08", "training", "import os\nos.environ.update(A='1')"),
 }  # fmt: skip
 
@@ -239,6 +260,19 @@ ORDINARY = {
         "plan = Plan()\nplan._n += 1\nplan.schedule = [1]",
     "a data class's own object": "from dataclasses import dataclass\n@dataclass\nclass Plan:\n"
         "    schedule: list\nplan = Plan([])\nplan.schedule = [1]",
+    "an own object's dictionary": "class Plan:\n    def __init__(self, **options):\n"
+        "        self.__dict__.update(options)\nPlan(a=1)",
+    "own methods": "class Base:\n    def __init__(self):\n        self._n = 0\n"
+        "class Plan(Base):\n    def __init__(self):\n        Base.__init__(self)\n"
+        "        self.run = lambda: self._n\n        setattr(self, 'schedule', [])\n"
+        "    @classmethod\n    def make(cls):\n        cls._made = 1\n        return cls()\n"
+        "Plan.make()",
+    "a class in a method": "class Plan:\n    def go(self):\n        class Note:\n"
+        "            def __init__(self):\n                self._n = 1\n        self._note = Note()",
+    "the end of a block": "import contextlib\nclass Both:\n    def __enter__(self):\n"
+        "        self._inner = contextlib.nullcontext().__enter__()\n"
+        "    def __exit__(self, kind, error, trace):\n        print(f'{trace}')\n"
+        "        return self._inner.__exit__(kind, error, trace)",
     "arrays compared": "from numpy.testing import assert_array_equal as same\nsame([1], [1])\n"
         "import numpy\nnumpy.testing.assert_allclose([1.0], [1.0])",
     "an error shown": "import traceback\ntry:\n    1 / 0\nexcept Exception:\n"

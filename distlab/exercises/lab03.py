@@ -110,7 +110,8 @@ def try_model(make_model: Callable[..., Any], replicas: int, seed: int) -> dict[
     images, labels = draw_digits(seed, 24)
     pixels = images[..., None].astype("float32") / 255
     batch = tf.data.Dataset.from_tensors((pixels, labels))
-    found = model.evaluate(batch, verbose=0, return_dict=True)
+    with own_frames():
+        found = model.evaluate(batch, verbose=0, return_dict=True)
     names = [name for name in found if "acc" in name]
     optimizer = model.optimizer
     return {
@@ -177,16 +178,24 @@ def try_callbacks(make_callbacks: Callable[..., Any], boundaries: Any, rates: An
     loss = lambda y, output: keras.ops.mean(output)  # noqa: E731 - its slope is 1
     model.compile(keras.optimizers.SGD(0.5), loss=loss, run_eagerly=True)
     noted: list[float] = []
-    weights = [0.0]
-    watch = keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: weights.append(float(model.get_weights()[0][0, 0]))
-    )
+    weights, counts = [0.0], []  # counts: of what was noted by the end of each epoch
+
+    def look(epoch: int, logs: Any) -> None:
+        weights.append(float(model.get_weights()[0][0, 0]))
+        counts.append(len(noted))
+
+    watch = keras.callbacks.LambdaCallback(on_epoch_end=look)
     made = require_value(make_callbacks(boundaries, rates, noted), "make_callbacks", "a list")
     if not isinstance(made, list | tuple):
         raise refuse(f"make_callbacks returned {show(made)}: return a list of callbacks")
     callbacks = [*made, watch]
     two = np.ones((2, 1))
     model.fit(two, two, batch_size=1, epochs=boundaries[-1] + 2, verbose=0, callbacks=callbacks)
+    if len(noted) == len(counts) and counts != list(range(1, len(counts) + 1)):
+        raise refuse(
+            f"{counts[0]} of the {len(noted)} rates were noted by the end of the first epoch: note "
+            "one rate at the end of every epoch, the one that was in use"
+        )
     return {"used": (-np.diff(weights) / 2).tolist(), "noted": [float(x) for x in noted]}
 
 

@@ -366,4 +366,5 @@ DIAGNOSIS = Exercise(
     "number of the report is the ratio?",
     shows_case=False,
     run=each(try_diagnosis),
+    plain=True,
 )

@@ -90,6 +90,8 @@ EXPLANATIONS = {
     "make the model and its optimizer in strategy.scope()",
     r"real number, not '(Mirrored|Distributed|Sync)": "a variable with a copy on each replica is "
     "no number by itself: float(variable.numpy()) is one",
+    r"dtype='?string'? is not a valid dtype": "words stand where numbers belong: the third "
+    "argument of model.compile is loss_weights, so give the metrics by name: metrics=['accuracy']",
     r"feed a value for placeholder": "the optimizer makes its variables too late, inside a "
     "compiled step: call optimizer.build(model.trainable_variables) in the scope first",
     _UNFIT: "the pieces do not fit together: the parts may have different sizes, so cut at the "

@@ -45,6 +45,7 @@ from distlab.grading.labs import LabSpec
 from distlab.grading.own_names import (
     find_local,
     find_own_objects,
+    find_selves,
     has_own_beginning,
     has_plain_name,
     is_command_line,
@@ -73,6 +74,7 @@ class AnswerReader:
     own: set[str] = field(default_factory=set)
     classes: set[str] = field(default_factory=set)
     objects: set[str] = field(default_factory=set)  # names of objects of the answer's classes
+    selves: set[int] = field(default_factory=set)  # names `self` in methods of the answer's classes
     counters: set[str] = field(default_factory=set)  # names that run over a range
     remarks: list[tuple[int, str]] = field(default_factory=list)
 
@@ -81,6 +83,7 @@ class AnswerReader:
         self.all = [n for s in self.statements for n in ast.walk(s.node)]
         self._learn_names(self.all)
         self.objects = set(find_own_objects(self.all, self.paths))
+        self.selves = set(find_selves(self.all))
         self.local = {n for s in self.statements for n in find_local(s.node)}
         for statement in self.statements:
             program = find_program(statement.node)
@@ -157,6 +160,8 @@ class AnswerReader:
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             if is_special(node.name) and not (node.name in EQUAL and compares(node)):
                 yield f"defines {node.name}, which no answer needs"
+            if node.name == "__exit__" and keeps_traceback(node):
+                yield "keeps a traceback, which no answer needs"
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
             if find_root(node) in self.imported:
                 yield f"changes {find_root(node)}, which is not the answer's own"
@@ -181,9 +186,14 @@ class AnswerReader:
                 yield f"takes {path}, which no answer needs"
 
     def _is_harmless(self, node: ast.Attribute, parent: ast.AST | None) -> bool:
-        """Return whether this reads a class's name, `x.__class__.__name__`, or compares arrays."""
+        """Return whether this reads a class's name, `x.__class__.__name__`, or compares arrays.
+
+        Or is `self.__dict__`, an own object's.
+        """
         if not isinstance(node.ctx, ast.Load):
             return False
+        if node.attr == "__dict__" and id(node.value) in self.selves:
+            return True
         outer = parent if isinstance(parent, ast.Attribute) else None
         if outer and not isinstance(outer.ctx, ast.Load):
             return False
@@ -220,7 +230,7 @@ class AnswerReader:
             yield f"assigns to a part of {root}, which is not the answer's own"
 
     def _is_own(self, node: ast.Attribute) -> bool:
-        return is_own(node, self.own | self.objects)
+        return is_own(node, self.own | self.objects, self.selves)
 
     def _judge_part(self, name: str, root: str) -> Iterator[str]:
         """Judge a part that is reached for by its name, however that is written."""
@@ -263,7 +273,9 @@ class AnswerReader:
 
     def _judge_name(self, node: ast.Name, parent: ast.AST | None) -> Iterator[str]:
         if node.id in BUILTINS:
-            if id(node) not in self.local and not (node.id == "setattr" and is_on_self(parent)):
+            if id(node) not in self.local and not (
+                node.id == "setattr" and is_on_self(parent, self.selves)
+            ):
                 yield f"uses {node.id}, which no answer needs"
         elif node.id == "getattr" and not (
             has_plain_name(node, parent) or has_own_beginning(parent, self.own, UNWANTED)
@@ -357,6 +369,22 @@ def compares(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether a function's result depends on what it gets."""
     returned = [n.value for n in ast.walk(function) if isinstance(n, ast.Return)]
     return any(isinstance(n, ast.Attribute) for value in returned if value for n in ast.walk(value))
+
+
+def keeps_traceback(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether `__exit__` does more with its traceback than hand it on, print or test it."""
+    given = function.args
+    names = {a.arg for a in (*given.posonlyargs, *given.args)[3:]}
+    names |= {a.arg for a in (given.vararg, given.kwarg) if a}
+    for node, parent in walk_pairs(function):
+        if isinstance(node, ast.Name) and node.id in names:
+            called = getattr(parent, "func", None)
+            handed = getattr(called, "attr", getattr(called, "id", "")) in ("__exit__", "print")
+            if not handed and not isinstance(
+                parent, ast.Starred | ast.Compare | ast.FormattedValue | ast.Delete
+            ):
+                return True
+    return False
 
 
 def list_names(node: ast.AST) -> list[str]:

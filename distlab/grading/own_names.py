@@ -51,9 +51,59 @@ def _list_stored(node: ast.AST) -> Iterator[str]:
             yield from _list_stored(child)
 
 
-def is_own(node: ast.Attribute, own: set[str]) -> bool:
+def find_selves(nodes: Sequence[ast.AST]) -> Iterator[int]:
+    """Yield the id of every name `self` or `cls` that stands for an object of the answer's class.
+
+    That is the first parameter of a method, unless the method is also called as a plain function:
+    `Plan.go(strategy)` hands it an object of somebody else's.
+    """
+    found = [(owner, method, list(names)) for owner, method, names in _list_methods(nodes)]
+    candidates = {name for *_, names in found for name in names}
+    pairs = [(n.value.id, n.attr) for n in nodes if isinstance(n, ast.Attribute)
+             and isinstance(n.value, ast.Name)]  # fmt: skip
+    upwards = [
+        (n.func.value.id, n.func.attr) for n in nodes  # Base.__init__(self)
+        if isinstance(n, ast.Call) and n.args and id(n.args[0]) in candidates
+        and isinstance(n.func, ast.Attribute) and isinstance(n.func.value, ast.Name)
+    ]  # fmt: skip
+    others = {n.targets[0].id: n.value.id for n in nodes if isinstance(n, ast.Assign)
+              and isinstance(n.value, ast.Name) and isinstance(n.targets[0], ast.Name)}  # fmt: skip
+    handed = {(others.get(name, name), attr) for name, attr in Counter(pairs) - Counter(upwards)}
+    for owner, method, names in found:
+        yield from names if (owner, method) not in handed else ()
+
+
+def _list_methods(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, str, Iterator[int]]]:
+    """Yield (class, method, ids of its `self`); a class method is nobody's to call otherwise."""
+    for node in nodes:
+        for method in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+                kinds = {ast.unparse(decorator) for decorator in method.decorator_list}
+                first = [a.arg for a in (*method.args.posonlyargs, *method.args.args)][:1]
+                if first in (["self"], ["cls"]) and "staticmethod" not in kinds:
+                    owner = f"class {node.name}" if "classmethod" in kinds else node.name
+                    yield owner, method.name, _list_same(method, first[0])
+
+
+def _list_same(method: ast.AST, name: str) -> Iterator[int]:
+    """Yield the id of each `name` in a method that is its parameter; none where it is rebound."""
+    found, waiting = [], list(ast.iter_child_nodes(method))
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            if name in {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}:
+                continue  # another one's
+        if isinstance(node, ast.Name) and node.id == name:
+            if not isinstance(node.ctx, ast.Load):
+                return
+            found.append(id(node))
+        waiting += ast.iter_child_nodes(node)
+    yield from found
+
+
+def is_own(node: ast.Attribute, own: set[str], selves: set[int]) -> bool:
     """Return whether an attribute is of the answer's own object: `self._x`, or of its class."""
-    return isinstance(node.value, ast.Name) and node.value.id in own | {"self", "cls"}
+    return isinstance(node.value, ast.Name) and (node.value.id in own or id(node.value) in selves)
 
 
 def find_own_objects(nodes: Sequence[ast.AST], paths: Mapping[str, str]) -> Iterator[str]:
@@ -103,9 +153,8 @@ def _list_bound(node: ast.AST) -> Iterator[str]:
         yield node.rest or ""
 
 
-def is_on_self(call: ast.AST | None) -> bool:
-    first = call.args[0] if isinstance(call, ast.Call) and call.args else None
-    return isinstance(first, ast.Name) and first.id == "self"
+def is_on_self(call: ast.AST | None, selves: set[int]) -> bool:
+    return isinstance(call, ast.Call) and bool(call.args) and id(call.args[0]) in selves
 
 
 def has_plain_name(node: ast.AST, call: ast.AST | None) -> bool:

@@ -470,9 +470,25 @@ REFUSED = {
         "float(variable.numpy()) is one": make_model().replace(
             "    return model", "    print(float(model.optimizer.learning_rate))\n    return model"
         ),
+        "metrics=['accuracy']": make_model()
+        .replace("compile(optimizer=", "compile(")
+        .replace("loss=loss, metrics=", "loss, "),
         "was not compiled": make_model().replace("model.compile(", "dict("),
         "a keras.Model is wanted": "class Fake:\n    compiled = True\n    weights = [1]\n"
         "def make_model(strategy):\n    return Fake()\n",
+    },
+    "callbacks": {
+        "rates were noted by the end of the first epoch": make_callbacks().replace(
+            "    note = Note()",
+            "    noted += [rates[sum(b <= e for b in boundaries)] for e in range(boundaries[-1] + 2)]\n"
+            "    note = keras.callbacks.Callback()",
+        ),
+        "0 of the": OWN_CALLBACK.replace(
+            "noted.append(", "self.seen = getattr(self, 'seen', [])\n            self.seen.append("
+        ).replace(
+            "    return",
+            "        def on_train_end(self, logs=None):\n            noted.extend(self.seen)\n    return",
+        ),
     },
     "input": {
         "should be a pair": make_input("data.map(lambda i, l: i).batch(batch_size)"),
