@@ -330,7 +330,7 @@ assert found == find_newest_whole(kept_folder, "ckpt").path and found.endswith("
 #
 # ## PreemptionCheckpointHandler: save on notice
 #
-# Often a machine isn't taken away without a warning, for example when you rent it cheaply as a *spot* or *preemptible* machine. TensorFlow's `PreemptionCheckpointHandler` turns the notice into one more checkpoint. The worker that gets the notice informs the others, all save after the same step, and then all call `exit_fn`. Ours exits with code 42, and when our cluster sees that code, it starts the group again. How the notice arrives depends on where you run:
+# Often a machine isn't taken away without a warning, for example when you rent it cheaply as a *spot* or *preemptible* machine. TensorFlow's `PreemptionCheckpointHandler` turns the notice into one more checkpoint. The worker that gets the notice informs the others, all save after the same step, and then all call `exit_fn`. Ours exits with code 42, and when our cluster sees that code, it starts the group again. How the notice arrives depends on where you run. (SIGTERM is the signal that asks a program to end; unlike SIGKILL, it can be caught.)
 #
 # | where | how the notice comes | what the handler needs |
 # |---|---|---|
