@@ -68,7 +68,12 @@ def read_logs(name: str) -> dict[str, str]:
     Raises CourseError, naming it, for what cannot be read.
     """
     if name == "-":
+        if sys.stdin.isatty():
+            said = "distlab diagnose: reading a log from here, up to Ctrl-D; or name the logs"
+            print(said, file=sys.stderr)
         return {"input": _read_tail(sys.stdin.buffer)}
+    if not name:
+        raise CourseError("LOG is empty: name the logs of the tasks, or their folder")
     path = Path(name)
     try:
         if not path.is_dir():
@@ -99,4 +104,5 @@ def _read_tail(stream: BinaryIO) -> str:
     tail = b""
     while piece := stream.read(TAIL_BYTES):
         tail = (tail + piece)[-TAIL_BYTES:]
-    return tail.decode(errors="replace")
+    # without zeros: half of what PowerShell writes (UTF-16), and the holes of a sparse file
+    return tail.replace(b"\0", b"").decode(errors="replace")

@@ -33,7 +33,8 @@ def add_parser(subparsers: Commands) -> None:
         help="of kubernetes: an Indexed Job, or Kubeflow's TFJob (job)")  # fmt: skip
     add("--output", metavar="DIR", help="write the files there (the manifest is printed)")
     add("program", metavar="PROGRAM", help="a Python file in the image, such as train.py")
-    add("arguments", nargs=argparse.REMAINDER, metavar="its options", help="passed on as they are")
+    text = "passed on as they are"
+    add("arguments", nargs=argparse.REMAINDER, metavar="its options", help=text).required = False
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -71,7 +71,7 @@ def add_parser(subparsers: Commands) -> None:
     parser.add_json()
     add("program", metavar="PROGRAM", help="a Python file, or any other program")
     text = "given to PROGRAM unchanged"
-    add("arguments", nargs=argparse.REMAINDER, metavar="its options", help=text)
+    add("arguments", nargs=argparse.REMAINDER, metavar="its options", help=text).required = False
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -99,9 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write(report.to_json(), sys.stdout)
     else:
-        again = f", {count(report.restarts, 'restart')}" * bool(report.restarts)
-        logs = f"; logs in {report.tasks[0].log.rpartition('/')[0]}" if report.tasks else ""
-        say(f"{count(len(report.tasks), 'task')}, {report.seconds:.1f} s{again}{logs}")
+        tell_end(report)
     return report.status
 
 
@@ -118,6 +116,15 @@ def start(
     if arguments.rendezvous is None:
         return run_program(command, settings, show, say)
     return run_at_rendezvous(command, settings, read_rendezvous(arguments), show, say)
+
+
+def tell_end(report: "RunReport") -> None:
+    """Say how long it took, and where this machine's logs are: others have theirs."""
+    if report.tasks:
+        again = f", {count(report.restarts, 'restart')}" * bool(report.restarts)
+        logs = [Path(task.log).parent for task in report.tasks if os.path.exists(task.log)]
+        where = f"; logs in {logs[0]}" if logs else ""
+        say(f"{count(len(report.tasks), 'task')}, {report.seconds:.1f} s{again}{where}")
 
 
 def say(text: str) -> None:

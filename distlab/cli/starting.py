@@ -155,11 +155,11 @@ def train_at_rendezvous(
 
     def show(task: str, line: str) -> None:
         if not arguments.json:
-            print(f"[{task}] {line}", flush=True)
+            write(f"[{task}] {line}", sys.stdout)
         elif task == chief and line.startswith("{"):
-            print(line, flush=True)
+            write(line, sys.stdout)
         else:
-            print(f"[{task}] {line}", file=sys.stderr, flush=True)
+            write(f"[{task}] {line}", sys.stderr)
 
     report = run_at_rendezvous(command, run, read_rendezvous(arguments), show, _say)
     tell_cause(report, _say)
@@ -175,10 +175,15 @@ def tell_cause(report: "RunReport", say: Callable[[str], None]) -> None:
 
 
 def write(text: str, stream: TextIO) -> None:
-    """Print to `stream`; where its reader has gone (`distlab run … | head`), the run goes on."""
+    """Print to `stream`; where its reader has gone (`distlab run … | head`), the run goes on.
+
+    It does, too, where standard error is on a full disk: nobody is left to be told.
+    """
     try:
         print(text, file=stream, flush=True)
-    except BrokenPipeError:
+    except OSError as error:
+        if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -195,4 +200,4 @@ def repeat_options(arguments: argparse.Namespace, names: Iterable[str]) -> list[
 
 
 def _say(text: str) -> None:
-    print(f"distlab train: {text}", file=sys.stderr, flush=True)
+    write(f"distlab train: {text}", sys.stderr)

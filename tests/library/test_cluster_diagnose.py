@@ -218,3 +218,26 @@ def is_ours(number):
         return PROGRAM.name.encode() in Path(f"/proc/{number}/cmdline").read_bytes()
     except OSError:
         return False
+
+
+@pytest.mark.parametrize("said, cause", [
+    ("Out of memory while trying to allocate 1.00TiB. [Op:__inference_step_11]",
+     "memory ran out when a program that XLA has compiled asked for 1.00TiB"),
+    ("[worker 0] MemoryError", "the machine's memory ran out"),
+    ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 1.00 PiB for an array",
+     "the machine's memory ran out"),
+    ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been "
+     "OOM Killed.", "the machine's memory ran out"),
+    ("srun: error: n1: task 1: Out Of Memory", "the machine's memory ran out"),
+])  # fmt: skip
+def test_memory_runs_out_in_many_words(said, cause):
+    found = diagnose(f"before\n{said}\nafter")
+    assert (found.name, found.cause, found.evidence) == ("out-of-memory", cause, said)
+
+
+def test_an_allocator_that_tries_again_has_not_run_out():
+    said = (
+        "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.00GiB with freed_by_count=0. "
+        "The caller indicates that this is not a failure"
+    )
+    assert diagnose(said) is None

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from process_watch import wait_for
 
-from utils.engines import RunSettings, make_launcher
+from utils.engines import RunSettings, catalogue, make_launcher
 from utils.engines.catalogue import check_gpus, find_engine
 from utils.engines.ray_driver import STORE_BYTES, VARIABLES, hide_slow_import
 from utils.engines.slurm_local import LocalSlurm
@@ -281,6 +281,11 @@ def test_gpus_that_an_engine_cannot_be_asked_for_are_refused():
         make_launcher("ray", gpus=2) if find_engine("ray") else None
     with pytest.raises(InputError, match="gpus 0: must be a whole number from 1"):
         RunSettings(gpus=0)
+
+
+def test_an_address_that_no_name_server_takes_is_no_way():
+    with pytest.raises(InputError, match="engine ray: no way to two..dots .*; give host:port"):
+        catalogue.find_own_host(catalogue.ENGINES["ray"], "two..dots:6379")
 
 
 def test_ray_in_its_own_words_does_the_same(clusters, tmp_path):

@@ -1,5 +1,6 @@
 """`distlab run` with real processes: what tasks get, how runs end, what is left behind."""
 
+import io
 import json
 import os
 import signal
@@ -8,14 +9,16 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from command_lines import run_all
 from process_watch import lives, wait_for
 
-from distlab.cli import starting
-from utils.engines import ENGINES, RunSettings, run_program
+from distlab.cli import diagnose, starting
+from distlab.cli.run import tell_end
+from utils.engines import ENGINES, RunReport, RunSettings, TaskReport, run_program
 from utils.engines.accelerators import divide_gpus, list_gpus
 from utils.engines.local import find_traceback
 from utils.errors import InputError
@@ -333,6 +336,8 @@ BAD_LINES = [
     (["--gpus", "2", "x.py"], "2 workers need 4, and this machine has 0"),
     (["--worker", "2", "x.py"], "did you mean"),
     ([""], "PROGRAM is empty: name a Python file"),
+    (["--checkpoint-dir", "", "x.py"], "argument --checkpoint-dir: is empty: give a value"),
+    (["--engine", "ray", "--engine-address=", "x.py"], "argument --engine-address: is empty"),
     (["no-such-program"], "no-such-program: No such file"),
     (["missing.py"], "missing.py: no such file"),
     (["folder.py"], "folder.py: a folder"),
@@ -347,6 +352,8 @@ BAD_LINES = [
     (["--workers-here", "0", "x.py"], "--workers-here: only with --rendezvous"),
     (["--join-seconds", "9", "x.py"], "--join-seconds: only with --rendezvous"),
     ([MEET, "nowhere", "x.py"], "'nowhere' is no address: write host:port"),
+    ([MEET, "two..dots:80", "x.py"], "'two..dots:80' is no address: write host:port"),
+    ([MEET, "h" * 500 + ":80", "x.py"], "is no address: write host:port"),
     ([MEET, "no.such.host.invalid:80", "x.py"], "rendezvous no.such.host.invalid:80: "),
     ([MEET, "0.0.0.0:2950", "x.py"], "name this machine's own address"),
     ([MEET, "127.0.0.1:0", "x.py"], "name a port above 0"),
@@ -371,6 +378,7 @@ def test_bad_input_is_one_line_and_status_2(program, tmp_path, monkeypatch):
     for (words, says), (status, output, errors) in zip(BAD_LINES, ends, strict=True):
         *warnings, last = errors.splitlines() or [""]
         assert (status, output) == (2, "") and says in last and len(last) < 300, (words, errors)
+        assert ", its options" not in last
         assert len(warnings) == ("10.0.0.1:2950" in words), (words, errors)
 
 
@@ -408,6 +416,17 @@ def test_the_library_call_gives_the_same_report(program, tmp_path):
     report = run_program([sys.executable, name], settings, lambda *both: lines.append(both))
     assert report.status == 1 and report.traceback.endswith("KeyError: 'x'")
     assert ("worker 0", "hi") in lines and MARK_VARIABLE not in os.environ
+
+
+def test_the_end_names_the_logs_of_this_machine(tmp_path, capsys):
+    (tmp_path / "worker-1.log").touch()
+    logs = "runs/of-the-host/worker-0.log", str(tmp_path / "worker-1.log")
+    tasks = [TaskReport(f"worker {k}", "there", 0, log) for k, log in enumerate(logs)]
+    tell_end(RunReport(2, 0, 1.0, tasks))
+    tell_end(RunReport(2, 0, 1.0, tasks[:1]))
+    tell_end(RunReport(2, 0, 0.0))  # left before it began
+    said = f"distlab run: 2 tasks, 1.0 s; logs in {tmp_path}\ndistlab run: 1 task, 1.0 s\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_traceback_is_cut_out_of_what_was_written():
@@ -451,7 +470,14 @@ def test_diagnose_reads_logs_a_folder_or_standard_input(program):
     run("--logs", "others", "other.py", status=1)
     Path("empty.log").touch()
     Path("noise.log").write_bytes(os.urandom(300_000) + b"NCCL WARN UnavailableError " * 10_000)
+    said = "[worker 1] RuntimeError: Collective ops must be configured at program startup"
+    Path("powershell.log").write_text(said, encoding="utf-16")
+    with open("sparse.log", "wb") as file:
+        file.truncate(2**30)
     expected = [
+        ([""], 2, "LOG is empty"),
+        (["powershell.log"], 1, "the strategy was made after TensorFlow had run its first"),
+        (["sparse.log"], 0, "sparse.log: is empty"),
         (["others", "nowhere.log"], 2, "nowhere.log: No such file"),
         (["/dev/zero"], 2, "/dev/zero: neither a file nor a pipe"),
         (["empty"], 2, "empty: no *.log in this folder"),
@@ -463,3 +489,10 @@ def test_diagnose_reads_logs_a_folder_or_standard_input(program):
     ends = run_all([["diagnose", *words] for words, _, _ in expected], os.getcwd())
     for (words, status, says), (ended, output, errors) in zip(expected, ends, strict=True):
         assert ended == status and says in (errors if status == 2 else output), words
+
+
+def test_who_types_a_log_is_told_that_it_is_read(monkeypatch, capsys):
+    terminal = SimpleNamespace(isatty=lambda: True, buffer=io.BytesIO(b"it says nothing"))
+    monkeypatch.setattr(sys, "stdin", terminal)
+    assert diagnose.read_logs("-") == {"input": "it says nothing"}
+    assert "reading a log from here, up to Ctrl-D" in capsys.readouterr().err

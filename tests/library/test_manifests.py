@@ -225,11 +225,36 @@ def test_the_command_prints_or_writes_the_files(tmp_path):
         (["kubernetes", "--workers", "0", "x.py"], "workers 0: must be a whole number"),
         (["vertex", "--kind", "tfjob", "x.py"], "only kubernetes has it, vertex does not"),
         (["gke", "x.py"], "invalid choice: 'gke'"),
+        (["kubernetes"], "the following arguments are required: PROGRAM\n"),
+        (["kubernetes", ""], "nothing to run: name a program"),
+        (["kubernetes", "--output", "", "x.py"], "argument --output: is empty"),
+        (["vertex", "--image", "My Image", "x.py"], "image 'My Image': is no image's name"),
+        (["vertex", "--image", "http://a.b/x", "x.py"], "image 'http://a.b/x': is no image's name"),
+        (["sagemaker", "--gpus", "4", "x.py"], "gpus 4: on SageMaker they come with the machine"),
     ],
 )
 def test_bad_input_is_one_line(words, says):
     done = distlab(*words, status=2)
     assert says in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("image", [
+    "tf", "tf:1", "gcr.io/my-project/tf_train:v1.2", "localhost:5000/x", "Host.example:5000/a/b__c",
+    "1234.dkr.ecr.eu-west-1.amazonaws.com/train@sha256:" + "a" * 64,
+])  # fmt: skip
+def test_images_of_every_registry_are_taken(image):
+    assert ManifestSettings(("train.py",), image=image).image == image
+
+
+def test_words_gpus_and_restarts_reach_the_container():
+    [job] = load("azureml", ManifestSettings(("train.py", "--name", "a b", "$HOME")))
+    assert job["command"] == "python train.py --name 'a b' '$HOME'"
+    for gpus, package in ((0, "'tensorflow==2."), (1, "'tensorflow[and-cuda]==2.")):
+        files = make_manifest("kubernetes", ManifestSettings(("train.py",), gpus=gpus))
+        assert f"pip install --no-cache-dir {package}" in files["Dockerfile"]
+    none = ManifestSettings(("train.py",), restarts=0)
+    assert "RetryStrategy" not in load("sagemaker", none)[0]
+    assert not load("vertex", none)[0]["jobSpec"]["scheduling"]["restartJobOnWorkerRestart"]
 
 
 def test_nothing_is_written_over(tmp_path):

@@ -20,7 +20,7 @@ from process_watch import lives, wait_for
 from utils.engines import RendezvousSettings, RunSettings, run_at_rendezvous
 from utils.engines.handshake import ChannelLost
 from utils.engines.rendezvous.channel import Channel, Frame, admit, introduce
-from utils.engines.rendezvous.code import stretch_code
+from utils.engines.rendezvous.code import ask_for_code, stretch_code
 from utils.engines.rendezvous.compare import describe_machine, hash_file
 from utils.engines.rendezvous.copies import CheckpointCopy, read_copy
 from utils.engines.rendezvous.member import check_host
@@ -280,6 +280,25 @@ def test_the_machine_that_differs_is_named_with_what_differs(meeting, tmp_path):
         host.wait_for(f"is not taken: {says}")
     member = meeting.start(6, name)
     assert member.end()[0] == host.end()[0] == 0
+
+
+def test_a_module_is_compared_wherever_its_python_is(tmp_path, monkeypatch):
+    """It is found in this folder, as `python -m` does, and nothing of it is imported."""
+    monkeypatch.chdir(tmp_path)
+    package = tmp_path / "project_of_mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('imported')")
+    seen = set()
+    for name in ("train.py", "__main__.py"):
+        for text in ("print(1)", "print(2)"):
+            (package / name).write_text(text)
+            module = "project_of_mine" + ".train" * (name == "train.py")
+            command = [sys.executable, "-m", module]
+            seen.add(describe_machine(command, RunSettings())["same"]["program"])
+    assert len(seen) == 2  # the same two texts, by their hashes
+    for module in ("project_of_mine.nothing", "nothing_at_all.train", "..", "train..x"):
+        same = describe_machine([sys.executable, "-m", module], RunSettings())["same"]
+        assert (same["program"], same["options"]) == (f"-m {module}", module)
 
 
 def test_two_runs_at_one_port_are_refused_in_one_line(meeting):
@@ -643,6 +662,17 @@ def test_a_copy_that_is_cut_short_or_leads_elsewhere_is_refused(tmp_path):
         with pytest.raises(RunError, match="refused"):
             read_copy(odd)
         assert source.read_piece("weights", 990) == b"w" * 10
+
+
+def test_ctrl_d_in_place_of_the_code_is_no_code(monkeypatch):
+    def end(*words, **settings):
+        raise EOFError
+
+    monkeypatch.delenv("DISTLAB_CODE", raising=False)
+    monkeypatch.setattr("getpass.getpass", end)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    with pytest.raises(InputError, match="no code: set DISTLAB_CODE"):
+        ask_for_code(lambda: None)
 
 
 def test_nobody_who_hosts_is_said_after_the_time_given(meeting):

@@ -23,11 +23,11 @@ WIDE = "\N{GRINNING FACE}" * 5000  # twelve bytes each in a frame
 def run(tmp_path):
     """Run a program, or start it where a test reads by itself."""
 
-    def start(text, *words, wait=True):
+    def start(text, *words, wait=True, stderr=subprocess.PIPE):
         (tmp_path / "program.py").write_text(textwrap.dedent(text))
         command = [sys.executable, "-m", "distlab", "run", "--logs", "logs", *words, "program.py"]
         running = subprocess.Popen(
-            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=stderr, text=True
         )
         if not wait:
             return running
@@ -58,6 +58,13 @@ def test_a_reader_that_leaves_ends_nothing(run, tmp_path):
     assert running.wait(60) == 5 and "ended with status 5" in said and "Exception" not in said
     running.stderr.close()
     assert len((tmp_path / "logs" / "worker-0.log").read_text().splitlines()) == 20000
+
+
+def test_messages_that_find_a_full_disk_end_nothing(run, tmp_path):
+    text = "import os, sys\nsys.exit(os.environ['DISTLAB_RESTART'] == '0')"
+    with open("/dev/full", "w") as full:
+        running = run(text, "--restarts", "1", wait=False, stderr=full)
+        assert running.communicate(timeout=120)[0] == "" and running.returncode == 0
 
 
 def test_one_endless_line_comes_in_pieces(run, tmp_path):

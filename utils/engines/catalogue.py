@@ -120,7 +120,7 @@ def find_own_host(engine: Engine, address: str | None) -> str:
         with socket.socket(family, socket.SOCK_DGRAM) as one:
             one.connect(place)  # sends nothing: it only chooses the way
             return one.getsockname()[0]
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise InputError(
             f"engine {engine.name}: no way to {host} ({error}); give {engine.address_is}"
         ) from None

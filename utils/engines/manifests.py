@@ -9,6 +9,7 @@ runs none of them: it has no cluster and no account.
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,10 @@ PORT = 2222
 MAX_WORKERS = 1000
 TRAINING_OPERATOR = "kubeflow.org/v1"
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+IMAGE = re.compile(  # host, with a dot or a port; path; tag; digest
+    r"([\w-]+([.:][\w-]+)+/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{64})?",
+    re.ASCII,
+)
 MAX_NAME = 40  # a pod's host name adds its index, and may have 63 letters
 TENSORFLOW = "2.21.0"
 
@@ -48,7 +53,10 @@ class ManifestSettings:
         if not NAME.fullmatch(self.name) or len(self.name) > MAX_NAME:
             allowed = f"at most {MAX_NAME} small letters, digits and -, a letter first"
             raise InputError(f"name {self.name!r}: give {allowed}")
-        if not self.program:
+        if not IMAGE.fullmatch(self.image):
+            cure = "write one such as registry.example/train:1"
+            raise InputError(f"image {self.image!r}: is no image's name; {cure}")
+        if not self.program or not self.program[0]:
             raise InputError("nothing to run: name a program, such as train.py")
 
 
@@ -129,13 +137,18 @@ def make_vertex(settings: ManifestSettings) -> list[dict[str, Any]]:
         }
         for count in (1, settings.workers - 1) if count
     ]  # fmt: skip
-    spec = {"workerPoolSpecs": pools, "scheduling": {"restartJobOnWorkerRestart": True}}
+    scheduling = {"restartJobOnWorkerRestart": settings.restarts > 0}
+    spec = {"workerPoolSpecs": pools, "scheduling": scheduling}
     return [{"displayName": settings.name, "jobSpec": spec}]
 
 
 def make_sagemaker(settings: ManifestSettings) -> list[dict[str, Any]]:
     """Return a CreateTrainingJob request of SageMaker; `start.py` reads its list of hosts."""
+    if settings.gpus > 1 and not settings.machine:
+        cure = "name a machine type that has as many, such as ml.g4dn.12xlarge with 4"
+        raise InputError(f"gpus {settings.gpus}: on SageMaker they come with the machine; {cure}")
     default = "ml.g4dn.xlarge" if settings.gpus else "ml.m5.xlarge"
+    retries = {"RetryStrategy": {"MaximumRetryAttempts": min(30, settings.restarts)}}
     return [{
         "TrainingJobName": settings.name,
         "RoleArn": "arn:aws:iam::123456789012:role/your-sagemaker-role",
@@ -150,8 +163,8 @@ def make_sagemaker(settings: ManifestSettings) -> list[dict[str, Any]]:
             "InstanceType": settings.machine or default, "InstanceCount": settings.workers,
             "VolumeSizeInGB": 50,
         },
-        "RetryStrategy": {"MaximumRetryAttempts": min(30, max(1, settings.restarts))},
         "StoppingCondition": {"MaxRuntimeInSeconds": 86400},
+        **(retries if settings.restarts else {}),
     }]  # fmt: skip
 
 
@@ -160,7 +173,7 @@ def make_azureml(settings: ManifestSettings) -> list[dict[str, Any]]:
     return [{
         "$schema": "https://azuremlschemas.azureedge.net/latest/commandJob.schema.json",
         "type": "command", "display_name": settings.name,
-        "command": " ".join(("python", *settings.program)),
+        "command": shlex.join(("python", *settings.program)),  # a shell reads it
         "environment": {"image": settings.image},
         "compute": f"azureml:{settings.machine or 'your-cluster'}",
         "distribution": {"type": "tensorflow", "worker_count": settings.workers},
@@ -196,7 +209,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 '''
 DOCKERFILE = """\
 FROM python:3.12-slim
-RUN pip install --no-cache-dir tensorflow=={version}
+RUN pip install --no-cache-dir '{package}=={version}'
 WORKDIR /app
 COPY . .
 # No CMD: the manifest says what runs. The port is TensorFlow's, open while the program runs.
@@ -242,7 +255,9 @@ def make_manifest(target: str, settings: ManifestSettings) -> dict[str, str]:
         text = json.dumps(documents[0], indent=2) + "\n"
     else:
         text = "---\n".join(f"{format_yaml(document)}\n" for document in documents)
-    files = {chosen.file: text, "Dockerfile": DOCKERFILE.format(version=TENSORFLOW, port=PORT)}
+    package = "tensorflow[and-cuda]" if settings.gpus else "tensorflow"
+    image = DOCKERFILE.format(package=package, version=TENSORFLOW, port=PORT)
+    files = {chosen.file: text, "Dockerfile": image}
     if chosen.needs_start:
         files["start.py"] = START.format(port=PORT)
     return files

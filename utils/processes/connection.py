@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InputError, RunError
+from ..errors import InputError, RunError, shorten
 
 MAX_HEAD_BYTES, MAX_DESCRIPTORS = 2**20, 8
 LIMIT_SECONDS = 60.0
@@ -234,8 +234,12 @@ def wait_for(readers: Sequence[Connection], writers: Sequence[Connection], secon
 def split_address(address: str) -> tuple[str, int]:
     """Return host and port of "host:port"; raises InputError for anything else."""
     host, _, port = address.rpartition(":")
+    try:
+        host.encode("idna")  # as whoever looks it up does
+    except UnicodeError:
+        host = ""
     if not (host and port.isdigit() and int(port) < 65536):
-        raise InputError(f"{address!r} is no address: write host:port")
+        raise InputError(f"{shorten(repr(address), 80)} is no address: write host:port")
     return host.strip("[]"), int(port)
 
 

@@ -28,6 +28,10 @@ def _symptom(name: str, pattern: str, cause: str, cure: str, needs: str = "") ->
 
 ON_PEER = r"(?:(?!Additional GRPC)[^\n])*(?:\n[^\n]*remote target " + TASK + r")?"
 LINT = "`distlab tf-config lint` shows every mistake in it"
+SMALLER = (
+    "lower the batch size per replica; or accumulate gradients, recompute activations, or use "
+    "mixed precision"
+)
 FIRST = "make the strategy the first thing of the program, before any op, variable or dataset"
 
 CONFIGURATION = (
@@ -155,9 +159,11 @@ PROGRAM = (
     _symptom(
         "out-of-memory", r"OOM when allocating tensor with shape ?(?P<shape>\[[\d, ]*\])"
         r"(?:[^\n]*? by allocator (?P<where>\w+))?",
-        "memory ran out when a tensor of shape {shape} was made ({where})",
-        "lower the batch size per replica; or accumulate gradients, recompute activations, or use "
-        "mixed precision",
+        "memory ran out when a tensor of shape {shape} was made ({where})", SMALLER,
+    ),
+    _symptom(
+        "out-of-memory", r"Out of memory while trying to allocate (?P<size>[\d.]+ ?\w+)",
+        "memory ran out when a program that XLA has compiled asked for {size}", SMALLER,
     ),
     _symptom(
         "out-of-memory", r"CUDA_ERROR_OUT_OF_MEMORY|failed to allocate [^\n]* from device",
@@ -166,8 +172,8 @@ PROGRAM = (
         "tf.config.experimental.set_memory_growth(gpu, True)",
     ),
     _symptom(
-        "out-of-memory", r"std::bad_alloc|Cannot allocate memory|^MemoryError|"
-        r"Out of memory: Killed process (?P<process>\d+)|oom-kill",
+        "out-of-memory", r"std::bad_alloc|Cannot allocate memory|Out of memory: Killed process \d+|"
+        r"(?:^|[\].] ?)(?:_Array)?MemoryError|oom[-_]kill|OOM ?Killed|: Out Of Memory$",
         "the machine's memory ran out",
         "start fewer workers here, load less data at once, or lower the batch size",
     ),

@@ -4,6 +4,7 @@ The host makes it and shows it; it dies with the run. Sixty random bits, stretch
 whoever has recorded a handshake would need millions of years of computing to find them.
 """
 
+import contextlib
 import getpass
 import hashlib
 import os
@@ -49,7 +50,8 @@ def ask_for_code(check: Callable[[], None]) -> str:
     if code is None:
         check()
     if code is None and sys.stdin.isatty():
-        code = getpass.getpass("Code that the host shows: ", stream=sys.stderr)
+        with contextlib.suppress(EOFError):  # Ctrl-D
+            code = getpass.getpass("Code that the host shows: ", stream=sys.stderr)
     if not code or not tidy_code(code):
         raise InputError(f"no code: set {CODE_VARIABLE} to the one that the host shows")
     return code

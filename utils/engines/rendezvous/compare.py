@@ -2,12 +2,12 @@
 
 import hashlib
 import importlib.metadata
-import importlib.util
 import platform
 import shutil
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,9 @@ def find_versions() -> dict[str, str]:
 def describe_line(command: Sequence[str], settings: RunSettings) -> dict[str, str]:
     """Return what a command line says, and the program that it names."""
     same, program = {}, find_program(command)
-    same["program"] = hash_file(program) if program else " ".join(command[:1])
-    same["options"] = " ".join(command[2:] if command[0] == sys.executable else command[1:])
+    in_python = command[0] == sys.executable  # which may be in another place elsewhere
+    same["program"] = hash_file(program) if program else " ".join(command[in_python:][:2])
+    same["options"] = " ".join(command[2:] if in_python else command[1:])
     same["--workers"] = settings.workers_text
     same["--ps"] = str(settings.ps)
     same["--checkpoint-dir"] = "given" if settings.checkpoint_dir else "not given"
@@ -74,13 +75,23 @@ def find_program(command: Sequence[str]) -> Path | None:
     if command[0] != sys.executable:
         found = shutil.which(command[0])
     elif command[1:2] == ["-m"]:
-        try:
-            found = importlib.util.find_spec(command[2]).origin
-        except (ImportError, AttributeError, ValueError):
-            found = None
+        found = find_module(command[2])
     else:
         found = command[1]
     return Path(found) if found and Path(found).is_file() else None
+
+
+def find_module(name: str) -> str | None:
+    """Return the file that `python -m name` runs in this folder; nothing is imported."""
+    places, spec = ["", *sys.path], None
+    for part in name.split("."):
+        spec = PathFinder.find_spec(part, places)
+        if spec is None:
+            return None
+        places = spec.submodule_search_locations
+    if places is not None:
+        spec = PathFinder.find_spec("__main__", places)
+    return spec and spec.origin
 
 
 def hash_file(path: Path) -> str:
