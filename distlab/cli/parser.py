@@ -50,10 +50,10 @@ class OneLineParser(argparse.ArgumentParser):
             near = suggest(unknown[0].partition("=")[0], self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
 
-    def _get_value(self, action: argparse.Action, text: str) -> Any:
-        if not text and action.option_strings:  # as of "$FOLDER" where that is not set
+    def _get_values(self, action: argparse.Action, words: list[str]) -> Any:
+        if "" in words and action.option_strings:  # as of "$FOLDER" where that is not set
             raise argparse.ArgumentError(action, "is empty: give a value, or leave the option out")
-        return super()._get_value(action, text)
+        return super()._get_values(action, words)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
