@@ -500,7 +500,7 @@ my_guess
 
 # %%
 def count_packs(arrays, sizes):
-    """Run in each worker: bytes per pack -> collectives in the graph of one all-reduce."""
+    """Run in each worker: bytes per pack -> bytes of each collective in one all-reduce's graph."""
     strategy, counts = make_strategy("multi-worker", communication="RING"), {}
     for size in sizes:
         options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=size)
@@ -510,13 +510,15 @@ def count_packs(arrays, sizes):
             return tf.distribute.get_replica_context().all_reduce("SUM", tensors, options)
 
         graph = tf.function(lambda: strategy.run(reduce_replica)).get_concrete_function().graph
-        counts[size] = sum("CollectiveReduce" in op.type for op in graph.get_operations())
+        collectives = [op for op in graph.get_operations() if "CollectiveReduce" in op.type]
+        counts[size] = [4 * op.inputs[0].shape.num_elements() for op in collectives]
     return counts
 
 
 packs = cluster.run(count_packs, gradients[0], (0, 1, 4096), timeout=60)[0]
-show_guess(my_guess, packs[4096], unit=" collectives")
-print("bytes_per_pack -> collectives:", packs)
+show_guess(my_guess, len(packs[4096]), unit=" collectives")
+print("bytes_per_pack -> bytes of each collective:", packs)
+assert packs[4096] == [40 + 5120, 512 + 401_408]
 cluster.close()
 for bucket_bytes in (1, 4096, 8192, 2**20):
     bucketed = reduce_in_buckets(gradients, bucket_bytes)
