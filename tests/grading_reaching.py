@@ -83,6 +83,26 @@ REACHING = {
         "def gilt():\n    pass\ng = (k for k in ())\ngetattr(g, f\"gi{'_frame'}\")"),
     "getattr of a part of a library": ("", "",
         "import tensorflow as tf\ndef on_x():\n    pass\ngetattr(tf.io, f\"on_{'x'}\")"),
+    "getattr of a made name through a parameter": ("", "",
+        "def look(x, name):\n    return getattr(x, name)\nlook(print, '__se' + 'lf__')"),
+    "getattr of a name handed on": ("", "",
+        "def look(x, name):\n    return getattr(x, name)\nlook(print, 'real')\nf = look"),
+    "getattr of an unwanted name through a parameter": ("", "",
+        "def look(x, name):\n    return getattr(x, name)\nlook(print, 'gi_frame')"),
+    "getattr of a name from a loop that is assigned": ("", "",
+        "for name in ['real']:\n    getattr(print, name)\nname = '__se' + 'lf__'"),
+    "getattr of a name by stars": ("", "",
+        "def look(x, name):\n    return getattr(x, name)\nlook(*[print, 'x'])"),
+    "getattr handed to a function": ("", "",
+        "def use(g, name):\n    return g(print, name + '__')\nuse(getattr, '__self')"),
+    "locals of a class": ("", "", "class A:\n    here = locals()"),
+    "locals handed on": ("", "", "f = locals\nf()"),
+    "IPython's shell": ("", "", "from IPython.display import display_functions"),
+    "IPython itself": ("", "", "import IPython"),
+    "the class of another's object": ("lab02", "variable",
+        "def go(x):\n    type(x).assign_add = max\ngo(print)"),
+    "the class of another's object called self": ("lab02", "variable",
+        "def go(self):\n    type(self).assign_add = max\ngo(print)"),
     "getattr mapped": ("", "", "list(map(getattr, 'x', ['real']))"),
     "attrgetter": ("", "", "import operator\noperator.attrgetter('a' + 'b')"),
     "attrgetter imported": ("", "", "from operator import attrgetter as g\ng('a')"),
@@ -267,6 +287,14 @@ ORDINARY = {
         "        self.run = lambda: self._n\n        setattr(self, 'schedule', [])\n"
         "    @classmethod\n    def make(cls):\n        cls._made = 1\n        return cls()\n"
         "Plan.make()",
+    "a class that counts its objects": "class A:\n    made = 0\n    def __init__(self):\n"
+        "        type(self).made += 1\n    def copy(self):\n        return self.__class__()\nA()",
+    "variables printed": "def f(x):\n    y = x + 1\n    print(locals())\n    return [y]\nf(1)",
+    "something shown": "from IPython.display import Markdown, display\ndisplay(Markdown('**x**'))",
+    "a method for each word": "class Log:\n    def add(self, x):\n        pass\n"
+        "    def drop(self, x):\n        pass\nlog = Log()\ndef do(x, what, how='add'):\n"
+        "    getattr(log, what)(x), getattr(log, how)(x)\ndo(1, 'add')\ndo(2, what='drop')\n"
+        "for name in ('add', 'drop'):\n    getattr(log, name)(3)",
     "a class in a method": "class Plan:\n    def go(self):\n        class Note:\n"
         "            def __init__(self):\n                self._n = 1\n        self._note = Note()",
     "the end of a block": "import contextlib\nclass Both:\n    def __enter__(self):\n"

@@ -90,6 +90,9 @@ COMPARISONS = frozenset(  # of numpy.testing, whose other parts run text as code
     f"numpy.testing.assert_{kind}"
     for kind in "allclose equal almost_equal array_equal array_almost_equal array_less".split()
 )
+SHOWN = frozenset(  # of IPython, what only shows something in a notebook
+    f"IPython.display.{name}" for name in "display Markdown HTML Math Latex clear_output".split()
+)
 SUBMODULES = frozenset("keras data nn random linalg path layers optimizers losses".split())
 PROGRAM_MODULES = frozenset({"argparse"})
 PROGRAM_PARTS = frozenset({"sys.argv", "os.environ.setdefault", "os.environ.pop"})

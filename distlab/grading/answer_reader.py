@@ -35,6 +35,7 @@ from distlab.grading.answer_names import (
     PRIVATE_PACKAGES,
     PROGRAM_MODULES,
     PROGRAM_PARTS,
+    SHOWN,
     SUBMODULES,
     TUNNELS,
     UNWANTED,
@@ -44,8 +45,10 @@ from distlab.grading.answer_names import (
 from distlab.grading.labs import LabSpec
 from distlab.grading.own_names import (
     find_local,
+    find_looks_at_locals,
     find_own_objects,
     find_selves,
+    has_known_names,
     has_own_beginning,
     has_plain_name,
     is_command_line,
@@ -85,6 +88,7 @@ class AnswerReader:
         self.objects = set(find_own_objects(self.all, self.paths))
         self.selves = set(find_selves(self.all))
         self.local = {n for s in self.statements for n in find_local(s.node)}
+        self.local |= {n for s in self.statements for n in find_looks_at_locals(s.node)}
         for statement in self.statements:
             program = find_program(statement.node)
             if program is not None:
@@ -174,6 +178,8 @@ class AnswerReader:
             if top in ("distlab", "utils"):
                 if path not in self.lab.offered:
                     yield "takes the course's own code: the lab wants yours"
+            elif path in SHOWN and base is not None:
+                continue
             elif top not in MODULES:
                 yield f"imports {top}, which no answer needs"
             elif path in COMPARISONS:
@@ -188,11 +194,11 @@ class AnswerReader:
     def _is_harmless(self, node: ast.Attribute, parent: ast.AST | None) -> bool:
         """Return whether this reads a class's name, `x.__class__.__name__`, or compares arrays.
 
-        Or is `self.__dict__`, an own object's.
+        Or is an own object's, as `self.__class__`.
         """
         if not isinstance(node.ctx, ast.Load):
             return False
-        if node.attr == "__dict__" and id(node.value) in self.selves:
+        if node.attr in ("__dict__", "__class__") and id(node.value) in self.selves:
             return True
         outer = parent if isinstance(parent, ast.Attribute) else None
         if outer and not isinstance(outer.ctx, ast.Load):
@@ -221,16 +227,26 @@ class AnswerReader:
                 yield f"uses environ.{name}, which no answer needs"
         elif stored and (name in HANDED or name.startswith("__")) and not self._is_own(node):
             yield f"replaces {name}, which is not the answer's own"
-        elif stored and (
-            set(list_names(node.value)) & self.modules
-            or root in self.imported
-            or root in self.classes
-            or (hasattr(builtins, root) and root not in self.own)
+        elif (
+            stored
+            and not self._is_kind_of_self(node.value)
+            and (
+                set(list_names(node.value)) & self.modules
+                or root in self.imported
+                or root in self.classes
+                or (hasattr(builtins, root) and root not in self.own)
+            )
         ):
             yield f"assigns to a part of {root}, which is not the answer's own"
 
     def _is_own(self, node: ast.Attribute) -> bool:
-        return is_own(node, self.own | self.objects, self.selves)
+        known = is_own(node, self.own | self.objects, self.selves)
+        return known or self._is_kind_of_self(node.value)
+
+    def _is_kind_of_self(self, node: ast.AST) -> bool:
+        """Return whether `node` is `type(self)`."""
+        called = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "type"
+        return called and [id(a) in self.selves for a in node.args] == [True]
 
     def _judge_part(self, name: str, root: str) -> Iterator[str]:
         """Judge a part that is reached for by its name, however that is written."""
@@ -278,7 +294,9 @@ class AnswerReader:
             ):
                 yield f"uses {node.id}, which no answer needs"
         elif node.id == "getattr" and not (
-            has_plain_name(node, parent) or has_own_beginning(parent, self.own, UNWANTED)
+            has_plain_name(node, parent)
+            or has_own_beginning(parent, self.own, UNWANTED)
+            or has_known_names(node, parent, self.all, UNWANTED)
         ):
             yield "looks for an attribute whose name is not written there"
         elif is_special(node.id):

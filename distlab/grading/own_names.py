@@ -7,6 +7,7 @@ code that looks like that: a variable called `input`, a method looked for by a m
 import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda,
            ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # fmt: skip
@@ -157,6 +158,18 @@ def is_on_self(call: ast.AST | None, selves: set[int]) -> bool:
     return isinstance(call, ast.Call) and bool(call.args) and id(call.args[0]) in selves
 
 
+def find_looks_at_locals(top: ast.AST, inside: bool = False) -> Iterator[int]:
+    """Yield the id of each `locals` below `top` that a function calls for its own variables."""
+    inside = (inside or isinstance(top, ast.FunctionDef)) and not isinstance(top, ast.ClassDef)
+    if inside and isinstance(top, ast.Call) and not (top.args or top.keywords):
+        if isinstance(top.func, ast.Name) and top.func.id == "locals":
+            yield id(top.func)
+    for name, value in ast.iter_fields(top):
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from find_looks_at_locals(child, inside and name != "decorator_list")
+
+
 def has_plain_name(node: ast.AST, call: ast.AST | None) -> bool:
     """Return whether `call` is `getattr(x, "name")` with `node` its getattr."""
     if not isinstance(call, ast.Call) or call.func is not node or len(call.args) < 2:
@@ -180,6 +193,59 @@ def has_own_beginning(call: ast.AST | None, own: set[str], others: Iterable[str]
     if not isinstance(name.values[0], ast.Constant) or not begins or begins.startswith("_"):
         return False
     return any(n.startswith(begins) for n in own) and not any(n.startswith(begins) for n in others)
+
+
+def has_known_names(
+    node: ast.AST, call: ast.AST | None, nodes: Sequence[ast.AST], others: Iterable[str]
+) -> bool:
+    """Return whether `call` is `getattr(x, name)` where the answer shows all that `name` may be.
+
+    It is a parameter for which every call writes a word, or runs over words that stand there.
+    `others` are the names that no answer needs.
+    """
+    name = call.args[1] if isinstance(call, ast.Call) and len(call.args) == 2 else None
+    if not isinstance(name, ast.Name) or getattr(call, "func", None) is not node:
+        return False
+    values = list(_list_values(name.id, nodes))
+    words = [getattr(value, "value", None) for value in values]
+    return bool(words) and all(
+        isinstance(w, str) and w.isidentifier() and w[0] != "_" and w not in others for w in words
+    )
+
+
+def _list_values(name: str, nodes: Sequence[ast.AST]) -> Iterator[ast.AST | None]:
+    """Yield every expression that a variable or a parameter may stand for, None for any other."""
+    known = 0
+    for node in nodes:
+        if isinstance(node, ast.For | ast.comprehension) and getattr(node.target, "id", "") == name:
+            known += 1
+            yield from node.iter.elts if isinstance(node.iter, ast.Tuple | ast.List) else [None]
+        elif isinstance(node, ast.FunctionDef) and name in [a.arg for a in node.args.args]:
+            known += 1
+            yield from _list_given(node, name, nodes)
+    if sum(name in _list_bound(node) for node in nodes) != known:
+        yield None
+
+
+def _list_given(function: ast.FunctionDef, name: str, nodes: Sequence[ast.AST]) -> Iterator[Any]:
+    """Yield what calls of `function` give for its parameter `name`, None where that is open."""
+    names = [a.arg for a in function.args.args]
+    place = names.index(name) - (names[0] == "self")
+    usual = dict(zip(reversed(names), reversed(function.args.defaults))).get(name)
+    yield from [usual] if usual else []
+    calls = [n for n in nodes if isinstance(n, ast.Call) and _is_named(n.func, function.name)]
+    if len(calls) != sum(_is_named(n, function.name) for n in nodes):
+        yield None  # handed on
+    for call in calls:
+        named = {k.arg: k.value for k in call.keywords}
+        plain = not any(isinstance(a, ast.Starred) for a in call.args) and None not in named
+        given = call.args[place] if plain and place < len(call.args) else named.get(name, usual)
+        yield given if plain else None
+
+
+def _is_named(node: ast.AST, name: str) -> bool:
+    loaded = isinstance(getattr(node, "ctx", None), ast.Load)
+    return loaded and name in (getattr(node, "attr", ""), getattr(node, "id", ""))
 
 
 def is_command_line(node: ast.AST | None, nodes: Sequence[ast.AST], depth: int = 4) -> bool:
