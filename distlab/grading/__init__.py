@@ -7,8 +7,8 @@ The way of a hand-in:
  3. `executor` observe starts two processes at once: the `sandbox` and a `reader_process`.
  4. The reader's server (`reader_server`) forks for each notebook, as it is hostile: it reads
     the file (`notebook_file`), aligns it with the lab (`alignment`), finds the statements that
-    each answer needs (`answer_code`) and what no answer needs (`answer_reader`, with `answer_names`
-    and `own_names`): a plan.
+    each answer needs (`answer_code`) and what no answer needs (`answer_reader`, with
+    `answer_names`, `answer_syntax` and `own_names`): a plan.
  5. `running` keeps one submission: its pipes, its time limit, what was seen of each cell.
  6. The sandbox, bubblewrap around `submission_server` in a `budget` of memory, forks a harness
     (`harness`) and, sealed (`sealing`), the process of each answer (`answer_process`).
