@@ -403,6 +403,11 @@ WRONG = {
         ),
     },
     "program": {
+        "stopped-early": EARLY_STOPPING.replace("patience=len(rates)", "patience=1"),
+        "stopped-early (two epochs)": program(epochs="2"),
+        "stopped-early (before the first high rate)": program(
+            epochs="next(k for k in range(len(rates)) if rates[k] > 0.5)"
+        ),
         "last-epoch": program(after="pass"),
         "first-rate-kept": program(rate="rates[0]"),
         "not-scaled": program(scale=".astype('float32')"),
