@@ -43,7 +43,7 @@ class Coordinator:
 
     def __init__(self, coordinator: Any, closure: Any) -> None:
         self._coordinator, self._closure = coordinator, closure
-        self._scheduled = self._joined = 0
+        self._scheduled = self._joined = self._before_join = 0
         self._before_first_look: int | None = None  # closures scheduled by then
 
     def schedule(self, function: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -73,7 +73,7 @@ class Coordinator:
 
     def join(self) -> None:
         """Wait until all that was scheduled is done."""
-        self._joined += 1
+        self._joined, self._before_join = self._joined + 1, self._scheduled
         self._coordinator.join()
 
     def fetch(self, value: Any) -> Any:
@@ -105,7 +105,7 @@ def _coordinate(run_closures: Callable[..., Any], seed: int, count: int) -> dict
     total = run_closures(coordinator, closure, count)
     return {
         "scheduled": coordinator._scheduled,
-        "joined": coordinator._joined,
+        "joined": coordinator._joined * (coordinator._before_join == coordinator._scheduled),
         "scheduled before the first fetch": coordinator._before_first_look,
         "closures run": int(tickets.variable.numpy()),
         "sum": read_number(total, "run_closures"),

@@ -237,6 +237,15 @@ WRONG = {
         "fetched-in-loop (polled until each is done)": POLLED_EACH,
         "(computed here, scheduled for show)": FOR_SHOW,
         "never-joined": closures(join="pass"),
+        "never-joined (before the first)": closures(
+            "coordinator.join()\n    results = [coordinator.schedule(closure) for _ in range(count)]",
+            "pass",
+        ),
+        "never-joined (halfway)": closures(
+            "results = [coordinator.schedule(closure) for _ in range(count // 2)]",
+            "coordinator.join()\n"
+            "    results += [coordinator.schedule(closure) for _ in range(count - count // 2)]",
+        ),
         "averaged": closures(result="float(np.mean(coordinator.fetch(results)))"),
     },
     "partitioner": {
