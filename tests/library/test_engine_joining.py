@@ -6,18 +6,22 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import psutil
 import pytest
 from process_watch import wait_for
 
-from utils.engines import RunSettings, catalogue, make_launcher
+from utils.engines import RunSettings, catalogue, make_launcher, spark_driver
 from utils.engines.catalogue import check_gpus, find_engine
+from utils.engines.driver import STOP_SECONDS, Wanted
 from utils.engines.ray_driver import STORE_BYTES, VARIABLES, hide_slow_import
 from utils.engines.slurm_local import LocalSlurm
 from utils.engines.spark_driver import make_home
@@ -250,6 +254,43 @@ def test_a_cluster_that_is_not_there_is_named_in_one_line(name, tmp_path):
     _, said = run_distlab(*words, folder=tmp_path, status=2)
     last = said.strip().splitlines()[-1]
     assert last.startswith(f"distlab run: engine {name}: "), said
+
+
+def test_who_answers_and_is_no_ray_is_left_at_once(tmp_path):
+    """Ray's own client would try for minutes, and hear no signal."""
+    need("ray")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        words = ["run", "--engine", "ray", "--engine-address", address, "true"]
+        running = subprocess.Popen(
+            [sys.executable, "-m", "distlab", *words], cwd=tmp_path, stderr=subprocess.PIPE
+        )
+        silent.settimeout(60)
+        silent.accept()[0].close()  # the driver looks whether somebody listens
+        running.send_signal(signal.SIGINT)
+        begun = time.monotonic()
+        said = running.communicate(timeout=60)[1].decode()
+    assert running.returncode == 130, said
+    assert time.monotonic() - begun < 0.5 * STOP_SECONDS
+
+
+def test_what_an_engines_client_may_take_is_limited():
+    program = (
+        "import threading, time\nfrom utils.engines.driver import limit\n"
+        "with limit(30, threading.Event(), 'never'): pass\n"
+        "with limit(0.2, threading.Event(), 'nobody answers'): time.sleep(30)\n"
+    )
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=25)
+    assert (done.returncode, done.stdout) == (1, "distlab: nobody answers\n"), done.stderr
+
+
+def test_sparks_reason_is_told_and_not_what_was_called():
+    words = "An error occurred while calling z:x.collect.\n: x.SparkException: no masters\n\tat y"
+    context, failures = Mock(), []
+    context.parallelize.return_value.barrier.side_effect = RuntimeError(words)
+    spark_driver._run_stage(context, Wanted(1, ""), failures)
+    assert failures == ["Spark has given the job up: x.SparkException: no masters"]
 
 
 def train(*words, folder):

@@ -418,6 +418,20 @@ def test_the_library_call_gives_the_same_report(program, tmp_path):
     assert ("worker 0", "hi") in lines and MARK_VARIABLE not in os.environ
 
 
+def test_who_waits_says_for_whom_and_whether_it_can_come(program, monkeypatch):
+    monkeypatch.setattr("utils.engines.attempt.WAITING_SECONDS", 0.2)
+    name = program("""
+        import socket
+        if index == 0:
+            end = socket.create_server(("", int(cluster["worker"][0].split(":")[1])))
+        time.sleep(1.5 * (index != 1))
+    """)
+    said = []
+    run_program([sys.executable, name], RunSettings(workers=3), lambda *line: None, said.append)
+    ended = "worker 1, which ended without opening a port"
+    assert f"worker 0: waiting for worker 2, with no open port yet; {ended}" in said
+
+
 def test_the_end_names_the_logs_of_this_machine(tmp_path, capsys):
     (tmp_path / "worker-1.log").touch()
     logs = "runs/of-the-host/worker-0.log", str(tmp_path / "worker-1.log")

@@ -94,10 +94,14 @@ class Attempt:
             return
         self._next_word = time.monotonic() + WAITING_SECONDS
         self._open_ports |= {name for name, task in self.tasks.items() if task.listens}
-        missing = [name for name in self.tasks if name not in self._open_ports]
-        if missing and self._open_ports:
-            waiting = ", ".join(sorted(self._open_ports))
-            self._say(f"{waiting}: waiting for {', '.join(missing)}, with no open port yet")
+        waiting = [name for name in sorted(self._open_ports) if self.tasks[name].status is None]
+        missing = [task for name, task in self.tasks.items() if name not in self._open_ports]
+        late = [task.plan.name for task in missing if task.status is None]
+        ended = [task.plan.name for task in missing if task.status is not None]
+        words = [f"{', '.join(late)}, with no open port yet"] * bool(late)
+        words += [f"{', '.join(ended)}, which ended without opening a port"] * bool(ended)
+        if waiting and words:
+            self._say(f"{', '.join(waiting)}: waiting for {'; '.join(words)}")
 
     def end(self, grace_seconds: float, number: int = signal.SIGTERM) -> None:
         """Ask every task to end with signal `number`; kill those that are left after the grace.

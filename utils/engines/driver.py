@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ from ..processes.module_command import make_module_command
 from ..processes.registry import MARK_VARIABLE, end_cluster, make_mark, remove_folder
 from .handshake import AGENT_VARIABLE, Call
 
-STOP_SECONDS, REACH_SECONDS = 20.0, 10.0
+STOP_SECONDS, REACH_SECONDS, JOIN_SECONDS = 20.0, 10.0, 60.0
 LAST_WORDS = "distlab: "  # begins the line with which a driver says why it gives up
 
 
@@ -117,6 +118,28 @@ def check_reachable(address: str | None) -> None:
             return
     if places:
         raise GivesUp(f"nobody listens at {address}")
+
+
+@contextlib.contextmanager
+def limit(seconds: float, stop: threading.Event, why: str) -> Iterator[None]:
+    """End this process with `why` if the block takes longer, or `stop` is set meanwhile.
+
+    An engine's client tries for minutes to join another program than its engine, and hears
+    nothing.
+    """
+    done, deadline = threading.Event(), time.monotonic() + seconds
+
+    def watch() -> None:
+        while not done.wait(0.1):
+            if stop.is_set() or time.monotonic() > deadline:
+                print(f"{LAST_WORDS}{why}", flush=True)
+                os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 @contextlib.contextmanager

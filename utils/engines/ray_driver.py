@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from .driver import GivesUp, Wanted, check_reachable, drive
+from .driver import JOIN_SECONDS, GivesUp, Wanted, check_reachable, drive, limit
 
 NODES = 2
 STORE_BYTES = 80 * 2**20  # nothing goes through Ray's object store; its least is 75 MB
@@ -91,8 +91,11 @@ def main() -> None:
 
         opened = contextlib.nullcontext(wanted.address) if wanted.address else None
         with opened or open_local_cluster(wanted) as address:
+            seconds = JOIN_SECONDS if wanted.address else float("inf")
+            why = f"no Ray cluster answers at {address} within {JOIN_SECONDS:g} s"
             try:
-                ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+                with limit(seconds, stop, why):
+                    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise GivesUp(
                     f"no Ray cluster at {address} ({str(error).splitlines()[0]})"

@@ -104,4 +104,7 @@ def _run_stage(context, wanted: Wanted, failures: list[str]) -> None:  # noqa: A
     try:
         ranks.barrier().mapPartitions(task).partitionBy(1).collect()
     except Exception as error:
-        failures.append(f"Spark has given the job up: {str(error).strip().splitlines()[0]}")
+        first, *others = str(error).strip().splitlines()
+        if first.startswith("An error occurred while calling") and others:
+            first = others[0].removeprefix(": ")  # Java's
+        failures.append(f"Spark has given the job up: {first}")
