@@ -36,7 +36,7 @@ function makeBars() {
     const groups = chart.groups, rows = groups.flatMap(([, bars]) => bars), names = [...new Set(rows.map(([name]) => name))];
     const side = chart.image ? Math.min(224, width * 0.34) : 0, say = (value) => `${sayNumber(value)} ${chart.unit}`.replace(" %", "%");
     const start = side + (side ? 18 : 0), above = most(names, wide) > 0.4 * (width - start);  // a name above its bar, or left of it
-    const left = start + (above ? 0 : most(names, wide) + 14), right = most(rows, ([, value]) => 1.1 * wide(say(value))) + 14;
+    const left = start + (above ? 0 : 1.15 * most(names, wide) + 14), right = most(rows, ([, value]) => 1.1 * wide(say(value))) + 14;
     const high = chart.most ?? (most(rows, ([, value]) => value) || 1), scale = linear([0, high], [0, Math.max(30, width - left - right)]);
     const bars = [], words = [];
     let y = 4;
@@ -139,7 +139,8 @@ function makeSpans() {
         : { x: d.from + 0.75, y: d.y + 3, width: Math.max(1, d.wide - 1.5), height: tall - 6, rx: 3, fill: colour(d.idea) }) });
     write(glider, layers.words, [...lanes.map((lane, k) => ({ id: `lane ${lane}`, x: left - 10, y: top + tall * k + 19, anchor: "end", text: lane })),
       ...key.map((d) => ({ id: `key ${d.kind}`, x: d.x + 20, y: d.y + 12, text: d.kind })),
-      ...at.map((n) => ({ id: `x ${n}`, x: x(n), y: bottom + 18, anchor: "middle", text: `${sayNumber(n)}${n === at.at(-1) ? ` ${chart.unit}` : ""}` })),
+      ...at.map((n) => ({ n, text: `${sayNumber(n)}${n === at.at(-1) ? ` ${chart.unit}` : ""}` }))
+        .map(({ n, text }) => ({ id: `x ${n}`, x: Math.min(x(n), width - 0.6 * wide(text)), y: bottom + 18, anchor: "middle", text })),
       ...spans.filter((d) => d.text && d.wide > wide(d.text) + 4).map((d) => ({ id: d.id, x: d.from + d.wide / 2, y: d.y + 19, anchor: "middle", text: d.text, style: `fill: ${inkOn(d.idea)}; font-weight: 600` }))]);
   } };
 }

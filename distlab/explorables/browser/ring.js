@@ -251,5 +251,5 @@ function drawScales(glider, layers, x, y, { inner, left, right, top, tall, all }
     end: (d) => (d.id[0] === "x" ? { x1: d.at, x2: d.at, y1: top, y2: top + tall, stroke: colour("line") }
       : { x1: left, x2: inner - right, y1: d.at, y2: d.at, stroke: colour("line") }) });
   join(glider, layers.words, [...across, ...up], { key: (d) => d.id, tag: "text", text: (d) => d.words,
-    end: (d) => (d.id[0] === "x" ? { x: d.at, y: top + tall + 17, "text-anchor": "middle" } : { x: left - 8, y: d.at + 4, "text-anchor": "end" }) });
+    end: (d) => (d.id[0] === "x" ? { x: Math.min(d.at, inner - 26), y: top + tall + 17, "text-anchor": "middle" } : { x: left - 8, y: d.at + 4, "text-anchor": "end" }) });
 }

@@ -122,7 +122,7 @@ function makeCurve() {
       `least ${saySeconds(least)} at ${sayBytes(best)}, ${saySeconds(waits.at(-1))} with all gradients in one. Yours: ${saySeconds(now.exposed)} at ${sayBytes(options.bucket)}.`);
     const at = [2e6, 5e6, 1e7, 2e7, 5e7, 1e8, 2e8, 4e8].filter((size) => size <= options.gradients && (inner > 560 || /^(1e|2e\+6)/.test(size.toExponential())));
     join(glider, layers.grid, at, { key: String, tag: "line", end: (d) => ({ x1: x(d), x2: x(d), y1: top, y2: foot, stroke: colour("line") }) });
-    join(glider, layers.marks, at, { key: String, tag: "text", text: sayBytes, end: (d) => ({ x: x(d), y: foot + 17, "text-anchor": "middle" }) });
+    join(glider, layers.marks, at, { key: String, tag: "text", text: sayBytes, end: (d) => ({ x: Math.min(x(d), inner - 26), y: foot + 17, "text-anchor": "middle" }) });
     join(glider, layers.floor, ticks(0, most, 3).map((value, k) => ({ value, k })), { key: (d) => d.k, tag: "line",
       end: (d) => ({ x1: LEFT, x2: inner - RIGHT, y1: y(d.value), y2: y(d.value), stroke: colour(d.k ? "line" : "ink") }) });
     join(glider, layers.line, [0], { key: String, tag: "path",
