@@ -139,13 +139,6 @@ def try_program(train: Callable[..., Any], seed: int, scale: float, growth_steps
     }
 
 
-OTHERS_APPLIED = (
-    "the replica that overflowed was left out and the others' gradients were applied: a part of a "
-    "batch is another update. Skip the step on all replicas"
-)
-ZEROS_INSTEAD = (
-    "infinite gradients were replaced by zeros and the rest was applied: skip the whole step"
-)
 PROGRAM = Exercise(
     lab="lab13",
     name="program",
@@ -154,10 +147,14 @@ PROGRAM = Exercise(
     mistakes={
         "not-agreed": "a replica's gradients overflowed and the step was taken all the same: add "
         "up the gradients over the replicas, or their flags, before anybody decides",
-        "others-applied": OTHERS_APPLIED,
-        "others-applied, unseen": OTHERS_APPLIED,
-        "zeros-instead": ZEROS_INSTEAD,
-        "zeros-instead, unseen": ZEROS_INSTEAD,
+        "others-applied": "the replica that overflowed was left out and the others' gradients were "
+        "applied: a part of a batch is another update. Skip the step on all replicas",
+        "others-applied, unseen": "the replica that overflowed was left out, and the scale heeds "
+        "replica 0 alone: skip the step on all replicas, whichever overflowed, and halve the scale",
+        "zeros-instead": "infinite gradients were replaced by zeros and the rest was applied: "
+        "skip the whole step",
+        "zeros-instead, unseen": "infinite gradients were replaced by zeros, and the scale heeds "
+        "replica 0 alone: skip the whole step, whichever replica overflowed, and halve the scale",
         "never-scaled": "the tiny features never learnt: their gradients are zero in float16. "
         "Multiply the loss by the scale before the gradient is taken",
         "not-unscaled": "the weights went as much too far as the scale is large: divide the "

@@ -70,14 +70,17 @@ class Code:
 
     def _follow_calls(self) -> None:
         """Add what statements change by calling the notebook's functions, as `@rule` may do."""
-        functions = [s.node for s in self.statements if isinstance(s.node, ast.FunctionDef)]
-        changed = {function.name: find_shared(function) for function in functions}
-        silent = {f.name for f in functions if not returns_value(f)}
-        for k, statement in enumerate(self.statements if any(changed.values()) else ()):
-            called = find_decorators(statement.node) | (find_bare_calls(statement.node) & silent)
+        changed: dict[str, frozenset[str]] = {}  # by a call of a function that is defined by now
+        silent = set()
+        for k, statement in enumerate(self.statements):
+            node = statement.node
+            called = find_decorators(node) | (find_bare_calls(node) & silent)
             more = frozenset().union(*(changed.get(name, ()) for name in called))
             if more - statement.touches:
                 self.statements[k] = replace(statement, touches=statement.touches | more)
+            if isinstance(node, ast.FunctionDef):
+                changed[node.name] = find_shared(node)
+                (silent.discard if returns_value(node) else silent.add)(node.name)
 
     def find_needed(self, names: Sequence[str], place: int) -> list[Statement]:
         """Return the statements that `names` need when they are called after piece `place`.

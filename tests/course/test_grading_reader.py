@@ -104,6 +104,8 @@ def test_a_program_may_look_at_its_own_command_line(what, shown):
      "    return keep\n@rule('a')\ndef _(x):\n    return x\nf = lambda: t",
      ["cell 0: (0, 1, 2, 3)"]),
     ("def load():\n    global t\n    t = 2\nload()\nf = lambda: t", ["cell 0: (0, 1, 2)"]),
+    ("print(1)\nt = []\ndef print(x):\n    t.append(x)\nprint(2)\nf = lambda: t",
+     ["cell 0: (1, 2, 3, 4)"]),
     ("t = {}\ndef keep(w, g):\n    t[w] = g\nfor w in 'ab':\n    keep(w, len)\nf = lambda: t",
      ["cell 0: (0, 1, 2, 3)"]),
     ("class T(list):\n    pass\nt = T()\n@t.append\ndef g():\n    pass\nf = lambda: t",

@@ -76,7 +76,7 @@ def lab(course, tmp_path_factory):
     settings = home / ".jupyter/lab/user-settings/@jupyterlab/notebook-extension"
     settings.mkdir(parents=True)
     (settings / "tracker.jupyterlab-settings").write_text(json.dumps(ALL_CELLS))
-    running = Lab(course, home, "--LabApp.expose_app_in_browser=True", warm=True)
+    running = Lab(course, home, "--", "--LabApp.expose_app_in_browser=True", warm=True)
     yield running
     running.process.terminate()
     running.process.wait(END_SECONDS)

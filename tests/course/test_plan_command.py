@@ -79,7 +79,7 @@ def test_a_machine_brings_its_number_and_its_network(tmp_path, monkeypatch, plan
     (f"--profile profile.json {NETWORK} --node-mtbf-hours -1", "node mtbf hours -1"),
     ("--profile profile.json --machine Z80", "devices: P100, V100"),
     ("--measure cnn --machine H100 --devices 64", "what joins the nodes"),
-    (f"--profile profile.json {NETWORK} --machine=", "devices: P100, V100"),
+    (f"--profile profile.json {NETWORK} --machine=", "--machine: is empty"),
     ("--measure cnn --batch 0", "batch 0"),
     ("--measure lstm", "invalid choice: 'lstm'"),
     (f"--profile profile.json {NETWORK} --devices 4 --picture a.svg", "one size makes no line"),

@@ -173,7 +173,7 @@ PROGRAM = (
     ),
     _symptom(
         "out-of-memory", r"std::bad_alloc|Cannot allocate memory|Out of memory: Killed process \d+|"
-        r"(?:^|[\].] ?)(?:_Array)?MemoryError|oom[-_]kill|OOM ?Killed|: Out Of Memory$",
+        r"(?:^|[\].] ?)(?:_Array)?MemoryError|oom[-_]kill|OOM ?Killed|[\d,-]+: Out Of Memory",
         "the machine's memory ran out",
         "start fewer workers here, load less data at once, or lower the batch size",
     ),
