@@ -48,14 +48,11 @@ def find_lab(name: str) -> Path:
         raise CourseError("no course here: change to the folder with README.md and labs/")
     number = name.removeprefix("lab").zfill(2)
     there = sorted((course / "labs").glob("lab*.ipynb"))
-    found = [p for p in there if p.is_file()]
-    fitting, odd = (
-        [p for p in some if p.stem == name or p.stem.split("-")[0][3:] == number]
-        for some in (found, set(there) - set(found))
-    )
-    if odd and not fitting:
-        raise CourseError(f"{odd[0].name} is a pipe or a folder, not a file: move it away, and put "
-                          "your notebook there")  # fmt: skip
+    named = [p for p in there if p.stem == name or p.stem.split("-")[0][3:] == number]
+    found, fitting = ([p for p in some if p.is_file()] for some in (there, named))
+    if named and not fitting:
+        raise CourseError(f"{named[0].name} is a pipe or a folder, not a file: move it away, "
+                          "and put your notebook there")  # fmt: skip
     if len(fitting) != 1:
         known = ", ".join(p.stem.split("-")[0] for p in found) or "none"
         near = suggest(name, [p.stem.split("-")[0] for p in found])

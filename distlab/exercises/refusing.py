@@ -8,6 +8,7 @@ import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -130,14 +131,13 @@ def own_frames() -> Iterator[None]:
             raise
         if isinstance(error, AssertionError) and not str(error).startswith("in user code"):
             raise  # ours, not one of TensorFlow's
-        why = explain_error(error)
-        lines = _show_error(error)
-        if why:
+        show_lines = partial(_show_error, error, error.__traceback__)  # without the cell's frame
+        if why := explain_error(error):
             line = str(error).strip().split("\n")[0][:160]
             whose = "NumPy" if re.search(_UNFIT, line) else "TensorFlow"
             said = f"{why}. ({whose}'s own words: {line})"
-            raise refuse(said, "\n".join(lines)) from None
-        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined] # IPython asks for it
+            raise refuse(said, "\n".join(show_lines())) from None
+        error._render_traceback_ = show_lines  # type: ignore[attr-defined] # IPython asks for it
         raise
 
 
@@ -155,12 +155,12 @@ def _word_unwritten(error: Exception) -> Exception:
     return error
 
 
-def _show_error(error: Exception) -> list[str]:
+def _show_error(error: Exception, whole: TracebackType | None) -> list[str]:
     """Return the lines of an error as IPython, or else Python, shows it, with the learner's frames.
 
     All frames stay where none is the learner's.
     """
-    trace = _keep_own(error.__traceback__) or error.__traceback__
+    trace = _keep_own(whole) or whole
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:
         error.__suppress_context__ = True  # what TensorFlow caught before

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from distlab.grading import cell_text
+from distlab.grading.answer_syntax import list_decorators
 
 _TIMED = ("%%time", "%%capture", "%%prun")
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -74,10 +75,12 @@ class Code:
         silent = set()
         for k, statement in enumerate(self.statements):
             node = statement.node
-            called = find_decorators(node) | (find_bare_calls(node) & silent)
-            more = frozenset().union(*(changed.get(name, ()) for name in called))
-            if more - statement.touches:
-                self.statements[k] = replace(statement, touches=statement.touches | more)
+            if any(changed.values()):
+                called = name_functions(list_decorators(node))
+                called |= name_functions(_list_bare_calls(node)) & silent
+                more = frozenset().union(*(changed.get(name, ()) for name in called))
+                if more - statement.touches:
+                    self.statements[k] = replace(statement, touches=statement.touches | more)
             if isinstance(node, ast.FunctionDef):
                 changed[node.name] = find_shared(node)
                 (silent.discard if returns_value(node) else silent.add)(node.name)
@@ -182,17 +185,12 @@ def _read_names(node: ast.stmt) -> tuple[frozenset[str], frozenset[str]]:
 
 def find_touched(node: ast.stmt) -> frozenset[str]:
     """Return the names that a statement changes without binding them."""
-    found = set()
-    for decorator in getattr(node, "decorator_list", ()):  # @table.add("a") changes the table
-        function = decorator.func if isinstance(decorator, ast.Call) else decorator
-        found |= {find_root(function)} if isinstance(function, ast.Attribute) else set()
+    called = (*list_decorators(node), *_list_bare_calls(node))  # @table.add("a"); table.add("b")
+    found = {find_root(function) for function in called if isinstance(function, ast.Attribute)}
     for each in _walk_outside(node):
         stored = isinstance(getattr(each, "ctx", None), ast.Store | ast.Del)
         if isinstance(each, ast.Attribute | ast.Subscript) and stored:
             found.add(find_root(each))
-        if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call):
-            function = each.value.func
-            found |= {find_root(function)} if isinstance(function, ast.Attribute) else set()
     return frozenset(found - {""})
 
 
@@ -211,17 +209,15 @@ def returns_value(function: ast.FunctionDef) -> bool:
     return any(isinstance(n, ast.Return) and n.value for n in ast.walk(function))
 
 
-def find_decorators(node: ast.stmt) -> set[str]:
-    """Return the names of functions that decorate what a statement defines: `@rule("a")`."""
-    decorators = getattr(node, "decorator_list", ())
-    functions = [d.func if isinstance(d, ast.Call) else d for d in decorators]
-    return {f.id for f in functions if isinstance(f, ast.Name)}
+def name_functions(functions: Iterable[ast.expr]) -> set[str]:
+    """Return those that are called by a plain name."""
+    return {function.id for function in functions if isinstance(function, ast.Name)}
 
 
-def find_bare_calls(node: ast.stmt) -> set[str]:
-    """Return the names of functions that a statement calls and whose results it drops."""
-    calls = [n.value for n in _walk_outside(node) if isinstance(n, ast.Expr)]
-    return {c.func.id for c in calls if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)}
+def _list_bare_calls(node: ast.stmt) -> list[ast.expr]:
+    """Return the functions that a statement calls and whose results it drops."""
+    calls = [each.value for each in _walk_outside(node) if isinstance(each, ast.Expr)]
+    return [call.func for call in calls if isinstance(call, ast.Call)]
 
 
 def _walk_outside(node: ast.stmt) -> Iterator[ast.AST]:

@@ -41,6 +41,12 @@ def compares(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any(isinstance(n, ast.Attribute) for value in returned if value for n in ast.walk(value))
 
 
+def list_decorators(node: ast.AST) -> list[ast.expr]:
+    """Return the functions that decorate what a statement defines: `rule` of `@rule("a")`."""
+    decorators = getattr(node, "decorator_list", ())
+    return [each.func if isinstance(each, ast.Call) else each for each in decorators]
+
+
 def keeps_traceback(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether `__exit__` does more with its traceback than hand it on, print or test it."""
     given = function.args

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from distlab.grading.answer_syntax import list_decorators
+
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda,
            ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # fmt: skip
 
@@ -130,8 +132,7 @@ def _is_plain(node: ast.ClassDef, paths: Mapping[str, str], bound: Mapping[str, 
     """Return whether calling a class can give nothing but an object of it."""
     if node.bases or node.keywords or bound[node.name] != 1:
         return False
-    decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-    names = [ast.unparse(d) for d in decorators]
+    names = [ast.unparse(function) for function in list_decorators(node)]
     roots = [name.split(".")[0] for name in names]
     known = all(bound[root] == 1 and paths.get(root, "") for root in roots)
     whole = [paths.get(root, "") + name.removeprefix(root) for root, name in zip(roots, names)]
