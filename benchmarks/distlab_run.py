@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from distlab.lessons.engine_runs import EngineRun, watch
-from utils.engines.catalogue import ENGINES, find_engine
+from utils.engines.catalog import ENGINES, find_engine
 from utils.errors import InputError
 from utils.tf_config import build_cluster, build_tf_configs, pick_free_ports
 

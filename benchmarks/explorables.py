@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from distlab.explorables.catalogue import EXAMPLES
+from distlab.explorables.catalog import EXAMPLES
 from distlab.explorables.look import write_page
 from distlab.widgets.amdahl import amdahl_explorer
 from distlab.widgets.choosing import choosing_explorer

@@ -47,7 +47,7 @@ FORBIDDEN_OUTPUT = {
     "an object's address": r"\bat 0x[0-9a-fA-F]{6,}",
     "a progress bar": r"\r|\x08|━{3}|\d%\|| \d+/\d+ \[=|\d+(?:it|s)/(?:it|s)\b",
     "a log line": r"(?m)^[WEIF]\d{4} [\d:.]+|: [WEIF] \S*tensorflow|^(?:WARNING|ERROR):\w+:",
-    "a colour code": r"\x1b\[",
+    "a color code": r"\x1b\[",
 }
 LAB_HEADING = re.compile(r"^## Exercise (\d+): \S", re.MULTILINE)
 LAB_POINTS = re.compile(r"\*\*(\d+) points? · (?:easy|medium|hard) · (\d+) minutes\*\*")

@@ -23,7 +23,7 @@ FOCUS = """() => {
   let ground = rings[0].parentElement;
   const isClear = (node) => /^(transparent|rgba.*, 0\\))$/.test(style(node).backgroundColor);
   while (ground && isClear(ground)) ground = ground.parentElement;
-  const light = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).map((n) => n / 255)
+  const light = (color) => color.match(/[\\d.]+/g).slice(0, 3).map((n) => n / 255)
     .map((n) => (n <= 0.03928 ? n / 12.92 : ((n + 0.055) / 1.055) ** 2.4))
     .reduce((sum, n, k) => sum + n * [0.2126, 0.7152, 0.0722][k], 0.05);
   const behind = ground ? style(ground).backgroundColor : "rgb(255, 255, 255)";

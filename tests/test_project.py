@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from distlab.doctor.software import normalise_package
+from distlab.doctor.software import normalize_package
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("utils", "distlab")
@@ -67,7 +67,7 @@ def read_rows(text: str) -> list[list[str]]:
 def read_pins() -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
-    return {normalise_package(name): version for name, version in pins.items()}
+    return {normalize_package(name): version for name, version in pins.items()}
 
 
 def read_requirements() -> list[str]:
@@ -79,8 +79,8 @@ def test_constraints_pin_every_requirement_as_pyproject_says():
     pins = read_pins()
     for requirement in read_requirements():
         name, _, version = requirement.partition("==")
-        assert normalise_package(name) in pins, f"{name} is not pinned in constraints.txt"
-        assert not version or pins[normalise_package(name)] == version
+        assert normalize_package(name) in pins, f"{name} is not pinned in constraints.txt"
+        assert not version or pins[normalize_package(name)] == version
 
 
 def test_constraints_are_names_and_versions_only():
@@ -113,7 +113,7 @@ def test_installed_versions_are_the_pinned_ones():
         except metadata.PackageNotFoundError:
             assert requirement in asked_for, f"{name} is not installed"
             continue
-        assert version == pins[normalise_package(name)]
+        assert version == pins[normalize_package(name)]
 
 
 def find_modules() -> dict[str, Path]:

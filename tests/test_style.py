@@ -46,7 +46,7 @@ loss = 1
 
 ## The lab
 
-You practise this in lab 99."""
+You practice this in lab 99."""
 
 
 def markdown(source: str) -> dict[str, Any]:
@@ -166,7 +166,7 @@ BROKEN = [
     (add("x", stream("40%|####     | 2/5")), "a progress bar"),
     (add("x", stream("2026-01-01 10:00:00.1: I tensorflow/core/x.cc:1")), "a log line"),
     (add("x", stream("WARNING:tensorflow:slow")), "a log line"),
-    (add("x", stream("\x1b[31mred")), "a colour code"),
+    (add("x", stream("\x1b[31mred")), "a color code"),
     (add("x", {"output_type": "error", "ename": "E", "traceback": []}), "an error, E, without"),
     (add("x", display(png="aa", plain="<Figure>")), "image/png alone"),
     (add("x", display(html="<img src='data:x'>")), "has no alt text"),

@@ -107,7 +107,7 @@ def training_devices(count: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Tpu:
-    """A TPU that was found, connected to and initialised."""
+    """A TPU that was found, connected to and initialized."""
 
     resolver: tf.distribute.cluster_resolver.TPUClusterResolver
     topology: tf.tpu.experimental.Topology
@@ -125,7 +125,7 @@ def tpu_address() -> str | None:
 
 @functools.cache
 def connect_tpu() -> Tpu:
-    """Find the TPU, connect to it and initialise it: once per process, since it wipes its memory.
+    """Find the TPU, connect to it and initialize it: once per process, since it wipes its memory.
 
     The three calls of TensorFlow's guide "Use TPUs". Raises InputError, in one
     line, where no TPU is, and where the one that is named does not answer.

@@ -1,4 +1,4 @@
-"""Small Keras models for 28 x 28 grey images in ten classes, and a U-Net for 64 x 64 canvases.
+"""Small Keras models for 28 x 28 gray images in ten classes, and a U-Net for 64 x 64 canvases.
 
 Every builder returns an unbuilt-optimizer, uncompiled `keras.Model` that takes
 images `[batch, 28, 28, 1]` scaled to [0, 1] and returns logits `[batch, 10]`; the U-Net takes

@@ -128,7 +128,7 @@ def make_strategy(name: str, replicas: int | None = None, **options: Any) -> tf.
     "parameter-server" takes the option `partitioner`, which cuts variables into pieces
     (`tf.distribute.experimental.partitioners.Partitioner`).
 
-    "tpu" connects to the TPU that `devices.connect_tpu` finds and initialises it.
+    "tpu" connects to the TPU that `devices.connect_tpu` finds and initializes it.
 
     Raises InputError as `check_strategy` does, where TF_CONFIG is missing, where no
     TPU is, and when TensorFlow started before the process was split into enough devices.

@@ -1,6 +1,5 @@
 """Regenerate lessons, labs and solutions: only what changed, several at once."""
 
-import json
 import time
 from collections.abc import Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -9,8 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from distlab.authoring.imports import digest_modules
-from distlab.authoring.outputs import normalise_outputs
+from distlab.authoring.outputs import normalize_outputs
 from distlab.authoring.sources import Target, digest_code, make_lab, read_source, to_text
 from distlab.errors import CourseError
 from utils.errors import DistributedError
@@ -57,33 +55,12 @@ def _read_once(target: Target, saved_at: int) -> Any:
     return read_source(target)
 
 
-def find_changed_modules(target: Target, root: Path) -> list[str]:
-    """Return which modules of ours have other code than when `target` ran, by name.
-
-    A module that it did not import then, or does no longer, counts as changed; so
-    does every one where none is written down. Docstrings and comments do not count.
-    [] for a notebook that is not there.
-    """
-    found = _read_notebook(target.notebook)
-    if isinstance(found, str):
-        return []
-    before = found.metadata.get("distlab", {}).get("modules", {})
-    now = _digest_imports(_expect(target), root)
-    return sorted(name for name in before.keys() | now if before.get(name) != now.get(name))
-
-
-def _digest_imports(notebook: Any, root: Path) -> dict[str, str]:
-    code = "\f".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
-    return digest_modules(code, root)
-
-
 def _compare_notebook(expected: Any, path: Path) -> list[str]:
     name = f"{path.parent.name}/{path.name}"
     found = _read_notebook(path)
     if isinstance(found, str):
         return [f"{name} {found}"]
-    metadata = json.loads(json.dumps(found.metadata))
-    metadata.get("distlab", {}).pop("modules", None)
+    metadata = found.metadata
     reasons = [] if metadata == expected.metadata else [f"{name}: notebook metadata differ"]
     if metadata.get("distlab") != expected.metadata["distlab"]:
         reasons = [f"{name}: its code has changed since it ran"]
@@ -116,10 +93,10 @@ def _read_notebook(path: Path) -> Any:
         return f"cannot be read: {str(error).splitlines()[0]}"
 
 
-def must_run(target: Target, root: Path) -> bool:
-    """Return whether the outputs of `target` may differ from what its code gives today."""
+def must_run(target: Target) -> bool:
+    """Return whether the code of `target` differs from the code that made its outputs."""
     found = _read_notebook(target.notebook)
-    if isinstance(found, str) or find_changed_modules(target, root):
+    if isinstance(found, str):
         return True
     ran = found.metadata.get("distlab", {}).get("code")
     cells = [cell for cell in found.cells if cell.cell_type == "code" and cell.source]
@@ -136,7 +113,6 @@ def build_target(target: Target, root: Path, seconds: float, run: bool = True) -
     notebook = read_source(target)
     metadata = dict(notebook.metadata)
     lab = None if target.lab is None else to_text(make_lab(notebook))
-    modules = _digest_imports(notebook, root)
     if run:
         from distlab.authoring.execute import execute_notebook
 
@@ -144,29 +120,33 @@ def build_target(target: Target, root: Path, seconds: float, run: bool = True) -
         execute_notebook(notebook, target.notebook.parent, seconds, cell_seconds)
     else:
         _keep_outputs(notebook, target)
-    metadata["distlab"]["modules"] = modules
     notebook.metadata = metadata
-    normalise_outputs(notebook, root)
+    normalize_outputs(notebook, root)
     write_atomically(target.notebook, to_text(notebook), mode=READABLE)
     if target.lab is not None:
         write_atomically(target.lab, lab, mode=READABLE)
 
 
 def _keep_outputs(notebook: Any, target: Target) -> None:
-    """Give the cells of `notebook` the outputs that the file of `target` has, cell by cell.
+    """Give each code cell of `notebook` the outputs that the same cell has in its file.
 
-    Raises CourseError if the file has other code cells, or cannot be read.
+    Raises CourseError if a cell isn't there yet, or the file can't be read.
     """
     found = _read_notebook(target.notebook)
     if isinstance(found, str):
-        raise CourseError(f"{target.notebook.name} {found}: there are no outputs to keep")
-    cells = [c for c in notebook.cells if c.cell_type == "code"]
-    before = [c for c in found.cells if c.cell_type == "code"]
-    if [c.source for c in cells] != [c.source for c in before]:
-        raise CourseError("its code has changed, so its outputs cannot be kept: build without "
-                          "--keep-outputs")  # fmt: skip
-    for new, old in zip(cells, before, strict=True):
-        new.outputs, new.execution_count = old.outputs, old.execution_count
+        raise CourseError(f"{target.notebook.name} {found}. Build it without --keep-outputs.")
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    before = [cell for cell in found.cells if cell.cell_type == "code"]
+    by_id = {cell.id: cell for cell in before}
+    same_count = len(cells) == len(before)  # then by position: the words of a cell make its id
+    for place, cell in enumerate(cells):
+        old = before[place] if same_count else by_id.get(cell.id)
+        if old is None:
+            raise CourseError(
+                f"{target.notebook.name} has no outputs for the new cell {cell.id}. "
+                "Build it without --keep-outputs."
+            )
+        cell.outputs, cell.execution_count = old.outputs, old.execution_count
 
 
 def build_all(

@@ -11,11 +11,11 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
-def normalise_outputs(notebook: Any, root: Path) -> None:
+def normalize_outputs(notebook: Any, root: Path) -> None:
     """Rewrite the outputs of `notebook` in place.
 
-    Neighbouring streams of one name become one, widgets leave their still picture
-    only (a saved view without its kernel shows an error), tracebacks lose colours,
+    Neighboring streams of one name become one, widgets leave their still picture
+    only (a saved view without its kernel shows an error), tracebacks lose colors,
     this machine's paths and the source of library frames, and no cell keeps
     metadata of the run.
     """

@@ -12,7 +12,6 @@ from utils.checks import check_count, check_number
 if TYPE_CHECKING:
     from distlab.authoring.sources import Target
 
-MAX_NAMES = 5  # of changed modules, in one line
 NEXT = """Each holds three small exercises that work as they are: put yours in their place. Then
   python -m distlab.grading.judges {lab}    works out the examples of the visible checks
   distlab build {lab}                       makes the lab and its solution
@@ -22,16 +21,16 @@ NEXT = """Each holds three small exercises that work as they are: put yours in t
 def add_parser(commands: Commands) -> None:
     build = add_command(
         commands, "build", run_build,
-        "make notebooks, labs and solutions of their sources, where they changed",
-        "Make notebooks, labs and solutions of their sources, where they changed. A notebook "
-        "runs if its code has changed, or the code of a module that it imports; after a change "
-        "of its words alone it keeps its outputs.",
+        "rebuild notebooks, labs and solutions whose sources changed",
+        "Rebuild notebooks, labs and solutions whose sources changed. A notebook runs if its "
+        "code has changed; if only its words have, it keeps its outputs. Whether a change of "
+        "the library altered an output is what `make test` finds out.",
     )  # fmt: skip
     build.add_argument("names", nargs="*", metavar="NAME", help='"03", "lab01" or a slug; all')
     chosen = build.add_mutually_exclusive_group()
     chosen.add_argument("--check", action="store_true", help="change nothing; list what is stale")
     chosen.add_argument("--force", action="store_true", help="run what has not changed as well")
-    text = "run nothing: for a module's change that alters no output (make test compares them)"
+    text = "run nothing: for changes of code that alter no output (make test compares them)"
     chosen.add_argument("--keep-outputs", action="store_true", help=text)
     build.add_argument("--jobs", type=int, default=2, metavar="N", help="at once (default 2)")
     text = "seconds a notebook (300), of which a cell gets two fifths at most"
@@ -55,7 +54,7 @@ def run_build(parsed: argparse.Namespace) -> int:
     root = sources.find_root(parsed.root or Path.cwd())
     chosen = sources.choose_targets(sources.find_targets(root), parsed.names)
     orphans = [] if parsed.names else sources.find_orphans(root)
-    stale = _list_stale(chosen, root)
+    stale = _list_stale(chosen)
     for path in orphans:
         print(f"{path.parent.name}/{path.name}: its source is gone: delete it")
     if parsed.check:
@@ -74,29 +73,18 @@ def run_build(parsed: argparse.Namespace) -> int:
     return 1 if failed or orphans else 0
 
 
-def _list_stale(targets: "list[Target]", root: Path) -> dict[str, list[str]]:
+def _list_stale(targets: "list[Target]") -> dict[str, list[str]]:
     from distlab.authoring.build import find_stale
 
-    found = {target.slug: find_stale(target) + _name_changed(target, root) for target in targets}
+    found = {target.slug: find_stale(target) for target in targets}
     return {slug: reasons for slug, reasons in found.items() if reasons}
-
-
-def _name_changed(target: "Target", root: Path) -> list[str]:
-    """Say which modules have changed since `target` ran: [] or one line."""
-    from distlab.authoring.build import find_changed_modules
-
-    names = find_changed_modules(target, root)
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    where = f"{target.notebook.parent.name}/{target.notebook.name}"
-    said = f"{where}: changed since it ran: {', '.join(names[:MAX_NAMES])}{more}"
-    return [said] if names else []
 
 
 def _build(targets: "list[Target]", root: Path, parsed: argparse.Namespace) -> int:
     from distlab.authoring.build import build_all, must_run
 
     run_all, run_none = parsed.force, parsed.keep_outputs
-    kept = [t for t in targets if run_none or not (run_all or must_run(t, root))]
+    kept = [t for t in targets if run_none or not (run_all or must_run(t))]
     failed = 0
     results = build_all(targets, root, parsed.jobs, parsed.timeout, kept)
     with sigterm_interrupts(), closing(results):

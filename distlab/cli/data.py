@@ -10,7 +10,7 @@ from pathlib import Path
 from distlab.cli.long_command import say_waiting
 from distlab.cli.parser import Commands, OneLineParser, add_command
 from utils.data.bundled import write_bundled
-from utils.data.catalogue import DATA_SETS, FULL_EXAMPLES, SAMPLE_EXAMPLES, find_facts
+from utils.data.catalog import DATA_SETS, FULL_EXAMPLES, SAMPLE_EXAMPLES, find_facts
 from utils.data.fetch import DOWNLOAD_SECONDS, fetch
 from utils.data.idx import read_idx_folder
 from utils.data.tfds_folder import prepare, standard_folder

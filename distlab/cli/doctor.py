@@ -32,12 +32,12 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="backslashreplace")
-        print(doctor.format_report(findings, colour=_wants_colour(), plain=not _prints_symbols()))
+        print(doctor.format_report(findings, color=_wants_color(), plain=not _prints_symbols()))
     return 0 if doctor.can_run(findings) else 1
 
 
-def _wants_colour() -> bool:
-    """Colour only on a terminal, and not where NO_COLOR is set (no-color.org)."""
+def _wants_color() -> bool:
+    """Color only on a terminal, and not where NO_COLOR is set (no-color.org)."""
     plain_terminal = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return sys.stdout.isatty() and not plain_terminal
 

@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         rows = predict(profile, choice)
     if arguments.picture:
         write_picture(arguments.picture, lambda: draw(rows))
-    report = summarise(profile, rows, checks)
+    report = summarize(profile, rows, checks)
     print(json.dumps(report) if arguments.json else tabulate(profile, rows, checks, choice))
     return 0
 
@@ -179,7 +179,7 @@ def _say(arguments: argparse.Namespace, text: str) -> None:
         print(f"distlab plan: {text}", file=sys.stderr)
 
 
-def summarise(profile: Profile, rows: list[Prediction], checks: list[Check]) -> dict[str, Any]:
+def summarize(profile: Profile, rows: list[Prediction], checks: list[Check]) -> dict[str, Any]:
     """Return what `--json` prints."""
     keys = ("devices", "step_seconds", "low", "high", "efficiency", "limit", "hours", "cost")
     return {

@@ -8,7 +8,7 @@ from distlab.cli.simulate_options import add_picture, write_picture
 from distlab.errors import CourseError
 from distlab.figures import Picture
 from utils.schedules import SCHEDULES, make_schedule
-from utils.simulate.pipeline import PipelineRun, StageTimes, simulate_pipeline, summarise
+from utils.simulate.pipeline import PipelineRun, StageTimes, simulate_pipeline, summarize
 
 MAX_DRAWN = 6_000
 
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     result = simulate_pipeline(schedule, times)
     if arguments.picture:
         write_picture(arguments.picture, lambda: draw(result))
-    print(json.dumps(summarise(result)) if arguments.json else tabulate(result))
+    print(json.dumps(summarize(result)) if arguments.json else tabulate(result))
     return 0
 
 

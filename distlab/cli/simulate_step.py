@@ -62,11 +62,11 @@ def run(arguments: argparse.Namespace) -> int:
     )  # fmt: skip
     if arguments.picture:
         write_picture(arguments.picture, lambda: draw(step))
-    print(json.dumps(summarise(step)) if arguments.json else tabulate(step, arguments))
+    print(json.dumps(summarize(step)) if arguments.json else tabulate(step, arguments))
     return 0
 
 
-def summarise(step: StepRun) -> dict[str, float]:
+def summarize(step: StepRun) -> dict[str, float]:
     """Return what `--json` prints."""
     return {
         "step_seconds": step.step_seconds,

@@ -31,7 +31,7 @@ FIND_UTILS = "import importlib.util as u; s = u.find_spec('utils'); print(s.orig
 
 
 def read_pins(constraints: Path = CONSTRAINTS) -> dict[str, str]:
-    """Return the versions that the course was tested with, by normalised package name.
+    """Return the versions that the course was tested with, by normalized package name.
 
     From `constraints.txt` next to the package; where that is not (an installed
     wheel), from the `==` requirements of the installed course.
@@ -41,10 +41,10 @@ def read_pins(constraints: Path = CONSTRAINTS) -> dict[str, str]:
     except OSError:
         lines = _read_requirements()
     found = (re.match(r"([\w.-]+)==([^\s;,]+)", line) for line in lines)
-    return {normalise_package(match[1]): match[2] for match in found if match}
+    return {normalize_package(match[1]): match[2] for match in found if match}
 
 
-def normalise_package(name: str) -> str:
+def normalize_package(name: str) -> str:
     """Return a package's name in the one spelling that PEP 503 gives it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -56,7 +56,7 @@ def examine_shown_packages(pins: dict[str, str] | None = None) -> list[Finding]:
 
 
 def _examine_package(title: str, name: str, pins: dict[str, str]) -> Finding:
-    wanted, installed = pins.get(normalise_package(name)), find_version(name)
+    wanted, installed = pins.get(normalize_package(name)), find_version(name)
     if installed is None:
         return Finding(title, "problem", "not installed", REPAIR)
     if wanted and installed != wanted:
@@ -71,13 +71,13 @@ def examine_other_packages(
     """Is everything else that the course requires there, and at its pinned version?"""
     pins = read_pins() if pins is None else pins
     requirements = _read_requirements() if requirements is None else requirements
-    shown = {normalise_package(name) for name in SHOWN.values()}
+    shown = {normalize_package(name) for name in SHOWN.values()}
     missing = sorted(name for name in _name_required(requirements) if find_version(name) is None)
     installed = {name: find_version(name) for name in pins.keys() - shown}
     installed = {name: version for name, version in installed.items() if version is not None}
     drifted = sorted(name for name, version in installed.items() if version != pins[name])
     value = f"{len(installed) - len(drifted)} of {len(installed)} as pinned"
-    if missing := [name for name in missing if normalise_package(name) not in shown]:
+    if missing := [name for name in missing if normalize_package(name) not in shown]:
         return Finding("packages", "problem", f"missing: {', '.join(missing)}", REPAIR)
     rivals = [name for name in RIVALS if find_version(name) and find_version("tensorflow")]
     if rivals:

@@ -10,7 +10,7 @@ from pathlib import Path
 from distlab.doctor.commands import Outcome, run_command
 from distlab.doctor.findings import Finding
 from utils.data import bundled
-from utils.data.catalogue import DATA_SETS
+from utils.data.catalog import DATA_SETS
 from utils.data.verify import Place, list_places
 from utils.errors import DistributedError
 

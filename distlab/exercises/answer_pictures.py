@@ -213,7 +213,7 @@ _PICTURES: Mapping[tuple[str, str], Callable[..., Picture]] = {
     ("lab02", "mean"): _draw_mean,
     ("lab02", "collect"): _draw_rows,
     ("lab02", "deal"): _draw_hands,
-    **{("lab05", name): _draw_arrows for name in ("plain", "weighted", "penalised", "uneven")},
+    **{("lab05", name): _draw_arrows for name in ("plain", "weighted", "penalized", "uneven")},
     ("lab06", "scatter"): _draw_sent,
     ("lab06", "gather"): _draw_vectors,
     ("lab06", "all-reduce"): _draw_vectors,

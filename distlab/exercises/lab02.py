@@ -156,7 +156,7 @@ DEAL = Exercise(
     function="deal_out",
     examples=((3, 8), (2, 4)),
     mistakes={
-        "in-blocks": "each replica got a block of neighbours: deal them out one by one, like cards",
+        "in-blocks": "each replica got a block of neighbors: deal them out one by one, like cards",
         "all-to-all": "every replica got all the ids: use the replica's own number",
         "counted-from-one": "replica numbers begin at 0, and so do ids",
         "floats": "the right ids, but as floating-point numbers: return integers",

@@ -58,7 +58,7 @@ def measure(kind: str) -> Callable[[Answer, Cases], list[Any]]:
     """Return the way to run a loss of this kind: cases are arguments of `make_step`.
 
     `kind` says what the loss is called with: "plain" (losses, global_batch_size),
-    "weighted" (losses, weights, global_batch_size), "penalised" (losses, penalty,
+    "weighted" (losses, weights, global_batch_size), "penalized" (losses, penalty,
     global_batch_size, replicas), "uneven" (losses, batch_examples, global_batch_size).
     """
     return lambda loss, cases: measure_updates(loss, [make_step(*case) for case in cases], kind)
@@ -136,7 +136,7 @@ def _call_loss(loss: Any, share: tuple[Any, ...], weights: Any, step: Step, kind
     outputs = tf.matmul(images, weights)
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, outputs)  # [share]
     more = [*sample_weights, step["global_batch_size"]]
-    if kind == "penalised":
+    if kind == "penalized":
         more = [step["strength"] * tf.reduce_sum(tf.square(weights)), *more, REPLICAS]
     elif kind == "uneven":
         more = [len(step["picks"]), *more]
@@ -229,9 +229,9 @@ WEIGHTED = make_exercise(
     },
     "a replica's part is its sum of weight x loss; the divisor is one number, the same everywhere",
 )
-PENALISED = make_exercise(
-    "penalised",
-    "penalised_loss",
+PENALIZED = make_exercise(
+    "penalized",
+    "penalized_loss",
     ((5, 64, 64, 0.05), (6, 50, 50, 0.1)),
     {
         "on-every-replica": "the penalty was added in full on every replica, so it counts four "
@@ -303,7 +303,7 @@ Shares = Sequence[int]  # examples on each replica
 def make_report(bug: str, seed: int, shares: Shares, kind: str) -> tuple[Any, ...]:
     """Return what is measured of a step with one of BUGS in its loss.
 
-    `kind` is "plain", "weighted" or "penalised". The report: ratio, residual, shares,
+    `kind` is "plain", "weighted" or "penalized". The report: ratio, residual, shares,
     size of a full batch, whether there are sample weights, whether there is a penalty.
     """
     rng = np.random.default_rng(seed)
@@ -312,7 +312,7 @@ def make_report(bug: str, seed: int, shares: Shares, kind: str) -> tuple[Any, ..
     weights = rng.uniform(0.25, 4.0, examples) if kind == "weighted" else np.ones(examples)
     replica = np.repeat(np.arange(len(shares)), shares)
     held = np.bincount(replica, weights, minlength=len(shares))[replica]  # weights on my replica
-    penalty = rng.normal(0.0, 1.0, size=20) if kind == "penalised" else np.zeros(20)
+    penalty = rng.normal(0.0, 1.0, size=20) if kind == "penalized" else np.zeros(20)
     divisor = {"own-mean": own, "own-weights": held, "not-divided": 1, "full-batch": FULL_BATCH}
     one = weights / weights.sum() @ slopes + penalty
     times = len(shares) if bug == "penalty-on-each" else 1
@@ -320,7 +320,7 @@ def make_report(bug: str, seed: int, shares: Shares, kind: str) -> tuple[Any, ..
     found = found / (len(shares) if bug == "divided-twice" else 1)
     ratio, residual = compare_updates(found, one)
     return (round(ratio, 4), round(residual, 4), list(shares), FULL_BATCH, kind == "weighted",
-            kind == "penalised")  # fmt: skip
+            kind == "penalized")  # fmt: skip
 
 
 def try_diagnosis(name_bug: Callable[..., Any], *case: Any) -> Any:
@@ -340,11 +340,11 @@ DIAGNOSIS = Exercise(
         ("not-divided", 4, _EVEN, "plain"),
         ("not-divided", 5, _UNEVEN, "plain"),
         ("divided-twice", 6, _EVEN, "weighted"),
-        ("divided-twice", 7, _UNEVEN, "penalised"),
+        ("divided-twice", 7, _UNEVEN, "penalized"),
         ("full-batch", 8, _UNEVEN, "plain"),
         ("full-batch", 9, (8, 8, 8, 8), "plain"),
         ("own-weights", 10, _EVEN, "weighted"),
-        ("penalty-on-each", 11, _EVEN, "penalised"),
+        ("penalty-on-each", 11, _EVEN, "penalized"),
         ("right", 12, _UNEVEN, "weighted"),
     ),
     mistakes={

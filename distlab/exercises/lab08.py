@@ -94,7 +94,7 @@ SHARDS = Exercise(
         "too large",
         "always-the-first": "every worker took the same shard: the context knows which pipeline "
         "this is",
-        "in-blocks": "each worker got a block of neighbours: shard deals out one by one",
+        "in-blocks": "each worker got a block of neighbors: shard deals out one by one",
         "rest-dropped": "the last, smaller batch is missing: it is kept here, so no drop_remainder",
         "cut-to-fit": "the last ids are missing: there need not be a multiple of the workers",
         "not-batched": "the data set holds single ids: batch them",

@@ -69,7 +69,7 @@ def _write_shards(seed: int) -> Any:
 
 
 def parse(record: Any) -> Any:
-    """Return the image uint8 [28, 28, 1], label and id of one serialised example."""
+    """Return the image uint8 [28, 28, 1], label and id of one serialized example."""
     return parsing.parse(record)
 
 

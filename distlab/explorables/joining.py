@@ -86,7 +86,7 @@ def join_style(piece: str) -> str:
 
 
 def _list_ideas(theme: int) -> dict[str, str]:
-    """Return each idea's colour, and the ink on it, on a light page (0) or a dark one (1)."""
+    """Return each idea's color, and the ink on it, on a light page (0) or a dark one (1)."""
     fills = {name: shade[theme] for name, shade in IDEAS.items()}
     inks = {f"on-{name}": (shade.ink, BLACK)[theme] for name, shade in IDEAS.items()}
     return fills | inks

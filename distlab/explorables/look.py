@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from distlab.errors import CourseError
-from distlab.explorables.catalogue import EXAMPLES
+from distlab.explorables.catalog import EXAMPLES
 from distlab.explorables.explorable import Explorable
 
 WIDTHS_PX, THEMES = (480, 1000, 1600), ("light", "dark")

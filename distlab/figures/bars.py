@@ -52,14 +52,14 @@ def bars(
     def paint(sheet: Sheet) -> None:
         left = max(text_width_px(name) for name in values) + 14
         lines = [reference[1]] if reference else []
-        centred = log and bool(reference)
-        to_px = _lengths([*values.values(), *lines], unit, left, log, centred)
+        centered = log and bool(reference)
+        to_px = _lengths([*values.values(), *lines], unit, left, log, centered)
         line_px = to_px(reference[1]) if reference else None
-        scale = Scale(left, unit, to_px, line_px if centred else to_px(None), line_px)
+        scale = Scale(left, unit, to_px, line_px if centered else to_px(None), line_px)
         for number, (name, value) in enumerate(values.items()):
-            colour = canvas.VERMILLION if name in marked else canvas.BLUE
-            _draw_bar(sheet, top_px + number * ROW_PX, scale, name, value, colour)
-        if not centred:
+            color = canvas.VERMILLION if name in marked else canvas.BLUE
+            _draw_bar(sheet, top_px + number * ROW_PX, scale, name, value, color)
+        if not centered:
             sheet.line([scale.base_px] * 2, [top_px - 4, bottom_px], linewidth=1)
         if reference:
             _draw_reference(sheet, reference[0], line_px, top_px - 8, bottom_px)
@@ -88,7 +88,7 @@ def grouped_bars(
 ) -> Picture:
     """Draw the bars of several groups side by side: `{group: {name: value}}`.
 
-    A name that occurs in several groups has one colour in all of them. Raises
+    A name that occurs in several groups has one color in all of them. Raises
     CourseError as `bars` does, and for a group without bars.
     """
     for group, values in groups.items():
@@ -109,8 +109,8 @@ def grouped_bars(
             y += GROUP_PX
             sheet.line([scale.base_px] * 2, [y, y + len(values) * ROW_PX], linewidth=1)
             for name, value in values.items():
-                colour = canvas.COLOURS[names.index(name) % len(canvas.COLOURS)]
-                _draw_bar(sheet, y, scale, name, value, colour)
+                color = canvas.COLORS[names.index(name) % len(canvas.COLORS)]
+                _draw_bar(sheet, y, scale, name, value, color)
                 y += ROW_PX
             y += GAP_PX
 
@@ -135,7 +135,7 @@ def stacked_bars(
 ) -> Picture:
     """Draw one bar for each row, made of its parts one after the other: `{row: {part: value}}`.
 
-    A part has one colour in all rows, named in a key; the row's sum is written at its end.
+    A part has one color in all rows, named in a key; the row's sum is written at its end.
     `reference` is a dashed line with its label. Raises CourseError for no rows, for a row
     without parts, and for values that are not finite or below 0.
     """
@@ -182,8 +182,8 @@ def _check_stack(name: str, values: Mapping[str, float]) -> float:
 def _draw_parts_key(sheet: Sheet, parts: list[str]) -> None:
     x = 0.0
     for number, part in enumerate(parts):
-        colour = canvas.COLOURS[number % len(canvas.COLOURS)]
-        sheet.rectangle(x + 1, TOP_PX - 4, 16, 13, colour, 0.55, linewidth=1.2)
+        color = canvas.COLORS[number % len(canvas.COLORS)]
+        sheet.rectangle(x + 1, TOP_PX - 4, 16, 13, color, 0.55, linewidth=1.2)
         sheet.write(x + 24, TOP_PX + 3, part, "left", SMALL_PX)
         x += 24 + text_width_px(part, SMALL_PX) + 22
 
@@ -192,9 +192,9 @@ def _draw_stack(sheet: Sheet, y: float, scale: Scale, name: str, values, parts: 
     middle, total = y + ROW_PX / 2, 0.0
     for part, value in values.items():
         start, end = scale.to_px(total), scale.to_px(total + value)
-        colour = canvas.COLOURS[parts.index(part) % len(canvas.COLOURS)]
+        color = canvas.COLORS[parts.index(part) % len(canvas.COLORS)]
         place = (start, y + (ROW_PX - BAR_PX) / 2, end - start, BAR_PX)
-        sheet.rectangle(*place, colour, 0.55, linewidth=1.2)
+        sheet.rectangle(*place, color, 0.55, linewidth=1.2)
         total += value
     sheet.write(scale.left - 10, middle, name, "right")
     end, says = scale.to_px(total) + 6, _with_unit(total, scale.unit)
@@ -212,15 +212,15 @@ def _check_bars(values: Mapping[str, float], log: bool) -> None:
             raise CourseError(f"bars: {name!r} is {value}: log=True needs values above 0")
 
 
-def _lengths(values: list[float], unit: str, left: float, log: bool, centred: bool = False):
+def _lengths(values: list[float], unit: str, left: float, log: bool, centered: bool = False):
     """Return the function from a value (None: the base line) to pixels from the left edge."""
     room = max(text_width_px(_with_unit(value, unit)) for value in values) + 14
     if log:
         logs = np.log10(values)
-        low, high = logs.min() if centred else np.floor(logs.min() - 0.1), logs.max()
+        low, high = logs.min() if centered else np.floor(logs.min() - 0.1), logs.max()
     else:
         low, high = min(0.0, *values), max(0.0, *values)
-    start = left + (room if centred or (low < 0 and not log) else 0)
+    start = left + (room if centered or (low < 0 and not log) else 0)
     scale = (WIDTH_PX - start - room) / ((high - low) or 1.0)
 
     def to_px(value: float | None) -> float:
@@ -230,10 +230,10 @@ def _lengths(values: list[float], unit: str, left: float, log: bool, centred: bo
     return to_px
 
 
-def _draw_bar(sheet: Sheet, y: float, scale: Scale, name: str, value: float, colour: str) -> None:
+def _draw_bar(sheet: Sheet, y: float, scale: Scale, name: str, value: float, color: str) -> None:
     base, end, middle = scale.base_px, scale.to_px(value), y + ROW_PX / 2
     place = (min(base, end), y + (ROW_PX - BAR_PX) / 2, abs(end - base), BAR_PX)
-    sheet.rectangle(*place, colour, 0.55, linewidth=1.2)
+    sheet.rectangle(*place, color, 0.55, linewidth=1.2)
     sheet.write(scale.left - 10, middle, name, "right")
     says = _with_unit(value, scale.unit)
     x, align = (end + 6, "left") if end > base - 1e-3 else (end - 6, "right")

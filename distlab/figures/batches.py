@@ -68,25 +68,25 @@ def _draw_workers(sheet: Sheet, pieces: list[list[int]]) -> None:
         if worker is None:
             sheet.write(x + wide / 2, WORKER_Y, "…", size=22)
             continue
-        colour = canvas.COLOURS[worker % len(canvas.COLOURS)]
-        _draw_worker(sheet, x, wide, worker, pieces[worker], colour, (least, most))
+        color = canvas.COLORS[worker % len(canvas.COLORS)]
+        _draw_worker(sheet, x, wide, worker, pieces[worker], color, (least, most))
 
 
-def _draw_worker(sheet: Sheet, x, wide, worker: int, replicas: list[int], colour, extremes) -> None:
+def _draw_worker(sheet: Sheet, x, wide, worker: int, replicas: list[int], color, extremes) -> None:
     sheet.line([x + wide / 2] * 2, [BATCH_Y + 20, WORKER_Y - 35], linewidth=1, alpha=0.5)
     label = _fitting((f"worker {worker}", f"w{worker}", ""), wide)
     sheet.write(x + wide / 2, WORKER_Y - 26, label)
-    _draw_piece(sheet, x, wide, WORKER_Y - 16, 38, f"{sum(replicas):,}", colour, 0.38)
+    _draw_piece(sheet, x, wide, WORKER_Y - 16, 38, f"{sum(replicas):,}", color, 0.38)
     step = wide / len(replicas)
     inset = 2.0 if step > 14 else 0.5
     for i, size in enumerate(replicas):
         at = x + i * step
         ends = [WORKER_Y + 22, REPLICA_Y - 16]
-        sheet.line([at + step / 2] * 2, ends, colour, linewidth=1, alpha=0.7)
+        sheet.line([at + step / 2] * 2, ends, color, linewidth=1, alpha=0.7)
         more = size == extremes[1] > extremes[0]
         text = _fitting((f"{size:,}", ""), step - 2 * inset)
         _draw_piece(
-            sheet, at + inset, step - 2 * inset, REPLICA_Y - 16, 32, text, colour,
+            sheet, at + inset, step - 2 * inset, REPLICA_Y - 16, 32, text, color,
             0.2 if size else 0.0, more=more, empty=size == 0,
         )  # fmt: skip
     each, few = _say_sizes(replicas), count(len(replicas), "replica")
@@ -95,13 +95,13 @@ def _draw_worker(sheet: Sheet, x, wide, worker: int, replicas: list[int], colour
 
 
 def _draw_piece(
-    sheet: Sheet, x, wide, y, tall, text, colour, strength, more=False, empty=False
+    sheet: Sheet, x, wide, y, tall, text, color, strength, more=False, empty=False
 ) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     patch = FancyBboxPatch(
         (x + 2, y + 2), max(wide - 4, 0.5), tall - 4, boxstyle="round,pad=2,rounding_size=3",
-        facecolor=canvas.tinted(colour, strength), edgecolor=INK if more else colour,
+        facecolor=canvas.tinted(color, strength), edgecolor=INK if more else color,
         linewidth=2.4 if more else 1.2, linestyle=(0, (3, 2)) if empty else "-",
     )  # fmt: skip
     sheet.axes.add_patch(patch)

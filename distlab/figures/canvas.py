@@ -1,4 +1,4 @@
-"""The drawing surface that all figures share: fonts, colours, pixels. Matplotlib on first use.
+"""The drawing surface that all figures share: fonts, colors, pixels. Matplotlib on first use.
 
 One unit is one CSS pixel at the picture's full width, so a font size of 13
 here is 13 px on the page.
@@ -25,7 +25,7 @@ SCREEN_DPI = 100  # an inch of a figure is as wide as where matplotlib shows it
 TITLE_PX, TEXT_PX, SMALL_PX = 15.0, 13.0, 12.0
 
 # The ones with 3:1 on white and on JupyterLab's dark page first.
-COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
+COLORS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 2)), (0, (8, 2, 2, 2)), (0, (4, 4)), ":")
 
@@ -187,27 +187,27 @@ class Sheet:
         self.axes.text(x, y, text, ha=align, va="center", size=size, **style)
 
     def rectangle(
-        self, x: float, y: float, wide: float, tall: float, colour: Any, strength: float = 0.0,
+        self, x: float, y: float, wide: float, tall: float, color: Any, strength: float = 0.0,
         **style: Any,
     ) -> None:  # fmt: skip
-        """Draw a box with an edge in `colour`, filled with a tint of it."""
+        """Draw a box with an edge in `color`, filled with a tint of it."""
         from matplotlib.patches import Rectangle
 
-        style = {"facecolor": tinted(colour, strength), "edgecolor": colour, **style}
+        style = {"facecolor": tinted(color, strength), "edgecolor": color, **style}
         self.axes.add_patch(Rectangle((x, y), wide, tall, **style))
 
-    def line(self, x: Sequence[float], y: Sequence[float], colour: Any = INK, **style: Any) -> None:
+    def line(self, x: Sequence[float], y: Sequence[float], color: Any = INK, **style: Any) -> None:
         """Draw a line through the points (x[i], y[i])."""
-        self.axes.plot(x, y, color=colour, **style)
+        self.axes.plot(x, y, color=color, **style)
 
     def arrow(
-        self, tail: tuple[float, float], head: tuple[float, float], colour: Any, width: float
+        self, tail: tuple[float, float], head: tuple[float, float], color: Any, width: float
     ) -> None:
         """Draw an arrow from `tail` to `head` with a filled head that grows with `width`."""
         from matplotlib.patches import FancyArrowPatch
 
         patch = FancyArrowPatch(
-            tail, head, arrowstyle="-|>", mutation_scale=8 + 2 * width, color=colour,
+            tail, head, arrowstyle="-|>", mutation_scale=8 + 2 * width, color=color,
             linewidth=width, shrinkA=0, shrinkB=0,
         )  # fmt: skip
         self.axes.add_patch(patch)
@@ -261,20 +261,20 @@ def text_width_px(text: str, size_px: float = TEXT_PX, weight: str = "normal") -
     return text_to_path.get_text_width_height_descent(text or " ", font, ismath=False)[0]
 
 
-def tinted(colour: str, strength: float = 0.28) -> tuple[float, float, float, float]:
-    """Return `colour` thinned so that ink reads on it in light and dark pages."""
+def tinted(color: str, strength: float = 0.28) -> tuple[float, float, float, float]:
+    """Return `color` thinned so that ink reads on it in light and dark pages."""
     from matplotlib.colors import to_rgba
 
-    return to_rgba(colour, strength)
+    return to_rgba(color, strength)
 
 
 def label_paper() -> dict[str, Any]:
-    """Return the `bbox` of a text that crosses lines: a patch in the page's own colour."""
+    """Return the `bbox` of a text that crosses lines: a patch in the page's own color."""
     return {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5, "alpha": 0.85}
 
 
 def spread(heights: Sequence[float], step: float) -> list[float]:
-    """Move ascending `heights` apart until neighbours are `step` or more from each other."""
+    """Move ascending `heights` apart until neighbors are `step` or more from each other."""
     placed = [float(h) for h in heights]
     for _ in range(60):
         moved = False

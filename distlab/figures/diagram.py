@@ -12,7 +12,7 @@ from distlab.figures.picture import INK, Picture
 from utils.checks import check_count
 from utils.measure import count
 
-# kind of box -> colour, strength of its tint
+# kind of box -> color, strength of its tint
 KINDS: Mapping[str, tuple[str, float]] = {
     "text": (INK, 0.0),
     "device": (INK, 0.04),
@@ -93,11 +93,11 @@ def diagram(
 def _draw_box(sheet: Sheet, box: Box) -> None:
     from matplotlib.patches import FancyBboxPatch
 
-    colour, strength = KINDS[box.kind]
+    color, strength = KINDS[box.kind]
     patch = FancyBboxPatch(
         (box.x + 4, box.y + 4), box.width - 8, box.height - 8,
-        boxstyle="round,pad=4,rounding_size=6", facecolor=canvas.tinted(colour, strength),
-        edgecolor=colour, linewidth=1.3,
+        boxstyle="round,pad=4,rounding_size=6", facecolor=canvas.tinted(color, strength),
+        edgecolor=color, linewidth=1.3,
     )  # fmt: skip
     if box.kind != "text":
         sheet.axes.add_patch(patch)

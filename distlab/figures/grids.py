@@ -30,7 +30,7 @@ def images(
 ) -> Picture:
     """Draw images in a grid, each with its label, of one or more lines, below it.
 
-    `images` is [n, height, width], with a last axis of 1 (grey) or 3 (red,
+    `images` is [n, height, width], with a last axis of 1 (gray) or 3 (red,
     green, blue) allowed; uint8 counts to 255, floats to 1. Raises CourseError
     for another shape and for labels that are not n.
     """
@@ -69,9 +69,9 @@ def encode_png(image: Any) -> str:
     from PIL import Image
 
     (pixels,) = _as_pixels(np.asarray(image)[None])
-    grey = pixels[..., 0] if (pixels == pixels[..., :1]).all() else pixels
+    gray = pixels[..., 0] if (pixels == pixels[..., :1]).all() else pixels
     file = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(grey)).save(file, format="PNG")
+    Image.fromarray(np.ascontiguousarray(gray)).save(file, format="PNG")
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
@@ -177,11 +177,11 @@ def _draw_table(
 
 def _draw_cell(sheet: Sheet, x: float, y: float, wide: float, part: float) -> None:
     """Draw a cell whose value is `part` of the largest; nan has no tint."""
-    colour = canvas.VERMILLION if part < 0 else canvas.BLUE
+    color = canvas.VERMILLION if part < 0 else canvas.BLUE
     strength = 0.0 if part != part else 0.06 + 0.44 * abs(part)
     edge = (0, (3, 2)) if part < 0 else "-"
     place = (x + 1, y + 1, wide - 2, CELL_PX - 2)
-    sheet.rectangle(*place, colour, strength, linewidth=0.8, linestyle=edge)
+    sheet.rectangle(*place, color, strength, linewidth=0.8, linestyle=edge)
 
 
 def shares(
@@ -223,21 +223,21 @@ def _draw_shares(sheet: Sheet, rows: Mapping, lost: list[int], examples: int) ->
     for number, (who, steps) in enumerate(rows.items()):
         y = STRIPS_PX + number * STRIP_PX
         sheet.write(left - 10, y + STRIP_PX / 2, who, "right")
-        colour = canvas.COLOURS[number % len(canvas.COLOURS)]
-        _draw_strip(sheet, steps, examples, left, wide, y, colour)
+        color = canvas.COLORS[number % len(canvas.COLORS)]
+        _draw_strip(sheet, steps, examples, left, wide, y, color)
     if lost:
         _draw_lost(sheet, lost, left, wide, STRIPS_PX + len(rows) * STRIP_PX)
 
 
-def _draw_strip(sheet: Sheet, steps, examples: int, left, wide, y, colour) -> None:
+def _draw_strip(sheet: Sheet, steps, examples: int, left, wide, y, color) -> None:
     mine = Counter(i for step in steps for i in step)
     at = {i: number for number, step in enumerate(steps) for i in step}
     gap = min(1.0, wide / 8)
     for i in range(examples):
         face, edge, line = "none", canvas.tinted(INK, 0.3), 0.7
         if i in at:
-            face = canvas.tinted(colour, (0.35, 0.7)[at[i] % 2])
-            edge, line = (INK, 2.2) if mine[i] > 1 else (colour, 1.0)
+            face = canvas.tinted(color, (0.35, 0.7)[at[i] % 2])
+            edge, line = (INK, 2.2) if mine[i] > 1 else (color, 1.0)
         place = (left + i * wide + gap, y + 4, wide - 2 * gap, STRIP_PX - 8)
         sheet.rectangle(*place, edge, facecolor=face, linewidth=line)
 

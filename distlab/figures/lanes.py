@@ -14,14 +14,14 @@ from distlab.figures.picture import INK, Picture
 MAX_POINTS = 160
 MAX_SECONDS = 40.0  # of a longer job, the last so many are drawn
 MARK_SYMBOLS = {"end": "✕", "pause": "❚❚", "back": "↻"}
-GREY, RED = IDEAS["wait"].light, IDEAS["over"].light
-MARK_COLOURS = {"end": RED, "pause": ORANGE, "back": GREEN}
-# kind of a span -> (words of the key, colour, strength)
+GRAY, RED = IDEAS["wait"].light, IDEAS["over"].light
+MARK_COLORS = {"end": RED, "pause": ORANGE, "back": GREEN}
+# kind of a span -> (words of the key, color, strength)
 SPANS = {
     "compute": ("computes", BLUE, 0.75),
-    "wait": ("waits for others", GREY, 0.3),
+    "wait": ("waits for others", GRAY, 0.3),
     "send": ("all-reduce", GREEN, 0.85),
-    "start": ("starts", GREY, 0.1),
+    "start": ("starts", GRAY, 0.1),
     "paused": ("paused", ORANGE, 0.5),
     "down": ("killed", RED, 0.45),
 }
@@ -164,10 +164,10 @@ def _draw_lane(sheet: Sheet, lane: LaneRecord, top: float, place, begin: float) 
     sheet.write(0, top + 35, f"{lane.symbol} {lane.state_words}", "left", SMALL_PX)
     height = LANE_PX - 14
     sheet.rectangle(LEFT_PX, top + 8, WIDTH_PX - LEFT_PX - 6, height, INK, 0.04, edgecolor="none")
-    for kind, (_, colour, strength) in SPANS.items():
+    for kind, (_, color, strength) in SPANS.items():
         spans = [span for span in lane.spans if span.kind == kind and span.end > begin]
         boxes = [(place(s.start), top + 8, place(s.end) - place(s.start), height) for s in spans]
-        _fill(sheet, boxes, colour, strength)
+        _fill(sheet, boxes, color, strength)
     for start, end in lane.lost:
         if end > begin:
             _hatch(sheet, place(start), place(end), top + 8, height)
@@ -176,15 +176,15 @@ def _draw_lane(sheet: Sheet, lane: LaneRecord, top: float, place, begin: float) 
             _draw_flag(sheet, place(flag.time), top, flag.used)
     for mark in lane.marks:
         if mark.time >= begin:
-            x, colour = place(mark.time), MARK_COLOURS[mark.kind]
-            sheet.line([x, x], [top + 3, top + 12 + height], colour, linewidth=1.6)
+            x, color = place(mark.time), MARK_COLORS[mark.kind]
+            sheet.line([x, x], [top + 3, top + 12 + height], color, linewidth=1.6)
             symbol = MARK_SYMBOLS[mark.kind]
             style = {"bbox": canvas.label_paper(), "weight": "bold"}
             sheet.write(x, top + 8 + height / 2, symbol, size=SMALL_PX, **style)
 
 
-def _fill(sheet: Sheet, boxes: list[tuple[float, ...]], colour: str, strength: float) -> None:
-    """Fill boxes (x, y, width, height) of one colour, as one path: a long job has hundreds."""
+def _fill(sheet: Sheet, boxes: list[tuple[float, ...]], color: str, strength: float) -> None:
+    """Fill boxes (x, y, width, height) of one color, as one path: a long job has hundreds."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -193,7 +193,7 @@ def _fill(sheet: Sheet, boxes: list[tuple[float, ...]], colour: str, strength: f
     points = [p for x, y, w, h in boxes
               for p in ((x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y))]  # fmt: skip
     codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(boxes)
-    fill = canvas.tinted(colour, strength)
+    fill = canvas.tinted(color, strength)
     sheet.axes.add_patch(PathPatch(Path(points, codes), facecolor=fill, edgecolor="none"))
 
 
@@ -214,8 +214,8 @@ def _draw_flag(sheet: Sheet, x: float, top: float, used: bool) -> None:
     sheet.line([x, x], [top, top + LANE_PX - 6], PURPLE, linewidth=1.2)
     wide, tall = (15, 12) if used else (9, 8)
     points = [(x, top - 1), (x + wide, top - 1 + tall / 2), (x, top - 1 + tall)]
-    colour, edge = (ORANGE, INK) if used else (PURPLE, "none")
-    sheet.axes.add_patch(Polygon(points, facecolor=colour, edgecolor=edge, linewidth=1.2))
+    color, edge = (ORANGE, INK) if used else (PURPLE, "none")
+    sheet.axes.add_patch(Polygon(points, facecolor=color, edgecolor=edge, linewidth=1.2))
 
 
 def _draw_key(
@@ -226,8 +226,8 @@ def _draw_key(
         entries.append(("checkpoint", PURPLE, 1.0))
     if any(lane.lost for lane in lanes):
         entries.append(("trained again later", RED, 0.0))
-    for words, colour, strength in entries:
-        sheet.rectangle(x, y, 14, 12, colour, strength)
+    for words, color, strength in entries:
+        sheet.rectangle(x, y, 14, 12, color, strength)
         sheet.write(x + 20, y + 6, words, "left", SMALL_PX)
         x += 36 + text_width_px(words, SMALL_PX)
 

@@ -39,7 +39,7 @@ def lines(
     log_y: bool = False,
     x_unit: str = "",
     y_unit: str = "",
-    colours: Mapping[str, str] | None = None,
+    colors: Mapping[str, str] | None = None,
     marks: Marks | None = None,
     ranges: Ranges | None = None,
     alt: str | None = None,
@@ -48,17 +48,17 @@ def lines(
 
     `x` and `y` are of one length; values of `y` that are not finite leave a gap
     and are named in the words. An axis whose unit is "B", "kB" or "s" has ticks like
-    64 KiB, 100 kB or 20 ms. `colours` names the colour of each line (one of canvas.COLOURS);
-    lines of one colour differ in their dashes. A mark is a dashed vertical line at
+    64 KiB, 100 kB or 20 ms. `colors` names the color of each line (one of canvas.COLORS);
+    lines of one color differ in their dashes. A mark is a dashed vertical line at
     x, or a circle at (x, y), with its name. `ranges` gives a series (lowest, highest)
     of each point, drawn as bars. Raises CourseError for no series, for lengths that
-    differ, an unknown unit, a line without a colour, and for values of 0 or less on a
+    differ, an unknown unit, a line without a color, and for values of 0 or less on a
     logarithmic axis.
     """
     checked = {name: _check_line(name, x, y, log_x, log_y) for name, (x, y) in series.items()}
     if not checked:
         raise CourseError("lines: no series to draw: give at least one name with its (x, y)")
-    styles = _choose_styles(list(checked), colours)
+    styles = _choose_styles(list(checked), colors)
     units = _find_unit(x_unit), _find_unit(y_unit)
 
     def paint(figure: "Figure") -> None:
@@ -104,21 +104,21 @@ def _check_line(
 
 
 def _choose_styles(
-    names: Sequence[str], colours: Mapping[str, str] | None
+    names: Sequence[str], colors: Mapping[str, str] | None
 ) -> dict[str, dict[str, Any]]:
-    """Return how each line is drawn: by its place, or in its colour where `colours` are given."""
-    styles, drawn = {}, Counter[str]()  # lines of each colour so far
+    """Return how each line is drawn: by its place, or in its color where `colors` are given."""
+    styles, drawn = {}, Counter[str]()  # lines of each color so far
     for number, name in enumerate(names):
-        colour = canvas.COLOURS[number % len(canvas.COLOURS)]
-        if colours is not None:
-            colour, number = colours.get(name, ""), drawn[colours.get(name, "")]
-        if colour not in canvas.COLOURS:
-            raise CourseError(f"lines: {name!r} has no colour: give one of {canvas.COLOURS}")
-        drawn[colour] += 1
+        color = canvas.COLORS[number % len(canvas.COLORS)]
+        if colors is not None:
+            color, number = colors.get(name, ""), drawn[colors.get(name, "")]
+        if color not in canvas.COLORS:
+            raise CourseError(f"lines: {name!r} has no color: give one of {canvas.COLORS}")
+        drawn[color] += 1
         styles[name] = {
-            "color": colour,
+            "color": color,
             "linestyle": canvas.DASHES[number % len(canvas.DASHES)],
-            "marker": canvas.MARKERS[canvas.COLOURS.index(colour)],
+            "marker": canvas.MARKERS[canvas.COLORS.index(color)],
         }
     return styles
 
@@ -134,11 +134,11 @@ def _plot(axes: "Axes", style: dict[str, Any], x: np.ndarray, y: np.ndarray) -> 
 
 
 def _draw_ranges(
-    axes: "Axes", colour: str, x: np.ndarray, low: Sequence[float], high: Sequence[float]
+    axes: "Axes", color: str, x: np.ndarray, low: Sequence[float], high: Sequence[float]
 ) -> None:
     middle = (np.asarray(low) + np.asarray(high)) / 2
     axes.errorbar(
-        x, middle, middle - low, fmt="none", ecolor=colour, elinewidth=1.4, capsize=4,
+        x, middle, middle - low, fmt="none", ecolor=color, elinewidth=1.4, capsize=4,
         capthick=1.4, clip_on=False,
     )  # fmt: skip
 
@@ -265,11 +265,11 @@ def _name_lines(figure: "Figure", axes: "Axes", series: Mapping, styles: Mapping
         figure.text(x_at, y_at, name, size=TEXT_PX, ha="left", va="center")
 
 
-def _leader(start: np.ndarray, end: np.ndarray, colour: str) -> object:
+def _leader(start: np.ndarray, end: np.ndarray, color: str) -> object:
     from matplotlib.lines import Line2D
 
     return Line2D(
-        [start[0], end[0]], [start[1], end[1]], color=colour, linewidth=1, linestyle=(0, (1, 2))
+        [start[0], end[0]], [start[1], end[1]], color=color, linewidth=1, linestyle=(0, (1, 2))
     )
 
 

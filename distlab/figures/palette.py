@@ -1,6 +1,6 @@
-"""One colour for one idea through the whole course, in pictures and in explorables.
+"""One color for one idea through the whole course, in pictures and in explorables.
 
-The light values are Okabe and Ito's colours (jfly.uni-koeln.de/color) where they have one;
+The light values are Okabe and Ito's colors (jfly.uni-koeln.de/color) where they have one;
 on a dark page the same hue is brighter. `ink` is what is written on a fill.
 """
 
@@ -13,7 +13,7 @@ WHITE, BLACK = "#FFFFFF", "#111111"
 
 
 class Shade(NamedTuple):
-    """A colour on a light page and on a dark one, and the ink to write on the light one.
+    """A color on a light page and on a dark one, and the ink to write on the light one.
 
     On the dark one it is always BLACK.
     """

@@ -14,13 +14,13 @@ from utils.measure import count
 Row = tuple[str, float, float, str, str]  # lane, start, end, label, kind
 
 LANE_PX, TOP_PX, KEY_PX, AXIS_PX = 38.0, 36.0, 26.0, 46.0
-PLAIN, DARK, LIGHT = 0.38, 0.68, 0.18  # how strong a bar's colour is
+PLAIN, DARK, LIGHT = 0.38, 0.68, 0.18  # how strong a bar's color is
 
 
 class Style(NamedTuple):
-    """How the bars of one kind look: the number of their colour, and how strong it is."""
+    """How the bars of one kind look: the number of their color, and how strong it is."""
 
-    colour: int
+    color: int
     strength: float
 
 
@@ -29,9 +29,9 @@ def timeline(
 ) -> Picture:
     """Draw spans (lane, start, end, label, kind) as bars in lanes, lanes in their first order.
 
-    Spans of one kind share a colour (from the seventh on, with a dashed edge), named in a
+    Spans of one kind share a color (from the seventh on, with a dashed edge), named in a
     key when there is more than one kind. Kinds that differ only behind a comma ("forward,
-    chunk 0", "forward, chunk 1") are shades of one colour, from dark to light. A label is
+    chunk 0", "forward, chunk 1") are shades of one color, from dark to light. A label is
     written where it fits into its bar. `axis` and `unit` name what runs from left to right.
     Raises CourseError for no rows and for a span that ends before it starts.
     """
@@ -95,13 +95,13 @@ def _draw_span(sheet: Sheet, x, y, wide, label: str, style: Style) -> None:
 
 
 def _draw_swatch(sheet: Sheet, x, y, wide, tall, style: Style) -> None:
-    colour = canvas.COLOURS[style.colour % len(canvas.COLOURS)]
-    edge = "-" if style.colour < len(canvas.COLOURS) else (0, (3, 2))
-    sheet.rectangle(x, y, wide, tall, colour, style.strength, linewidth=1.2, linestyle=edge)
+    color = canvas.COLORS[style.color % len(canvas.COLORS)]
+    edge = "-" if style.color < len(canvas.COLORS) else (0, (3, 2))
+    sheet.rectangle(x, y, wide, tall, color, style.strength, linewidth=1.2, linestyle=edge)
 
 
 def _choose_styles(kinds: list[str]) -> dict[str, Style]:
-    """Return {kind: its style}, in an order that has the shades of a colour together."""
+    """Return {kind: its style}, in an order that has the shades of a color together."""
     families: dict[str, list[str]] = {}
     for kind in kinds:
         families.setdefault(kind.partition(", ")[0], []).append(kind)

@@ -9,7 +9,7 @@ import unicodedata
 
 MAX_CHARACTERS = 8000
 _TERMINAL = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colors, cursor
     r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # titles, links, device strings
     r"|\x1b[ -/]*[0-~]"
     r"|\x9b[0-?]*[ -/]*[@-~]",

@@ -1,6 +1,6 @@
-"""A small picture for each lesson: 240 by 120 units, in the colours of the page around it.
+"""A small picture for each lesson: 240 by 120 units, in the colors of the page around it.
 
-Every shape has classes that the page's style sheet gives colours to: `c1` to `c6` fill, `l1`
+Every shape has classes that the page's style sheet gives colors to: `c1` to `c6` fill, `l1`
 to `l6` draw a line, `t1` to `t6` fill with a tint. One is forward, two backward, three
 all-reduce, four variables, five data, as in `distlab.figures.palette`. `ink`, `dim` and
 `paper` are the theme's, `on` and `black` write on a fill. `go` moves when the tile is pointed
@@ -56,13 +56,13 @@ def _line(points: Sequence[tuple[float, float]], look: str) -> str:
     return _path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), look)
 
 
-def _arrow(x: float, y: float, to_x: float, to_y: float, colour: int, more: str = "") -> str:
-    """A line with a head in colour number `colour`."""
+def _arrow(x: float, y: float, to_x: float, to_y: float, color: int, more: str = "") -> str:
+    """A line with a head in color number `color`."""
     angle, size = math.atan2(to_y - y, to_x - x), 8
     wings = [(to_x - size * math.cos(angle + turn), to_y - size * math.sin(angle + turn))
              for turn in (0.5, -0.5)]  # fmt: skip
-    head = _line([wings[0], (to_x, to_y), wings[1]], f"l{colour} {more}")
-    return _line([(x, y), (to_x, to_y)], f"l{colour} {more}") + head
+    head = _line([wings[0], (to_x, to_y), wings[1]], f"l{color} {more}")
+    return _line([(x, y), (to_x, to_y)], f"l{color} {more}") + head
 
 
 def _curve(function: Callable[[float], float], left: float, right: float, look: str) -> str:
@@ -123,10 +123,10 @@ def _scope() -> Drawing:
 @_of("03")
 def _stairs() -> Drawing:
     shapes = [_line([(24, 12), (24, 104), (222, 104)], "line")]
-    for k, colour in enumerate((1, 2, 3, 5)):
+    for k, color in enumerate((1, 2, 3, 5)):
         shapes.append(_curve(
             lambda t, k=k: 26 + 5 * k + 62 * (1 - math.exp(-3.2 * t)) - 5 * k * t, 30, 218,
-            f"l{colour}"))  # fmt: skip
+            f"l{color}"))  # fmt: skip
     stairs = [(30, 22), (92, 22), (92, 52), (154, 52), (154, 82), (218, 82)]
     return "Four losses that fall together, above a learning rate that goes down in steps", [
         *shapes, _line(stairs, "l4 thick dashed")]  # fmt: skip
@@ -139,10 +139,10 @@ def _loop() -> Drawing:
         angle = math.pi * (k / 2 - 0.5)
         places.append((120 + 78 * math.cos(angle), 60 + 40 * math.sin(angle)))
     shapes.append('<ellipse cx="120" cy="60" rx="78" ry="40" class="l3 dashed go turn"/>')
-    for (x, y), word, colour in zip(places, ("batch", "forward", "gradient", "update"),
+    for (x, y), word, color in zip(places, ("batch", "forward", "gradient", "update"),
                                     (5, 1, 2, 3)):  # fmt: skip
         shapes += [_box(x - 31, y - 12, 62, 24, "paper", 12), _box(x - 31, y - 12, 62, 24,
-                   f"t{colour} edge{colour}", 12), _write(x, y + 4, word)]  # fmt: skip
+                   f"t{color} edge{color}", 12), _write(x, y + 4, word)]  # fmt: skip
     return "The loop: batch, forward, gradient, update, and again", shapes
 
 
@@ -182,7 +182,7 @@ def _ring() -> Drawing:
 
 
 @_of("07")
-def _centre() -> Drawing:
+def _center() -> Drawing:
     shapes = [_box(88, 10, 64, 34, "c4", 6), _write(120, 32, "weights", "black", 13)]
     for k, x in enumerate((24, 92, 160)):
         shapes += [_arrow(120 + 22 * (k - 1), 48, x + 28, 76, 3, "go down"),
@@ -196,9 +196,9 @@ def _names() -> Drawing:
     nodes = ((82, 32, "chief", 1), (158, 32, "worker", 3), (82, 88, "worker", 3),
              (158, 88, "ps", 2))  # fmt: skip
     shapes += [_line([(82, 32), (158, 32), (158, 88), (82, 88), (82, 32)], "line")]
-    for x, y, word, colour in nodes:
+    for x, y, word, color in nodes:
         shapes += [_box(x - 28, y - 13, 56, 26, "paper", 6),
-                   _box(x - 28, y - 13, 56, 26, f"t{colour} edge{colour}", 6),
+                   _box(x - 28, y - 13, 56, 26, f"t{color} edge{color}", 6),
                    _write(x, y + 4, word)]  # fmt: skip
     return "Who is who in a cluster: a chief, workers, a parameter server", shapes
 
@@ -206,11 +206,11 @@ def _names() -> Drawing:
 @_of("09")
 def _two_machines() -> Drawing:
     shapes = []
-    for x, colours in ((22, (1, 1, 1)), (150, (2, 2, 2))):
+    for x, colors in ((22, (1, 1, 1)), (150, (2, 2, 2))):
         shapes += [_box(x, 16, 68, 88, "box", 6)]
-        for k, colour in enumerate(colours):
-            shapes += [_box(x + 8, 26 + 25 * k, 52, 16, f"t{colour}"),
-                       _box(x + 8, 26 + 25 * k, 52 - 9 * k, 16, f"c{colour}")]  # fmt: skip
+        for k, color in enumerate(colors):
+            shapes += [_box(x + 8, 26 + 25 * k, 52, 16, f"t{color}"),
+                       _box(x + 8, 26 + 25 * k, 52 - 9 * k, 16, f"c{color}")]  # fmt: skip
     shapes += [_arrow(94, 52, 146, 52, 3, "go right"), _arrow(146, 70, 94, 70, 3, "go left")]
     return "Two machines, each with its own part of the data, exchange gradients", shapes
 
@@ -233,11 +233,11 @@ def _killed() -> Drawing:
 def _servers() -> Drawing:
     shapes = [_box(66, 12, 44, 28, "c4", 5), _box(130, 12, 44, 28, "c4", 5)]
     for k, (x, reach) in enumerate(((40, 1.0), (120, 0.55), (200, 0.8))):
-        colour = (1, 3, 5)[k]
+        color = (1, 3, 5)[k]
         target = 88 if x < 120 else 152
         top = 82 - (82 - 44) * reach
-        shapes += [_arrow(x, 80, x + (target - x) * reach, top, colour, "go up"),
-                   _dot(x, 96, 14, f"t{colour} edge{colour}")]  # fmt: skip
+        shapes += [_arrow(x, 80, x + (target - x) * reach, top, color, "go up"),
+                   _dot(x, 96, 14, f"t{color} edge{color}")]  # fmt: skip
     return "Two parameter servers; three workers, each at its own pace", shapes
 
 
@@ -258,13 +258,13 @@ def _conveyor() -> Drawing:
 
 @_of("13")
 def _dealt() -> Drawing:
-    colours = (1, 2, 3, 5)
-    shapes = [_box(16 + 14 * k, 14, 11, 18, f"c{colours[k % 4]}", 2) for k in range(15)]
-    for w, colour in enumerate(colours):
+    colors = (1, 2, 3, 5)
+    shapes = [_box(16 + 14 * k, 14, 11, 18, f"c{colors[k % 4]}", 2) for k in range(15)]
+    for w, color in enumerate(colors):
         x = 20 + 54 * w
-        shapes += [_arrow(x + 19, 38, x + 19, 56, colour, "go down"), _box(x, 60, 40, 48, "box", 5)]
+        shapes += [_arrow(x + 19, 38, x + 19, 56, color, "go down"), _box(x, 60, 40, 48, "box", 5)]
         count = 3 if w == 3 else 4
-        shapes += [_box(x + 6 + 16 * (k % 2), 66 + 20 * (k // 2), 12, 16, f"c{colour}", 2)
+        shapes += [_box(x + 6 + 16 * (k % 2), 66 + 20 * (k // 2), 12, 16, f"c{color}", 2)
                    for k in range(count)]  # fmt: skip
     return "Fifteen examples dealt out to four workers: one of them gets fewer", shapes
 
@@ -328,10 +328,10 @@ def _engines() -> Drawing:
     places = ((40, 30, "Ray"), (200, 30, "Spark"), (40, 92, "Slurm"), (200, 92, "K8s"))
     shapes = []
     for k, (x, y, word) in enumerate(places):
-        colour = (1, 2, 3, 5)[k]
-        shapes += [_line([(120, 60), (x, y)], f"l{colour}"),
+        color = (1, 2, 3, 5)[k]
+        shapes += [_line([(120, 60), (x, y)], f"l{color}"),
                    _box(x - 27, y - 14, 54, 28, "paper", 14),
-                   _box(x - 27, y - 14, 54, 28, f"t{colour} edge{colour}", 14),
+                   _box(x - 27, y - 14, 54, 28, f"t{color} edge{color}", 14),
                    _write(x, y + 4, word)]  # fmt: skip
     shapes += [_box(82, 44, 76, 32, "c1", 6), _write(120, 64, "train()", "on", 13)]
     return "One training function, started by Ray, Spark, Slurm or Kubernetes", shapes
@@ -360,8 +360,8 @@ def _tree() -> Drawing:
         for x in (64, 176)
         for part in (_dot(x, 60, 11, "paper"), _dot(x, 60, 11, "t1 edge1"), _write(x, 65, "?"))
     ]
-    shapes += [_box(x - 15, 88, 30, 20, f"c{colour}", 5)
-               for x, colour in ((34, 1), (96, 5), (146, 2), (206, 3))]  # fmt: skip
+    shapes += [_box(x - 15, 88, 30, 20, f"c{color}", 5)
+               for x, color in ((34, 1), (96, 5), (146, 2), (206, 3))]  # fmt: skip
     return "Two questions, four strategies: a guide to decide by", shapes
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LIMIT_SECONDS = 60.0
 Reduce = Callable[[np.ndarray], np.ndarray]
 Seconds = dict[int, list[float]]  # payload bytes -> seconds of each round
-COLOURS = {  # one for each thing in all of the lesson's pictures of times
+COLORS = {  # one for each thing in all of the lesson's pictures of times
     "ours": BLUE,
     "TensorFlow": VERMILLION,
     "ring": GREEN,
@@ -100,7 +100,7 @@ def draw_times(
     """Draw seconds against payload bytes, both axes logarithmic.
 
     `series` is name -> (payload bytes, seconds). What stands before a comma in a name is
-    one of COLOURS, so that a measured line and its prediction have one colour.
+    one of COLORS, so that a measured line and its prediction have one color.
     """
     return figures.lines(
         series,
@@ -111,7 +111,7 @@ def draw_times(
         log_y=True,
         x_unit="B",
         y_unit="s",
-        colours={name: COLOURS[name.split(",")[0]] for name in series},
+        colors={name: COLORS[name.split(",")[0]] for name in series},
     )
 
 

@@ -5,7 +5,7 @@ from math import log10
 
 import numpy as np
 
-from distlab.figures.canvas import COLOURS, SMALL_PX, Sheet, draw_sheet, text_width_px
+from distlab.figures.canvas import COLORS, SMALL_PX, Sheet, draw_sheet, text_width_px
 from distlab.figures.picture import INK, Picture
 
 Tiles = dict[tuple[int, int], list[int]]  # (row, column) of a tile -> the devices that hold it
@@ -61,7 +61,7 @@ def find_tiles(specs: Sequence[str], mesh: Mapping[str, int]) -> Tiles:
 def _draw_grid(
     sheet: Sheet, tiles: Tiles, x: float, middle: float, size: tuple[float, float]
 ) -> None:
-    """Draw the tiles of one matrix; a tile of several devices is banded in their colours."""
+    """Draw the tiles of one matrix; a tile of several devices is banded in their colors."""
     rows, columns = (1 + max(tile[axis] for tile in tiles) for axis in (0, 1))
     high, wide = size[0] / rows, size[1] / columns
     for (row, column), devices in tiles.items():
@@ -69,8 +69,8 @@ def _draw_grid(
         band = wide / len(devices)
         for number, device in enumerate(devices):
             place = (left + number * band, top, band, high)
-            colour = COLOURS[device % len(COLOURS)]
-            sheet.rectangle(*place, colour, 0.34, edgecolor="none", linewidth=0)
+            color = COLORS[device % len(COLORS)]
+            sheet.rectangle(*place, color, 0.34, edgecolor="none", linewidth=0)
         sheet.rectangle(left, top, wide, high, INK, linewidth=1.3)
         words = ", ".join(map(str, devices))
         if text_width_px(words, SMALL_PX) + 4 > wide:

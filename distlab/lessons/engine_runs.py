@@ -30,7 +30,7 @@ import psutil
 
 from distlab.errors import CourseError
 from distlab.lessons.typed_cluster import run_tasks
-from utils.engines.catalogue import find_engine
+from utils.engines.catalog import find_engine
 from utils.errors import InputError
 from utils.files import write_atomically
 from utils.processes.lifetime import die_with_parent, signal_group

@@ -25,7 +25,7 @@ def draw_numbers(types: Mapping[str, np.ndarray], low: float, high: float) -> Pi
             sheet.write(LEFT_PX - 14, top + 20, name, "right")
             for value in values:
                 x = to_px(value)
-                sheet.line([x, x], [top, top + 40], canvas.COLOURS[row], linewidth=1.6)
+                sheet.line([x, x], [top, top + 40], canvas.COLORS[row], linewidth=1.6)
         for value in (low, (low + high) / 2, high):
             sheet.write(to_px(value), bottom + 6, f"{value:g}", size=canvas.SMALL_PX)
 

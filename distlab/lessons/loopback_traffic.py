@@ -28,7 +28,7 @@ def read_loopback_bytes() -> int:
 def measure_traffic(call: Callable[[], Any], steps: int, repeats: int = 5) -> float:
     """Call `call`, which takes `steps` steps, and return the bytes sent for each of them.
 
-    Counts headers and acknowledgements, so it is a little more than the payload, and what
+    Counts headers and acknowledgments, so it is a little more than the payload, and what
     other programs send over loopback meanwhile: of `repeats` calls the smallest count is
     returned.
     """

@@ -1,4 +1,4 @@
-"""Canvases, masks and predictions side by side, a colour for each kind of clothing."""
+"""Canvases, masks and predictions side by side, a color for each kind of clothing."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from distlab import figures
 from utils.data.canvases import MASK_CLASS_NAMES
 from utils.data.masks import count_pixels, score_masks
 
-# Petroff's ten colours (arXiv:2107.02270), as matplotlib's "petroff10"; black for the background
+# Petroff's ten colors (arXiv:2107.02270), as matplotlib's "petroff10"; black for the background
 MIN_PIXELS = 20  # of a garment that is named
 PALETTE = np.array(
     [(0, 0, 0), (63, 144, 218), (255, 169, 14), (189, 31, 1), (148, 164, 162), (131, 45, 182),
@@ -17,13 +17,13 @@ PALETTE = np.array(
 )  # fmt: skip
 
 
-def colour(mask: np.ndarray) -> np.ndarray:
-    """Return class numbers [height, width] as colours, uint8 [height, width, 3]."""
+def color(mask: np.ndarray) -> np.ndarray:
+    """Return class numbers [height, width] as colors, uint8 [height, width, 3]."""
     return PALETTE[np.asarray(mask, np.int64)]
 
 
 def draw_key() -> figures.Picture:
-    """Return a patch of each class's colour with its name."""
+    """Return a patch of each class's color with its name."""
     patches = np.broadcast_to(PALETTE[:, None, None], (len(PALETTE), 4, 8, 3))
     names = [name.replace("/", "/\n") for name in MASK_CLASS_NAMES]
     return figures.images(patches, names, title="The classes of a mask", columns=6)
@@ -61,10 +61,10 @@ def draw_predictions(
 
 
 def stack(image: np.ndarray, *masks: np.ndarray) -> np.ndarray:
-    """Return a picture above its masks in colour, uint8 [height, 64, 3], a light line between."""
+    """Return a picture above its masks in color, uint8 [height, 64, 3], a light line between."""
     parts = [np.broadcast_to(np.asarray(image, np.uint8)[..., None], (*image.shape, 3))]
     for mask in masks:
-        parts += [np.full((2, image.shape[1], 3), 255, np.uint8), colour(mask)]
+        parts += [np.full((2, image.shape[1], 3), 255, np.uint8), color(mask)]
     return np.concatenate(parts)
 
 

@@ -118,12 +118,12 @@ def _draw_update(
     sheet: Sheet, x: float, y: float, end: float, unit: float, ratio: float, residual: float
 ) -> None:
     """Draw one row from (x, y) to at most `end`: the gradient, and the update over it."""
-    colour = VERMILLION if residual > MAX_STRAIGHT else BLUE
+    color = VERMILLION if residual > MAX_STRAIGHT else BLUE
     over, across = ratio * unit, residual * unit
     shorter = min(1.0, (end - x) / max(over, 1e-9), MAX_ACROSS_PX / max(across, 1e-9))
     tip = (x + shorter * over, y - shorter * across)
     sheet.line([x + unit] * 2, [y - 9, y + 9], linewidth=1, linestyle=(0, (2, 2)))
-    sheet.arrow((x, y), tip, colour, 3.2)
+    sheet.arrow((x, y), tip, color, 3.2)
     sheet.arrow((x, y), (x + unit, y), INK, 1.0)
     if shorter < 1:
         middle = (x + 0.8 * (tip[0] - x), y + 0.8 * (tip[1] - y))

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from distlab.errors import CourseError
-from distlab.figures.canvas import COLOURS, SMALL_PX, WIDTH_PX, Sheet, draw_sheet, text_width_px
+from distlab.figures.canvas import COLORS, SMALL_PX, WIDTH_PX, Sheet, draw_sheet, text_width_px
 from distlab.figures.picture import INK, Picture
 
 WHOLE, COLUMNS, ROWS = "whole", "columns", "rows"
-MAX_DEVICES = len(COLOURS)
+MAX_DEVICES = len(COLORS)
 TOP_PX, NAME_PX, GAP_PX = 68.0, 44.0, 10.0
 WORDS = {
     COLUMNS: "Each device holds some columns of W and computes the same columns of y: {}. An "
@@ -121,10 +121,10 @@ def _draw_piece(sheet: Sheet, piece: Piece, x: float, middle: float, scale, size
         return x + wide + 2 * GAP_PX
     wide, y = piece.width * scale, middle - piece.height / 2
     _draw_matrix(sheet, piece, x, y, wide, sizes)
-    centre, below = x + wide / 2, middle + piece.height / 2
-    sheet.write(centre, below + 14, piece.name, weight="bold")
+    center, below = x + wide / 2, middle + piece.height / 2
+    sheet.write(center, below + 14, piece.name, weight="bold")
     if text_width_px(piece.size, SMALL_PX) < wide + 2 * GAP_PX + 40:
-        sheet.write(centre, below + 31, piece.size, size=SMALL_PX)
+        sheet.write(center, below + 31, piece.size, size=SMALL_PX)
     return x + wide
 
 
@@ -143,9 +143,9 @@ def _draw_matrix(sheet: Sheet, matrix: Matrix, x: float, y: float, wide: float, 
 
 
 def _draw_part(sheet: Sheet, x, y, wide, tall, device: int | None) -> None:
-    colour = INK if device is None else COLOURS[device]
+    color = INK if device is None else COLORS[device]
     strength = 0.06 if device is None else 0.38
-    sheet.rectangle(x + 1, y + 1, wide - 2, tall - 2, colour, strength, linewidth=1.3)
+    sheet.rectangle(x + 1, y + 1, wide - 2, tall - 2, color, strength, linewidth=1.3)
     if device is not None:
         sheet.write(x + wide / 2, y + tall / 2, str(device), size=SMALL_PX)
 

@@ -50,7 +50,7 @@ def _draw_chip(
 
 
 def _link(cores: Mapping[tuple[int, int], list[int]]) -> list[Arrow]:
-    """Return the links between neighbouring chips, and the one from the host."""
+    """Return the links between neighboring chips, and the one from the host."""
     ends = [(f"chip {a}", f"chip {b}") for a in cores for b in cores if _are_next(a, b)]
     links = [Arrow(*pair, both=True) for pair in ends]
     first = [f"chip {place}" for place in cores if place[0] == 0]
@@ -65,4 +65,4 @@ def _describe(cores: Mapping[tuple[int, int], list[int]], title: str) -> str:
     chips = [
         f"chip {x}, {y} has replicas {', '.join(map(str, own))}" for (x, y), own in cores.items()
     ]
-    return f"{title}: {'; '.join(chips)}. Neighbours are linked; the host feeds all of them."
+    return f"{title}: {'; '.join(chips)}. Neighbors are linked; the host feeds all of them."

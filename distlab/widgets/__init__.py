@@ -1,4 +1,4 @@
-"""Interactive pieces: labelled controls, `explore`, the course's explorers, and the cockpit.
+"""Interactive pieces: labeled controls, `explore`, the course's explorers, and the cockpit.
 
 Each shows a still picture where widgets cannot run.
 """

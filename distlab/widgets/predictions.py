@@ -109,12 +109,12 @@ def _draw_image(sheet: Sheet, image: np.ndarray) -> None:
 
 
 def _draw_row(sheet: Sheet, y, left: float, name: str, value: float, true: bool, wrong) -> None:
-    colour, hatch = (VERMILLION, "////") if wrong else (BLUE, None)
+    color, hatch = (VERMILLION, "////") if wrong else (BLUE, None)
     wide = (WIDTH_PX - left - 64) * float(value)
     weight = "bold" if true else "normal"
     middle = y + ROW_PX / 2
     sheet.write(left - 10, middle, name, "right", weight=weight)
     place = (left, middle - BAR_PX / 2, wide, BAR_PX)
-    sheet.rectangle(*place, colour, 0.55, linewidth=1.2, hatch=hatch)
+    sheet.rectangle(*place, color, 0.55, linewidth=1.2, hatch=hatch)
     says = f"{100 * float(value):.0f} %"
     sheet.write(left + wide + 6, middle, says, "left", SMALL_PX, weight=weight)

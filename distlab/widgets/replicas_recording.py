@@ -125,23 +125,23 @@ def _draw_scene(frames: Sequence[Frame], step: int, number: int) -> str:
 
 
 def _draw_wire(broken: bool) -> str:
-    colour = IDEAS["over" if broken else "all-reduce"].light
+    color = IDEAS["over" if broken else "all-reduce"].light
     dashes = ' stroke-dasharray="6 7"' if broken else ""
     words = "the all-reduce is broken" if broken else "all-reduce: the mean of both gradients"
     return (
         f'<rect class="paper" x="20" y="{WIRE_Y}" width="920" height="68" rx="12" '
-        f'stroke="{colour}" stroke-width="2.5"{dashes}/>'
+        f'stroke="{color}" stroke-width="2.5"{dashes}/>'
         f'<text x="480" y="{WIRE_Y + 21}" text-anchor="middle">{words}</text>'
     )
 
 
-def _frame_bank(left: int, colour: str) -> str:
+def _frame_bank(left: int, color: str) -> str:
     lines = "".join(f"M{left + n * COLUMN / 8} {BANK_Y}v{COLUMN / 4}" for n in range(1, 8))
     lines += f"M{left} {BANK_Y + COLUMN / 8}h{COLUMN}"
     return (
         f'<path d="{lines}" stroke="#9aa3b2" stroke-width="2"/>'
         f'<rect x="{left}" y="{BANK_Y}" width="{COLUMN}" height="{COLUMN / 4}" fill="none" '
-        f'stroke="{colour}" stroke-width="4"/>'
+        f'stroke="{color}" stroke-width="4"/>'
     )
 
 
@@ -149,12 +149,12 @@ def _draw_chart(frames: Sequence[Frame], number: int) -> str:
     """Draw the loss and each copy's accuracy up to now."""
     top, tall, half = CHART_Y + 8, HEIGHT - CHART_Y - 22, 330
 
-    def plot(values: Sequence[float], left: int, high: float, colour: str, dashes: str) -> str:
+    def plot(values: Sequence[float], left: int, high: float, color: str, dashes: str) -> str:
         points = " ".join(
             f"{left + half * n / number:.0f},{top + tall * (1 - min(v, high) / high):.1f}"
             for n, v in enumerate(values)
         )
-        style = f'fill="none" stroke="{colour}" stroke-width="2.5" stroke-dasharray="{dashes}"'
+        style = f'fill="none" stroke="{color}" stroke-width="2.5" stroke-dasharray="{dashes}"'
         return f'<polyline points="{points}" {style}/>'
 
     text = f'<text x="30" y="{top + 34}">loss</text><text x="490" y="{top + 34}">accuracy</text>'
@@ -172,16 +172,16 @@ def _bank(values: np.ndarray, columns: int) -> Image.Image:
     share = np.abs(flat)[..., None] ** 0.6
     plus, minus = (_to_rgb(IDEAS[name].light) for name in ("backward", "forward"))
     zero = np.array([245, 247, 250])
-    colour = zero + (np.where(flat[..., None] < 0, minus, plus) - zero) * share
-    return Image.fromarray(colour.astype(np.uint8)).quantize(32)
+    color = zero + (np.where(flat[..., None] < 0, minus, plus) - zero) * share
+    return Image.fromarray(color.astype(np.uint8)).quantize(32)
 
 
-def _to_rgb(colour: str) -> np.ndarray:
-    return np.array([int(colour[n : n + 2], 16) for n in (1, 3, 5)])
+def _to_rgb(color: str) -> np.ndarray:
+    return np.array([int(color[n : n + 2], 16) for n in (1, 3, 5)])
 
 
 def _clothes(images: np.ndarray) -> Image.Image:
-    """Return a replica's images [IMAGES, 28, 28] in two rows, dark on white, in 16 greys."""
+    """Return a replica's images [IMAGES, 28, 28] in two rows, dark on white, in 16 grays."""
     grid = images.reshape(2, IMAGES // 2, 28, 28).transpose(0, 2, 1, 3).reshape(56, -1)
     return Image.fromarray(255 - grid // 17 * 17).quantize(16)
 

@@ -126,7 +126,7 @@ figures.show(figures.mirrored_devices(2, device="CPU"))
 #
 # The picture at the top of this page was a recording. Here is the real thing, training in your kernel while you look at it. To make it hard for the replicas, each device sees images of its own classes only. On its own it could never learn the others.
 #
-# The coloured strip is a device's gradient for the 16 filters of its first layer (orange: make this pixel's weight smaller, blue: larger). Below the all-reduce are the filters themselves, as each copy has them.
+# The colored strip is a device's gradient for the 16 filters of its first layer (orange: make this pixel's weight smaller, blue: larger). Below the all-reduce are the filters themselves, as each copy has them.
 #
 # - Wait until both copies are right about most images, of all ten classes.
 # - **Break the all-reduce** and count ten steps. What happens to the two sets of filters, and to the accuracy?

@@ -301,7 +301,7 @@ assert curves["published: resnet_50"][1][-1] > 7 > curves["published: alexnet"][
 
 
 # %% tags=["nbval-ignore-output"]
-def prepare():  # 64 images, standardised one by one in Python
+def prepare():  # 64 images, standardized one by one in Python
     images = data.train.images[:64] / np.float32(255)
     return np.stack([(image - image.mean()) / image.std() for image in images])
 
@@ -369,4 +369,4 @@ assert needed_bytes < 2**30 and minutes < 120
 #
 # ## The lab
 #
-# You practise this in [lab 01, batches and words](../labs/lab01-batches-and-words.ipynb).
+# You practice this in [lab 01, batches and words](../labs/lab01-batches-and-words.ipynb).

@@ -558,4 +558,4 @@ print(textwrap.fill(", ".join(left_open), 96))
 #
 # ## The lab
 #
-# You practise this in [lab 02, the strategy API](../labs/lab02-strategy-api.ipynb): place a variable, run and reduce, gather, values from a function.
+# You practice this in [lab 02, the strategy API](../labs/lab02-strategy-api.ipynb): place a variable, run and reduce, gather, values from a function.

@@ -476,4 +476,4 @@ assert min(rates.values()) > 0
 #
 # ## The lab
 #
-# You practise this in [lab 03, Keras under a strategy](../labs/lab03-keras-under-a-strategy.ipynb).
+# You practice this in [lab 03, Keras under a strategy](../labs/lab03-keras-under-a-strategy.ipynb).

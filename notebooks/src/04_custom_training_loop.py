@@ -495,4 +495,4 @@ run_folder.cleanup()  # nothing of this lesson stays on the disk
 #
 # ## The lab
 #
-# You practise this in [lab 04, the custom training loop](../labs/lab04-custom-training-loop.ipynb).
+# You practice this in [lab 04, the custom training loop](../labs/lab04-custom-training-loop.ipynb).

@@ -1,7 +1,7 @@
 # %% [markdown] shows="Each scaling mistake, measured as a ratio of updates"
 # # Loss scaling
 #
-# On four replicas, one wrong divisor makes every step four times too long. There is no error, and the loss may still go down; it just looks like a badly chosen learning rate. In an hour you will be able to scale a loss so that four replicas take exactly the step of one device. And you will recognise each usual mistake by what it does to that step.
+# On four replicas, one wrong divisor makes every step four times too long. There is no error, and the loss may still go down; it just looks like a badly chosen learning rate. In an hour you will be able to scale a loss so that four replicas take exactly the step of one device. And you will recognize each usual mistake by what it does to that step.
 #
 # **Time:** 60 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
@@ -61,7 +61,7 @@ figures.show(figures.bars(ways, unit="", title="Sums of four numbers", reference
 # %% [markdown]
 # Only the second way gives the mean: it divides by the number of *all* examples.
 #
-# Now the same with gradients, on a map. A model of two weights is being trained: the rings are lines of equal loss, and the lowest point is in the middle. One arrow has no colour, black on a light page and white on a dark one: the step of one device. The thin coloured ones are what four replicas contribute, laid end to end. The red one is their sum, the step that the replicas make. Press Play.
+# Now the same with gradients, on a map. A model of two weights is being trained: the rings are lines of equal loss, and the lowest point is in the middle. One arrow has no color, black on a light page and white on a dark one: the step of one device. The thin colored ones are what four replicas contribute, laid end to end. The red one is their sum, the step that the replicas make. Press Play.
 
 # %%
 update_arrow()
@@ -282,15 +282,15 @@ assert np.isclose(average_weight, weights.mean(), rtol=1e-12)
 #
 # `"mean_with_sample_weight"` gives neither. It divides by the sum of each replica's own weights, so an example on a replica with small weights counts for more, and the update is turned. The last way adds up the weights of all replicas first, and is exact for the second mean.
 #
-# ## Regularisation
+# ## Regularization
 #
 # Each replica computes the same penalty from the same weights, and the four equal gradients are added up. `tf.nn.scale_regularization_loss` divides by the number of replicas. The data loss is scaled correctly here. We subtract its contribution from the update and compare the remainder with the penalty's gradient.
 
 # %%
 one = build_mlp(dtype="float64", hidden_units=16)
 with strategy.scope():
-    regularised = build_mlp(dtype="float64", hidden_units=16)
-for each in (one, regularised):
+    regularized = build_mlp(dtype="float64", hidden_units=16)
+for each in (one, regularized):
     each.layers[1].kernel.regularizer = keras.regularizers.L2(0.01)
 data_part = gradient_of(one, *full)
 both = gradient_of(one, *full, lambda y, z: mean_loss(y, z) + one.losses[0])
@@ -299,16 +299,16 @@ penalty = both - data_part
 
 # %%
 def with_penalty(scale):
-    return lambda y, z: share_of_mean(y, z) + scale(tf.add_n(regularised.losses))
+    return lambda y, z: share_of_mean(y, z) + scale(tf.add_n(regularized.losses))
 
 
 ways = {"added as it is": tf.identity, "scale_regularization_loss": tf.nn.scale_regularization_loss}
 for way, scale in ways.items():
-    update = apply_step(regularised, batch, with_penalty(scale))
+    update = apply_step(regularized, batch, with_penalty(scale))
     compare("penalty", way, update - data_part, penalty)
 
 # %% [markdown]
-# Added as it is, the penalty counts once for each replica. Move the same program from 1 to 4 replicas and it regularises four times as much. In a custom loop nobody scales `model.losses` for you; `fit` does, as we measure further down.
+# Added as it is, the penalty counts once for each replica. Move the same program from 1 to 4 replicas and it regularizes four times as much. In a custom loop nobody scales `model.losses` for you; `fit` does, as we measure further down.
 #
 # ## The last batch
 #
@@ -364,27 +364,27 @@ measure("pixels", ways, segmenter, distribute(images[:64], masks)[0], pixel_grad
 # %% [markdown]
 # 784 is 28 · 28: every image counts as often as it has pixels. Average over the pixels first. Keras's object does so by itself.
 #
-# ## Batch normalisation
+# ## Batch normalization
 #
 # The right scale is not enough if a layer looks across the batch. `BatchNormalization` uses the mean and variance of *its replica's* 16 examples, and no factor fixes that. `synchronized=True` adds up the sums over the replicas first (SyncBatchNorm).
 
 
 # %%
-def normalise(synchronized):
-    """Return the MLP with a normalisation after its hidden layer, the same weights each time."""
+def normalize(synchronized):
+    """Return the MLP with a normalization after its hidden layer, the same weights each time."""
     flat, hidden, last = build_mlp(dtype="float64", hidden_units=32).layers
     layer = keras.layers.BatchNormalization(synchronized=synchronized)
     return keras.Sequential([keras.Input((28, 28, 1)), flat, hidden, layer, last])
 
 
-norm_gradient = gradient_of(normalise(False), *full)
+norm_gradient = gradient_of(normalize(False), *full)
 with strategy.scope():
-    normalised = {"as it is": normalise(False), "synchronized=True": normalise(True)}
-for way, each in normalised.items():
+    normalized = {"as it is": normalize(False), "synchronized=True": normalize(True)}
+for way, each in normalized.items():
     compare("batch norm", way, apply_step(each, batch, share_of_mean), norm_gradient)
 
 # %%
-for way, each in normalised.items():
+for way, each in normalized.items():
     nans = int(np.isnan(apply_step(each, last_batch, over_real_count)).sum())
     strategy.run(each, args=batch[:1], kwargs={"training": True})
     moving_mean = each.layers[2].moving_mean.value
@@ -462,7 +462,7 @@ for reduction in ("none", "sum", "sum_over_batch_size"):
     update, logged = fit_once(model, loss)
     compare("fit", f'reduction="{reduction}"', update, gradient)
     print(f"  fit logs {logged / true_loss:.4g} times the mean loss")
-compare("fit", "penalty", fit_once(regularised, keras_loss)[0] - data_part, penalty)
+compare("fit", "penalty", fit_once(regularized, keras_loss)[0] - data_part, penalty)
 show_guess(my_guess, round(measured["fit", 'reduction="none"'][0], 6), unit="×")
 
 keras_two_loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -546,7 +546,7 @@ class CountingReduction(tf.distribute.ReductionToOneDevice):
 counting = CountingReduction()
 strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops=counting)
 with strategy.scope():
-    model, plain, synchronized = build_mlp(dtype="float64"), normalise(False), normalise(True)
+    model, plain, synchronized = build_mlp(dtype="float64"), normalize(False), normalize(True)
 costs = {}
 for name, arguments in {
     "constant 64": (model, batch, share_of_mean),
@@ -563,7 +563,7 @@ assert costs["sum of weights"] == costs["constant 64"] + 8
 assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 
 # %% [markdown]
-# The sum of the weights, like the real count, is one number next to all the gradients. Clipping by the sum reduces every gradient twice. Synchronised normalisation adds few bytes but several small reductions, and each must end before the layer can go on. On a network that waiting is the cost.
+# The sum of the weights, like the real count, is one number next to all the gradients. Clipping by the sum reduces every gradient twice. Synchronized normalization adds few bytes but several small reductions, and each must end before the layer can go on. On a network that waiting is the cost.
 #
 # ## What you saw
 #
@@ -596,9 +596,9 @@ assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 # - API page [tf.nn.compute_average_loss](https://www.tensorflow.org/api_docs/python/tf/nn/compute_average_loss)
 # - API page [tf.nn.scale_regularization_loss](https://www.tensorflow.org/api_docs/python/tf/nn/scale_regularization_loss)
 # - Keras, [losses](https://keras.io/api/losses/) and [BatchNormalization](https://keras.io/api/layers/normalization_layers/batch_normalization/): the arguments `reduction` and `synchronized`
-# - Goyal and others, [Accurate, Large Minibatch SGD](https://arxiv.org/abs/1706.02677), sections 2.3 (normalisation statistics per worker) and 3 (weight decay, momentum, dividing by the total batch)
+# - Goyal and others, [Accurate, Large Minibatch SGD](https://arxiv.org/abs/1706.02677), sections 2.3 (normalization statistics per worker) and 3 (weight decay, momentum, dividing by the total batch)
 # - Pascanu, Mikolov and Bengio, [On the difficulty of training recurrent neural networks](https://arxiv.org/abs/1211.5063): clipping by norm
 #
 # ## The lab
 #
-# You practise this in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb): four losses to fix, plain, weighted, penalised and uneven, graded by the same ratio, and bugs to name from a ratio and a residual.
+# You practice this in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb): four losses to fix, plain, weighted, penalized and uneven, graded by the same ratio, and bugs to name from a ratio and a residual.

@@ -153,7 +153,7 @@ print("steps, most messages, most bytes:", costs, "of", N)
 #
 # ## The ring
 #
-# Cut every vector into P chunks, one per rank, and arrange the ranks in a ring. In each step every rank sends *one chunk* to its right neighbour, all at once.
+# Cut every vector into P chunks, one per rank, and arrange the ranks in a ring. In each step every rank sends *one chunk* to its right neighbor, all at once.
 #
 # - First half, **reduce-scatter**. It takes P - 1 steps, which we call turns 0, 1, 2, … In turn 0, rank p sends chunk p. The receiver adds what arrives to its own chunk, and in the next turn sends the result on. So in turn t, rank p sends chunk p - t. At the end rank p holds the complete sum of chunk p + 1. (Chunk numbers wrap around: before chunk 0 comes the last one.)
 # - Second half, **all-gather**. In turn 0, rank p sends the chunk that it has completed, p + 1. The receiver keeps a copy and sends it on. After another P - 1 turns everyone has everything.
@@ -199,7 +199,7 @@ print("steps, most messages, most bytes:", costs)
 # %% [markdown]
 # The ring takes as many steps as the naive way, but each message is a quarter of the size. In total a rank sends 2(P - 1)/P times the vector. That's less than two vectors *however many ranks there are*, and all ranks send the same. As long as the ranks do the adding, no all-reduce can get by with less.
 #
-# Now watch it with your ten numbers. Each rank is a circle in its own colour, cut into four chunks. Press Step, and look at the bands in a chunk: they show whose numbers it has added up, and a chunk turns green when it holds the complete sum. On the right stands the addition that each message makes. Stop after step 3, when each rank has one green chunk: which rank holds which complete sum? Compare with the rule above: rank p should have chunk p + 1.
+# Now watch it with your ten numbers. Each rank is a circle in its own color, cut into four chunks. Press Step, and look at the bands in a chunk: they show whose numbers it has added up, and a chunk turns green when it holds the complete sum. On the right stands the addition that each message makes. Stop after step 3, when each rank has one green chunk: which rank holds which complete sum? Compare with the rule above: rank p should have chunk p + 1.
 
 # %%
 ring_of(biases)

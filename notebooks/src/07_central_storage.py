@@ -483,4 +483,4 @@ print("its working part is the", type(central.extended).__name__)
 #
 # ## The lab
 #
-# You practise placing variables in [lab 02, the strategy API](../labs/lab02-strategy-api.ipynb). In [lab 10, parameter servers](../labs/lab10-parameter-server.ipynb), processes of their own keep the variables, and workers in other processes read and update them.
+# You practice placing variables in [lab 02, the strategy API](../labs/lab02-strategy-api.ipynb). In [lab 10, parameter servers](../labs/lab10-parameter-server.ipynb), processes of their own keep the variables, and workers in other processes read and update them.

@@ -174,7 +174,7 @@ print(len(by_hand), "workers have the weights of one process, to 1e-9")
 # %% [markdown]
 # ## Watch them wait for each other
 #
-# How do two processes stay in step? Here is the cockpit of [lesson 08](08-tf-config.ipynb) again, with its slow training: about ten steps a second. In each step a worker computes its gradient (blue) and waits (grey) until the other has one too. Then the all-reduce runs (green), and both start the next step at the same moment.
+# How do two processes stay in step? Here is the cockpit of [lesson 08](08-tf-config.ipynb) again, with its slow training: about ten steps a second. In each step a worker computes its gradient (blue) and waits (gray) until the other has one too. Then the all-reduce runs (green), and both start the next step at the same moment.
 #
 # Slow down worker 1 with the slider, and look at worker 0: how much of its time does it still compute? Then look at the number of steps that each has done. The job runs until you stop it, or until you run the programs below.
 
@@ -583,4 +583,4 @@ folder.cleanup()  # the checkpoints and summaries of this lesson
 #
 # ## The lab
 #
-# You practise this in [lab 08, multi-worker](../labs/lab08-multi-worker.ipynb).
+# You practice this in [lab 08, multi-worker](../labs/lab08-multi-worker.ipynb).

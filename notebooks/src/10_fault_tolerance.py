@@ -617,4 +617,4 @@ interval_explorer(timing.median_seconds, workers=1000)
 #
 # ## The lab
 #
-# You practise this in [lab 09, fault tolerance](../labs/lab09-fault-tolerance.ipynb).
+# You practice this in [lab 09, fault tolerance](../labs/lab09-fault-tolerance.ipynb).

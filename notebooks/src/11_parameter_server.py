@@ -150,7 +150,7 @@ assert in_one_go == by_worker.sum() == 150 >= read_add_write and "/job:ps" in de
 #
 # ## Where the variables live
 #
-# Parameter servers suit models that are mostly embedding tables: a row for each user, product or word. We make ours from pixels. Each image is cut into 49 patches. The grey of each quarter of a patch is rounded to one of 8 levels, so a patch shows one of 8⁴ = 4,096 patterns. Its place and its pattern together make a *token*, like a word. Every token has its row in a table, 16 float32 numbers, and the model adds up the rows of an image's tokens.
+# Parameter servers suit models that are mostly embedding tables: a row for each user, product or word. We make ours from pixels. Each image is cut into 49 patches. The gray of each quarter of a patch is rounded to one of 8 levels, so a patch shows one of 8⁴ = 4,096 patterns. Its place and its pattern together make a *token*, like a word. Every token has its row in a table, 16 float32 numbers, and the model adds up the rows of an image's tokens.
 #
 # A *partitioner* cuts large variables along their first axis, here into at most two pieces, one for each server. `MinSizePartitioner` makes no piece smaller than `min_shard_bytes`, so small variables stay whole.
 #
@@ -458,7 +458,7 @@ assert exact == 150 >= lossy
 #
 # You know the cockpit from [lesson 08](08-tf-config.ipynb), where killing one worker stopped both. Here are two workers and two servers in it. A block is one update: read the parameters, compute, write. (`make_loop` makes a `StalenessLoop`, our own loop for any Keras model, in which each update takes at least 80 ms.)
 #
-# - **Slow down** or **pause** worker 1. What does worker 0 do? In lessons 08 and 09 a grey block showed its waiting.
+# - **Slow down** or **pause** worker 1. What does worker 0 do? In lessons 08 and 09 a gray block showed its waiting.
 # - **Kill** worker 1, watch worker 0, and bring worker 1 back with **Restart**. It needs some seconds to connect.
 # - **Chaos** does all that for you.
 
@@ -735,4 +735,4 @@ assert sum(held.values()) == table_bytes
 #
 # ## The lab
 #
-# You practise this in [lab 10, parameter servers](../labs/lab10-parameter-server.ipynb).
+# You practice this in [lab 10, parameter servers](../labs/lab10-parameter-server.ipynb).

@@ -171,7 +171,7 @@ assert slowest in ("parse", "augment")
 #
 # ## One stage at a time
 #
-# Now the same pipeline again and again, with one thing changed each time. First the reading: `interleave` takes a record from each of 8 shards in turn, and with `num_parallel_calls` the 8 are read at the same time. Then the maps. You can run them on two threads. Or you can *vectorise* them: batch the records first, and call each map once for 128 of them. The next cell has both ways of parsing.
+# Now the same pipeline again and again, with one thing changed each time. First the reading: `interleave` takes a record from each of 8 shards in turn, and with `num_parallel_calls` the 8 are read at the same time. Then the maps. You can run them on two threads. Or you can *vectorize* them: batch the records first, and call each map once for 128 of them. The next cell has both ways of parsing.
 
 # %% tags=["nbval-ignore-output"]
 png, number = (tf.io.FixedLenFeature([], kind) for kind in ("string", "int64"))
@@ -198,12 +198,12 @@ def interleaved(shards, store=LOCAL, batch=128):
     return records.map(parse).map(augment).batch(batch)
 
 
-def vectorised(shards, store=LOCAL, batch=128):
+def vectorized(shards, store=LOCAL, batch=128):
     batches = read_at_once(shards, store).batch(batch)
     return batches.map(parse_batch, 2).map(augment_batch, 2)
 
 
-batch_costs = costs_of_stages(vectorised(shards))
+batch_costs = costs_of_stages(vectorized(shards))
 for name in ("parse", "augment"):
     one, of_batch = 1e6 * costs[name], 1e6 * batch_costs[f"{name}_batch"]
     print(f"{name:<8} one by one {one:6.1f} µs an image, in batches of 128 {of_batch:6.1f} µs")
@@ -236,7 +236,7 @@ my_guess = guess_number("Tuned over naive", 1, 100, "x", log=True)
 my_guess
 
 # %%
-by_hand = {"naive": naive, "interleave": interleaved, "vectorised map": vectorised, "tuned": tuned}
+by_hand = {"naive": naive, "interleave": interleaved, "vectorized map": vectorized, "tuned": tuned}
 rungs = {**LADDER, **by_hand}
 wanted = count_elements(naive(shards))
 for name, make in rungs.items():
@@ -252,8 +252,8 @@ show_guess(my_guess, local.median("tuned") / local.median("naive"), unit="×")
 title = "Images per second after the first epoch, local disk"
 marks = {"log": True, "highlight": "tuned"}
 figures.show(figures.bars(local.medians(), unit="images/s", title=title, **marks))
-assert local.processor_ratio("vectorised map", "naive") > 1.2
-assert local.ratio("cache", "vectorised map") > 1.5
+assert local.processor_ratio("vectorized map", "naive") > 1.2
+assert local.ratio("cache", "vectorized map") > 1.5
 assert local.ratio("tuned", "naive") > 2
 assert local.ratio("limit: ready tensors", "tuned") > 1
 worth = {name: local.median(name) / local.median(before) for before, name in pairwise(LADDER)}
@@ -285,7 +285,7 @@ with Stopwatch() as watch:
 least = SLOW.wait_seconds(count)
 print(f"{count} records: {watch.seconds * 1e3:.0f} ms, of which {least * 1e3:.0f} ms waiting")
 assert count == 500 and watch.seconds >= least
-chosen = ("naive", "interleave", "parallel interleave", "vectorised map", "tuned")
+chosen = ("naive", "interleave", "parallel interleave", "vectorized map", "tuned")
 slow = measure_rates({n: as_written(rungs[n](shards, SLOW)) for n in chosen}, rounds=2)
 title = "Images per second after the first epoch, slow store"
 figures.show(figures.bars(slow.medians(), unit="images/s", title=title, **marks))
@@ -343,14 +343,14 @@ for name, found in spans.items():
 auto = {
     "naive, as written": as_written(naive(shards)), "naive, by default": naive(shards),
     "AUTOTUNE everywhere": left_to_tensorflow(shards),
-    "vectorised map": as_written(vectorised(shards)),
+    "vectorized map": as_written(vectorized(shards)),
 }  # fmt: skip
 assert all(count_elements(dataset) == wanted for dataset in auto.values())
 rates = measure_rates(auto, rounds=2)
 title = "Images per second, without a cache"
 figures.show(figures.bars(rates.medians(), unit="images/s", title=title))
-gain = rates.processor_ratio("vectorised map", "naive, as written")
-print(f"an image costs the processor {gain:.1f} times less in the vectorised map than naively")
+gain = rates.processor_ratio("vectorized map", "naive, as written")
+print(f"an image costs the processor {gain:.1f} times less in the vectorized map than naively")
 assert gain > 1.2
 
 # %% [markdown]
@@ -486,7 +486,7 @@ assert len(first & trained) > 50 and not clean
 # %% tags=["nbval-ignore-output"]
 large = shards.repeat(25)
 process, sizes, images = psutil.Process(), [], 0
-batches = iter(as_written(vectorised(large)).prefetch(2))
+batches = iter(as_written(vectorized(large)).prefetch(2))
 next(batches)
 before = process.memory_info().rss
 for step, (batch, _, _) in enumerate(batches):
@@ -571,4 +571,4 @@ assert shards.bytes < 4 * pixels
 #
 # ## The lab
 #
-# You practise this in [lab 11, tf.data](../labs/lab11-tf-data.ipynb): make a slow pipeline fast, graded on the ratio to the naive one in the same run.
+# You practice this in [lab 11, tf.data](../labs/lab11-tf-data.ipynb): make a slow pipeline fast, graded on the ratio to the naive one in the same run.

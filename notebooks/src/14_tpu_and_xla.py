@@ -10,7 +10,7 @@
 # ## Objectives
 #
 # - Compile a training step with XLA, and prove that it takes the same steps.
-# - Recognise five things that don't belong in a TPU's step: a dynamic shape, an op that XLA lacks, a host callback, a shape that depends on the data, a Python side effect.
+# - Recognize five things that don't belong in a TPU's step: a dynamic shape, an op that XLA lacks, a host callback, a shape that depends on the data, a Python side effect.
 # - Repair each of them, and check the result.
 # - Write a program that connects to a TPU, and that also runs where there is none.
 # - Measure what half precision (bfloat16) and `steps_per_execution` gain, and what they cost.
@@ -393,7 +393,7 @@ assert len({f.kind for f in found}) == 5 and examine_model(build_mlp(), batch_si
 #
 # Everything up to here you have seen happen. From here on, what we say about a TPU itself is from its documentation: we had none to run it on.
 #
-# Three calls come before the strategy, once, at the start of the program. The *resolver* finds the TPU (`"local"` on a TPU machine, a name or address elsewhere). The second call connects to it. The third *initialises* it. That wipes the TPU's memory, so don't repeat it later. It returns the *topology*, which lists where each core sits. The first cell makes these calls; without a TPU, the third one fails. (On a TPU machine you install `tensorflow-tpu` in place of `tensorflow`; the newest that we found is 2.20.)
+# Three calls come before the strategy, once, at the start of the program. The *resolver* finds the TPU (`"local"` on a TPU machine, a name or address elsewhere). The second call connects to it. The third *initializes* it. That wipes the TPU's memory, so don't repeat it later. It returns the *topology*, which lists where each core sits. The first cell makes these calls; without a TPU, the third one fails. (On a TPU machine you install `tensorflow-tpu` in place of `tensorflow`; the newest that we found is 2.20.)
 #
 # In the second cell `make_strategy("tpu")` makes the same calls, and reports in one sentence if there is no TPU. The program then takes a TPU if there is one and the usual device otherwise, with the same training code. In a shell that's `distlab train --strategy tpu`.
 
@@ -418,7 +418,7 @@ report = train(strategy=name, model="mlp", limit=512, epochs=1)
 assert np.isfinite(report.loss).all()
 
 # %% [markdown]
-# A topology is plain data, so you can read and draw one without the hardware. This one has the shape of a TPU v3-8, a machine of 2018: one host, and a mesh of 2 by 2 chips with two cores each. Each core is a replica, so a global batch of 1,024 is 128 on each. Chips pass gradients straight to their neighbours; the host (dashed lines) brings the images. 128 is a good number for this machine: it works on tiles of 8 by 128 numbers and pads whatever doesn't fill them. Newer chips differ (a v5e chip has one core), so don't hard-code eight; ask `strategy.num_replicas_in_sync`.
+# A topology is plain data, so you can read and draw one without the hardware. This one has the shape of a TPU v3-8, a machine of 2018: one host, and a mesh of 2 by 2 chips with two cores each. Each core is a replica, so a global batch of 1,024 is 128 on each. Chips pass gradients straight to their neighbors; the host (dashed lines) brings the images. 128 is a good number for this machine: it works on tiles of 8 by 128 numbers and pads whatever doesn't fill them. Newer chips differ (a v5e chip has one core), so don't hard-code eight; ask `strategy.num_replicas_in_sync`.
 
 # %%
 places = [[[x, y, 0, core] for y in (0, 1) for x in (0, 1) for core in (0, 1)]]
@@ -535,4 +535,4 @@ assert returns == {1: 256, 8: 32, 64: 4}
 #
 # ## The lab
 #
-# This lesson has no lab of its own. You practise one of its rules, to do on the host what the step must not do, in [lab 11, tf.data](../labs/lab11-tf-data.ipynb).
+# This lesson has no lab of its own. You practice one of its rules, to do on the host what the step must not do, in [lab 11, tf.data](../labs/lab11-tf-data.ipynb).

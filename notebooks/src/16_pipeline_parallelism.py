@@ -10,7 +10,7 @@
 # - Cut a network into stages of balanced, measured cost.
 # - Run a pipeline under three schedules, GPipe, 1F1B and interleaved 1F1B, and get the gradients of the unsplit model.
 # - Predict a schedule's idle time (its *bubble*) and the activations that each stage keeps, and compare with a run.
-# - Trade time for memory with rematerialisation: compute again instead of keeping.
+# - Trade time for memory with rematerialization: compute again instead of keeping.
 # - Measure the error of a gradient that comes back to changed weights, and repair it by stashing the old ones.
 
 # %%
@@ -94,7 +94,7 @@ print("eight micro-batches of 8: the gradients of one batch of 64, to 1e-9")
 # %% [markdown]
 # ## Where to cut
 #
-# A pipeline is as fast as its slowest stage, so stages should cost the same. We measure the time of each layer, and `partition_layers` finds the cut that minimises the cost of the most expensive stage. Here it cuts the convolutional network of earlier lessons into three stages:
+# A pipeline is as fast as its slowest stage, so stages should cost the same. We measure the time of each layer, and `partition_layers` finds the cut that minimizes the cost of the most expensive stage. Here it cuts the convolutional network of earlier lessons into three stages:
 
 # %% tags=["nbval-ignore-output"]
 cnn = build_cnn()
@@ -209,14 +209,14 @@ assert abs(simulated.bubble_fraction - 3 / 11) < 1e-12
 #
 # With P stages of equal cost and M micro-batches the bubble is (P - 1) / (M + P - 1): here 3/11, the 27.27 % above. More micro-batches make it smaller. But under GPipe every stage keeps the activations of every micro-batch until the backwards begin, so memory grows with M. The last line counted them: eight on each stage.
 #
-# GPipe was made for models far larger than one device's memory. Does it also make them faster? Here are the paper's speeds, compared with two partitions (stages), next to our simulator's. (Its messages take no time, and like the paper it computes each forward twice: see *Rematerialisation*, below.)
+# GPipe was made for models far larger than one device's memory. Does it also make them faster? Here are the paper's speeds, compared with two partitions (stages), next to our simulator's. (Its messages take no time, and like the paper it computes each forward twice: see *Rematerialization*, below.)
 
 # %%
 rows = read_table("gpipe_table3_2019")
 spans = {}
 for row in rows:
     share = 1 / row["K"]  # K equal stages share the layers
-    paper = StageTimes(share, share, share).rematerialise()
+    paper = StageTimes(share, share, share).rematerialize()
     schedule = make_schedule("gpipe", int(row["K"]), int(row["M"]))
     spans[row["K"]] = simulate_pipeline(schedule, paper).longest_stage_span
 table = [[row["Transformer_24"], spans[2.0] / spans[row["K"]]] for row in rows]
@@ -284,13 +284,13 @@ assert round_twice.traffic.count_bytes() * 3 == early.traffic.count_bytes() * 7 
 # %% [markdown]
 # In the simulated picture the bars are half as long as before: dark for the first chunk, light for the second. Follow micro-batch 0 along its dark bars down the four stages, then along the light ones. The idle time is divided by the number of chunks. There is a price. More is sent, since there are seven cuts instead of three. More is kept: a micro-batch's activations of one chunk count as half a micro-batch here, and stage 0 keeps 5.5. And there are twice as many operations, each with its own delays, so on your two cores the run may be far from its simulation.
 #
-# ## Rematerialisation
+# ## Rematerialization
 #
 # You can buy memory with time. A stage keeps only the *input* of each micro-batch, and does its forward again just before its backward. So each micro-batch costs one more forward pass on every stage. (This is also called recomputation or gradient checkpointing; [lesson 18](18-precision-and-memory.ipynb) uses it without a pipeline.)
 
 # %%
-again, simulated = run_beside(pipeline, gpipe, times, rematerialise=True)
-longer = simulate_pipeline(gpipe, times.rematerialise()).makespan / simulated.makespan
+again, simulated = run_beside(pipeline, gpipe, times, rematerialize=True)
+longer = simulate_pipeline(gpipe, times.rematerialize()).makespan / simulated.makespan
 groups = {"GPipe": list_kept(step), "GPipe, computed again": list_kept(again)}
 title = "The most activations kept at once, counted on the run"
 figures.show(figures.grouped_bars(groups, unit="kB", title=title))
@@ -356,7 +356,7 @@ print("all-reduce of each stage, bytes sent:", replicated.reduced_bytes)
 #
 # ## A Transformer on two workers
 #
-# So let's move the stages apart: two worker processes that send tensors over sockets, as they would between two machines. The model is the Transformer of [lesson 15](15-model-parallelism.ipynb). Its encoder turns an image into 49 tokens; its decoder looks at them by cross-attention and names the class. Only one tensor passes between them, so that is the obvious place to cut. `run_stage` is `be_stage` for a process: it builds the model, keeps its own half, and finds its neighbour in TF_CONFIG ([lesson 08](08-tf-config.ipynb)).
+# So let's move the stages apart: two worker processes that send tensors over sockets, as they would between two machines. The model is the Transformer of [lesson 15](15-model-parallelism.ipynb). Its encoder turns an image into 49 tokens; its decoder looks at them by cross-attention and names the class. Only one tensor passes between them, so that is the obvious place to cut. `run_stage` is `be_stage` for a process: it builds the model, keeps its own half, and finds its neighbor in TF_CONFIG ([lesson 08](08-tf-config.ipynb)).
 
 
 # %% tags=["nbval-ignore-output"]
@@ -405,7 +405,7 @@ title = "Updates made between a forward and its backward"
 figures.show(figures.matrix(behind, names, [f"stage {s}" for s in range(4)], title=title))
 
 # %% [markdown]
-# What happens if a stage keeps only inputs, as with rematerialisation? Its backward does the forward again with the weights that it finds *now*. There is no error message. So we compare each gradient with the true one: that of the whole model with the weights that the forward used. Then comes the fix: *stash* the weights that a micro-batch used until it has come back.
+# What happens if a stage keeps only inputs, as with rematerialization? Its backward does the forward again with the weights that it finds *now*. There is no error message. So we compare each gradient with the true one: that of the whole model with the weights that the forward used. Then comes the fix: *stash* the weights that a micro-batch used until it has come back.
 
 # %% tags=["nbval-ignore-output"]
 errors = {"present weights": measure_errors(fresh, naive, images, labels)}
@@ -426,7 +426,7 @@ assert tuple(stashed.peak_versions_per_stage) == (4, 3, 2, 1)
 # %% [markdown]
 # (A relative error of 0 is exact; 1 is as far off as no gradient at all.) Without stashing every micro-batch after the first is off. With stashing the error is gone: the gradient is correct for the weights that the forward used. But those weights are old by now, up to three updates behind on stage 0. Stashing can't fix this *staleness* (the same as in [lesson 11](11-parameter-server.ipynb)), which is why most systems today stop at the end of the batch instead.
 #
-# An ordinary `GradientTape` stashes without being asked: it keeps the tensors that the forward read, and an update makes new ones. So it's rematerialisation that lets the mistake in.
+# An ordinary `GradientTape` stashes without being asked: it keeps the tensors that the forward read, and an update makes new ones. So it's rematerialization that lets the mistake in.
 #
 # A second mistake is a schedule that can't run. Here stage 0 waits for micro-batch 0 to come back before it sends micro-batch 1, and stage 1 waits for micro-batch 1 before it sends anything back:
 
@@ -472,7 +472,7 @@ assert all(each.longest_stage_span > 0.5 for each in ran.values())
 # - Every schedule gave the unsplit model's gradients, to 1e-9, and so did two processes.
 # - GPipe and 1F1B leave 3/11 of the time idle; stage 0 kept 8 and 4 micro-batches. Two chunks leave 3/19, in the simulation.
 # - ZB-H2 leaves no bubble, and keeps seven micro-batches on every stage.
-# - Rematerialisation kept only inputs, for a third more time (simulated).
+# - Rematerialization kept only inputs, for a third more time (simulated).
 # - Weights that changed on the way silently gave wrong gradients; stashing the old ones corrected them.
 #
 # ## Take-away card
@@ -490,7 +490,7 @@ assert all(each.longest_stage_span > 0.5 for each in ran.values())
 # # Kept on stage s (from 0): GPipe M micro-batches, 1F1B min(M, P - s)
 # ```
 #
-# In every micro-batch, divide the loss by the size of the *global* batch; then the gradients add up. The stage to copy is `be_stage` above. The whole runner, with rematerialisation and stashing, is [utils/parallel/pipeline.py](../utils/parallel/pipeline.py); the one over sockets is [processes.py](../utils/parallel/processes.py). How two processes find each other: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
+# In every micro-batch, divide the loss by the size of the *global* batch; then the gradients add up. The stage to copy is `be_stage` above. The whole runner, with rematerialization and stashing, is [utils/parallel/pipeline.py](../utils/parallel/pipeline.py); the one over sockets is [processes.py](../utils/parallel/processes.py). How two processes find each other: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
 #
 # ## Where it is described
 #

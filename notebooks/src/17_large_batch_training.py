@@ -71,13 +71,13 @@ data = load("fashion_mnist")
 mean, spread = data.train.images.mean(), data.train.images.std()
 
 
-def standardise(images):
+def standardize(images):
     """Return [n, 28, 28] uint8 as [n, 784] float32."""
     return tf.constant((images.reshape(len(images), -1) - mean) / spread, tf.float32)
 
 
-images, labels = standardise(data.train.images), tf.constant(data.train.labels)
-test_images, test_labels = standardise(data.test.images), data.test.labels
+images, labels = standardize(data.train.images), tf.constant(data.train.labels)
+test_images, test_labels = standardize(data.test.images), data.test.labels
 loss_object = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 

@@ -352,7 +352,7 @@ figures.show(figures.bars(shown, unit="MiB", title="What one training step holds
 assert held["Adam's state"] > 2 * held["weights"]
 
 # %% [markdown]
-# The activations dwarf everything else here, and they grow with the batch. `mixed_float16` doesn't halve them: layer normalisation keeps float32 copies for its statistics. And it doesn't shrink the weights at all. So if a model doesn't fit, first ask *which* bar is too long. Two tricks below shorten the activations, and a third the rest.
+# The activations dwarf everything else here, and they grow with the batch. `mixed_float16` doesn't halve them: layer normalization keeps float32 copies for its statistics. And it doesn't shrink the weights at all. So if a model doesn't fit, first ask *which* bar is too long. Two tricks below shorten the activations, and a third the rest.
 #
 # ### Gradient accumulation
 #
@@ -470,4 +470,4 @@ figures.show(figures.stacked_bars(parts, unit="GB", title=title))
 #
 # ## The lab
 #
-# In [lab 13, precision and memory](../labs/lab13-precision-and-memory.ipynb) you find where a `nan` began, make two replicas skip together, and compute gradients within a budget of bytes. "Loss scaling" has a second meaning, dividing by the global batch; that one is practised in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb).
+# In [lab 13, precision and memory](../labs/lab13-precision-and-memory.ipynb) you find where a `nan` began, make two replicas skip together, and compute gradients within a budget of bytes. "Loss scaling" has a second meaning, dividing by the global batch; that one is practiced in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb).

@@ -565,4 +565,4 @@ assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for 
 #
 # ## The lab
 #
-# Three labs practise what an engine leaves to you: TF_CONFIG from addresses and an index in [lab 07, cluster doctor](../labs/lab07-cluster-doctor.ipynb), the function that every worker runs in [lab 08, training on several workers](../labs/lab08-multi-worker.ipynb), and a killed run that ends with the same weights in [lab 09, fault tolerance](../labs/lab09-fault-tolerance.ipynb).
+# Three labs practice what an engine leaves to you: TF_CONFIG from addresses and an index in [lab 07, cluster doctor](../labs/lab07-cluster-doctor.ipynb), the function that every worker runs in [lab 08, training on several workers](../labs/lab08-multi-worker.ipynb), and a killed run that ends with the same weights in [lab 09, fault tolerance](../labs/lab09-fault-tolerance.ipynb).

@@ -140,7 +140,7 @@ MFU = 0.1
 print(f"{machine.peak_tflops} TFLOP/s at most, {machine.memory_gb} GB; {machine.source}")
 
 # %% [markdown]
-# The profile's first two numbers are the seconds of the forward and the backward pass. Only their ratio matters here, since the seconds are computed from the machine's peak. No device reaches its peak. The part that a model reaches is its *model FLOPs utilisation*, MFU. Well-tuned large language models reach 0.4. Small convolutions reach less: we take 0.1, and you should measure your own if you can.
+# The profile's first two numbers are the seconds of the forward and the backward pass. Only their ratio matters here, since the seconds are computed from the machine's peak. No device reaches its peak. The part that a model reaches is its *model FLOPs utilization*, MFU. Well-tuned large language models reach 0.4. Small convolutions reach less: we take 0.1, and you should measure your own if you can.
 #
 # **Predict.** 64 GPUs, 8 to a node, 100 Gb/s between the nodes. What percentage of 64 single GPUs' throughput do they reach?
 
@@ -355,7 +355,7 @@ assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 # ## Where it is described
 #
 # - Williams, Waterman and Patterson, [Roofline](https://doi.org/10.1145/1498765.1498785), 2009
-# - Chowdhery and others, [PaLM](https://arxiv.org/abs/2204.02311), 2022, appendix B: model FLOPs utilisation
+# - Chowdhery and others, [PaLM](https://arxiv.org/abs/2204.02311), 2022, appendix B: model FLOPs utilization
 # - Li and others, [PyTorch Distributed](https://arxiv.org/abs/2006.15704), 2020: gradient buckets and their overlap
 # - Daly, [A higher order estimate of the optimum checkpoint interval](https://doi.org/10.1016/j.future.2004.11.016), 2006
 # - Narayanan and others, [Efficient Large-Scale Language Model Training on GPU Clusters](https://arxiv.org/abs/2104.04473), 2021

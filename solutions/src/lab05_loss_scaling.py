@@ -129,7 +129,7 @@ judges.WEIGHTED.judge(weighted_cases, got_weighted)
 #
 # `loss = tf.nn.compute_average_loss(losses, global_batch_size=64) + penalty` is right for the data. But the penalty depends on the weights alone, and every replica has the same weights. Fix it.
 #
-# **Contract.** `penalised_loss(losses, penalty, global_batch_size, replicas)` takes a tensor `[share]`, a scalar tensor, the number of examples in the whole batch and the number of replicas. It returns a scalar tensor. Added up, the replicas' gradients are the gradient of the mean loss plus *one* penalty.
+# **Contract.** `penalized_loss(losses, penalty, global_batch_size, replicas)` takes a tensor `[share]`, a scalar tensor, the number of examples in the whole batch and the number of replicas. It returns a scalar tensor. Added up, the replicas' gradients are the gradient of the mean loss plus *one* penalty.
 #
 # **Example.** Losses 1 and 3 in a batch of 8, penalty 0.4, 4 replicas: 0.5 + 0.1 = 0.6.
 #
@@ -150,27 +150,27 @@ judges.WEIGHTED.judge(weighted_cases, got_weighted)
 # </details>
 
 
-# %% nbgrader={"grade_id": "penalised", "solution": true}
-def penalised_loss(losses, penalty, global_batch_size, replicas):
+# %% nbgrader={"grade_id": "penalized", "solution": true}
+def penalized_loss(losses, penalty, global_batch_size, replicas):
     ### BEGIN SOLUTION
     return tf.reduce_sum(losses) / global_batch_size + penalty / replicas
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "penalised-test", "points": 1}
+# %% nbgrader={"grade": true, "grade_id": "penalized-test", "points": 1}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
-penalised_cases = [
+penalized_cases = [
     (int(rng.integers(2**31)), examples, examples, float(rng.uniform(0.05, 0.2)))
     for examples in (64, 46)
 ]
 ### END INPUTS
-got_penalised = lab05.PENALISED.observe(penalised_loss, penalised_cases)
-lab05.PENALISED.check(penalised_loss)
+got_penalized = lab05.PENALIZED.observe(penalized_loss, penalized_cases)
+lab05.PENALIZED.check(penalized_loss)
 ### BEGIN HIDDEN TESTS
 from distlab.grading.judges import lab05 as judges
 
-judges.PENALISED.judge(penalised_cases, got_penalised)
+judges.PENALIZED.judge(penalized_cases, got_penalized)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -238,7 +238,7 @@ judges.UNEVEN.judge(uneven_cases, got_uneven)
 # | `own-weights` | each replica divides by the sum of the sample weights that it holds itself |
 # | `penalty-on-each` | each replica adds the whole penalty |
 #
-# **Contract.** `name_bug(ratio, residual, shares, full_batch, weighted, penalised)` takes the measured ratio and residual, both rounded to four decimals, the list with the number of examples on each replica, the size of a full batch, whether the examples have sample weights, and whether there is a penalty. It returns one of the seven words. With sample weights a right loss is the weighted mean, and `own-mean`, `not-divided` and `full-batch` don't occur; nor do they with a penalty. There are never both. A full batch is never exactly as many times this one as there are replicas.
+# **Contract.** `name_bug(ratio, residual, shares, full_batch, weighted, penalized)` takes the measured ratio and residual, both rounded to four decimals, the list with the number of examples on each replica, the size of a full batch, whether the examples have sample weights, and whether there is a penalty. It returns one of the seven words. With sample weights a right loss is the weighted mean, and `own-mean`, `not-divided` and `full-batch` don't occur; nor do they with a penalty. There are never both. A full batch is never exactly as many times this one as there are replicas.
 #
 # **Example.** Ratio 0.5, residual 0, shares `[8, 8, 8, 8]`, full batch 64, no weights, no penalty: `full-batch`, since 32 / 64 is 0.5.
 #
@@ -260,11 +260,11 @@ judges.UNEVEN.judge(uneven_cases, got_uneven)
 
 
 # %% nbgrader={"grade_id": "diagnosis", "solution": true}
-def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
+def name_bug(ratio, residual, shares, full_batch, weighted, penalized):
     ### BEGIN SOLUTION
     examples, replicas = sum(shares), len(shares)
     if residual > 0.001:
-        return "own-weights" if weighted else "penalty-on-each" if penalised else "own-mean"
+        return "own-weights" if weighted else "penalty-on-each" if penalized else "own-mean"
     expected = {
         "right": 1,
         "divided-twice": 1 / replicas,
@@ -280,12 +280,12 @@ def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 5])
 _even, _uneven = (12, 12, 12, 12), (7, 6, 6, 6)
-_steps = [("right", _uneven, "plain"), ("right", _even, "weighted"), ("right", _even, "penalised")]
+_steps = [("right", _uneven, "plain"), ("right", _even, "weighted"), ("right", _even, "penalized")]
 _steps += [(_bug, _even, "plain") for _bug in ("own-mean", "not-divided", "full-batch")]
 _steps += [(_bug, _uneven, "plain") for _bug in ("own-mean", "not-divided", "full-batch")]
-_steps += [("divided-twice", _uneven, _kind) for _kind in ("plain", "weighted", "penalised")]
+_steps += [("divided-twice", _uneven, _kind) for _kind in ("plain", "weighted", "penalized")]
 _steps += [("own-weights", _even, "weighted"), ("own-weights", _uneven, "weighted")]
-_steps += [("penalty-on-each", _even, "penalised"), ("penalty-on-each", _uneven, "penalised")]
+_steps += [("penalty-on-each", _even, "penalized"), ("penalty-on-each", _uneven, "penalized")]
 bug_cases = []
 for _k in rng.permutation(len(_steps)).tolist():
     _bug, _shares, _kind = _steps[_k]

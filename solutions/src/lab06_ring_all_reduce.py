@@ -5,7 +5,7 @@
 #
 # **Time:** 45 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
 #
-# All ranks live in this process, and every message goes through a network that counts it. The ranks stand in a ring: rank r sits between r - 1 and r + 1, and the last one's neighbour is rank 0. With P ranks, each rank's vector is cut into P chunks. `chunks[r][k]` is chunk k as rank r holds it, a NumPy array.
+# All ranks live in this process, and every message goes through a network that counts it. The ranks stand in a ring: rank r sits between r - 1 and r + 1, and the last one's neighbor is rank 0. With P ranks, each rank's vector is cut into P chunks. `chunks[r][k]` is chunk k as rank r holds it, a NumPy array.
 #
 # ```python
 # arrived = network.exchange([Send(source, destination, values, chunk), ...])   # one step; a list
@@ -40,7 +40,7 @@ SEED = 2026
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `% ranks` closes the ring, for the neighbour and for the chunk. Each message that arrives knows its destination and its chunk, so adding takes one line.
+# `% ranks` closes the ring, for the neighbor and for the chunk. Each message that arrives knows its destination and its chunk, so adding takes one line.
 #
 # </details>
 # <details><summary>Worked idea</summary>

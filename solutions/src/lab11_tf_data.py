@@ -43,7 +43,7 @@ SEED = 2026
 # | `parse` | one record | image uint8 `[28, 28, 1]`, label, id |
 # | `augment` | image, label, id | the image mirrored left to right with a chance of a half, then rolled 0, 1 or 2 columns to either side (what leaves on one side comes in on the other), float32 in [0, 1]; label, id |
 #
-# A record is a serialised `tf.train.Example` with three features: `image`, the bytes of a PNG, and `label` and `id`, an int64 each.
+# A record is a serialized `tf.train.Example` with three features: `image`, the bytes of a PNG, and `label` and `id`, an int64 each.
 #
 # **Contract.** `make_fast(files, batch_size)` takes a list of TFRecord files and a batch size.
 # It returns a `tf.data.Dataset` of (images, labels, ids) in batches of that size (the last may

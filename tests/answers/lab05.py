@@ -13,8 +13,8 @@ def weighted(expression, before=""):
     return f"{TF}{before}{head}    return {expression}\n"
 
 
-def penalised(expression):
-    head = "def penalised_loss(losses, penalty, global_batch_size, replicas):\n"
+def penalized(expression):
+    head = "def penalized_loss(losses, penalty, global_batch_size, replicas):\n"
     return f"{TF}{head}    return {expression}\n"
 
 
@@ -25,11 +25,11 @@ def uneven(expression):
 
 def name_bug(
     expected,
-    turned='"own-weights" if weighted else "penalty-on-each" if penalised else "own-mean"',
+    turned='"own-weights" if weighted else "penalty-on-each" if penalized else "own-mean"',
     near="1e-3 * v",
 ):
     return f"""
-def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
+def name_bug(ratio, residual, shares, full_batch, weighted, penalized):
     n, replicas = sum(shares), len(shares)
     if residual > 0.0005:
         return {turned}
@@ -64,7 +64,7 @@ MERGED = [
     f"total = {CONTEXT}.merge_call(add, args=(tf.reduce_sum(weights),))",
     "return tf.reduce_sum(weights * losses) / total",
 ]
-NORMALISED = [
+NORMALIZED = [
     f"total = {REDUCE_SUM}",
     "shares = weights / total",
     "return tf.reduce_sum(tf.stop_gradient(shares) * losses)",
@@ -89,11 +89,11 @@ VECTOR = [
     "return own / both[0]",
 ]
 BRANCHES = """
-def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
+def name_bug(ratio, residual, shares, full_batch, weighted, penalized):
     replicas, examples = len(shares), sum(shares)
     straight = residual < 0.001
     if not straight:
-        if penalised:
+        if penalized:
             return "penalty-on-each"
         if weighted:
             return "own-weights"
@@ -110,22 +110,22 @@ def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
 """
 NEAREST = """
 import numpy as np
-def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
+def name_bug(ratio, residual, shares, full_batch, weighted, penalized):
     words = ["right", "own-mean", "not-divided", "divided-twice", "full-batch"]
     n, r = np.sum(shares), len(shares)
     if residual:
-        return {(True, False): "own-weights", (False, True): "penalty-on-each", (False, False): "own-mean"}[weighted, penalised]
+        return {(True, False): "own-weights", (False, True): "penalty-on-each", (False, False): "own-mean"}[weighted, penalized]
     distance = np.abs(np.log(ratio) - np.log([1, r, n, 1 / r, n / full_batch]))
     return words[int(np.argmin(distance))]
 """
 CLOSE = """
 import math
-def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
+def name_bug(ratio, residual, shares, full_batch, weighted, penalized):
     def is_close(value):
         return math.isclose(ratio, value, rel_tol=5e-3)
     if weighted and residual > 0:
         return "own-weights"
-    if penalised and residual > 0:
+    if penalized and residual > 0:
         return "penalty-on-each"
     if residual > 0 or is_close(len(shares)):
         return "own-mean"
@@ -136,9 +136,9 @@ def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
     return "right" if is_close(1) else "full-batch"
 """
 INVERSE = """
-def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
+def name_bug(ratio, residual, shares, full_batch, weighted, penalized):
     if residual != 0:
-        return "penalty-on-each" if penalised else ("own-weights" if weighted else "own-mean")
+        return "penalty-on-each" if penalized else ("own-weights" if weighted else "own-mean")
     times = round(1 / ratio if ratio < 1 else ratio, 2)
     if times == 1:
         return "right"
@@ -155,16 +155,16 @@ RULES = [
     ("divided-twice", lambda q, e, n, r, f, w, p: abs(q * r - 1) < 1e-3),
     ("full-batch", lambda q, e, n, r, f, w, p: abs(q * f / n - 1) < 1e-3 and n != f),
 ]
-def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
-    facts = ratio, residual, sum(shares), len(shares), full_batch, weighted, penalised
+def name_bug(ratio, residual, shares, full_batch, weighted, penalized):
+    facts = ratio, residual, sum(shares), len(shares), full_batch, weighted, penalized
     return next((word for word, rule in RULES if rule(*facts)), "right")
 """
 PERCENT = """
-def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
+def name_bug(ratio, residual, shares, full_batch, weighted, penalized):
     percent = round(100 * ratio, 1)
     if residual > 0.0:
         if weighted: return "OWN-WEIGHTS"
-        return "PENALTY-ON-EACH" if penalised else "OWN-MEAN"
+        return "PENALTY-ON-EACH" if penalized else "OWN-MEAN"
     if percent == 100.0: return "right"
     if percent == 100.0 * len(shares): return "own-mean"
     if percent == 100.0 / len(shares): return "divided-twice"
@@ -172,13 +172,13 @@ def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
     return "not-divided"
 """
 FOUND = """
-def name_bug(ratio, residual, shares, full_batch, weighted, penalised):
+def name_bug(ratio, residual, shares, full_batch, weighted, penalized):
     causes = {1.0: "right", float(len(shares)): "own-mean", float(sum(shares)): "not-divided"}
     causes[round(1 / len(shares), 4)] = "divided-twice"
     causes.setdefault(round(sum(shares) / full_batch, 4), "full-batch")
     if residual == 0:
         return causes[ratio]
-    return ["own-mean", "own-weights", "penalty-on-each"][weighted + 2 * penalised]
+    return ["own-mean", "own-weights", "penalty-on-each"][weighted + 2 * penalized]
 """
 SEGMENTS = """
 def replica_loss(losses, global_batch_size):
@@ -205,30 +205,30 @@ RIGHT = {
             f"tf.reduce_sum(losses * weights / {CONTEXT}.all_reduce('sum', tf.reduce_sum(weights)))"
         ),
         weighted_lines(*MERGED),
-        weighted_lines(*NORMALISED),
+        weighted_lines(*NORMALIZED),
         weighted_lines(*GATHERED),
         weighted_lines(*SCALED_MEAN),
         weighted_lines(*MEANS_OF_SUMS),
         weighted_lines(*VECTOR),
     ],
-    "penalised": [
-        penalised("tf.reduce_sum(losses) / global_batch_size + penalty / replicas"),
-        penalised(
+    "penalized": [
+        penalized("tf.reduce_sum(losses) / global_batch_size + penalty / replicas"),
+        penalized(
             f"{AVERAGE}(losses, global_batch_size=global_batch_size)"
             " + tf.nn.scale_regularization_loss(penalty)"
         ),
-        penalised("tf.add_n([tf.reduce_sum(losses / global_batch_size), penalty * 1 / replicas])"),
-        penalised(
+        penalized("tf.add_n([tf.reduce_sum(losses / global_batch_size), penalty * 1 / replicas])"),
+        penalized(
             "(replicas * tf.reduce_sum(losses) + global_batch_size * penalty) / (replicas * global_batch_size)"
         ),
-        penalised("replica_loss(losses, global_batch_size) + tf.math.divide(penalty, replicas)"),
-        penalised(
+        penalized("replica_loss(losses, global_batch_size) + tf.math.divide(penalty, replicas)"),
+        penalized(
             "tf.reduce_sum(losses) / global_batch_size + (penalty if tf.distribute.get_replica_context().replica_id_in_sync_group == 0 else 0.0)"
         ),
-        penalised(
+        penalized(
             "sum(loss / global_batch_size for loss in tf.unstack(losses)) + penalty / tf.distribute.get_strategy().num_replicas_in_sync"
         ),
-        penalised("tf.einsum('i->', losses) * (1 / global_batch_size) + 0.25 * penalty"),
+        penalized("tf.einsum('i->', losses) * (1 / global_batch_size) + 0.25 * penalty"),
     ],
     "uneven": [
         uneven(
@@ -285,14 +285,14 @@ WRONG = {
             "tf.reduce_sum(losses) / global_batch_size * tf.reduce_mean(weights)"
         ),
     },
-    "penalised": {
-        "on-every-replica": penalised("tf.reduce_sum(losses) / global_batch_size + penalty"),
-        "penalty-by-batch": penalised("(tf.reduce_sum(losses) + penalty) / global_batch_size"),
-        "all-by-replicas": penalised(
+    "penalized": {
+        "on-every-replica": penalized("tf.reduce_sum(losses) / global_batch_size + penalty"),
+        "penalty-by-batch": penalized("(tf.reduce_sum(losses) + penalty) / global_batch_size"),
+        "all-by-replicas": penalized(
             "(tf.reduce_sum(losses) / global_batch_size + penalty) / replicas"
         ),
-        "penalty-forgotten": penalised("tf.reduce_sum(losses) / global_batch_size"),
-        "own-mean": penalised("tf.reduce_mean(losses) + penalty / replicas"),
+        "penalty-forgotten": penalized("tf.reduce_sum(losses) / global_batch_size"),
+        "own-mean": penalized("tf.reduce_mean(losses) + penalty / replicas"),
     },
     "uneven": {
         "own-mean": uneven("tf.reduce_mean(losses)"),
@@ -312,14 +312,14 @@ WRONG = {
         ),
         "not-measured": name_bug(TABLE).replace(
             "    if residual",
-            "    if weighted: return 'own-weights'\n    if penalised: return 'penalty-on-each'\n    if residual",
+            "    if weighted: return 'own-weights'\n    if penalized: return 'penalty-on-each'\n    if residual",
         ),
-        "weights-not-seen": name_bug(TABLE, '"penalty-on-each" if penalised else "own-mean"'),
+        "weights-not-seen": name_bug(TABLE, '"penalty-on-each" if penalized else "own-mean"'),
         "residual-ignored": name_bug(TABLE, '"own-mean"'),
         "turned-is-penalty": name_bug(TABLE, '"penalty-on-each"'),
         "equal-shares": name_bug(
             TABLE,
-            '"own-weights" if weighted else "penalty-on-each" if penalised else "not-divided"',
+            '"own-weights" if weighted else "penalty-on-each" if penalized else "not-divided"',
         ),
         "(always right)": "def name_bug(*report):\n    return 'right'\n",
     },

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from distlab.authoring import build, imports, outputs, sources
+from distlab.authoring import build, outputs, sources
 from distlab.cli import build as build_command
 from utils.errors import DistributedError
 
@@ -161,9 +161,12 @@ def test_words_change_without_a_run_and_nothing_else_does(course: Path, capsys) 
     write_lesson(course, "00_tiny", STAMPED.replace("time_ns()", "time_ns() + 1"))
     assert distlab_build(course, "--check") == 1
     assert "its code has changed since it ran" in capsys.readouterr().out
+    assert distlab_build(course, "--keep-outputs") == 0
+    assert read_cells(path)[1]["outputs"] == json.loads(before)["cells"][1]["outputs"]
+    write_lesson(course, "00_tiny", STAMPED + "\n# %%\nnew = 1\n")
     assert distlab_build(course, "--keep-outputs") == 1
-    assert "cannot be kept" in capsys.readouterr().out
-    assert path.read_text() == before
+    assert "has no outputs for the new cell" in capsys.readouterr().out
+    write_lesson(course, "00_tiny", STAMPED)
     assert distlab_build(course) == 0
     assert read_cells(path)[1]["outputs"] != json.loads(before)["cells"][1]["outputs"]
 
@@ -194,110 +197,18 @@ def test_cell_that_is_put_between_leaves_the_others_ids(course: Path) -> None:
     assert [i for i in after if i in before] == before and len(set(after)) == 5
 
 
-WORK = "def work():\n    from .deep import DEPTH\n    return DEPTH"
-
-
-def test_module_that_is_imported_on_the_way_makes_a_notebook_stale(course: Path, capsys) -> None:
-    texts = {
-        "utils/__init__.py": "",
-        "utils/room/__init__.py": "from .inner import work",
-        "utils/room/inner.py": f'"""Works."""\n{WORK}',
-        "utils/room/deep.py": "DEPTH = 3  # metres",
-        "utils/other.py": "OTHER = 1",
-        "distlab/__init__.py": "",
-    }
-    for name, text in texts.items():
-        (course / name).parent.mkdir(parents=True, exist_ok=True)
-        (course / name).write_text(text + "\n")
-    cells = (
-        "# %%\nimport sys, os\nsys.path[:0] = [os.path.abspath('..')]\n\n# %%\n%matplotlib inline\n"
-    )
-    path = write_lesson(course, "00_tiny", cells + "from utils.room import work\nwork()\n")
-    write_lesson(course, "01_other", "# %%\n1\n")
+def test_change_of_an_imported_module_makes_no_notebook_stale(course: Path, capsys) -> None:
+    (course / "utils").mkdir()
+    (course / "utils" / "depth.py").write_text("DEPTH = 3\n")
+    cell = "# %%\nimport sys\nsys.path[:0] = ['..']\nfrom utils.depth import DEPTH\nDEPTH\n"
+    path = write_lesson(course, "00_tiny", cell)
     assert distlab_build(course) == 0
-    ran_with = json.loads(path.read_text())["metadata"]["distlab"]["modules"]
-    assert set(ran_with) == {"utils.room.deep", "utils.room.inner"}
-    inner, deep = course / "utils/room/inner.py", course / "utils/room/deep.py"
-
-    inner.write_text(f'"""Works hard."""\n# so it does\n{WORK}\n')
-    (course / "utils/other.py").write_text("OTHER = 2\n")
-    imports.read_module.cache_clear()  # as in a new process
-    assert distlab_build(course, "--check") == 0, "words, and a module that nobody imports"
-    deep.write_text("DEPTH = 4\n")
-    imports.read_module.cache_clear()  # as in a new process
-    capsys.readouterr()
-    assert distlab_build(course, "--check") == 1
-    said = "notebooks/00-tiny.ipynb: changed since it ran: utils.room.deep\n1 of 2 up to date\n"
-    assert capsys.readouterr().out == said
-    assert distlab_build(course, "--keep-outputs") == 0
-    assert distlab_build(course, "--check") == 0
-    assert read_cells(path)[1]["outputs"][0]["data"]["text/plain"] == ["3"]
-    deep.write_text("DEPTH = 5\n")
-    imports.read_module.cache_clear()  # as in a new process
-    assert distlab_build(course) == 0
-    assert read_cells(path)[1]["outputs"][0]["data"]["text/plain"] == ["5"]
-
-
-def test_a_change_of_a_picture_makes_no_lab_stale_that_shows_it_to_a_learner_alone() -> None:
-    """A build draws no picture of an answer, so what draws it cannot change an output."""
-    found = imports.digest_modules("from distlab.exercises import lab05", Path(__file__).parents[2])
-    assert "distlab.exercises.exercise" in found
-    assert not [name for name in found if name.startswith("distlab.figures")]
-
-
-def test_digest_covers_what_a_module_does_and_not_its_words(tmp_path: Path) -> None:
-    def digest(text: str) -> str:
-        (tmp_path / "utils").mkdir(exist_ok=True)
-        (tmp_path / "utils" / "a.py").write_text(text)
-        imports.read_module.cache_clear()
-        return imports.digest_modules("import utils.a", tmp_path)["utils.a"]
-
-    first = digest('"""A."""\ndef f(x):\n    """B."""\n    return [x, 1]  # c\n')
-    assert (
-        digest("def f(x):\n    'C'\n    # d\n    return [\n        x,\n        1,\n    ]\n")
-        == first
-    )
-    assert digest("def f(x):\n    return [x, 2]\n") != first
-    assert digest("def f(x):\n    return [1, x]\n") != first
-    assert digest("def f(x): return [x, '1']\n") != first
-    assert digest("def f(x, *, y=None): return [x, 1]\n") != first
-    only_for_types = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import utils.b\n"
-    (tmp_path / "utils" / "b.py").write_text("")
-    digest(only_for_types)
-    assert set(imports.digest_modules("from utils import a", tmp_path)) == {"utils.a"}
-    digest("import utils.missing\nimport os, utils.b as b\n")
-    assert set(imports.digest_modules("\f(\fimport utils.a", tmp_path)) == {"utils.a", "utils.b"}
-
-
-def test_of_a_door_the_modules_count_whose_names_are_used(tmp_path: Path) -> None:
-    texts = {
-        "utils/__init__.py": "",
-        "utils/room/__init__.py": '"""A door."""\nfrom .a import one, two\n'
-        "from .b import three as drei\n"
-        "from utils.room.c import four\n__all__ = ['one', 'two', 'drei', 'four']\n",
-        "utils/room/a.py": "from .d import five\none = two = five\n",
-        "utils/room/b.py": "three = 3",
-        "utils/room/c.py": "four = 4",
-        "utils/room/d.py": "five = 5",
-        "utils/lively/__init__.py": "from .e import six\nsix()\n",
-        "utils/lively/e.py": "def six(): pass",
-    }
-    for name, text in texts.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    for code, expected in {
-        "from utils import room\nroom.one": "room.a room.d",
-        "from utils import room as r\nr.drei": "room.b",
-        "from utils import room\nroom.one\fprint(room)": "room.a room.b room.c room.d",
-        "from utils.room import four": "room.c",
-        "from utils.room import drei": "room.b",
-        "import utils.room": "room.a room.b room.c room.d",
-        "from utils.room.b import three": "room.b",
-        "from utils.room import c\nc.four": "room.c",
-        "from utils.lively import e": "lively lively.e",
-    }.items():
-        found = imports.digest_modules(code, tmp_path)
-        assert [name.removeprefix("utils.") for name in found] == expected.split(), code
+    before = path.read_text()
+    (course / "utils" / "depth.py").write_text("DEPTH = 4\n")
+    assert distlab_build(course, "--check") == 0 and distlab_build(course) == 0
+    assert path.read_text() == before, "nbval finds what has changed"
+    assert distlab_build(course, "--force") == 0
+    assert read_cells(path)[0]["outputs"][0]["data"]["text/plain"] == ["4"]
 
 
 def test_check_finds_what_was_edited_by_hand(course: Path, capsys) -> None:

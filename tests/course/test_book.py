@@ -332,7 +332,7 @@ def test_on_paper_it_is_light_whole_and_without_controls(chromium, book):
 
 
 def test_canvases_are_printed_as_the_light_theme_draws_them(chromium, book):
-    """A canvas keeps its colours until it is drawn again: on paper it must not be dark."""
+    """A canvas keeps its colors until it is drawn again: on paper it must not be dark."""
     drawn = "[...document.querySelectorAll('.ex canvas')].map((each) => each.toDataURL()).join()"
     printed = {}
     for theme in ("light", "dark"):

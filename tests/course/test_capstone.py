@@ -1,4 +1,4 @@
-"""The capstone's companions: the logbook, a run that loses a worker, masks in colour, the page."""
+"""The capstone's companions: the logbook, a run that loses a worker, masks in color, the page."""
 
 import sys
 from dataclasses import replace
@@ -11,7 +11,7 @@ from distlab.errors import CourseError
 from distlab.lessons.capstone import FULL, REDUCED, choose_sizes, write_report
 from distlab.lessons.killed_run import KilledRun, run_and_kill
 from distlab.lessons.logbook import Logbook
-from distlab.lessons.mask_pictures import PALETTE, colour, draw_key, draw_predictions, list_names
+from distlab.lessons.mask_pictures import PALETTE, color, draw_key, draw_predictions, list_names
 from utils.data import load_canvases
 from utils.data.masks import count_pixels, score_masks
 
@@ -73,10 +73,10 @@ def test_the_logbook_wants_a_decision_before_a_measurement(capsys):
     assert len(book.entries) == 1 and not book.entries[0].measured
 
 
-def test_masks_have_a_colour_for_each_class():
+def test_masks_have_a_color_for_each_class():
     assert len({tuple(c) for c in PALETTE.tolist()}) == 11
     mask = np.arange(11).reshape(1, 11)
-    np.testing.assert_array_equal(colour(mask)[0], PALETTE)
+    np.testing.assert_array_equal(color(mask)[0], PALETTE)
     assert "Ankle boot" in draw_key().alt
     images, masks = (np.stack(part) for part in zip(*load_canvases(train=2).train))
     picture = draw_predictions(images, masks, masks, "Two")

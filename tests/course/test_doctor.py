@@ -97,7 +97,7 @@ def test_a_crash_of_tensorflow_is_told_by_its_signal_and_gives_exit_status_1(tmp
     assert "The course cannot run here yet" in done.stdout
 
 
-def test_text_goes_to_an_ascii_terminal_without_colour(monkeypatch):
+def test_text_goes_to_an_ascii_terminal_without_color(monkeypatch):
     done = run_distlab("doctor", "--quick", PYTHONIOENCODING="ascii", FORCE_COLOR="1")
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii() and "\x1b" not in done.stdout and "+ ok " in done.stdout
@@ -245,11 +245,11 @@ def test_the_report_has_words_beside_its_marks_and_80_columns_at_most():
     assert "\x1b" not in text
 
 
-def test_the_report_in_colour_says_the_same():
-    coloured = doctor.format_report(FINDINGS, colour=True)
+def test_the_report_in_color_says_the_same():
+    colored = doctor.format_report(FINDINGS, color=True)
     for code in ("32", "2", "33", "31", "0"):
-        coloured = coloured.replace(f"\x1b[{code}m", "")
-    assert coloured == doctor.format_report(FINDINGS)
+        colored = colored.replace(f"\x1b[{code}m", "")
+    assert colored == doctor.format_report(FINDINGS)
     assert doctor.format_report(FINDINGS, plain=True).isascii()
 
 

@@ -15,7 +15,7 @@ from process_watch import group_members, wait_for
 from distlab.doctor import machine, processes, software, tools
 from distlab.doctor.findings import Finding
 from utils.data import bundled
-from utils.data.catalogue import DATA_SETS
+from utils.data.catalog import DATA_SETS
 
 WORKER = ["-c", "import time; time.sleep(60)"]
 

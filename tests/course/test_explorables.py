@@ -24,7 +24,7 @@ from distlab.explorables import (
     step_time_line,
 )
 from distlab.explorables.arrow import list_gradients, make_problem
-from distlab.explorables.catalogue import EXAMPLES
+from distlab.explorables.catalog import EXAMPLES
 from distlab.explorables.conveyor import run_belt
 from distlab.explorables.explorable import MIME, write_fragment
 from distlab.explorables.joining import BROWSER, join_script, join_style
@@ -760,13 +760,13 @@ def test_the_style_has_every_idea_in_both_themes():
         assert f"--ex-{name}: {shade.light};" in style and f"--ex-{name}: {shade.dark};" in style
 
 
-def luminance(colour: str) -> float:
-    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+def luminance(color: str) -> float:
+    parts = [int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_what_is_written_on_a_colour_can_be_read():
+def test_what_is_written_on_a_color_can_be_read():
     pairs = [(s.light, s.ink) for s in IDEAS.values()] + [(s.dark, BLACK) for s in IDEAS.values()]
     for fill, ink in [*pairs, *((replica, BLACK) for replica in REPLICAS)]:
         low, high = sorted((luminance(fill), luminance(ink)))

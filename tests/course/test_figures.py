@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from distlab import figures
-from distlab.figures.canvas import COLOURS
+from distlab.figures.canvas import COLORS
 from distlab.lessons.split_matrix import split_matrix
 from distlab.widgets.amdahl import amdahl_speed_up, draw_amdahl
 from distlab.widgets.predictions import draw_prediction
@@ -25,7 +25,7 @@ def draw_images():
 
 
 def draw_with_plt():
-    """A plot as a reader makes it: black, white and coloured parts, clipped by its limits."""
+    """A plot as a reader makes it: black, white and colored parts, clipped by its limits."""
     from matplotlib.figure import Figure
 
     axes = Figure(figsize=(7.2, 4)).add_subplot()
@@ -190,19 +190,19 @@ def test_axes_of_bytes_and_seconds_have_ticks_in_their_units():
     assert "ring rises from 10 µs to 1.07 s, as payload goes from 8 B to 1 GiB" in picture.alt
 
 
-def test_lines_of_one_colour_differ_in_their_dashes():
+def test_lines_of_one_color_differ_in_their_dashes():
     line = ([1, 2], [1, 2])
-    colours = {"ours": COLOURS[0], "theirs": COLOURS[1], "ours, predicted": COLOURS[0]}
+    colors = {"ours": COLORS[0], "theirs": COLORS[1], "ours, predicted": COLORS[0]}
     picture = figures.lines(
-        dict.fromkeys(colours, line), x_label="x", y_label="y", title="T", colours=colours
+        dict.fromkeys(colors, line), x_label="x", y_label="y", title="T", colors=colors
     )
     assert set(re.findall(r"stroke: (#\w+); stroke-width: 2.2", picture.svg)) == {
-        colour.lower() for colour in colours.values()
+        color.lower() for color in colors.values()
     }
     dashed = re.findall(
         r"stroke-dasharray: [^;]+; stroke-dashoffset: 0; stroke: (#\w+)", picture.svg
     )
-    assert COLOURS[0].lower() in dashed and COLOURS[1].lower() not in dashed
+    assert COLORS[0].lower() in dashed and COLORS[1].lower() not in dashed
 
 
 def test_only_marked_cells_are_tinted():
@@ -278,8 +278,8 @@ def test_amdahl_follows_the_formula():
             "unit 'kg': choose from B, kB, s",
         ),
         (
-            lambda: figures.lines({"a": ([1], [1])}, x_label="", y_label="", title="", colours={}),
-            "'a' has no colour",
+            lambda: figures.lines({"a": ([1], [1])}, x_label="", y_label="", title="", colors={}),
+            "'a' has no color",
         ),
         (lambda: figures.bars({"a": float("nan")}, unit="", title=""), "'a' is nan"),
         (lambda: figures.bars({"a": 0}, unit="", title="", log=True), "above 0"),
@@ -343,7 +343,7 @@ def test_captions_of_two_lines_make_room_and_read_as_one():
     assert "Bag: says Coat, Coat." in two.alt
 
 
-def test_a_plot_of_the_reader_follows_the_theme_and_keeps_its_colours(pictures):
+def test_a_plot_of_the_reader_follows_the_theme_and_keeps_its_colors(pictures):
     svg = pictures["plt"].svg
     assert "clip-path" in svg, "what lies outside the limits would be drawn"
     assert "#1f77b4" in svg and svg.count("stroke: var(--jp-content-font-color1, #222)") > 4
@@ -421,14 +421,14 @@ def test_spans_of_whole_numbers_are_counted_in_whole_numbers():
     assert ticks(0.5, 2) == ["0", "0.5", "1", "1.5", "2"]
 
 
-def test_kinds_of_one_colour_are_shades_and_a_long_key_takes_several_rows():
+def test_kinds_of_one_color_are_shades_and_a_long_key_takes_several_rows():
     def draw(kinds):
         rows = [("stage 0", k, k + 1, "7", kind) for k, kind in enumerate(kinds)]
         return figures.timeline(rows, title="Stages").svg
 
     svg = draw(["forward, chunk 0", "backward, chunk 1", "forward, chunk 1", "backward, chunk 0"])
     fills = re.findall(r"fill: (#\w+); fill-opacity: ([\d.]+)", svg)
-    assert len(set(fills)) == 4 and len({colour for colour, _ in fills}) == 2
+    assert len(set(fills)) == 4 and len({color for color, _ in fills}) == 2
     assert svg.count(">7<") == 4
     plain = re.findall(
         r"fill: (#\w+); fill-opacity: ([\d.]+)", draw(["kept", "trained, then lost"])

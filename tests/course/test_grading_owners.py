@@ -153,7 +153,7 @@ def test_two_outer_sources_of_one_student_wait_for_a_human(tmp_path):
     assert "nothing outside tells whose" in found["dora"].question
 
 
-def test_names_that_become_equal_only_by_normalising_wait_and_are_all_listed(tmp_path):
+def test_names_that_become_equal_only_by_normalizing_wait_and_are_all_listed(tmp_path):
     jose = unicodedata.normalize("NFD", "josé")
     names = ["josé", jose, "ana", "ana.", "ana ", "a\\b", "a_b", "x" * 200 + "1", "x" * 200 + "2"]
     files = {f"{name}/lab01/{NAME}": name for name in names}
@@ -416,7 +416,7 @@ def test_a_list_of_times_counts_before_all_else(tmp_path):
 def test_bad_lists_are_one_clear_line(tmp_path):
     path = tmp_path / "students.csv"
     for text, said in (("student\nana\nana\n", "line 3: 'ana' is there twice"),
-                       ("colour\nred\n", "no student"), ("student,name\n,Ana\n", "")):  # fmt: skip
+                       ("color\nred\n", "no student"), ("student,name\n,Ana\n", "")):  # fmt: skip
         path.write_text(text)
         if said:
             with pytest.raises(DistributedError, match=said):

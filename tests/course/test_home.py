@@ -102,10 +102,10 @@ def test_every_lesson_has_a_picture_of_its_own():
             assert all(float(place) <= limit for place in places)
 
 
-def test_the_colours_are_those_of_the_whole_course():
+def test_the_colors_are_those_of_the_whole_course():
     css = (CONFIG_FOLDER / "labextensions/distlab-home/static/home.css").read_text()
     for number, idea in enumerate(("forward", "backward", "all-reduce", "variables", "data"), 1):
-        light, dark, _ = (colour.lower() for colour in IDEAS[idea])
+        light, dark, _ = (color.lower() for color in IDEAS[idea])
         assert re.findall(rf"--dl-{number}: (#\w+)", css) == [light, dark]
         assert set(re.findall(rf": {light}' i\] {{ \w+: (#\w+)", css)) == {dark}
 

@@ -49,7 +49,7 @@ READ_PAGE = """() => {
 }"""
 FINE = {"wordless": 0, "nameless": 0, "empty": 0, "broken": False, "failed": []}
 THEMES = ("JupyterLab Light", "JupyterLab Dark")
-# our own: what cells put out, but for a traceback in JupyterLab's colours, and what we write
+# our own: what cells put out, but for a traceback in JupyterLab's colors, and what we write
 OURS = {
     "include": [[".jp-OutputArea-output"], [".jp-MarkdownOutput"]],
     "exclude": [["[data-mime-type='application/vnd.jupyter.stderr']"], [".ansi-red-fg"]],
@@ -113,7 +113,7 @@ def change_theme(page, theme: str) -> None:
     change = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
     page.evaluate(change, theme)
     page.wait_for_function("(it) => document.body.dataset.jpThemeName === it", arg=theme)
-    page.wait_for_timeout(500)  # what glides to another colour
+    page.wait_for_timeout(500)  # what glides to another color
 
 
 def run_the_rest(page) -> None:

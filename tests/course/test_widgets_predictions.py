@@ -30,7 +30,7 @@ def test_says_what_the_model_says_of_the_chosen_image():
     assert "with 33 %" in explorer.result and "Image 1, before" in explorer.result
 
 
-def test_a_wrong_answer_is_marked_by_more_than_colour():
+def test_a_wrong_answer_is_marked_by_more_than_color():
     row = np.array([0.1, 0.6, 0.3])
     right = draw_prediction(np.zeros((8, 8)), 1, NAMES, row, title="t")
     wrong = draw_prediction(np.zeros((8, 8)), 2, NAMES, row, title="t")

@@ -15,8 +15,8 @@ import pytest
 
 from distlab.cli import OneLineParser
 from distlab.cli import data as cli
-from utils.data import bundled, catalogue, fetch, load, loading, make_tfds_folder
-from utils.data.catalogue import FASHION_MNIST, FULL_EXAMPLES, MNIST, TFDS_VERSION
+from utils.data import bundled, catalog, fetch, load, loading, make_tfds_folder
+from utils.data.catalog import FASHION_MNIST, FULL_EXAMPLES, MNIST, TFDS_VERSION
 from utils.data.idx import content_sha256, read_idx, read_idx_folder, to_idx_bytes
 from utils.data.images import ImageData, Split
 from utils.data.tfds_folder import (
@@ -88,7 +88,7 @@ def small(samples, monkeypatch) -> dict[str, ImageData]:
         splits = {"train": data.train.take(60), "test": data.test.take(20)}
         for split, examples in splits.items():
             sums = content_sha256(examples.images), content_sha256(examples.labels)
-            monkeypatch.setitem(catalogue.DATA_SETS[name].sha256, split, sums)
+            monkeypatch.setitem(catalog.DATA_SETS[name].sha256, split, sums)
         small[name] = ImageData(name, "small", True, **splits, class_names=data.class_names)
     return small
 
@@ -97,7 +97,7 @@ def small(samples, monkeypatch) -> dict[str, ImageData]:
 def nothing_installed(monkeypatch, tmp_path) -> Path:
     """A machine with an empty TFDS folder and no idx files; returns that TFDS folder."""
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
-    for facts in catalogue.DATA_SETS.values():
+    for facts in catalog.DATA_SETS.values():
         monkeypatch.setitem(vars(facts), "idx_folder", None)  # the dataclass is frozen
     return tmp_path / "tfds"
 
@@ -109,7 +109,7 @@ def write_idx(path: Path, array: np.ndarray) -> None:
 
 def write_idx_folder(data: ImageData, folder: Path, ending: str = "") -> Path:
     folder.mkdir(parents=True)
-    for split, (images, labels) in catalogue.IDX_FILES.items():
+    for split, (images, labels) in catalog.IDX_FILES.items():
         write_idx(folder / f"{images}{ending}", getattr(data, split).images)
         write_idx(folder / f"{labels}{ending}", getattr(data, split).labels)
     return folder
@@ -165,10 +165,10 @@ def test_bundled_pixels_are_the_first_of_the_originals_in_order(samples):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_bundle_has_a_licence_and_is_small(name):
-    licence = (bundled.FOLDER / f"{name}.LICENSE").read_text(encoding="utf-8")
+def test_bundle_has_a_license_and_is_small(name):
+    license = (bundled.FOLDER / f"{name}.LICENSE").read_text(encoding="utf-8")
     word = {"fashion_mnist": "Zalando SE", "mnist": "creativecommons.org/licenses/by-sa/3.0/"}
-    assert word[name] in licence and "first 10,000 training" in " ".join(licence.split())
+    assert word[name] in license and "first 10,000 training" in " ".join(license.split())
     assert (bundled.FOLDER / f"{name}.npz").stat().st_size < 5_300_000
     assert sorted(p.suffix for p in bundled.FOLDER.iterdir()) == [".LICENSE"] * 2 + [".npz"] * 2
 
@@ -534,8 +534,8 @@ def test_prepared_folder_reads_back_and_is_not_overwritten(small, tmp_path):
 def test_written_sample_loads_and_depends_on_the_arrays_alone(
     samples, small, tmp_path, monkeypatch
 ):
-    monkeypatch.setitem(catalogue.SAMPLE_EXAMPLES, "train", 12)
-    monkeypatch.setitem(catalogue.SAMPLE_EXAMPLES, "test", 5)
+    monkeypatch.setitem(catalog.SAMPLE_EXAMPLES, "train", 12)
+    monkeypatch.setitem(catalog.SAMPLE_EXAMPLES, "test", 5)
     path = bundled.write_bundled(small["mnist"], tmp_path)
     data = bundled.load_bundled("mnist", tmp_path)
     assert (path, len(data.train), len(data.test)) == (tmp_path / "mnist.npz", 12, 5)
@@ -724,12 +724,12 @@ def distlab(*arguments: str) -> int:
 @pytest.fixture
 def small_sample(small, tmp_path, monkeypatch) -> Path:
     """Samples of 12 and 5 examples in the place of the bundled ones."""
-    monkeypatch.setitem(catalogue.SAMPLE_EXAMPLES, "train", 12)
-    monkeypatch.setitem(catalogue.SAMPLE_EXAMPLES, "test", 5)
+    monkeypatch.setitem(catalog.SAMPLE_EXAMPLES, "train", 12)
+    monkeypatch.setitem(catalog.SAMPLE_EXAMPLES, "test", 5)
     for name, data in small.items():
         path = bundled.write_bundled(data, tmp_path / "samples")
         checksum = bundled.sample_sha256(bundled.load_bundled(name, path.parent))
-        monkeypatch.setitem(vars(catalogue.DATA_SETS[name]), "sample_sha256", checksum)
+        monkeypatch.setitem(vars(catalog.DATA_SETS[name]), "sample_sha256", checksum)
     monkeypatch.setattr(bundled, "FOLDER", tmp_path / "samples")
     return tmp_path / "samples"
 

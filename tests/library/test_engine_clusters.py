@@ -22,7 +22,7 @@ from test_launchers import (
 
 from utils.cluster import LocalCluster
 from utils.engines import RunSettings
-from utils.engines.catalogue import find_engine
+from utils.engines.catalog import find_engine
 from utils.engines.engine_run import EngineRun
 from utils.errors import InputError
 from utils.processes.registry import MARK_FILE, PREFIX, parse_mark

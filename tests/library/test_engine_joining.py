@@ -19,8 +19,8 @@ import psutil
 import pytest
 from process_watch import wait_for
 
-from utils.engines import RunSettings, catalogue, make_launcher, spark_driver
-from utils.engines.catalogue import check_gpus, find_engine
+from utils.engines import RunSettings, catalog, make_launcher, spark_driver
+from utils.engines.catalog import check_gpus, find_engine
 from utils.engines.driver import STOP_SECONDS, Wanted
 from utils.engines.ray_driver import STORE_BYTES, VARIABLES, hide_slow_import
 from utils.engines.slurm_local import LocalSlurm
@@ -326,7 +326,7 @@ def test_gpus_that_an_engine_cannot_be_asked_for_are_refused():
 
 def test_an_address_that_no_name_server_takes_is_no_way():
     with pytest.raises(InputError, match="engine ray: no way to two..dots .*; give host:port"):
-        catalogue.find_own_host(catalogue.ENGINES["ray"], "two..dots:6379")
+        catalog.find_own_host(catalog.ENGINES["ray"], "two..dots:6379")
 
 
 def test_ray_in_its_own_words_does_the_same(clusters, tmp_path):

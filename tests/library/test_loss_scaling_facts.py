@@ -31,7 +31,7 @@ class Bench:
             from_logits=True, reduction=reduction, dtype="float64"
         )
 
-    def make_model(self, normalisation=None):
+    def make_model(self, normalization=None):
         """Return 8 -> 5 -> 3 units with the same weights each time."""
         first, last = (
             self.keras.layers.Dense(
@@ -41,7 +41,7 @@ class Bench:
             )
             for units in (5, 3)
         )
-        between = [] if normalisation is None else [normalisation()]
+        between = [] if normalization is None else [normalization()]
         return self.keras.Sequential([self.keras.Input((8,)), first, *between, last])
 
     def share_out(self, batch_size):
@@ -50,17 +50,17 @@ class Bench:
         rows = self.tf.data.Dataset.from_tensor_slices((self.x[:last], self.y[:last]))
         return list(self.strategy.experimental_distribute_dataset(rows.batch(batch_size)))[-1]
 
-    def gradient(self, rows=slice(0, 64), normalisation=None):
-        model = self.make_model(normalisation)
+    def gradient(self, rows=slice(0, 64), normalization=None):
+        model = self.make_model(normalization)
         with self.tf.GradientTape() as tape:
             loss = self.tf.reduce_mean(
                 self.per_example(self.y[rows], model(self.x[rows], training=True))
             )
         return flatten(tape.gradient(loss, model.trainable_variables))
 
-    def build(self, optimizer_options=None, normalisation=None):
+    def build(self, optimizer_options=None, normalization=None):
         with self.strategy.scope():
-            model = self.make_model(normalisation)
+            model = self.make_model(normalization)
             optimizer = self.keras.optimizers.SGD(1.0, **(optimizer_options or {}))
             optimizer.build(model.trainable_variables)
         return model, optimizer
@@ -201,14 +201,14 @@ def test_clipping_after_the_reduction(bench, way, expected):
 
 
 @pytest.mark.parametrize("synchronized", [False, True])
-def test_batch_normalisation(bench, synchronized):
-    """Alone it normalises, and keeps moving statistics, for each replica by itself."""
+def test_batch_normalization(bench, synchronized):
+    """Alone it normalizes, and keeps moving statistics, for each replica by itself."""
 
-    def normalise():
+    def normalize():
         return bench.keras.layers.BatchNormalization(synchronized=synchronized, dtype="float64")
 
-    gradient = bench.gradient(normalisation=normalise)
-    update, model = bench.apply(bench.average(GLOBAL_BATCH), normalisation=normalise)
+    gradient = bench.gradient(normalization=normalize)
+    update, model = bench.apply(bench.average(GLOBAL_BATCH), normalization=normalize)
     ratio, residual = fit_ratio(update, gradient)
     assert (abs(ratio - 1) < 1e-9 and residual < 1e-9) == synchronized
     moving_mean = model.layers[1].moving_mean.value
@@ -218,11 +218,11 @@ def test_batch_normalisation(bench, synchronized):
 
 
 @pytest.mark.parametrize("synchronized", [False, True])
-def test_an_empty_replica_spoils_batch_normalisation_unless_synchronized(bench, synchronized):
-    def normalise():
+def test_an_empty_replica_spoils_batch_normalization_unless_synchronized(bench, synchronized):
+    def normalize():
         return bench.keras.layers.BatchNormalization(synchronized=synchronized, dtype="float64")
 
-    update, _ = bench.apply(bench.average(2), batch_size=32, normalisation=normalise)
+    update, _ = bench.apply(bench.average(2), batch_size=32, normalization=normalize)
     assert np.isnan(update).any() != synchronized
 
 

@@ -43,10 +43,10 @@ def run_one(tower, name, chunks, micro_batches, rules=None, examples=24):
     return step, schedule, pipeline, images, labels
 
 
-@pytest.mark.parametrize("rematerialise", [False, True])
+@pytest.mark.parametrize("rematerialize", [False, True])
 @pytest.mark.parametrize(("name", "chunks", "micro_batches"), SCHEDULES)
-def test_a_pipeline_gives_the_unsplit_gradients(tower, name, chunks, micro_batches, rematerialise):
-    rules = Rules(rematerialise=rematerialise)
+def test_a_pipeline_gives_the_unsplit_gradients(tower, name, chunks, micro_batches, rematerialize):
+    rules = Rules(rematerialize=rematerialize)
     step, schedule, _, images, labels = run_one(tower, name, chunks, micro_batches, rules)
     assert_equal_step(step, tower, images, labels)
     wanted = [[(o.kind, o.micro_batch, o.chunk) for o in order] for order in schedule.orders]
@@ -105,11 +105,11 @@ def test_only_boundaries_cross_and_each_hop_once(tower):
     }
 
 
-def test_rematerialisation_keeps_inputs_and_one_micro_batch(tower):
+def test_rematerialization_keeps_inputs_and_one_micro_batch(tower):
     """Stage 0 holds Flatten and a dense layer: 784 pixels in, 784 and 16 values out."""
     kept = {}
     for again in (False, True):
-        step, *_ = run_one(tower, "gpipe", 1, 6, Rules(rematerialise=again))
+        step, *_ = run_one(tower, "gpipe", 1, 6, Rules(rematerialize=again))
         kept[again] = step.peak_bytes_per_stage[0]
     whole, inputs = 4 * 8 * (784 + 784 + 16), 4 * 8 * 784
     assert kept[False] == 6 * whole

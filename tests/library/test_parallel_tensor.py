@@ -56,7 +56,7 @@ def test_collectives_send_what_a_ring_sends():
     gather, reduce = layer.group.calls
     column = 5 * 8
     assert gather.payload_bytes == 10 * column
-    # a device sends every piece but the one that its neighbour began with
+    # a device sends every piece but the one that its neighbor began with
     assert gather.bytes_per_device == [7 * column, 7 * column, 6 * column]
     assert sum(gather.bytes_per_device) == 2 * gather.payload_bytes
     assert reduce.payload_bytes == 7 * column

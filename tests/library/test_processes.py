@@ -176,7 +176,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="forking is for Linux
 
 
 @linux
-def test_children_are_forked_signalled_watched_and_told_of(tmp_path):
+def test_children_are_forked_signaled_watched_and_told_of(tmp_path):
     held = Held()
     with closing(start_server(tmp_path)) as server:
         assert server.wait_until_ready(20)["pid"] == server.process.pid and server.alive

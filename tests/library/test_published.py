@@ -57,5 +57,5 @@ def test_the_formula_for_operations_gives_the_papers_training_time():
 def test_tables_that_are_measured_beside_are_whole():
     speeds = read_table("tf_data_2021")
     assert [row["model"] for row in speeds] == ["ResNet50", "MaskRCNN"]
-    assert all(1 < row["expert_parallel"] <= row["plus_optimisations"] for row in speeds)
+    assert all(1 < row["expert_parallel"] <= row["plus_optimizations"] for row in speeds)
     assert "2101.12127" in read_source("tf_data_2021")

@@ -199,7 +199,7 @@ def test_a_ring_that_failed_or_was_closed_says_so():
     assert left == "left" and str(error) == "the ring of rank 1 is closed: make a new one"
 
 
-def test_a_neighbour_that_never_comes_is_named_in_time():
+def test_a_neighbor_that_never_comes_is_named_in_time():
     begun = time.monotonic()
     with pytest.raises(
         DistributedError, match="rank 0: rank 1 does not answer at 127.0.0.1:.* 0.3 s"

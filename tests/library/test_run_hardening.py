@@ -1,4 +1,4 @@
-"""`distlab run` where disks, terminals and neighbours misbehave: it goes on, or says why not."""
+"""`distlab run` where disks, terminals and neighbors misbehave: it goes on, or says why not."""
 
 import json
 import os

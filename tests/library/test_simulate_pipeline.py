@@ -289,23 +289,23 @@ def test_measured_ratios_between_schedules_of_qi_et_al(row):
 
 @pytest.mark.parametrize("recomputed", [False, True])
 def test_throughput_against_partitions_of_gpipe(recomputed):
-    """K equal stages share the layers; M = 32; normalised to K = 2. GPipe recomputes forwards."""
+    """K equal stages share the layers; M = 32; normalized to K = 2. GPipe recomputes forwards."""
     rows = read_table("gpipe_table3_2019")
     speeds = {}
     for row in rows:
         stages = int(row["K"])
         times = StageTimes(1 / stages, 1 / stages, 1 / stages)
-        times = times.rematerialise() if recomputed else times
+        times = times.rematerialize() if recomputed else times
         speeds[stages] = 1 / simulate("gpipe", stages, int(row["M"]), times).longest_stage_span
     for row in rows:
         ratio = speeds[int(row["K"])] / speeds[2]
         assert ratio == pytest.approx(row["Transformer_24"], rel=0.20)
 
 
-def test_rematerialisation_adds_a_forward_to_each_backward():
-    run = simulate("gpipe", 4, 8, StageTimes([1, 1, 1, 2], 2, 3).rematerialise())
+def test_rematerialization_adds_a_forward_to_each_backward():
+    run = simulate("gpipe", 4, 8, StageTimes([1, 1, 1, 2], 2, 3).rematerialize())
     assert run.busy_per_stage.tolist() == [56, 56, 56, 72]
-    chunked = StageTimes(1.0, [[1, 1], [2, 1]], 1.0).rematerialise()  # a chunk's forward is 0.5
+    chunked = StageTimes(1.0, [[1, 1], [2, 1]], 1.0).rematerialize()  # a chunk's forward is 0.5
     assert chunked.backward_input.tolist() == [[1.5, 1.5], [2.5, 1.5]]
 
 

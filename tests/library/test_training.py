@@ -109,7 +109,7 @@ def test_adam_losses_in_float32(tf, strategy, replicas, loop):
     np.testing.assert_allclose(report.loss, losses, atol=2e-3)
 
 
-def test_regularisation_counts_once(tf, monkeypatch):
+def test_regularization_counts_once(tf, monkeypatch):
     """An L2 penalty must weigh the same for one replica and for four."""
     import keras
 

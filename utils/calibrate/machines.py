@@ -4,7 +4,7 @@
     find_machine("A100 on HDR")
 
 The tables are `machines.csv` and `networks.csv`. A device trains at a part of its peak
-(model FLOPs utilisation, MFU); 0.4 is usual for large models, and stands as an
+(model FLOPs utilization, MFU); 0.4 is usual for large models, and stands as an
 assumption beside each prediction. NumPy at most.
 """
 

@@ -36,10 +36,10 @@ class ProcessRing:
 
     `addresses[r]` is the "host:port" at which rank r listens, the same list on all
     ranks; each needs a port of its own (TF_CONFIG's belong to TensorFlow). Making
-    it waits until both neighbours are there. `limit_seconds` bounds every wait.
+    it waits until both neighbors are there. `limit_seconds` bounds every wait.
     `messages_sent` and `bytes_sent` count chunks and their bytes, without headers.
     Raises InputError for a rank that is not on the list, an address that cannot be
-    used, and a neighbour that does not come in time.
+    used, and a neighbor that does not come in time.
     """
 
     def __init__(self, addresses: Sequence[str], rank: int, limit_seconds: float = 30.0) -> None:
@@ -64,7 +64,7 @@ class ProcessRing:
         self.close()
 
     def close(self) -> None:
-        """Hang up; safe to call twice. The neighbours' next all-reduce fails, and says who left."""
+        """Hang up; safe to call twice. The neighbors' next all-reduce fails, and says who left."""
         for connection in self._connections:
             connection.close()
         self._connections.clear()
@@ -163,7 +163,7 @@ class ProcessRing:
         self.close()
         raise RunError(f"ring all-reduce on rank {self.rank}: rank {blamed} {why}")
 
-    # ---- joining the neighbours
+    # ---- joining the neighbors
 
     def _join(self) -> None:
         """Listen, reach the next rank, wait for the previous one."""

@@ -1,4 +1,4 @@
-"""Ring all-reduce: reduce-scatter, then all-gather, each rank talking to its two neighbours.
+"""Ring all-reduce: reduce-scatter, then all-gather, each rank talking to its two neighbors.
 
 Each rank sends 2(P-1) messages and 2(P-1)/P of the vector's bytes: nearly twice
 the vector, however many ranks there are, which is the least that any all-reduce
@@ -54,8 +54,8 @@ def ring_reduce_scatter(
         sends = []
         for position in range(ranks):
             chunk = (position - step) % ranks
-            neighbour = members[(position + 1) % ranks]
-            sends.append(Send(members[position], neighbour, chunks[position][chunk], chunk))
+            neighbor = members[(position + 1) % ranks]
+            sends.append(Send(members[position], neighbor, chunks[position][chunk], chunk))
         arrived = network.exchange(sends, "reduce-scatter")
         for position, message in enumerate(arrived):
             mine = chunks[(position + 1) % ranks]
@@ -74,8 +74,8 @@ def ring_all_gather(chunks: Chunks, network: Network, members: Sequence[int] | N
         sends = []
         for position in range(ranks):
             chunk = (position + 1 - step) % ranks
-            neighbour = members[(position + 1) % ranks]
-            sends.append(Send(members[position], neighbour, chunks[position][chunk], chunk))
+            neighbor = members[(position + 1) % ranks]
+            sends.append(Send(members[position], neighbor, chunks[position][chunk], chunk))
         arrived = network.exchange(sends, "all-gather")
         for position, message in enumerate(arrived):
             mine = chunks[(position + 1) % ranks]

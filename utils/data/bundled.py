@@ -2,7 +2,7 @@
 
 `bundled/<name>.npz` holds the first 10,000 training and 2,000 test examples of the
 original, in order, under the keys of Keras's own `mnist.npz`: `x_train`, `y_train`,
-`x_test`, `y_test`, all uint8. `np.load` reads it anywhere. The licence of the data is
+`x_test`, `y_test`, all uint8. `np.load` reads it anywhere. The license of the data is
 next to it, as `<name>.LICENSE`.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..files import replace_atomically
-from .catalogue import SAMPLE_EXAMPLES, TFDS_VERSION, find_facts
+from .catalog import SAMPLE_EXAMPLES, TFDS_VERSION, find_facts
 from .idx import to_idx_bytes
 from .images import ImageData, Split
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..checks import check_count
 from ..errors import InputError
-from .catalogue import FASHION_MNIST, IMAGE_SIZE
+from .catalog import FASHION_MNIST, IMAGE_SIZE
 from .images import Split
 from .loading import load
 

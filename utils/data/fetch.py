@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from ..environment import quiet_tensorflow
 from ..errors import InputError
 from ..processes.module_command import make_module_command
-from .catalogue import find_facts
+from .catalog import find_facts
 from .tfds_folder import (
     find_prepared,
     move_into_place,

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InputError
-from .catalogue import FULL_EXAMPLES, IDX_FILES, IMAGE_SIZE, DataSetFacts
+from .catalog import FULL_EXAMPLES, IDX_FILES, IMAGE_SIZE, DataSetFacts
 from .images import ImageData, Split
 
 UNSIGNED_BYTE = 0x08

@@ -1,4 +1,4 @@
-"""Labelled images in memory, as plain records of NumPy arrays."""
+"""Labeled images in memory, as plain records of NumPy arrays."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..errors import InputError
-from .catalogue import IMAGE_SIZE
+from .catalog import IMAGE_SIZE
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..errors import InputError
 from .bundled import load_bundled
-from .catalogue import DataSetFacts, find_facts
+from .catalog import DataSetFacts, find_facts
 from .fetch import DOWNLOAD_SECONDS, fetch
 from .idx import has_idx_files, read_idx_folder
 from .images import ImageData

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow_datasets as tfds
 
-from .catalogue import (
+from .catalog import (
     CLASSES,
     FASHION_MNIST,
     IMAGE_SIZE,

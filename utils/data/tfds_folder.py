@@ -24,7 +24,7 @@ import numpy as np
 from ..environment import quiet_tensorflow
 from ..errors import InputError
 from .bundled import load_bundled
-from .catalogue import FULL_EXAMPLES, TFDS_VERSION, DataSetFacts, find_facts
+from .catalog import FULL_EXAMPLES, TFDS_VERSION, DataSetFacts, find_facts
 from .idx import content_sha256
 from .images import ImageData, Split
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..errors import InputError
 from . import bundled
-from .catalogue import DATA_SETS, DataSetFacts, find_facts
+from .catalog import DATA_SETS, DataSetFacts, find_facts
 from .idx import has_idx_files, read_idx_folder
 from .images import ImageData
 from .loading import read_folder

@@ -16,7 +16,7 @@ first error is named with its likely cause. Nothing is left behind, however this
 | `rendezvous` | `run_at_rendezvous`: the same on several machines that meet at an address |
 | `engine_run` | `run_on_engine`: the same run, its tasks started by Ray, Spark or Slurm |
 | `engine_launcher` | `make_launcher`: functions on an engine, as on a `LocalCluster` |
-| `catalogue` | the engines that are known, and what each needs here |
+| `catalog` | the engines that are known, and what each needs here |
 | `hub`, `agent`, `handshake` | where agents call; an engine's part of a task; who has the key |
 | `driver`, `ray_driver`, `spark_driver`, `slurm_driver` | the process that asks an engine |
 | `slurm_local` | a Slurm cluster of two nodes on this machine |
@@ -25,7 +25,7 @@ first error is named with its likely cause. Nothing is left behind, however this
 Importing this package does not import TensorFlow.
 """
 
-from .catalogue import ENGINES as ENGINES
+from .catalog import ENGINES as ENGINES
 from .engine_launcher import make_launcher as make_launcher
 from .engine_run import run_on_engine as run_on_engine
 from .local import run_program as run_program

@@ -16,7 +16,7 @@ from ..cluster.launcher import TaskListener, TaskOrder
 from ..cluster.local_launcher import NUMBERS
 from ..errors import RunError
 from ..events import Event
-from .catalogue import check_gpus, find_engine, find_own_host
+from .catalog import check_gpus, find_engine, find_own_host
 from .driver import Driver
 from .hub import AgentLine, Hub
 

@@ -80,7 +80,7 @@ def parse_canvas_batch(records: Any) -> tuple[Any, Any, Any]:
 
 @batch_form(parse_canvas_batch)
 def parse_canvas(record: Any) -> tuple[Any, Any, Any]:
-    """Return the image uint8 [64, 64, 1], mask int32 [64, 64] and id of one serialised example."""
+    """Return the image uint8 [64, 64, 1], mask int32 [64, 64] and id of one serialized example."""
     import tensorflow as tf
 
     found = tf.io.parse_single_example(record, _features())

@@ -7,7 +7,7 @@ was given. So a chain such as
 
 can be walked back to its source, and each stage done again: in parallel, in another
 order, with a cache in between. This reads attributes of TensorFlow 2.21 that are not
-public; what is not recognised, and all before it, is taken as the source and left as
+public; what is not recognized, and all before it, is taken as the source and left as
 it is.
 """
 

@@ -77,7 +77,7 @@ def mapped_in_parallel(shards: Shards, store: Store = LOCAL, batch: int = BATCH)
 
 
 def batched_first(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
-    """Vectorised maps: batch the records, then parse and augment whole batches."""
+    """Vectorized maps: batch the records, then parse and augment whole batches."""
     batches = read_at_once(shards, store).batch(batch)
     return batches.map(parse_batch, CALLS).map(augment_batch, CALLS)
 
@@ -120,7 +120,7 @@ LADDER: dict[str, Rung] = {
     "interleave": interleaved,
     "parallel interleave": interleaved_in_parallel,
     "parallel map": mapped_in_parallel,
-    "vectorised map": batched_first,
+    "vectorized map": batched_first,
     "cache": cached,
     "prefetch": prefetched,
     "tuned": tuned,

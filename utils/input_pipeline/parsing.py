@@ -56,7 +56,7 @@ def parse_batch(records: Any) -> Example:
 
 @batch_form(parse_batch)
 def parse(record: Any) -> Example:
-    """Return the image uint8 [28, 28, 1], label and id of one serialised example."""
+    """Return the image uint8 [28, 28, 1], label and id of one serialized example."""
     import tensorflow as tf
 
     features = tf.io.parse_single_example(record, _features())

@@ -97,7 +97,7 @@ def order_stages(stages: list[ChainStage], batch_first: bool) -> list[tuple[Chai
     With `batch_first`, the batch moves before the maps that stand directly before
     it and have a batch form.
     """
-    place = find_vectorisable(stages) if batch_first else None
+    place = find_vectorizable(stages) if batch_first else None
     if place is None:
         return [(stage, False) for stage in stages]
     first, batch = place
@@ -106,7 +106,7 @@ def order_stages(stages: list[ChainStage], batch_first: bool) -> list[tuple[Chai
     return ordered + [(stage, True) for stage in maps] + [(stage, False) for stage in after]
 
 
-def find_vectorisable(stages: list[ChainStage]) -> tuple[int, int] | None:
+def find_vectorizable(stages: list[ChainStage]) -> tuple[int, int] | None:
     """Return (first map, batch) of the run of maps with batch forms before the batch, or None."""
     kinds = [stage.kind for stage in stages]
     if kinds.count("batch") != 1:

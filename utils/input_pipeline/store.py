@@ -1,6 +1,6 @@
 """TFRecord shards of PNG examples, and where they are read from: local disk, or a slow store.
 
-Each record is a serialised `tf.train.Example` with `image` (a PNG, 28 by 28, grey),
+Each record is a serialized `tf.train.Example` with `image` (a PNG, 28 by 28, gray),
 `label` and `id`, the example's number in the data set, which says who got what. Several
 files, the shards, so that several can be read at once and shared out over workers.
 
@@ -94,7 +94,7 @@ def _write_file(name: Path, examples: Iterable[dict[str, bytes | int]]) -> None:
     name.touch()  # TensorFlow's own error would be pages long
     with tf.io.TFRecordWriter(str(name)) as writer:
         for example in examples:
-            writer.write(_serialise(example))
+            writer.write(_serialize(example))
 
 
 def encode_png(image: np.ndarray) -> bytes:
@@ -106,7 +106,7 @@ def encode_png(image: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def _serialise(example: dict[str, bytes | int]) -> bytes:
+def _serialize(example: dict[str, bytes | int]) -> bytes:
     import tensorflow as tf
 
     def feature(value: bytes | int) -> tf.train.Feature:

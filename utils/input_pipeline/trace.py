@@ -43,7 +43,7 @@ def trace(dataset: Any, steps: int, step_seconds: float = 0.0) -> list[WorkSpan]
     """
     stages = take_apart(dataset)
     if not any(stage.kind in ("read", "map") and stage.function for stage in stages):
-        raise InputError("trace: no reading and no map was recognised in this dataset")
+        raise InputError("trace: no reading and no map was recognized in this dataset")
     stamped = as_written(rebuild(_stamp_stages(stages), TuneSettings()))
     begun, spans = time.time(), []
     elements = iter(stamped)

@@ -22,7 +22,7 @@ from .measuring import count_images
 from .rebuild import (
     AUTOTUNE,
     TuneSettings,
-    find_vectorisable,
+    find_vectorizable,
     order_stages,
     rebuild,
     write_code,
@@ -244,7 +244,7 @@ class _Search:
         changes: list[list[dict[str, Any]]] = []
         if "read" in kinds:
             changes.append([{"read_calls": 4}, {"read_calls": 16}])
-        if find_vectorisable(self.stages[1:]):
+        if find_vectorizable(self.stages[1:]):
             changes.append([{"batch_first": True}])
         if "map" in kinds:
             changes.append([{"map_calls": os.cpu_count() or 2}, {"map_calls": AUTOTUNE}])

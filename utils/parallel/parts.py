@@ -1,4 +1,4 @@
-"""Parts of a Keras model: runs of neighbouring layers, each with its weights on one device.
+"""Parts of a Keras model: runs of neighboring layers, each with its weights on one device.
 
 Layers are called through Keras's stateless API, with weights that are passed in
 (https://keras.io/api/layers/base_layer/, `stateless_call`), so that a part can compute with

@@ -6,7 +6,7 @@
     step.rows()                          # what each stage did, and when
 
 Each stage is a thread that works on its own device; `schedules` says in which order, and
-results go to the neighbours as soon as they are there.
+results go to the neighbors as soon as they are there.
 
 Huang et al. 2019, "GPipe", arXiv:1811.06965 (micro-batches and their flush); Narayanan et
 al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",

@@ -126,7 +126,7 @@ def run_stage(
     `costs` has one number for each layer, `images` is [batch, ...], `labels` [batch]: the
     same on every worker. Each builds the model and keeps the weights of its own parts alone.
     Raises InputError unless there is one worker for each stage, for what `run_pipeline`
-    refuses, for a learning rate, and where a neighbour does not answer in time.
+    refuses, for a learning rate, and where a neighbor does not answer in time.
     """
     rules = rules or Rules()
     addresses, index = read_place(schedule.stages)

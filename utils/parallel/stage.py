@@ -67,7 +67,7 @@ Post = Callable[[Key, Any], None]
 class Rules:
     """How a pipeline runs.
 
-    `rematerialise`: a forward keeps its input alone, and the backward computes the
+    `rematerialize`: a forward keeps its input alone, and the backward computes the
     forward again. `slowed_to`: no operation takes less than its time there, in
     seconds, and no message less than its delay; the work is done for real first.
     `learning_rate`: None adds gradients up over the step; a number updates the
@@ -76,7 +76,7 @@ class Rules:
     present ones. `limit_seconds` is the longest that a stage waits for another.
     """
 
-    rematerialise: bool = False
+    rematerialize: bool = False
     slowed_to: StageTimes | None = None
     learning_rate: float | None = None
     stash: bool = True
@@ -84,13 +84,13 @@ class Rules:
 
     @property
     def computes_again(self) -> bool:
-        return self.rematerialise or not self.stash
+        return self.rematerialize or not self.stash
 
     def tabulate(self, schedule: Schedule) -> np.ndarray:
         """Return the least seconds of each [F, B, W, BW; stage; chunk]."""
         if self.slowed_to is None:
             return np.zeros((len(KINDS), schedule.stages, schedule.chunks))
-        times = self.slowed_to.rematerialise() if self.computes_again else self.slowed_to
+        times = self.slowed_to.rematerialize() if self.computes_again else self.slowed_to
         return times.tabulate(schedule.stages, schedule.chunks)
 
 

@@ -9,7 +9,7 @@ from ..errors import InputError
 
 
 def partition_layers(costs: Sequence[float], stages: int) -> tuple[range, ...]:
-    """Cut layers into `stages` runs of neighbours so that the dearest run is as cheap as can be.
+    """Cut layers into `stages` runs of neighbors so that the dearest run is as cheap as can be.
 
     `costs` are the layers' costs in order, in any one unit, none negative.
     Returns the layer numbers of each stage, at least one each. An exact dynamic

@@ -48,7 +48,7 @@ class StageTimes:
     backward_weight: ArrayLike
     communication: float = 0.0
 
-    def rematerialise(self) -> "StageTimes":
+    def rematerialize(self) -> "StageTimes":
         """Return the times when each backward computes its forward again (B becomes F + B).
 
         A stage then keeps only its input of each micro-batch, and during a
@@ -218,7 +218,7 @@ def _count_peaks(encoded: Encoded) -> tuple[float, ...]:
     return tuple(peak if chunks == 1 else peak / chunks for peak in peaks)
 
 
-def summarise(run: PipelineRun) -> dict[str, object]:
+def summarize(run: PipelineRun) -> dict[str, object]:
     """Return what `distlab simulate pipeline --json` prints."""
     return {
         "bubble_fraction": run.bubble_fraction,

@@ -59,7 +59,7 @@ def diagnose(log_or_exception_text: str, tf_config: str | None = None) -> Diagno
     config, findings = examine(tf_config) if tf_config is not None else (None, [])
     own = config.name if config else None
     for symptom in (*CONFIGURATION, *PROGRAM, *COLLATERAL):
-        found = _recognise(symptom, text, own)
+        found = _recognize(symptom, text, own)
         if found:
             return found
     errors = [finding for finding in findings if finding.severity == "error"]
@@ -98,7 +98,7 @@ def _cut_line(line: str) -> str:
     return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE // 2]} … {line[-MAX_LINE // 2 :]}"
 
 
-def _recognise(symptom: Symptom, text: str, own: str | None) -> Diagnosis | None:
+def _recognize(symptom: Symptom, text: str, own: str | None) -> Diagnosis | None:
     if symptom.needs and symptom.needs not in text:
         return None
     matches = list(symptom.pattern.finditer(text))

@@ -4,7 +4,7 @@ A layer whose gradient is large next to its weights breaks first when the rate g
 optimizers divide that difference away: the length of a layer's step is the rate times the
 length of its weights, whatever the length of its gradient.
 
-Vectors (biases, the scale and shift of a normalisation) begin at or near zero, and such a
+Vectors (biases, the scale and shift of a normalization) begin at or near zero, and such a
 step would leave them there. They take the plain step, without decay, as the authors'
 implementations do; `adapt_vectors=True` treats them as matrices are treated.
 """

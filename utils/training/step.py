@@ -73,7 +73,7 @@ def find_gradients(
         outputs = model(features, training=True)  # [per_replica_batch, ...]
         losses = example_loss(labels, outputs)  # [per_replica_batch]
         loss = tf.reduce_sum(losses * weights[0]) if weights else tf.reduce_mean(losses)
-        if model.losses:  # regularisation counts once, not once a replica
+        if model.losses:  # regularization counts once, not once a replica
             loss += tf.nn.scale_regularization_loss(tf.add_n(model.losses))
         scaled = scale_loss(loss)
     return loss, tape.gradient(scaled, variables), outputs

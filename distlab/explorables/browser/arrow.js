@@ -1,6 +1,6 @@
 // The arrow that is four times too long: a valley of the loss, the step of one device, and the steps
 // of the replicas laid end to end, for each way to scale the loss.
-import { choice, clamp, colour, draw, join, linear, make, newId, numbers, player, replica, sayNumber, slider } from "./core.js";
+import { choice, clamp, color, draw, join, linear, make, newId, numbers, player, replica, sayNumber, slider } from "./core.js";
 import { DIVISORS, compare, findLoss, findUpdate, takeSteps } from "./arrow_model.js";
 
 const STEPS = 30, RINGS = [0.004, 0.02, 0.07, 0.18, 0.4, 0.8, 1.5, 2.8, 5];
@@ -17,11 +17,11 @@ export default function arrow(stage) {
   const shown = numbers([{ name: "ratio", words: "times one device's step", idea: "over" }, { name: "turned", words: "turned" },
     { name: "loss", words: "loss, replicas", idea: "over" }, { name: "alone", words: "loss, one device", idea: "ink" }]);
   const layers = Object.fromEntries(["rings", "paths", "dots", "sum", "alone", "parts", "words"].map((name) => [name, draw("g")]));
-  const clip = newId("clip"), edge = draw("rect", { x: 0, y: 0, rx: 10 }), ground = draw("rect", { x: 0, y: 0, rx: 10, fill: colour("paper"), stroke: colour("line") });
+  const clip = newId("clip"), edge = draw("rect", { x: 0, y: 0, rx: 10 }), ground = draw("rect", { x: 0, y: 0, rx: 10, fill: color("paper"), stroke: color("line") });
   const map = draw("g", { "clip-path": `url(#${clip})` }, layers.rings, layers.paths, layers.dots, layers.sum, layers.alone, layers.parts);
   const svg = draw("svg", { role: "img", height: 10 }, draw("defs", {}, draw("clipPath", { id: clip }, edge)), ground, map, layers.words);
   const key = make("ul", { class: "ex-key" }, ...[["ink", "the step of one device"], ["over", "what the replicas apply"],
-    ["replica-0", "each replica's own part, laid end to end"]].map(([idea, words]) => make("li", { style: `--idea: ${colour(idea)}` }, make("i"), words)));
+    ["replica-0", "each replica's own part, laid end to end"]].map(([idea, words]) => make("li", { style: `--idea: ${color(idea)}` }, make("i"), words)));
   stage.root.append(controls, clock.node, shown.node, svg, key);
   return () => {
     const batch = stage.options, done = Math.round(batch.time * STEPS);
@@ -50,14 +50,14 @@ function drawMap(stage, { svg, edge, ground, layers }, { paths, now, done, batch
   for (const node of [edge, ground]) glider.to(node, { width: inner, height: tall }, 0);
   join(glider, layers.rings, RINGS.map((level, k) => ({ level, k })).reverse(), { key: (d) => d.k, tag: "ellipse",
     end: (d) => ({ cx: x(0), cy: y(0), rx: scale * Math.sqrt((2 * d.level) / data.curves[0]), ry: scale * Math.sqrt((2 * d.level) / data.curves[1]),
-      transform: `rotate(${-data.turn} ${x(0)} ${y(0)})`, fill: colour("data"), "fill-opacity": 0.1, stroke: colour("data"), "stroke-opacity": 0.55 }) });
+      transform: `rotate(${-data.turn} ${x(0)} ${y(0)})`, fill: color("data"), "fill-opacity": 0.1, stroke: color("data"), "stroke-opacity": 0.55 }) });
   const lines = paths.map((path, k) => ({ k, points: path.slice(0, done + 1).map(at) }));
   join(glider, layers.paths, lines, { key: (d) => d.k, tag: "polyline", seconds: 0,
     end: (d) => ({ points: d.points.map((p) => p.map((n) => n.toFixed(1)).join(",")).join(" "), fill: "none",
-      stroke: colour(d.k ? "ink" : "over"), "stroke-width": 2.5, "stroke-linejoin": "round", "stroke-opacity": 0.8 }) });
+      stroke: color(d.k ? "ink" : "over"), "stroke-width": 2.5, "stroke-linejoin": "round", "stroke-opacity": 0.8 }) });
   const dots = lines.flatMap((line) => line.points.map((point, n) => ({ id: `${line.k} ${n}`, point, k: line.k })));
   join(glider, layers.dots, dots, { key: (d) => d.id, tag: "circle", seconds: 0,
-    end: (d) => ({ cx: d.point[0], cy: d.point[1], r: 3.5, fill: colour(d.k ? "ink" : "over") }) });
+    end: (d) => ({ cx: d.point[0], cy: d.point[1], r: 3.5, fill: color(d.k ? "ink" : "over") }) });
   const here = paths[0][done], step = ([a, b], [c, d]) => [a - data.rate * c, b - data.rate * d];
   let from = here;
   const chain = now.parts.map((part, k) => { const arrow = { id: `part ${k}`, from, to: step(from, part), idea: `replica-${k % 8}`, wide: 5 }; from = arrow.to; return arrow; });
@@ -67,12 +67,12 @@ function drawMap(stage, { svg, edge, ground, layers }, { paths, now, done, batch
   const [tipX, tipY] = at(from);
   join(glider, layers.words, [0], { key: String, tag: "text", text: () => `\u00d7 ${sayNumber(ratio)}`,
     end: () => ({ x: clamp(tipX + 22, 10, inner - 70), y: clamp(tipY - 10, 24, tall - 10),
-      style: `font-size: 22px; font-weight: 800; fill: ${colour("ink")}; stroke: ${colour("paper")}; stroke-width: 5px; paint-order: stroke` }) });
+      style: `font-size: 22px; font-weight: 800; fill: ${color("ink")}; stroke: ${color("paper")}; stroke-width: 5px; paint-order: stroke` }) });
 }
 
 function drawArrows(glider, layer, arrows, at) {
   join(glider, layer, arrows, { key: (d) => d.id, tag: "path",
-    end: (d) => ({ d: outline(at(d.from), at(d.to), d.wide), fill: colour(d.idea), "fill-opacity": d.opacity ?? 1, stroke: colour("ink"), "stroke-width": 0.8, "stroke-linejoin": "round" }) });
+    end: (d) => ({ d: outline(at(d.from), at(d.to), d.wide), fill: color(d.idea), "fill-opacity": d.opacity ?? 1, stroke: color("ink"), "stroke-width": 0.8, "stroke-linejoin": "round" }) });
 }
 
 // A filled arrow from one point to another, of at most `most` pixels; a short one is as slender.

@@ -1,13 +1,13 @@
 // The charts of explorers: bars, lines, spans of time, a batch that is cut, arrows, small images. Each is
 // {svg, update(glider, chart, width)}; the chart is what distlab/figures gives its pictures as plain data.
-import { clamp, colour, draw, inkOn, join, linear, logarithmic, replica, sayNumber, ticks } from "./core.js";
+import { clamp, color, draw, inkOn, join, linear, logarithmic, replica, sayNumber, ticks } from "./core.js";
 
 const IDEAS = ["forward", "backward", "all-reduce", "variables", "data", "optimizer", "wait"];
 const SENT = Object.fromEntries(["central storage: the host", "mirrored, one device: replica 0", "mirrored, ring: each replica"].map((name) => [name, "all-reduce"]));
 const NAMED = { ...SENT, host: "variables", "each accelerator": "variables", weights: "variables", variables: "variables", gradients: "backward", activations: "forward",
   "Adam's moments": "optimizer", computes: "forward", waits: "wait", "one device": "wait", ideal: "wait", "callbacks, and the next start": "data" };
 const ideaOf = (name, place) => NAMED[name] ?? (/^replica \d+$/.test(name) ? `replica-${name.slice(8) % REPLICA_COUNT}` : IDEAS[place % IDEAS.length]);
-const HALO = `stroke: ${colour("panel")}; stroke-width: 4px; paint-order: stroke`;  // words over a line
+const HALO = `stroke: ${color("panel")}; stroke-width: 4px; paint-order: stroke`;  // words over a line
 const wide = (text) => 7 * String(text).length;
 const most = (items, measure) => Math.max(0, ...items.map(measure));
 
@@ -57,7 +57,7 @@ function makeBars() {
     join(glider, layers.image, chart.image ? [chart.image] : [], { key: (d) => d, tag: "image",
       end: (d) => ({ href: d, x: 0, y: 4, width: side, height: side, style: "image-rendering: pixelated" }) });
     join(glider, layers.bars, bars, { key: (d) => d.id, tag: "rect", start: () => ({ width: 0 }),
-      end: (d) => ({ x: d.x, y: d.y, width: d.long, height: 21, rx: 3, fill: colour(d.idea) }) });
+      end: (d) => ({ x: d.x, y: d.y, width: d.long, height: 21, rx: 3, fill: color(d.idea) }) });
     write(glider, layers.words, words);
   } };
 }
@@ -80,16 +80,16 @@ function makeLines() {
     };
     const x = axis(0, chart.logX, [left, width - right]), y = axis(1, chart.logY, [HEIGHT - BOTTOM - (spots.length ? 20 : 0), top]);
     setSize(glider, svg, width, HEIGHT);
-    join(glider, layers.grid, y.ticks, { key: (d) => d, tag: "path", end: (d) => ({ d: `M ${left} ${y.at(d)} L ${width - right} ${y.at(d)}`, stroke: colour("line") }) });
+    join(glider, layers.grid, y.ticks, { key: (d) => d, tag: "path", end: (d) => ({ d: `M ${left} ${y.at(d)} L ${width - right} ${y.at(d)}`, stroke: color("line") }) });
     const walk = (points) => points.map(([a, b], k) => `${k ? "L" : "M"} ${x.at(a).toFixed(1)} ${y.at(b).toFixed(1)}`).join(" ");
     join(glider, layers.lines, lines, { key: (d) => d.k, tag: "path",
-      end: (d) => ({ d: walk(d.points), fill: "none", stroke: colour(d.idea), "stroke-width": d.idea === "wait" ? 1.6 : 2.8, "stroke-dasharray": d.idea === "wait" ? "6 4" : null }) });
+      end: (d) => ({ d: walk(d.points), fill: "none", stroke: color(d.idea), "stroke-width": d.idea === "wait" ? 1.6 : 2.8, "stroke-dasharray": d.idea === "wait" ? "6 4" : null }) });
     const marks = chart.marks.map(([name, at], k) => ({ name, k, a: x.at(Array.isArray(at) ? at[0] : at), b: Array.isArray(at) ? y.at(at[1]) : null }));
     const keys = beside ? [] : lines.map((d, k) => ({ idea: d.idea, k, y: TOP + 6 + 18 * k }));  // a dash before each name
-    join(glider, layers.keys, keys, { key: (d) => d.k, tag: "path", end: (d) => ({ d: `M ${left + 2} ${d.y} h 18`, stroke: colour(d.idea), "stroke-width": 4 }) });
+    join(glider, layers.keys, keys, { key: (d) => d.k, tag: "path", end: (d) => ({ d: `M ${left + 2} ${d.y} h 18`, stroke: color(d.idea), "stroke-width": 4 }) });
     join(glider, layers.marks, marks, { key: (d) => d.k, tag: "path",
       end: (d) => ({ d: d.b === null ? `M ${d.a} ${top} L ${d.a} ${HEIGHT - BOTTOM}` : `M ${d.a - 6} ${d.b} a 6 6 0 1 0 12 0 a 6 6 0 1 0 -12 0`,
-        fill: d.b === null ? "none" : colour("data"), stroke: colour("ink"), "stroke-width": 1.4, "stroke-dasharray": d.b === null ? "3 3" : null }) });
+        fill: d.b === null ? "none" : color("data"), stroke: color("ink"), "stroke-width": 1.4, "stroke-dasharray": d.b === null ? "3 3" : null }) });
     write(glider, layers.words, [...writeAxes(chart, x, y, { left, right, width }), ...nameLines(lines, y, { beside, left, right, width }),
       ...marks.map((d) => ({ id: `mark ${d.k}`, x: clamp(d.a + 9, left, width - wide(d.name)), y: d.b === null ? top + 12 + 16 * d.k : d.b + 20, text: d.name, style: `font-weight: 600; ${HALO}` }))]);
   } };
@@ -133,10 +133,10 @@ function makeSpans() {
       return { id, text, idea: ideaOf(kind, kinds.indexOf(kind)), from: x(from), wide: x(to) - x(from), y: top + tall * lanes.indexOf(lane) };
     });
     setSize(glider, svg, width, bottom + 26);
-    join(glider, layers.grid, at, { key: (d) => d, tag: "path", end: (d) => ({ d: `M ${x(d)} ${top} L ${x(d)} ${bottom}`, stroke: colour("line") }) });
+    join(glider, layers.grid, at, { key: (d) => d, tag: "path", end: (d) => ({ d: `M ${x(d)} ${top} L ${x(d)} ${bottom}`, stroke: color("line") }) });
     join(glider, layers.spans, [...spans, ...key.map((d) => ({ id: `key ${d.kind}`, key: d }))], { key: (d) => d.id, tag: "rect",
-      end: (d) => (d.key ? { x: d.key.x, y: d.key.y, width: 14, height: 14, rx: 3, fill: colour(d.key.idea) }
-        : { x: d.from + 0.75, y: d.y + 3, width: Math.max(1, d.wide - 1.5), height: tall - 6, rx: 3, fill: colour(d.idea) }) });
+      end: (d) => (d.key ? { x: d.key.x, y: d.key.y, width: 14, height: 14, rx: 3, fill: color(d.key.idea) }
+        : { x: d.from + 0.75, y: d.y + 3, width: Math.max(1, d.wide - 1.5), height: tall - 6, rx: 3, fill: color(d.idea) }) });
     write(glider, layers.words, [...lanes.map((lane, k) => ({ id: `lane ${lane}`, x: left - 10, y: top + tall * k + 19, anchor: "end", text: lane })),
       ...key.map((d) => ({ id: `key ${d.kind}`, x: d.x + 20, y: d.y + 12, text: d.kind })),
       ...at.map((n) => ({ n, text: `${sayNumber(n)}${n === at.at(-1) ? ` ${chart.unit}` : ""}` }))
@@ -145,7 +145,7 @@ function makeSpans() {
   } };
 }
 
-// Where each kind's colour is told: one after the other, in as many lines as they need.
+// Where each kind's color is told: one after the other, in as many lines as they need.
 function placeKey(kinds, width) {
   let x = 0, y = 4;
   return kinds.map((kind, k) => {
@@ -163,16 +163,16 @@ function makeCut() {
   return { svg, update(glider, chart, width) {
     const pieces = chart.pieces.map((sizes) => sizes.map(Number)), sum = (all) => all.reduce((a, b) => a + b, 0), total = sum(pieces.map(sum));
     const every = pieces.flat(), high = Math.max(...every), uneven = high > Math.min(...every), gap = pieces.length > 8 ? 3 : 10;
-    const own = (width - gap * (pieces.length - 1)) / pieces.length, boxes = [{ id: "all", x: 0, y: 2, wide: width, tall: 36, fill: colour("data"), ink: colour("on-data"), text: `global batch: ${sayNumber(total, 7)} examples` }];
+    const own = (width - gap * (pieces.length - 1)) / pieces.length, boxes = [{ id: "all", x: 0, y: 2, wide: width, tall: 36, fill: color("data"), ink: color("on-data"), text: `global batch: ${sayNumber(total, 7)} examples` }];
     pieces.forEach((sizes, k) => {
       const x = k * (own + gap), each = own / sizes.length;
-      boxes.push({ id: `worker ${k}`, x, y: 62, wide: own, tall: 36, fill: replica(k), ink: colour("on-replica"), text: pick(own, `worker ${k}: ${sum(sizes)}`, sum(sizes)) });
+      boxes.push({ id: `worker ${k}`, x, y: 62, wide: own, tall: 36, fill: replica(k), ink: color("on-replica"), text: pick(own, `worker ${k}: ${sum(sizes)}`, sum(sizes)) });
       sizes.forEach((size, r) => boxes.push({ id: `replica ${k} ${r}`, x: x + r * each + 1, y: 122, wide: Math.max(1, each - 2), tall: 34, fill: size ? replica(k) : "none",
-        edge: uneven && size === high ? colour("ink") : replica(k), dashed: !size, opacity: size ? 1 : 0.8, ink: size ? colour("on-replica") : colour("ink"), text: pick(each, size) }));
+        edge: uneven && size === high ? color("ink") : replica(k), dashed: !size, opacity: size ? 1 : 0.8, ink: size ? color("on-replica") : color("ink"), text: pick(each, size) }));
     });
     setSize(glider, svg, width, chart.uneven ? 186 : 164);
     join(glider, layers.boxes, boxes, { key: (d) => d.id, tag: "rect",
-      end: (d) => ({ x: d.x, y: d.y, width: d.wide, height: d.tall, rx: 4, fill: d.fill, stroke: d.edge ?? d.fill, "stroke-width": d.edge === colour("ink") ? 2.4 : 1, "stroke-dasharray": d.dashed ? "3 2" : null }) });
+      end: (d) => ({ x: d.x, y: d.y, width: d.wide, height: d.tall, rx: 4, fill: d.fill, stroke: d.edge ?? d.fill, "stroke-width": d.edge === color("ink") ? 2.4 : 1, "stroke-dasharray": d.dashed ? "3 2" : null }) });
     const words = boxes.filter((d) => d.text !== "").map((d) => ({ id: d.id, x: d.x + d.wide / 2, y: d.y + d.tall / 2 + 5, anchor: "middle", text: d.text, style: `font-weight: 600; font-size: 13px; fill: ${d.ink}` }));
     const rows = ["one part for each worker", "and of it one for each of its replicas"].map((text, k) => ({ id: text, x: 0, y: 56 + 60 * k, text }));
     write(glider, layers.words, [...words, ...rows, ...(chart.uneven ? [{ id: "uneven", x: 0, y: 178, text: chart.uneven }] : [])]);
@@ -195,8 +195,8 @@ function makeArrows() {
     setSize(glider, svg, width, top + arrows.length * tall + 12);
     const truth = arrows.map((d) => ({ id: `one ${d.name}`, d: `M ${left} ${d.y + 6} L ${left + unit} ${d.y + 6}`, idea: "ink", wide: 1.4 }));
     join(glider, layers.arrows, [...truth, ...arrows.map((d) => ({ id: d.name, d: `M ${left} ${d.y} L ${d.x} ${d.top}`, idea: d.turned ? "over" : "backward", wide: d.bold ? 6 : 3.4, cut: d.cut }))], {
-      key: (d) => d.id, tag: "path", end: (d) => ({ d: d.d, stroke: colour(d.idea), "stroke-width": d.wide, "stroke-dasharray": d.cut ? "14 5" : null }) });
-    join(glider, layers.heads, arrows, { key: (d) => d.name, tag: "circle", end: (d) => ({ cx: d.x, cy: d.top, r: d.bold ? 7 : 5, fill: colour(d.turned ? "over" : "backward") }) });
+      key: (d) => d.id, tag: "path", end: (d) => ({ d: d.d, stroke: color(d.idea), "stroke-width": d.wide, "stroke-dasharray": d.cut ? "14 5" : null }) });
+    join(glider, layers.heads, arrows, { key: (d) => d.name, tag: "circle", end: (d) => ({ cx: d.x, cy: d.top, r: d.bold ? 7 : 5, fill: color(d.turned ? "over" : "backward") }) });
     const style = (d) => `font-size: 13px; font-weight: ${d.bold ? 700 : 400}`;
     const key = `thin line: the step of one device${arrows.some((d) => d.cut) ? "; dashed: longer than fits here" : ""}`;
     write(glider, layers.words, [{ id: "key", x: narrow ? 0 : left, y: 14, text: key }, ...arrows.flatMap((d) => [{ id: `name ${d.name}`, x: narrow ? left : left - 12, y: narrow ? d.y - 14 : d.y + 4, anchor: narrow ? "start" : "end", text: d.name, style: style(d) },

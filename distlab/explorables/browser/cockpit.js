@@ -1,9 +1,9 @@
 // The cockpit of a job: one axis of time, a row for each process. The kernel sends what happened a
 // few times a second; in between, the picture moves on by the clock, a moment late.
-import { make, button, toggle, slider, readColours, sizeCanvas, isStill, ticks, clamp, sayNumber } from "./core.js";
+import { make, button, toggle, slider, readColors, sizeCanvas, isStill, ticks, clamp, sayNumber } from "./core.js";
 
 const LAG = 0.35, FRAME_MS = 33, ROW = 58, LOSS = 64, AXIS = 20, SLOWEST_MS = 1000;
-// kind -> [colour, strength, words in a wide block]
+// kind -> [color, strength, words in a wide block]
 const KINDS = {
   start: ["wait", 0.14, "starts"],
   compute: ["forward", 0.85, ""],
@@ -20,12 +20,12 @@ const CLASS_KEY = KEY.filter(([idea]) => idea !== "data").map(([idea, words]) =>
 
 export default function piece(stage) {
   const parts = build(stage);
-  let colours, clock = { told: 0, at: 0 }, frame = 0, drawn = 0, seen = true;
+  let colors, clock = { told: 0, at: 0 }, frame = 0, drawn = 0, seen = true;
   const moving = () => seen && !stage.data.finished && !isStill();
   const paint = () => {
     const { told, at } = clock;
     const now = moving() ? Math.max(0, told - LAG + (performance.now() - at) / 1000) : told;
-    paintAll(parts, stage.data, now, colours);
+    paintAll(parts, stage.data, now, colors);
   };
   const run = (time) => {
     frame = 0;
@@ -36,7 +36,7 @@ export default function piece(stage) {
   eye.observe(stage.root);
   stage.ends.push(() => { eye.disconnect(); cancelAnimationFrame(frame); });
   return () => {
-    colours = readColours(stage.root);
+    colors = readColors(stage.root);
     if (stage.data.clock !== clock.told) clock = { told: stage.data.clock, at: performance.now() };
     write(stage, parts);
     paint();
@@ -149,21 +149,21 @@ function writeRow(row, lane) {
 
 // ---- painting
 
-function paintAll(parts, data, now, colours) {
+function paintAll(parts, data, now, colors) {
   const width = parts.axis.canvas.parentElement.clientWidth || parts.width || 300;  // 0 while JupyterLab hides it
   parts.width = width;
   const span = clamp(width / 45, 9, 20), from = Math.max(0, now - span);
   const x = (time) => ((time - from) / span) * width;
-  const scene = { data, now, from, width, x, colours };
+  const scene = { data, now, from, width, x, colors };
   for (const [name, row] of parts.rows) paintRow(row.canvas, data.lanes.find((lane) => lane.name === name), scene);
   if (data.losses.length) paintLoss(parts.loss, scene);
   paintAxis(parts.axis.canvas, scene);
 }
 
 function paintRow(canvas, lane, scene) {
-  const { x, now, width, colours, data } = scene, top = 14, height = ROW - top - 4;
+  const { x, now, width, colors, data } = scene, top = 14, height = ROW - top - 4;
   const pen = sizeCanvas(canvas, width, ROW);
-  pen.fillStyle = colours("line");
+  pen.fillStyle = colors("line");
   pen.globalAlpha = 0.35;
   pen.fillRect(0, top, width, height);
   // What stops a task stands before what it was doing meanwhile.
@@ -172,98 +172,98 @@ function paintRow(canvas, lane, scene) {
     if (until > scene.from && start < now) paintSpan(pen, scene, kind, x(Math.max(start, scene.from)), x(until), top, height);
   }
   pen.globalAlpha = 1;
-  for (const [start, end] of lane.lost) if (end > scene.from) hatch(pen, colours("over"), Math.max(0, x(start)), Math.min(x(end), width), top, height);
+  for (const [start, end] of lane.lost) if (end > scene.from) hatch(pen, colors("over"), Math.max(0, x(start)), Math.min(x(end), width), top, height);
   for (const flag of lane.flags) if (flag[0] > scene.from && flag[0] <= now) paintFlag(pen, scene, flag);
   for (const [time, kind] of lane.marks) if (time > scene.from - 1 && time <= now) paintMark(pen, scene, time, kind, top, height);
 }
 
-function paintSpan(pen, { colours, data }, kind, left, right, top, height) {
+function paintSpan(pen, { colors, data }, kind, left, right, top, height) {
   const [idea, strength, told] = KINDS[kind], wide = right - left;
   const words = kind === "down" && data.watchOnly ? "lost" : told;
   pen.globalAlpha = strength;
-  pen.fillStyle = colours(idea);
+  pen.fillStyle = colors(idea);
   if (STOPS.has(kind)) {
     pen.globalAlpha = 1;
-    pen.fillStyle = colours("panel");
+    pen.fillStyle = colors("panel");
     pen.fillRect(left, top, wide, height);
     pen.globalAlpha = strength;
-    pen.fillStyle = colours(idea);
+    pen.fillStyle = colors(idea);
   }
   const inset = kind === "wait" ? height * 0.3 : kind === "send" ? height * 0.12 : 0;
   pen.fillRect(left, top + inset, Math.max(wide - (kind === "compute" ? 1 : 0), 0.8), height - 2 * inset);
   if (words && wide > 60) {
     pen.globalAlpha = 1;
-    label(pen, colours, words, left + wide / 2, top + height / 2, "center");
+    label(pen, colors, words, left + wide / 2, top + height / 2, "center");
   }
 }
 
-function label(pen, colours, words, x, y, align = "left") {
+function label(pen, colors, words, x, y, align = "left") {
   pen.font = "600 12px system-ui, sans-serif";
   pen.textAlign = align;
   pen.textBaseline = "middle";
   pen.lineWidth = 4;
   pen.lineJoin = "round";
-  pen.strokeStyle = colours("panel");
+  pen.strokeStyle = colors("panel");
   pen.strokeText(words, x, y);
-  pen.fillStyle = colours("ink");
+  pen.fillStyle = colors("ink");
   pen.fillText(words, x, y);
 }
 
-function hatch(pen, colour, left, right, top, height) {
+function hatch(pen, color, left, right, top, height) {
   if (right <= left) return;
   pen.save();
   pen.beginPath();
   pen.rect(left, top, right - left, height);
   pen.clip();
-  pen.strokeStyle = colour;
+  pen.strokeStyle = color;
   pen.lineWidth = 2.5;
   pen.beginPath();
   for (let at = Math.floor((left - height) / 9) * 9; at < right; at += 9) { pen.moveTo(at, top + height); pen.lineTo(at + height, top); }
   pen.stroke();
   pen.restore();
-  pen.strokeStyle = colour;
+  pen.strokeStyle = color;
   pen.lineWidth = 1.5;
   pen.strokeRect(left, top, right - left, height);
 }
 
-function paintFlag(pen, { x, colours, now, data }, [time, step, used]) {
+function paintFlag(pen, { x, colors, now, data }, [time, step, used]) {
   const at = x(time), size = used ? 13 : 9;
   const glow = used && !isStill() && !data.finished ? 0.5 + 0.5 * Math.sin(now * 5) : 1;
-  pen.strokeStyle = pen.fillStyle = colours(used ? "data" : "variables");
+  pen.strokeStyle = pen.fillStyle = colors(used ? "data" : "variables");
   if (used) { pen.globalAlpha = 0.35 * glow; pen.beginPath(); pen.arc(at + 5, 7, 13, 0, 7); pen.fill(); pen.globalAlpha = 1; }
   pen.lineWidth = used ? 3 : 2;
   pen.beginPath(); pen.moveTo(at, 0); pen.lineTo(at, ROW - 4); pen.stroke();
   pen.beginPath(); pen.moveTo(at, 0); pen.lineTo(at + size, size / 2); pen.lineTo(at, size); pen.fill();
   pen.font = `${used ? 700 : 400} 11px system-ui, sans-serif`;
   pen.textAlign = "left"; pen.textBaseline = "top";
-  pen.fillStyle = colours("ink");
+  pen.fillStyle = colors("ink");
   pen.fillText(`${step}`, at + size + 3, 0);
 }
 
-function paintMark(pen, { x, colours, now }, time, kind, top, height) {
+function paintMark(pen, { x, colors, now }, time, kind, top, height) {
   const at = x(time), age = now - time, idea = { end: "over", pause: "data", back: "all-reduce" }[kind];
   if (kind === "end" && age < 1.1 && !isStill()) {
     pen.globalAlpha = 0.75 * (1 - age / 1.1);
-    pen.fillStyle = colours("over");
+    pen.fillStyle = colors("over");
     pen.beginPath(); pen.arc(at, top + height / 2, 12 + 90 * age, 0, 7); pen.fill();
     pen.globalAlpha = 1;
   }
-  pen.fillStyle = colours(idea);
+  pen.fillStyle = colors(idea);
   pen.fillRect(at - 1, top - 2, 2.5, height + 4);
   const symbol = { end: "\u2715", pause: "\u275a\u275a", back: "\u21bb" }[kind];
   pen.beginPath(); pen.arc(at, top + height / 2, 10, 0, 7); pen.fill();
-  pen.fillStyle = colours(`on-${idea}`);
+  pen.fillStyle = colors(`on-${idea}`);
   pen.font = "700 12px system-ui, sans-serif"; pen.textAlign = "center"; pen.textBaseline = "middle";
   pen.fillText(symbol, at, top + height / 2 + 1);
 }
 
-function paintLoss({ canvas, words }, { data, x, now, from, width, colours }) {
+function paintLoss({ canvas, words }, { data, x, now, from, width, colors }) {
   const pen = sizeCanvas(canvas, width, LOSS);
   const shown = data.losses.map((run) => run.filter(([time]) => time >= from && time <= now));
   const values = shown.flat().map(([, loss]) => loss);
   if (!values.length) return;
   const low = Math.min(...values), high = Math.max(...values), y = (loss) => 8 + ((LOSS - 16) * (high - loss)) / (high - low || 1);
-  pen.strokeStyle = pen.fillStyle = colours("ink");
+  pen.strokeStyle = pen.fillStyle = colors("ink");
   pen.lineWidth = 2; pen.lineJoin = "round";
   for (const run of shown) {
     pen.beginPath();
@@ -272,14 +272,14 @@ function paintLoss({ canvas, words }, { data, x, now, from, width, colours }) {
   }
   const last = shown.flat().at(-1);
   pen.beginPath(); pen.arc(x(last[0]), y(last[1]), 4, 0, 7); pen.fill();
-  label(pen, colours, sayNumber(high), 2, 8);
-  label(pen, colours, sayNumber(low), 2, LOSS - 8);
+  label(pen, colors, sayNumber(high), 2, 8);
+  label(pen, colors, sayNumber(low), 2, LOSS - 8);
   setText(words, `loss ${sayNumber(last[1])}`);
 }
 
-function paintAxis(canvas, { x, from, width, colours }) {
+function paintAxis(canvas, { x, from, width, colors }) {
   const pen = sizeCanvas(canvas, width, AXIS);
-  pen.fillStyle = colours("ink");
+  pen.fillStyle = colors("ink");
   pen.font = "12px system-ui, sans-serif"; pen.textAlign = "center"; pen.textBaseline = "top";
   const until = from + clamp(width / 45, 9, 20);
   for (const tick of ticks(from, until, 6)) {

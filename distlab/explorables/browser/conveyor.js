@@ -1,7 +1,7 @@
 // The conveyor: machines on a belt from the files to the accelerator. Boxes pile up in front of the
 // slow machine, the accelerator is dark while it starves. Below: who needs how long for a batch, and
 // what the accelerator did, on the same clock as the belt.
-import { choice, clamp, colour, draw, inkOn, join, linear, make, newId, numbers, player, sayNumber, sayPercent, saySeconds, slider, ticks } from "./core.js";
+import { choice, clamp, color, draw, inkOn, join, linear, make, newId, numbers, player, sayNumber, sayPercent, saySeconds, slider, ticks } from "./core.js";
 import { simulateInput } from "./conveyor_model.js";
 
 // Places on the belt: name, words, words where it is narrow, whether a machine.
@@ -29,13 +29,13 @@ export default function conveyor(stage) {
     { name: "bottleneck", words: "is the bottleneck", idea: "over" }]);
   const pattern = newId("hatch");
   const hatch = draw("pattern", { id: pattern, width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-    draw("rect", { width: 7, height: 7, fill: colour("wait"), opacity: 0.12 }),
-    draw("rect", { width: 2.2, height: 7, fill: colour("wait"), opacity: 0.75 }));
+    draw("rect", { width: 7, height: 7, fill: color("wait"), opacity: 0.12 }),
+    draw("rect", { width: 2.2, height: 7, fill: color("wait"), opacity: 0.75 }));
   const layers = Object.fromEntries(["belt", "places", "glow", "names", "boxes", "grid", "marks", "steps", "level", "bars", "words", "head"].map((name) => [name, draw("g")]));
   const svg = draw("svg", { role: "img", height: 10 }, draw("defs", {}, hatch), ...Object.values(layers));
   const key = make("ul", { class: "ex-key" }, ...[["data", `${data.each} examples: hollow as read, full when mapped`], ["forward", "the accelerator computes"],
     ["wait", "the accelerator starves"], ["over", "the machine that needs longest"]].map(([idea, words]) =>
-    make("li", { style: `--idea: ${colour(idea)}` }, make("i"), words)));
+    make("li", { style: `--idea: ${color(idea)}` }, make("i"), words)));
   let run = null;
   const clock = player(stage, { name: "time", label: "Time of the belt", seconds: () => 16,
     marks: () => run.ends.map((end) => end / run.ends.at(-1)), say: (share) => saySeconds(share * run.ends.at(-1)) });
@@ -95,30 +95,30 @@ function drawBelt(stage, svg, layers, pattern, run) {
   glider.to(svg, { height, viewBox: `0 0 ${inner} ${height}` }, 0);
   const places = PLACES.map(([name, words, few, machine], k) => ({ name, k, machine, words: narrow ? few : words,
     idle: (options.cache !== "nothing" && ["files", "read"].includes(name)) || (options.cache === "augmented" && name === "map") || (name === "ready" && !options.prefetch) }));
-  join(glider, layers.belt, [0], { key: String, tag: "rect", end: () => ({ x: 0, y: floor + 2, width: inner, height: 7, rx: 3, fill: colour("track") }) });
+  join(glider, layers.belt, [0], { key: String, tag: "rect", end: () => ({ x: 0, y: floor + 2, width: inner, height: 7, rx: 3, fill: color("track") }) });
   join(glider, layers.places, places, { key: (d) => d.name, tag: "rect",
-    end: (d) => ({ x: x(d.k) - wide / 2, y: floor - tall, width: wide, height: tall, rx: 6, fill: colour("paper"), opacity: d.idle ? 0.35 : 1,
-      stroke: d.name === run.bottleneck ? colour("over") : colour(d.machine ? "edge" : "line"), "stroke-width": d.name === run.bottleneck ? 4 : d.machine ? 2 : 1.2,
+    end: (d) => ({ x: x(d.k) - wide / 2, y: floor - tall, width: wide, height: tall, rx: 6, fill: color("paper"), opacity: d.idle ? 0.35 : 1,
+      stroke: d.name === run.bottleneck ? color("over") : color(d.machine ? "edge" : "line"), "stroke-width": d.name === run.bottleneck ? 4 : d.machine ? 2 : 1.2,
       "stroke-dasharray": d.machine ? "none" : "4 3" }) });
   const busy = run.starts.some((start, j) => time >= start && time < run.ends[j]);
   join(glider, layers.glow, [0], { key: String, tag: "rect", seconds: 0.12,
-    end: () => ({ ...step, width: wide, height: tall, rx: 6, fill: busy ? colour("forward") : `url(#${pattern})`, "fill-opacity": busy ? 0.55 : 1 }) });
+    end: () => ({ ...step, width: wide, height: tall, rx: 6, fill: busy ? color("forward") : `url(#${pattern})`, "fill-opacity": busy ? 0.55 : 1 }) });
   const named = places.filter((d) => d.words), size = narrow ? 10.5 : 13;
   const labels = [...named.map((d) => ({ id: d.name, x: x(d.k), y: floor + 26, text: d.words, weight: d.machine ? 700 : 400 })),
-    { id: "slow", x: clamp(x(PLACES.findIndex(([name]) => name === run.bottleneck)), 36, inner - 36), y: floor - tall - 8, text: "bottleneck", weight: 700, fill: colour("over") }];
+    { id: "slow", x: clamp(x(PLACES.findIndex(([name]) => name === run.bottleneck)), 36, inner - 36), y: floor - tall - 8, text: "bottleneck", weight: 700, fill: color("over") }];
   join(glider, layers.names, labels, { key: (d) => d.id, tag: "text", text: (d) => d.text,
     end: (d) => ({ x: d.x, y: d.y, "text-anchor": "middle", style: `font-size: ${size}px; font-weight: ${d.weight}${d.fill ? `; fill: ${d.fill}` : ""}` }) });
   const at = Object.fromEntries(PLACES.map(([name], k) => [name, x(k) - wide / 2 + 4]));
   join(glider, layers.boxes, findBoxes(run, time, options, data.batch), { key: (d) => d.id, tag: "rect", start: () => ({ opacity: 0 }),
     end: (d) => ({ x: at[d.place] + (d.slot % COLUMNS) * cell + 1, y: floor - 4 - cell * (1 + Math.min(ROWS - 1, Math.floor(d.slot / COLUMNS))), width: side, height: side, rx: side / 5,
-      fill: d.full ? colour("data") : colour("paper"), stroke: colour("data"), "stroke-width": 2 }) });
+      fill: d.full ? color("data") : color("paper"), stroke: color("data"), "stroke-width": 2 }) });
 }
 
 // What the accelerator did, and how many batches were ready for it, over the whole run.
 function drawStrip(stage, layers, pattern, run) {
   const { glider, options } = stage, { inner, strip } = layOut(stage), end = run.ends.at(-1), x = linear([0, end], [2, inner - 2]);
   const top = strip - 36, time = options.time * end, tall = 22;
-  const steps = run.starts.flatMap((start, j) => [{ id: `step ${j}`, from: start, to: run.ends[j], fill: colour("forward") },
+  const steps = run.starts.flatMap((start, j) => [{ id: `step ${j}`, from: start, to: run.ends[j], fill: color("forward") },
     { id: `wait ${j}`, from: j ? run.ends[j - 1] : 0, to: start, fill: `url(#${pattern})` }]);
   join(glider, layers.steps, steps, { key: (d) => d.id, tag: "rect",
     end: (d) => ({ x: x(d.from), y: top, width: Math.max(0, x(d.to) - x(d.from) - (d.id[0] === "s" ? 0.6 : 0)), height: tall, fill: d.fill, opacity: time >= d.from ? 1 : 0.4 }) });
@@ -127,15 +127,15 @@ function drawStrip(stage, layers, pattern, run) {
   let level = 0, path = `M${x(0)} ${y(0)}`;
   for (const [at, way] of changes) { path += `L${x(at)} ${y(level)}L${x(at)} ${y((level += way))}`; }
   join(glider, layers.level, [0], { key: String, tag: "path",
-    end: () => ({ d: `${path}L${x(end)} ${y(0)}Z`, fill: colour("data"), "fill-opacity": 0.55, stroke: colour("data"), "stroke-width": 1.4 }) });
+    end: () => ({ d: `${path}L${x(end)} ${y(0)}Z`, fill: color("data"), "fill-opacity": 0.55, stroke: color("data"), "stroke-width": 1.4 }) });
   const marks = ticks(0, end, clamp(Math.round(inner / 120), 2, 9)).map((at, k) => ({ at, k }));
-  join(glider, layers.grid, marks, { key: (d) => d.k, tag: "line", end: (d) => ({ x1: x(d.at), x2: x(d.at), y1: top, y2: strip + LEVEL, stroke: colour("line") }) });
+  join(glider, layers.grid, marks, { key: (d) => d.k, tag: "line", end: (d) => ({ x1: x(d.at), x2: x(d.at), y1: top, y2: strip + LEVEL, stroke: color("line") }) });
   const words = [...marks.map((d) => ({ id: d.k, x: clamp(x(d.at), 4, inner - 20), y: strip + LEVEL + 15, text: d.at ? saySeconds(d.at) : "0", anchor: d.k ? "middle" : "start" })),
     { id: "title", x: 0, y: top - 6, text: inner > 560 ? "The accelerator over time, and below it the batches that are ready for it" : "The accelerator, and the batches ready for it", anchor: "start", bold: true }];
   join(glider, layers.marks, words, { key: (d) => d.id, tag: "text", text: (d) => d.text,
     end: (d) => ({ x: d.x, y: d.y, "text-anchor": d.anchor, style: d.bold ? "font-weight: 600" : "" }) });
   join(glider, layers.head, options.time < 1 ? [0] : [], { key: String, tag: "line", seconds: 0,
-    end: () => ({ x1: x(time), x2: x(time), y1: top - 2, y2: strip + LEVEL, stroke: colour("ink"), "stroke-width": 2 }) });
+    end: () => ({ x1: x(time), x2: x(time), y1: top - 2, y2: strip + LEVEL, stroke: color("ink"), "stroke-width": 2 }) });
 }
 
 // Seconds of a batch in each machine, and the line at what a batch really takes.
@@ -143,8 +143,8 @@ function drawBars(stage, layers, run) {
   const { glider } = stage, { inner, bars: top } = layOut(stage), left = 96, x = linear([0, Math.max(run.batchSeconds, ...Object.values(run.needs))], [left, inner - 84]);
   const rows = Object.entries(run.needs).map(([name, seconds], k) => ({ id: name, seconds, y: top + k * ROW, slow: name === run.bottleneck }));
   join(glider, layers.bars, [...rows, { id: "whole", seconds: run.batchSeconds, y: top, whole: true }], { key: (d) => d.id, tag: "rect",
-    end: (d) => d.whole ? { x: x(d.seconds) - 1.5, y: top - 4, width: 3, height: 3 * ROW, fill: colour("ink") }
-      : { x: left, y: d.y, width: Math.max(1, x(d.seconds) - left), height: 21, rx: 4, fill: colour(d.slow ? "over" : d.id === "step" ? "forward" : "data") } });
+    end: (d) => d.whole ? { x: x(d.seconds) - 1.5, y: top - 4, width: 3, height: 3 * ROW, fill: color("ink") }
+      : { x: left, y: d.y, width: Math.max(1, x(d.seconds) - left), height: 21, rx: 4, fill: color(d.slow ? "over" : d.id === "step" ? "forward" : "data") } });
   const words = rows.flatMap((d) => {
     const inside = x(d.seconds) - left > 90;
     return [{ id: `name ${d.id}`, x: 0, y: d.y + 15, text: d.id === "step" ? "accelerator" : d.id, style: "font-weight: 600" },

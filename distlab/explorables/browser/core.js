@@ -1,4 +1,4 @@
-// What every explorable shares: elements, scales, gliding, labelled controls, a player, a stage.
+// What every explorable shares: elements, scales, gliding, labeled controls, a player, a stage.
 // Plain functions; `distlab.explorables.joining` puts them before a piece, so there is no build step.
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -255,19 +255,19 @@ export function startWhenSeen(stage, clock) {
 export function numbers(items) {
   const values = {};
   const node = make("dl", { class: "ex-numbers" }, ...items.map(({ name, words, idea }) =>
-    make("div", { style: idea ? `--idea: ${colour(idea)}` : null },
+    make("div", { style: idea ? `--idea: ${color(idea)}` : null },
       make("dt", { text: words }), (values[name] = make("dd")))));
   return { node, write: (texts) => { for (const [name, text] of Object.entries(texts)) setAttribute(values[name], "text", text); } };
 }
 
-// ---- colours: CSS variables that the palette sets for both themes
+// ---- colors: CSS variables that the palette sets for both themes
 
-export const colour = (idea) => `var(--ex-${idea})`;
+export const color = (idea) => `var(--ex-${idea})`;
 export const inkOn = (idea) => `var(--ex-on-${idea})`;
 export const replica = (number) => `var(--ex-replica-${number % REPLICA_COUNT})`;
 
 // What the variables stand for now, for a canvas: read("forward") is "#0072b2".
-export function readColours(host) {
+export function readColors(host) {
   const style = getComputedStyle(host), known = new Map();
   return (name) => {
     if (!known.has(name)) known.set(name, style.getPropertyValue(`--ex-${name}`).trim());

@@ -1,7 +1,7 @@
 // A guess made by hand; when the answer is known, it slides in next to the guess. On a page without
 // a kernel the answer of the stored run (`data.later`) waits until it is asked for. From the second on,
 // a strip shows how far off all guesses of the lesson were; the browser keeps them for the home page.
-import { button, choice, clamp, colour, draw, join, linear, logarithmic, make, sayNumber, slider, ticks } from "./core.js";
+import { button, choice, clamp, color, draw, join, linear, logarithmic, make, sayNumber, slider, ticks } from "./core.js";
 
 const STORE = "distlab-guesses", STRIP = 74;
 const HALF_SIGN = 3.4;  // half the width of a sign of the axis's numbers
@@ -87,7 +87,7 @@ function drawAxis(stage, layers, [low, high], place) {
   });
   join(stage.glider, layers.axis, [{ key: "line" }, ...values], {
     key: (item) => item.key, tag: "path",
-    end: ({ value }) => ({ d: value === undefined ? `M ${EDGE} ${AXIS_Y} L ${stage.width - PADDING - EDGE} ${AXIS_Y}` : `M ${place(value)} ${AXIS_Y - 5} L ${place(value)} ${AXIS_Y + 5}`, stroke: colour("edge"), "stroke-width": 1.5 }),
+    end: ({ value }) => ({ d: value === undefined ? `M ${EDGE} ${AXIS_Y} L ${stage.width - PADDING - EDGE} ${AXIS_Y}` : `M ${place(value)} ${AXIS_Y - 5} L ${place(value)} ${AXIS_Y + 5}`, stroke: color("edge"), "stroke-width": 1.5 }),
   });
 }
 
@@ -96,12 +96,12 @@ function drawMarks(stage, layers, marks, place) {
   join(stage.glider, layers.gap, marks.length === 2 ? [marks] : [], {
     key: () => "gap", tag: "path", seconds: 0.8,
     start: () => ({ opacity: 0 }),
-    end: ([a, b]) => ({ d: `M ${place(a.value)} ${AXIS_Y} L ${place(b.value)} ${AXIS_Y}`, stroke: colour("wait"), "stroke-width": 7 }),
+    end: ([a, b]) => ({ d: `M ${place(a.value)} ${AXIS_Y} L ${place(b.value)} ${AXIS_Y}`, stroke: color("wait"), "stroke-width": 7 }),
   });
   join(stage.glider, layers.dots, marks, {
     key: (mark) => mark.name, tag: "circle", seconds: 0.8,
     start: (mark) => (mark.name === "answer" ? { cx: far, opacity: 0 } : {}),
-    end: (mark) => ({ cx: place(mark.value), cy: AXIS_Y, r: 9, fill: colour(mark.idea), stroke: colour("paper"), "stroke-width": 2 }),
+    end: (mark) => ({ cx: place(mark.value), cy: AXIS_Y, r: 9, fill: color(mark.idea), stroke: color("paper"), "stroke-width": 2 }),
   });
   join(stage.glider, layers.words, marks, {
     key: (mark) => mark.name, tag: "text", seconds: 0.8,
@@ -157,9 +157,9 @@ function drawStrip({ glider, width, data }, [axis, dots, words], all) {
     piles.set(slot, height + 1);
     return { question, off: one.off, height: Math.min(height, 2), own: question === data.question };
   });
-  join(glider, axis, [0], { key: String, tag: "path", end: () => ({ d: `M ${ends[0]} ${floor} L ${ends[1]} ${floor}`, stroke: colour("edge"), "stroke-width": 1.5 }) });
+  join(glider, axis, [0], { key: String, tag: "path", end: () => ({ d: `M ${ends[0]} ${floor} L ${ends[1]} ${floor}`, stroke: color("edge"), "stroke-width": 1.5 }) });
   join(glider, dots, shown, { key: (d) => d.question, tag: "circle", seconds: 0.8, start: () => ({ cx: ends[1], opacity: 0 }),
-    end: (d) => ({ cx: x(d.off), cy: floor - 8 - 15 * d.height, r: 7, fill: colour("data"), "fill-opacity": d.own ? 1 : 0.45, stroke: colour(d.own ? "ink" : "data"), "stroke-width": 1.5 }) });
+    end: (d) => ({ cx: x(d.off), cy: floor - 8 - 15 * d.height, r: 7, fill: color("data"), "fill-opacity": d.own ? 1 : 0.45, stroke: color(d.own ? "ink" : "data"), "stroke-width": 1.5 }) });
   const ways = [["exactly right", "start", ends[0]], ["far off", "end", ends[1]]];
   join(glider, words, ways, { key: ([text]) => text, tag: "text", text: ([text]) => text, end: ([, anchor, at]) => ({ x: at, y: STRIP - 6, "text-anchor": anchor }) });
 }

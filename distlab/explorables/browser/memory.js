@@ -1,6 +1,6 @@
 // The memory machine: devices as glasses with a red line at what they can hold, filled with weights,
 // gradients, optimizer state and activations; below them what crosses the wires in a step.
-import { button, choice, clamp, colour, draw, inkOn, join, make, numbers, sayBytes, sayCount, sayNumber, slider, toggle } from "./core.js";
+import { button, choice, clamp, color, draw, inkOn, join, make, numbers, sayBytes, sayCount, sayNumber, slider, toggle } from "./core.js";
 import { findDevice, findShape, findWires } from "./memory_model.js";
 
 const PARTS = [["weights", "variables", "weights"], ["gradients", "backward", "gradients"],
@@ -28,7 +28,7 @@ export default function memory(stage) {
     toggle(stage, { name: "recompute", label: "Recompute activations" }));
   const shown = numbers([{ name: "need", words: "on the fullest device" }, { name: "fits", words: "of its memory" },
     { name: "devices", words: "devices" }, { name: "shape", words: "layers × width" }]);
-  const key = make("ul", { class: "ex-key" }, ...PARTS.map(([, idea, words]) => make("li", { style: `--idea: ${colour(idea)}` }, make("i"), words)));
+  const key = make("ul", { class: "ex-key" }, ...PARTS.map(([, idea, words]) => make("li", { style: `--idea: ${color(idea)}` }, make("i"), words)));
   const layers = Object.fromEntries(["backs", "parts", "spill", "glass", "line", "words", "wires"].map((name) => [name, draw("g")]));
   const svg = draw("svg", { role: "img", height: 10 }, ...Object.values(layers));
   stage.root.append(presets, controls, row, shown.node, key, svg);
@@ -36,7 +36,7 @@ export default function memory(stage) {
     const options = readOptions(stage.options), now = findMachine(options, stage.width < 600 ? 5 : 8);
     shown.write({ need: sayBytes(now.need), fits: `${sayNumber((100 * now.need) / now.capacity)} %`, devices: sayNumber(now.devices),
       shape: `${sayNumber(now.shape.layers, 2)} × ${sayNumber(Math.round(now.shape.width), 5)}` });
-    shown.node.style.setProperty("--need", now.need > now.capacity ? colour("over") : colour("ink"));
+    shown.node.style.setProperty("--need", now.need > now.capacity ? color("over") : color("ink"));
     shown.node.querySelectorAll("dd").forEach((node, k) => { node.style.color = k < 2 ? "var(--need)" : ""; });
     svg.setAttribute("aria-label", describe(now));
     stage.say(describe(now));
@@ -94,17 +94,17 @@ function drawGlasses(stage, svg, layers, { glasses, capacity, alike }) {
     }
   }
   join(glider, layers.backs, glasses, { key: (d) => d.place, tag: "rect",
-    end: (d) => ({ x: x(d), y: TOP, width: wide, height: DEEP, fill: colour("paper") }) });
+    end: (d) => ({ x: x(d), y: TOP, width: wide, height: DEEP, fill: color("paper") }) });
   join(glider, layers.parts, boxes, { key: (d) => d.id, tag: "rect", start: () => ({ y: floor, height: 0 }),
-    end: (d) => ({ x: d.x, y: d.y, width: wide, height: d.height, fill: colour(d.idea) }) });
+    end: (d) => ({ x: d.x, y: d.y, width: wide, height: d.height, fill: color(d.idea) }) });
   join(glider, layers.spill, glasses, { key: (d) => d.place, tag: "rect",
-    end: (d) => { const over = clamp(tall(d.total) - DEEP, 0, TOP - 26); return { x: x(d), y: TOP - over, width: wide, height: over, fill: colour("over"), "fill-opacity": 0.8 }; } });
+    end: (d) => { const over = clamp(tall(d.total) - DEEP, 0, TOP - 26); return { x: x(d), y: TOP - over, width: wide, height: over, fill: color("over"), "fill-opacity": 0.8 }; } });
   join(glider, layers.glass, glasses, { key: (d) => d.place, tag: "path",
     end: (d) => ({ d: `M${x(d)} ${TOP - 12}L${x(d)} ${floor}L${x(d) + wide} ${floor}L${x(d) + wide} ${TOP - 12}`, fill: "none",
-      stroke: d.total > capacity ? colour("over") : colour("edge"), "stroke-width": d.total > capacity ? 4 : 2.5, "stroke-linejoin": "round" }) });
+      stroke: d.total > capacity ? color("over") : color("edge"), "stroke-width": d.total > capacity ? 4 : 2.5, "stroke-linejoin": "round" }) });
   const right = x(glasses.at(-1)) + wide + 8;
   join(glider, layers.line, [0], { key: String, tag: "line",
-    end: () => ({ x1: red - 8, x2: right, y1: TOP, y2: TOP, stroke: colour("over"), "stroke-width": 2.5, "stroke-dasharray": "7 4" }) });
+    end: () => ({ x1: red - 8, x2: right, y1: TOP, y2: TOP, stroke: color("over"), "stroke-width": 2.5, "stroke-dasharray": "7 4" }) });
   drawWords(glider, layers.words, boxes, glasses, { x, wide, floor, capacity, alike });
 }
 
@@ -115,8 +115,8 @@ function drawWords(glider, layer, boxes, glasses, { x, wide, floor, capacity, al
     { id: `name ${d.place}`, x: x(d) + wide / 2, y: floor + 18, text: `${d.skipped ? "\u2026 " : ""}${wide < 74 ? d.name.split(" ")[1] : d.name}` },
     { id: `alike ${d.place}`, x: x(d) + wide / 2, y: floor + 34, text: alike > 1 ? `\u00d7 ${sayNumber(alike)}` : "" },
     { id: `total ${d.place}`, x: x(d) + wide / 2, y: 14, text: sayBytes(d.total),
-      style: `font-weight: 700; font-size: ${wide > 60 ? 14 : 9.5}px; fill: ${d.total > capacity ? colour("over") : colour("ink")}` }]);
-  const limit = { id: "limit", x: 34, y: TOP + 4, text: sayBytes(capacity), anchor: "end", style: `fill: ${colour("over")}; font-weight: 700; font-size: 11px` };
+      style: `font-weight: 700; font-size: ${wide > 60 ? 14 : 9.5}px; fill: ${d.total > capacity ? color("over") : color("ink")}` }]);
+  const limit = { id: "limit", x: 34, y: TOP + 4, text: sayBytes(capacity), anchor: "end", style: `fill: ${color("over")}; font-weight: 700; font-size: 11px` };
   join(glider, layer, [...inside, ...below, limit], { key: (d) => d.id, tag: "text", text: (d) => d.text,
     end: (d) => ({ x: d.x, y: d.y, "text-anchor": d.anchor ?? "middle", style: d.style ?? "" }) });
 }
@@ -129,7 +129,7 @@ function drawWires(stage, layer, { wires, widest }) {
   const wide = (d) => Math.max(1, ((inner - left - 80) * d.bytes) / widest);
   join(glider, layer.words, rows, { key: (d) => d.id, tag: "text", text: (d) => d.words, end: (d) => ({ x: 0, y: d.y + 16 }) });
   join(glider, layer.bars, rows, { key: (d) => d.id, tag: "rect", start: () => ({ width: 0 }),
-    end: (d) => ({ x: left, y: d.y, width: wide(d), height: 22, rx: 5, fill: colour("all-reduce") }) });
+    end: (d) => ({ x: left, y: d.y, width: wide(d), height: 22, rx: 5, fill: color("all-reduce") }) });
   join(glider, layer.sizes, rows, { key: (d) => d.id, tag: "text", text: (d) => (d.bytes ? sayBytes(d.bytes) : "nothing"),
     end: (d) => ({ x: left + wide(d) + 8, y: d.y + 16, style: "font-weight: 700" }) });
 }

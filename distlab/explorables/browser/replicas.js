@@ -1,17 +1,17 @@
 // Lesson 00: replicas that train while one watches. Each device has its own images and finds its
 // own gradient; in the all-reduce the gradients become one, and every copy is updated with it.
-import { make, button, choice, toggle, readColours, sizeCanvas, isStill, clamp, sayNumber } from "./core.js";
+import { make, button, choice, toggle, readColors, sizeCanvas, isStill, clamp, sayNumber } from "./core.js";
 
 const ACROSS = 8, FILTERS = 16, SIDE = 5, PIXELS = 28;
 const GAP = 18, HEAD = 42, WIRE = 64, CHART = 118;
 
 export default function piece(stage) {
   const parts = build(stage);
-  let colours, frame = 0, shown = -1, since = 0, pictures = null, seen = false;
+  let colors, frame = 0, shown = -1, since = 0, pictures = null, seen = false;
   const paint = (time) => {
     const seconds = isStill() ? 9 : (time - since) / 1000;
     const share = clamp(seconds / Math.max(0.15, Math.min(1.25, 0.92 * stage.data.interval)), 0, 1);
-    paintAll(parts, stage, pictures, share, colours);
+    paintAll(parts, stage, pictures, share, colors);
     return share < 1;
   };
   const run = (time) => { frame = paint(time) ? requestAnimationFrame(run) : 0; };
@@ -21,10 +21,10 @@ export default function piece(stage) {
   eye.observe(parts.canvas);
   stage.ends.push(() => { eye.disconnect(); cancelAnimationFrame(frame); });
   return () => {
-    colours = readColours(stage.root);
+    colors = readColors(stage.root);
     const { data } = stage, mark = `${data.replicas} ${data.step}`;
     if (mark !== shown) { shown = mark; since = performance.now(); }
-    pictures = makePictures(data, colours);
+    pictures = makePictures(data, colors);
     write(stage, parts);
     if (!frame && paint(performance.now())) frame = requestAnimationFrame(run);
   };
@@ -75,7 +75,7 @@ function rgb(words) {
   return [...pen.getImageData(0, 0, 1, 1).data];
 }
 
-// A canvas of width x height dots, coloured by `at(x, y)`: [red, green, blue].
+// A canvas of width x height dots, colored by `at(x, y)`: [red, green, blue].
 function makeDots(width, height, at) {
   const canvas = document.createElement("canvas");
   canvas.width = width;
@@ -86,15 +86,15 @@ function makeDots(width, height, at) {
   return canvas;
 }
 
-function makePictures(data, colours) {
-  const zero = rgb(colours("panel")), plus = rgb(colours("backward")), minus = rgb(colours("forward"));
+function makePictures(data, colors) {
+  const zero = rgb(colors("panel")), plus = rgb(colors("backward")), minus = rgb(colors("forward"));
   const mix = (value) => zero.slice(0, 3).map((z, k) => z + ((value < 0 ? minus : plus)[k] - z) * Math.abs(value));
   const bank = (values, start, columns) => makeDots(columns * SIDE, (FILTERS / columns) * SIDE, (x, y) => {
     const filter = Math.floor(y / SIDE) * columns + Math.floor(x / SIDE);
     const value = (values[start + filter * SIDE * SIDE + (y % SIDE) * SIDE + (x % SIDE)] - 128) / 127;
     return mix(Math.sign(value) * Math.abs(value) ** 0.6); // small values can be seen, too
   });
-  const dark = rgb(colours("ink"))[0] > 128, size = FILTERS * SIDE * SIDE;
+  const dark = rgb(colors("ink"))[0] > 128, size = FILTERS * SIDE * SIDE;
   const images = bytes(data.images), gradients = bytes(data.gradients), filters = bytes(data.filters);
   const devices = Array.from({ length: data.replicas }, (_, r) => ({
     images: makeDots(ACROSS * PIXELS, 2 * PIXELS, (x, y) => {
@@ -113,7 +113,7 @@ function makePictures(data, colours) {
 const smooth = (share) => share * share * (3 - 2 * share);
 const part = (share, from, to) => smooth(clamp((share - from) / (to - from), 0, 1));
 
-function paintAll(parts, stage, pictures, share, colours) {
+function paintAll(parts, stage, pictures, share, colors) {
   const { data } = stage, width = stage.width - 34, wide = (width - GAP * (data.replicas - 1)) / data.replicas;
   const column = Math.min(wide, 380), tall = column / 4, strip = column / 16;
   const rows = { images: HEAD, strip: HEAD + tall + 22, wire: 0, bank: 0, chart: 0 };
@@ -122,7 +122,7 @@ function paintAll(parts, stage, pictures, share, colours) {
   rows.chart = rows.bank + tall + 34;
   const pen = sizeCanvas(parts.canvas, width, rows.chart + CHART);
   pen.imageSmoothingEnabled = false;
-  const scene = { pen, data, colours, width, wide, column, tall, strip, rows, share };
+  const scene = { pen, data, colors, width, wide, column, tall, strip, rows, share };
   paintWire(scene);
   pictures.devices.forEach((device, k) => paintDevice(scene, device, pictures.total, k));
   const wire = data.broken ? "the all-reduce is broken" : "all-reduce: the mean of all gradients";
@@ -133,21 +133,21 @@ function paintAll(parts, stage, pictures, share, colours) {
 
 const apartWords = ({ apart }) => apart ? `largest difference between the copies: ${sayNumber(apart)}` : "all copies are equal";
 
-function inscribe({ pen, colours }, words, x, y, align = "left", idea = "ink", weight = 600) {
+function inscribe({ pen, colors }, words, x, y, align = "left", idea = "ink", weight = 600) {
   pen.font = `${weight} 13px system-ui, sans-serif`;
   pen.textAlign = align;
   pen.textBaseline = "middle";
-  pen.fillStyle = colours(idea);
+  pen.fillStyle = colors(idea);
   pen.fillText(words, x, y);
 }
 
 function paintWire(scene) {
-  const { pen, data, colours, width, rows } = scene;
+  const { pen, data, colors, width, rows } = scene;
   if (data.replicas === 1) return;
-  pen.strokeStyle = colours(data.broken ? "over" : "all-reduce");
+  pen.strokeStyle = colors(data.broken ? "over" : "all-reduce");
   pen.lineWidth = 2;
   pen.setLineDash(data.broken ? [5, 6] : []);
-  pen.fillStyle = colours("paper");
+  pen.fillStyle = colors("paper");
   pen.beginPath();
   pen.roundRect(1, rows.wire, width - 2, WIRE, 12);
   pen.fill();
@@ -156,7 +156,7 @@ function paintWire(scene) {
 }
 
 function paintDevice(scene, device, total, k) {
-  const { pen, data, colours, wide, column, tall, strip, rows, share, width } = scene;
+  const { pen, data, colors, wide, column, tall, strip, rows, share, width } = scene;
   const left = k * (wide + GAP) + (wide - column) / 2, right = left + column;
   inscribe(scene, `device ${k}`, left, 9);
   inscribe(scene, shorten(pen, data.classes[k], column), left, 27, "left", "ink", 400);
@@ -180,10 +180,10 @@ function paintDevice(scene, device, total, k) {
   }
   if (going > 0 && coming < 1) pen.drawImage(moving, at.x, at.y, column, strip);
   pen.drawImage(device.bank, left, rows.bank, column, tall);
-  pen.strokeStyle = colours("panel");
+  pen.strokeStyle = colors("panel");
   for (let n = 0; n <= 8; n++) line(pen, left + (n * column) / 8, rows.bank, left + (n * column) / 8, rows.bank + tall, 3);
   for (let n = 0; n <= 2; n++) line(pen, left, rows.bank + (n * tall) / 2, right, rows.bank + (n * tall) / 2, 3);
-  pen.strokeStyle = colours(`replica-${k}`);
+  pen.strokeStyle = colors(`replica-${k}`);
   pen.lineWidth = 2 + 3 * coming * (share < 1);
   pen.strokeRect(left, rows.bank, column, tall);
   inscribe(scene, `${Math.round(100 * data.accuracy[k])}% right`, right, 9, "right");
@@ -207,12 +207,12 @@ function line(pen, x1, y1, x2, y2, wide = 1) {
 }
 
 function paintChart(scene) {
-  const { pen, data, colours, width, rows } = scene, top = rows.chart + 22, tall = CHART - 44;
+  const { pen, data, colors, width, rows } = scene, top = rows.chart + 22, tall = CHART - 44;
   const half = (width - 40) / 2, longest = Math.max(40, data.losses.length);
   inscribe(scene, `loss ${sayNumber(data.losses.at(-1))}`, 0, rows.chart + 8);
   inscribe(scene, half > 230 ? "accuracy on images of all classes" : "accuracy", half + 40, rows.chart + 8);
   const plot = (values, left, low, high, idea, dash = []) => {
-    pen.strokeStyle = pen.fillStyle = colours(idea);
+    pen.strokeStyle = pen.fillStyle = colors(idea);
     pen.lineWidth = 2;
     pen.setLineDash(dash);
     pen.beginPath();
@@ -224,10 +224,10 @@ function paintChart(scene) {
     pen.arc(x(values.length - 1), y(values.at(-1)), 4, 0, 7);
     pen.fill();
   };
-  pen.strokeStyle = colours("line");
+  pen.strokeStyle = colors("line");
   for (const left of [0, half + 40]) line(pen, left, top + tall, left + half, top + tall);
   for (const [from, to] of data.breaks) {
-    pen.fillStyle = colours("over");
+    pen.fillStyle = colors("over");
     pen.globalAlpha = 0.13;
     for (const left of [0, half + 40]) pen.fillRect(left + (from / (longest - 1)) * half, top, (Math.min(Math.max(to - from, 0.5), longest - 1 - from) / (longest - 1)) * half, tall);
     pen.globalAlpha = 1;

@@ -1,6 +1,6 @@
 // The ring as a ring, and three other ways to add up, on one clock. A rank is a pie in its own
-// colour; bands in a slice show whose numbers it has taken in, and the complete sum is green.
-import { choice, clamp, colour, draw, join, logarithmic, make, player, readColours, sayBytes, saySeconds, sizeCanvas, slider, startWhenSeen } from "./core.js";
+// color; bands in a slice show whose numbers it has taken in, and the complete sum is green.
+import { choice, clamp, color, draw, join, logarithmic, make, player, readColors, sayBytes, saySeconds, sizeCanvas, slider, startWhenSeen } from "./core.js";
 import { findCost, listHeld, listSteps, makeClock, timeStep } from "./ring_model.js";
 
 const NAMES = { naive: "Naive", ring: "Ring", "recursive-doubling": "Recursive doubling", tree: "Tree", hierarchical: "Hierarchical" };
@@ -28,7 +28,7 @@ export default function ring(stage) {
   const chart = alone ? null : makeChart(stage);
   if (alone) { grid.append(done); panels[0].node.querySelector("canvas").dataset.alone = "yes"; }
   const key = make("ul", { class: "ex-key" }, ...[["paper", "bands: whose numbers a slice has added up"], ["all-reduce", "the complete sum"]].map(([idea, words]) =>
-    make("li", { style: `--idea: ${idea === "paper" ? `linear-gradient(${[0, 1, 2, 3].map((k) => `${colour(`replica-${k}`)} ${25 * k}% ${25 * k + 25}%`).join(", ")})` : colour(idea)}` }, make("i"), words)));
+    make("li", { style: `--idea: ${idea === "paper" ? `linear-gradient(${[0, 1, 2, 3].map((k) => `${color(`replica-${k}`)} ${25 * k}% ${25 * k + 25}%`).join(", ")})` : color(idea)}` }, make("i"), words)));
   stage.root.append(controls, clock.node, grid, key, chart?.node ?? "");
   let made = "";
   if (stage.data.autoplay) startWhenSeen(stage, clock);
@@ -38,7 +38,7 @@ export default function ring(stage) {
     if (wanted !== made) { runs = algorithms.map((name) => prepare(name, network)); made = wanted; chart?.update(network, runs); }
     const columns = alone ? (stage.width > 560 ? 2 : 1) : stage.width > 840 ? 5 : stage.width > 560 ? 3 : 2, wide = (stage.width - 34 - 18 * (columns - 1)) / columns;
     grid.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
-    const now = stage.options.time * last(), read = readColours(stage.root);
+    const now = stage.options.time * last(), read = readColors(stage.root);
     panels.forEach((panel, k) => panel.update(runs[k], now, wide, read, runs));
     if (alone) done.replaceChildren(...listSums(runs[0], now, values, stage.data.unit).map((text) => make("li", { text })));
     stage.say(describe(runs, network));
@@ -78,7 +78,7 @@ function listSums(run, now, values, unit) {
 // ---- one algorithm: its name, its time, its ranks on a circle
 
 function makePanel(name) {
-  const swatch = make("i", { style: `display: inline-block; width: 14px; height: 14px; border-radius: 3px; margin-right: 7px; background: ${colour(LINES[name])}` });
+  const swatch = make("i", { style: `display: inline-block; width: 14px; height: 14px; border-radius: 3px; margin-right: 7px; background: ${color(LINES[name])}` });
   const time = make("strong", { style: "float: right" });
   const canvas = make("canvas", { role: "img" });
   const node = make("div", {}, make("div", { style: "font-size: 15px" }, swatch, make("strong", { text: NAMES[name] }), time), canvas);
@@ -210,20 +210,20 @@ function drawChart(stage, svg, layers, network, runs) {
   glider.to(svg, { height: top + tall + 26, viewBox: `0 0 ${inner} ${top + tall + 26}` }, 0);
   const bands = findWinners(sizes, curves).map((band) => ({ ...band, from: x(band.from), to: x(band.to) }));
   join(glider, layers.bands, bands, { key: (d) => d.name, tag: "rect",
-    end: (d) => ({ x: d.from, y: 4, width: Math.max(0, d.to - d.from - 2), height: 20, rx: 5, fill: colour(LINES[d.name]) }) });
+    end: (d) => ({ x: d.from, y: 4, width: Math.max(0, d.to - d.from - 2), height: 20, rx: 5, fill: color(LINES[d.name]) }) });
   join(glider, layers.marks, bands.filter((d) => d.to - d.from > 60), { key: (d) => d.name, tag: "text",
     text: (d) => (d.to - d.from > 190 ? `${NAMES[d.name]} is fastest` : d.to - d.from > 130 ? NAMES[d.name] : NAMES[d.name].split(" ")[0]),
     end: (d) => ({ x: (d.from + d.to) / 2, y: 18, "text-anchor": "middle", style: `font-weight: 700; fill: var(--ex-on-${LINES[d.name]})` }) });
   drawScales(glider, layers, x, y, { inner, left, right, top, tall, all });
   join(glider, layers.lines, curves, { key: (d) => d.name, tag: "path",
     end: (d) => ({ d: `M${d.seconds.map((s, k) => `${x(sizes[k]).toFixed(1)} ${y(s).toFixed(1)}`).join("L")}`, fill: "none",
-      stroke: colour(LINES[d.name]), "stroke-width": 3.2, "stroke-linejoin": "round" }) });
+      stroke: color(LINES[d.name]), "stroke-width": 3.2, "stroke-linejoin": "round" }) });
   const ends = [...curves].map((d) => ({ name: d.name, y: y(d.seconds.at(-1)) })).sort((a, b) => a.y - b.y);
   ends.forEach((d, k) => { if (k) d.y = Math.max(d.y, ends[k - 1].y + 15); });
   join(glider, layers.labels, right > 20 ? ends : [], { key: (d) => d.name, tag: "text", text: (d) => NAMES[d.name],
     end: (d) => ({ x: inner - right + 8, y: d.y + 4 }) });
   join(glider, layers.now, [0], { key: String, tag: "line",
-    end: () => ({ x1: x(network.bytes), x2: x(network.bytes), y1: 0, y2: top + tall, stroke: colour("ink"), "stroke-width": 2, "stroke-dasharray": "4 3" }) });
+    end: () => ({ x1: x(network.bytes), x2: x(network.bytes), y1: 0, y2: top + tall, stroke: color("ink"), "stroke-width": 2, "stroke-dasharray": "4 3" }) });
   svg.setAttribute("aria-label", `Seconds of the all-reduce against the bytes of a vector, both logarithmic. ${describe(runs, network)} Fastest, from short to long vectors: ${bands.map((d) => NAMES[d.name]).join(", ")}.`);
 }
 
@@ -248,8 +248,8 @@ function drawScales(glider, layers, x, y, { inner, left, right, top, tall, all }
   const up = [];
   for (let n = low; n <= high; n++) if (high - low < 5 || (n - low) % 2 === 0) up.push({ id: `y${n}`, at: y(10 ** n), words: saySeconds(10 ** n) });
   join(glider, layers.grid, [...across, ...up], { key: (d) => d.id, tag: "line",
-    end: (d) => (d.id[0] === "x" ? { x1: d.at, x2: d.at, y1: top, y2: top + tall, stroke: colour("line") }
-      : { x1: left, x2: inner - right, y1: d.at, y2: d.at, stroke: colour("line") }) });
+    end: (d) => (d.id[0] === "x" ? { x1: d.at, x2: d.at, y1: top, y2: top + tall, stroke: color("line") }
+      : { x1: left, x2: inner - right, y1: d.at, y2: d.at, stroke: color("line") }) });
   join(glider, layers.words, [...across, ...up], { key: (d) => d.id, tag: "text", text: (d) => d.words,
     end: (d) => (d.id[0] === "x" ? { x: Math.min(d.at, inner - 26), y: top + tall + 17, "text-anchor": "middle" } : { x: left - 8, y: d.at + 4, "text-anchor": "end" }) });
 }

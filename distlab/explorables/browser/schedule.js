@@ -1,6 +1,6 @@
 // The schedule as a toy: lanes of blocks, the bubble hatched, and below, on the same axis, the
 // activations that each stage keeps. Two schedules stand above each other.
-import { button, choice, clamp, colour, draw, inkOn, join, linear, make, newId, numbers, player, sayNumber, sayPercent, slider, ticks } from "./core.js";
+import { button, choice, clamp, color, draw, inkOn, join, linear, make, newId, numbers, player, sayNumber, sayPercent, slider, ticks } from "./core.js";
 import { SCHEDULES, findFault, makeSchedule, runSchedule } from "./schedule_model.js";
 
 const NAMES = { gpipe: "GPipe", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved 1F1B", "zb-h1": "ZB-H1", "zb-h2": "ZB-H2", own: "Your schedule" };
@@ -21,7 +21,7 @@ export default function schedule(stage) {
     slider(stage, { name: "follow", label: "Follow micro-batch", min: -1, max: 15, say: (n) => (n < 0 ? "all" : String(Math.min(n, stage.options.micros - 1))) }));
   const key = make("ul", { class: "ex-key" }, ...[["forward", "forward"], ["backward", "backward"],
     ["weight-gradient", "backward for the weights alone"], ["wait", "bubble: the stage waits"]].map(([idea, words]) =>
-    make("li", { style: `--idea: ${colour(idea)}` }, make("i"), words)));
+    make("li", { style: `--idea: ${color(idea)}` }, make("i"), words)));
   const panels = [makePanel(stage), makePanel(stage)];
   let runs = [];
   const length = () => Math.max(...runs.map((run) => run.makespan ?? 0), 1);
@@ -56,8 +56,8 @@ function play(name, { options, data }) {
 function makePanel(stage) {
   const pattern = newId("hatch");
   const hatch = draw("pattern", { id: pattern, width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-    draw("rect", { width: 7, height: 7, fill: colour("wait"), opacity: 0.12 }),
-    draw("rect", { width: 2.2, height: 7, fill: colour("wait"), opacity: 0.75 }));
+    draw("rect", { width: 7, height: 7, fill: color("wait"), opacity: 0.12 }),
+    draw("rect", { width: 2.2, height: 7, fill: color("wait"), opacity: 0.75 }));
   const layers = Object.fromEntries(["axis", "lanes", "idle", "blocks", "hills", "head"].map((name) => [name, draw("g")]));
   const svg = draw("svg", { role: "img", height: 10 }, draw("defs", {}, hatch), ...Object.values(layers));
   const title = make("strong", { style: "font-size: 16px" });
@@ -109,7 +109,7 @@ function drawRun(stage, svg, layers, pattern, run, runs, end) {
   drawBlocks(glider, layers.blocks, run, x, y, follow, head);
   drawHills(glider, layers.hills, run, x, floor, linear([0, most], [0, HILL]), head);
   join(glider, layers.head, options.time < 1 ? [0] : [], { key: String, tag: "line", seconds: 0,
-    end: () => ({ x1: x(head), x2: x(head), y1: 0, y2: floor, stroke: colour("ink"), "stroke-width": 2 }) });
+    end: () => ({ x1: x(head), x2: x(head), y1: 0, y2: floor, stroke: color("ink"), "stroke-width": 2 }) });
 }
 
 // Where each stage waits, from the start of the step (of its own, where no stage waits for the end
@@ -133,12 +133,12 @@ function drawBlocks(glider, layer, run, x, y, follow, head) {
   if (!layer.rects) layer.append((layer.rects = draw("g")), (layer.words = draw("g", { "pointer-events": "none", "text-anchor": "middle" })));
   join(glider, layer.rects, places, { key: (d) => d.id, tag: "rect", start: () => ({ width: 0 }),
     end: (d) => ({ x: x(d.start) + 0.7, y: y(d.stage), width: Math.max(0.5, d.wide - 1.4), height: LANE, rx: Math.min(4, d.wide / 4),
-      fill: colour(IDEAS[d.kind]), "fill-opacity": run.chunks > 1 ? 1 - (0.55 * d.chunk) / (run.chunks - 1) : 1,
+      fill: color(IDEAS[d.kind]), "fill-opacity": run.chunks > 1 ? 1 - (0.55 * d.chunk) / (run.chunks - 1) : 1,
       opacity: d.opacity, "data-micro": d.micro }) });
   const wide = places.filter((d) => d.wide > (d.micro > 9 ? 15 : 9));
   join(glider, layer.words, wide, { key: (d) => d.id, tag: "text", text: (d) => d.micro,
     end: (d) => ({ x: (x(d.start) + x(d.end)) / 2, y: y(d.stage) + LANE / 2 + 4.5, opacity: d.opacity,
-      style: `fill: ${run.chunks > 1 && d.chunk > 0 ? colour("ink") : inkOn(IDEAS[d.kind])}; font-weight: 600` }) });
+      style: `fill: ${run.chunks > 1 && d.chunk > 0 ? color("ink") : inkOn(IDEAS[d.kind])}; font-weight: 600` }) });
 }
 
 // One hill for each stage, the first one at the back; up to the play head they are full.
@@ -156,15 +156,15 @@ function drawHills(glider, layer, run, x, floor, tall, head) {
     return `${path}L${x(last)} ${floor - tall(at)}L${x(last)} ${floor}Z`;
   };
   join(glider, layer, hills, { key: (d) => d.number, tag: "path",
-    end: (d) => ({ d: outline(d.steps, head), fill: colour("forward"), "fill-opacity": 0.22,
-      stroke: colour("forward"), "stroke-width": 1.6, "stroke-linejoin": "round" }) });
+    end: (d) => ({ d: outline(d.steps, head), fill: color("forward"), "fill-opacity": 0.22,
+      stroke: color("forward"), "stroke-width": 1.6, "stroke-linejoin": "round" }) });
 }
 
 function drawAxis(glider, layer, x, top, floor, end, inner) {
   const marks = ticks(0, end, clamp(Math.round(inner / 90), 3, 12));
   if (!layer.lines) layer.append((layer.lines = draw("g")), (layer.words = draw("g")), (layer.title = draw("text")), (layer.most = draw("text")));
   join(glider, layer.lines, marks, { key: (d) => sayNumber(d), tag: "line",
-    end: (d) => ({ x1: x(d), x2: x(d), y1: 0, y2: floor, stroke: colour("line") }) });
+    end: (d) => ({ x1: x(d), x2: x(d), y1: 0, y2: floor, stroke: color("line") }) });
   join(glider, layer.words, marks, { key: (d) => sayNumber(d), tag: "text", text: sayNumber,
     end: (d) => ({ x: x(d), y: floor + 17, "text-anchor": "middle" }) });
   glider.to(layer.title, { x: LEFT, y: top + 16, text: inner > 640 ? "Activations that each stage keeps, in micro-batches; the time is in forwards" : "Activations kept, in micro-batches; time in forwards", style: "font-weight: 600" }, 0);

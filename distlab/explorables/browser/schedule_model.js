@@ -94,10 +94,10 @@ export function runSchedule(schedule, { forward, backward, hop }) {
     });
   }
   if (next.some((place, stage) => place < orders[stage].length)) throw new Error("stages wait for one another for ever");
-  return summarise(schedule, done);
+  return summarize(schedule, done);
 }
 
-function summarise({ orders, chunks }, done) {
+function summarize({ orders, chunks }, done) {
   const lanes = orders.map((_, stage) => done.filter((each) => each.stage === stage));
   const firsts = lanes.map((lane) => lane[0].start);
   const spans = lanes.map((lane, stage) => lane.at(-1).end - firsts[stage]);

@@ -1,7 +1,7 @@
 // The conveyor of several workers: examples fall from their files onto the worker that reads them,
 // and from there into the row of what was trained on. A second copy falls past it, a lost one to the
 // bottom.
-import { choice, clamp, colour, draw, inkOn, join, make, numbers, player, replica, sayNumber, slider } from "./core.js";
+import { choice, clamp, color, draw, inkOn, join, make, numbers, player, replica, sayNumber, slider } from "./core.js";
 import { countCover, dealExamples, fillFiles } from "./sharding_model.js";
 
 const HEAD = 20, POLICIES = [["FILE", "FILE"], ["DATA", "DATA"], ["OFF", "OFF"], ["LATE", "shuffle, then shard"]];
@@ -74,14 +74,14 @@ function drawEpoch(stage, svg, layers, run) {
   const read = new Set(copies.map((copy) => copy.example)), lost = new Set(over ? run.cover.lost : []);
   drawRows(glider, layers, run, { x, y, side, lines, againY, neverY, workers, inner });
   join(glider, layers.thrown, copies.filter((d) => !d.kept), { key: (d) => `${d.worker} ${d.example}`, tag: "rect", start: (d) => ({ y: y(0) }),
-    end: (d) => ({ x: x(d.example) + side * 0.3, y: y(d.worker + 1) + side * 0.3, width: side * 0.4, height: side * 0.4, fill: colour("wait"), opacity: 0.75 }) });
+    end: (d) => ({ x: x(d.example) + side * 0.3, y: y(d.worker + 1) + side * 0.3, width: side * 0.4, height: side * 0.4, fill: color("wait"), opacity: 0.75 }) });
   const kept = copies.filter((d) => d.kept);
   join(glider, layers.stay, kept, { key: (d) => `${d.worker} ${d.example}`, tag: "rect",
     end: (d) => ({ x: x(d.example), y: y(d.worker + 1), width: side, height: side, rx: side / 6, fill: replica(d.worker), opacity: d.moving ? 0 : 0.45 }) });
   const fallen = (d) => (d.moving ? y(d.worker + 1) : d.again ? againY(d.again) : y(lines.trained));
-  const go = [...kept.map((d) => ({ id: `${d.worker} ${d.example}`, example: d.example, y: fallen(d), fill: replica(d.worker), edge: d.again ? colour("over") : "none" })),
-    ...[...lost].map((example) => ({ id: `lost ${example}`, example, y: neverY, fill: colour("over"), edge: "none" })),
-    ...[...Array(data.examples).keys()].filter((example) => !lost.has(example)).map((example) => ({ id: `file ${example}`, example, y: y(0), fill: colour("data"), edge: "none",
+  const go = [...kept.map((d) => ({ id: `${d.worker} ${d.example}`, example: d.example, y: fallen(d), fill: replica(d.worker), edge: d.again ? color("over") : "none" })),
+    ...[...lost].map((example) => ({ id: `lost ${example}`, example, y: neverY, fill: color("over"), edge: "none" })),
+    ...[...Array(data.examples).keys()].filter((example) => !lost.has(example)).map((example) => ({ id: `file ${example}`, example, y: y(0), fill: color("data"), edge: "none",
       opacity: read.has(example) ? 0.35 : 1 }))];
   join(glider, layers.go, go, { key: (d) => d.id, tag: "rect", start: () => ({ y: y(0) }),
     end: (d) => ({ x: x(d.example), y: d.y, width: side, height: side, rx: side / 6, fill: d.fill, opacity: d.opacity ?? 1, stroke: d.edge, "stroke-width": 2.5 }) });
@@ -94,15 +94,15 @@ function drawEpoch(stage, svg, layers, run) {
 function drawRows(glider, layers, run, { x, y, side, lines, againY, neverY, workers, inner }) {
   const files = run.files.map((file, k) => ({ k, first: file[0], last: file.at(-1) })).filter((file) => file.last !== undefined);
   join(glider, layers.files, files, { key: (d) => d.k, tag: "rect",
-    end: (d) => ({ x: x(d.first) - 1, y: y(0) - 2, width: x(d.last) - x(d.first) + side + 2, height: side + 4, rx: 3, fill: "none", stroke: colour("edge"), "stroke-width": 1.2 }) });
+    end: (d) => ({ x: x(d.first) - 1, y: y(0) - 2, width: x(d.last) - x(d.first) + side + 2, height: side + 4, rx: 3, fill: "none", stroke: color("edge"), "stroke-width": 1.2 }) });
   const examples = run.files.flat();
   join(glider, layers.slots, examples, { key: String, tag: "rect",
-    end: (d) => ({ x: x(d), y: y(lines.trained), width: side, height: side, rx: side / 6, fill: "none", stroke: colour("edge"), "stroke-dasharray": "3 2" }) });
+    end: (d) => ({ x: x(d), y: y(lines.trained), width: side, height: side, rx: side / 6, fill: "none", stroke: color("edge"), "stroke-dasharray": "3 2" }) });
   const words = [...[...Array(workers).keys()].map((k) => ({ id: `worker ${k}`, y: y(k + 1), text: `worker ${k}`, style: "font-weight: 700" })),
     ...files.map((d) => ({ id: `file ${d.k}`, x: x(d.first), y: y(0) - 1, text: x(d.last) - x(d.first) > 34 ? `file ${d.k}` : d.k, style: "" })),
     { id: "trained", y: y(lines.trained), text: "trained on", style: "font-weight: 700" },
     { id: "again", y: againY(1), text: "trained on again", style: `font-weight: 700` },
-    { id: "never", y: neverY, text: inner > 500 ? "never trained on, seen when the epoch is over" : "never trained on", style: `font-weight: 700; fill: ${colour("over")}` }];
+    { id: "never", y: neverY, text: inner > 500 ? "never trained on, seen when the epoch is over" : "never trained on", style: `font-weight: 700; fill: ${color("over")}` }];
   join(glider, layers.names, words, { key: (d) => d.id, tag: "text", text: (d) => d.text,
     end: (d) => ({ x: d.x ?? 1, y: d.y - 6, style: d.style }) });
 }

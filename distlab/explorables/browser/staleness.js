@@ -1,7 +1,7 @@
 // The staleness race: workers of unequal speed write updates to a server. Lanes show who computes; below,
 // on the same axis, the version that each gradient was computed from against the server's; then how stale
 // the updates are, and the loss of four ways to train on one clock.
-import { choice, clamp, colour, draw, inkOn, join, linear, logarithmic, make, newId, numbers, player, replica, sayNumber, slider, ticks, toggle } from "./core.js";
+import { choice, clamp, color, draw, inkOn, join, linear, logarithmic, make, newId, numbers, player, replica, sayNumber, slider, ticks, toggle } from "./core.js";
 import { MODES, descendStale, race } from "./staleness_model.js";
 
 const NAMES = { asynchronous: "Asynchronous", bounded: "Bounded staleness", backup: "Backup workers", synchronous: "Synchronous" };
@@ -25,7 +25,7 @@ export default function staleness(stage) {
   const parts = [makeLanes(stage), makeHistogram(stage), makeLosses(stage)];
   const pair = make("div", { style: "display: grid; gap: 10px 26px" }, parts[1].node, parts[2].node);
   const key = make("ul", { class: "ex-key" }, ...[["replica-0", "a step: its number is the staleness of its update"], ["server", "the server's version"],
-    ["over", "dropped: came too late"], ["wait", "waits"]].map(([idea, words]) => make("li", { style: `--idea: ${idea === "server" ? SERVER : colour(idea)}` }, make("i"), words)));
+    ["over", "dropped: came too late"], ["wait", "waits"]].map(([idea, words]) => make("li", { style: `--idea: ${idea === "server" ? SERVER : color(idea)}` }, make("i"), words)));
   stage.root.append(controls, clock.node, shown.node, parts[0].node, key, pair);
   let runs = {}, made = "";
   return () => {
@@ -66,7 +66,7 @@ function measure(run, now) {
 function makeLanes(stage) {
   const pattern = newId("idle");
   const hatch = draw("pattern", { id: pattern, width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-    draw("rect", { width: 7, height: 7, fill: colour("wait"), opacity: 0.12 }), draw("rect", { width: 2.2, height: 7, fill: colour("wait"), opacity: 0.75 }));
+    draw("rect", { width: 7, height: 7, fill: color("wait"), opacity: 0.12 }), draw("rect", { width: 2.2, height: 7, fill: color("wait"), opacity: 0.75 }));
   const layers = Object.fromEntries(["grid", "axis", "names", "idle", "blocks", "words", "stairs", "reads", "dots", "head"].map((name) => [name, draw("g")]));
   const clip = newId("race"), frame = draw("rect", { x: LEFT, y: 0 });
   const moving = draw("g", { "clip-path": `url(#${clip})` }, layers.idle, layers.blocks, layers.words, layers.stairs, layers.reads, layers.dots);
@@ -89,12 +89,12 @@ function drawLanes(stage, { svg, layers, frame, title, pattern }, run, now) {
   join(glider, layers.names, [...Array(run.workers).keys()], { key: String, tag: "text", text: (lane) => `worker ${lane}`, end: (lane) => ({ x: 0, y: y(lane) + LANE / 2 + 4 }) });
   drawSteps(glider, layers, { steps, run, x, y, now, pattern });
   drawVersions(glider, layers, { steps, updates, x, height, now });
-  join(glider, layers.head, now < UNTIL ? [0] : [], { key: String, tag: "line", seconds: 0, end: () => ({ x1: x(now), x2: x(now), y1: 0, y2: floor, stroke: colour("ink"), "stroke-width": 2 }) });
+  join(glider, layers.head, now < UNTIL ? [0] : [], { key: String, tag: "line", seconds: 0, end: () => ({ x1: x(now), x2: x(now), y1: 0, y2: floor, stroke: color("ink"), "stroke-width": 2 }) });
 }
 
 function drawRaceAxis(glider, layers, { x, height, floor, right, count }) {
   const across = ticks(0, UNTIL, 8), up = ticks(0, Math.max(count, 4), 4).filter(Number.isInteger);
-  join(glider, layers.grid, across, { key: String, tag: "line", end: (d) => ({ x1: x(d), x2: x(d), y1: 0, y2: floor, stroke: colour("line") }) });
+  join(glider, layers.grid, across, { key: String, tag: "line", end: (d) => ({ x1: x(d), x2: x(d), y1: 0, y2: floor, stroke: color("line") }) });
   const words = [...across.map((d) => ({ id: `x${d}`, x: x(d), y: floor + 18, anchor: "middle", text: d === across.at(-1) && right > 560 ? `${d} steps` : `${d}` })),
     ...up.map((d) => ({ id: `y${d}`, x: LEFT - 8, y: height(d) + 4, anchor: "end", text: d ? `${d}` : "version 0" }))];
   join(glider, layers.axis, words, { key: (d) => d.id, tag: "text", text: (d) => d.text, end: (d) => ({ x: d.id.startsWith("x") && d.text.includes("s") ? d.x - 14 : d.x, y: d.y, "text-anchor": d.anchor }) });
@@ -112,10 +112,10 @@ function drawSteps(glider, layers, { steps, run, x, y, now, pattern }) {
   ends.forEach((end, lane) => { if (end < UNTIL) gaps.push({ id: `${lane} last`, lane, from: end, to: UNTIL }); });
   join(glider, layers.idle, gaps, { key: (d) => d.id, tag: "rect", end: (d) => ({ x: x(d.from), y: y(d.lane), width: x(d.to) - x(d.from), height: LANE, rx: 4, fill: `url(#${pattern})` }) });
   join(glider, layers.blocks, blocks, { key: (d) => d.id, tag: "rect", end: (d) => ({ x: x(d.begun) + 0.7, y: y(d.worker), width: Math.max(0.5, d.wide - 1.4), height: LANE, rx: 4,
-    fill: d.late ? colour("over") : replica(d.worker), opacity: d.opacity }) });
+    fill: d.late ? color("over") : replica(d.worker), opacity: d.opacity }) });
   join(glider, layers.words, blocks.filter((d) => d.text && d.wide > 15), { key: (d) => d.id, tag: "text", text: (d) => d.text,
     end: (d) => ({ x: x(d.begun) + d.wide / 2, y: y(d.worker) + LANE / 2 + 5, "text-anchor": "middle", opacity: d.opacity < 0.5 ? 0 : 1,
-      style: `font-weight: 700; font-size: 13px; fill: ${d.late ? inkOn("over") : colour("on-replica")}` }) });
+      style: `font-weight: 700; font-size: 13px; fill: ${d.late ? inkOn("over") : color("on-replica")}` }) });
 }
 
 // A staircase of the server's versions; from each step its reading, held level until it is written, and
@@ -127,7 +127,7 @@ function drawVersions(glider, layers, { steps, updates, x, height, now }) {
   const reads = steps.filter((step) => step.begun <= now && step.update >= 0 && step.update < updates.length).map((step) => ({ ...step, id: `${step.worker} ${step.begun.toFixed(4)}`, over: step.ended <= now + 1e-9 }));
   join(glider, layers.reads, reads, { key: (d) => d.id, tag: "path", seconds: 0, end: (d) => ({ d: `M${x(d.begun)} ${height(d.version)}H${x(Math.min(d.ended, now))}${d.over ? `V${height(d.update)}` : ""}`,
     fill: "none", stroke: replica(d.worker), "stroke-width": 2.2 }) });
-  join(glider, layers.dots, reads.filter((d) => d.over), { key: (d) => d.id, tag: "circle", seconds: 0, end: (d) => ({ cx: x(d.ended), cy: height(d.update), r: 3.4, fill: replica(d.worker), stroke: colour("panel") }) });
+  join(glider, layers.dots, reads.filter((d) => d.over), { key: (d) => d.id, tag: "circle", seconds: 0, end: (d) => ({ cx: x(d.ended), cy: height(d.update), r: 3.4, fill: replica(d.worker), stroke: color("panel") }) });
 }
 
 // ---- how stale the updates are
@@ -148,7 +148,7 @@ function drawHistogram({ glider }, svg, layers, run, now, wide) {
   const y = linear([0, Math.max(6, ...totals)], [floor, 18]), slot = wide / (most + 1);
   glider.to(svg, { height: tall, viewBox: `0 0 ${wide} ${tall}` }, 0);
   join(glider, layers.bars, bars, { key: (d) => d.id, tag: "rect", start: (d) => ({ y: floor, height: 0 }), end: (d) => ({ x: d.staleness * slot + 2, y: y(d.to), width: Math.max(2, slot - 4), height: y(d.from) - y(d.to),
-    fill: d.who === "all" ? colour("all-reduce") : replica(d.who), opacity: 1 }) });
+    fill: d.who === "all" ? color("all-reduce") : replica(d.who), opacity: 1 }) });
   const every = Math.ceil((most + 1) / (wide / 26)), words = totals.flatMap((total, k) => [...(k % every ? [] : [{ id: `x${k}`, at: k, y: floor + 17, text: k }]), ...(total && (slot > 16 || total > 3) ? [{ id: `n${k}`, at: k, y: y(total) - 4, text: total }] : [])]);
   join(glider, layers.words, words, { key: (d) => d.id, tag: "text", text: (d) => d.text, end: (d) => ({ x: (d.at + 0.5) * slot, y: d.y, "text-anchor": "middle", "font-weight": d.id[0] === "n" ? 700 : 400 }) });
   svg.setAttribute("aria-label", `Updates by staleness: ${totals.map((n, k) => [n, k]).filter(([n]) => n).map(([n, k]) => `${n} with staleness ${k}`).join(", ") || "none yet"}.`);
@@ -170,13 +170,13 @@ function drawLosses({ glider, options }, svg, layers, frame, runs, now, wide) {
   glider.to(svg, { height: tall, viewBox: `0 0 ${wide} ${tall}` }, 0);
   glider.to(frame, { width: wide, height: floor + 2 }, 0);
   const marks = [-4, -2, 0, 2];
-  join(glider, layers.grid, marks, { key: String, tag: "line", end: (d) => ({ x1: left, x2: right, y1: y(10 ** d), y2: y(10 ** d), stroke: colour("line") }) });
+  join(glider, layers.grid, marks, { key: String, tag: "line", end: (d) => ({ x1: left, x2: right, y1: y(10 ** d), y2: y(10 ** d), stroke: color("line") }) });
   const curves = MODES.map((mode) => {
     const run = runs[mode], past = run.updates.filter((one) => one.at <= now + 1e-9);
     const path = past.reduce((text, one, k) => `${text}H${x(one.at)}V${y(run.losses[k + 1])}`, `M${x(0)} ${y(run.losses[0])}`);
     return { mode, loss: run.losses[past.length], d: `${path}H${x(now)}` };
   }).sort((a, b) => (a.mode === options.mode) - (b.mode === options.mode));
-  join(glider, layers.lines, curves, { key: (d) => d.mode, tag: "path", seconds: 0, end: (d) => ({ d: d.d, fill: "none", stroke: colour(LINES[d.mode]), "stroke-width": d.mode === options.mode ? 4 : 1.8, opacity: d.mode === options.mode ? 1 : 0.85 }) });
+  join(glider, layers.lines, curves, { key: (d) => d.mode, tag: "path", seconds: 0, end: (d) => ({ d: d.d, fill: "none", stroke: color(LINES[d.mode]), "stroke-width": d.mode === options.mode ? 4 : 1.8, opacity: d.mode === options.mode ? 1 : 0.85 }) });
   const ends = curves.map((d) => ({ ...d, y: clamp(y(d.loss), 10, floor - 2) })).sort((a, b) => a.y - b.y);
   for (let k = 1; k < ends.length; k++) ends[k].y = Math.max(ends[k].y, ends[k - 1].y + 15);
   const over = Math.max(0, ends.at(-1).y - floor), text = (d) => (d.loss > HIGH ? `${NAMES[d.mode]} \u2191` : NAMES[d.mode]);

@@ -1,6 +1,6 @@
 // A training step on one time axis: forward, backward layer by layer, gradients that fill buckets,
 // buckets on the network, the update. Below it: the wait for the network against the size of a bucket.
-import { clamp, colour, draw, inkOn, join, linear, logarithmic, make, newId, numbers, player, sayBytes, sayNumber, sayPercent, saySeconds, slider, ticks, toggle } from "./core.js";
+import { clamp, color, draw, inkOn, join, linear, logarithmic, make, newId, numbers, player, sayBytes, sayNumber, sayPercent, saySeconds, slider, ticks, toggle } from "./core.js";
 import { listWaits, simulateStep } from "./step_model.js";
 
 const LAYERS = 8, LANE = 34, SEND = 30, LEFT = 74, RIGHT = 16, CURVE = 110;
@@ -19,11 +19,11 @@ export default function step(stage) {
     { name: "hidden", words: "of the all-reduce is hidden", idea: "all-reduce" }, { name: "kept", words: "of the devices' speed is left" }]);
   const key = make("ul", { class: "ex-key" }, ...[["forward", "forward"], ["backward", "backward, and gradients in buckets"],
     ["all-reduce", "all-reduce"], ["wait", "waits"], ["optimizer", "optimizer"]].map(([idea, words]) =>
-    make("li", { style: `--idea: ${colour(idea)}` }, make("i"), words)));
+    make("li", { style: `--idea: ${color(idea)}` }, make("i"), words)));
   const pattern = newId("hatch");
   const hatch = draw("pattern", { id: pattern, width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-    draw("rect", { width: 7, height: 7, fill: colour("wait"), opacity: 0.12 }),
-    draw("rect", { width: 2.2, height: 7, fill: colour("wait"), opacity: 0.75 }));
+    draw("rect", { width: 7, height: 7, fill: color("wait"), opacity: 0.12 }),
+    draw("rect", { width: 2.2, height: 7, fill: color("wait"), opacity: 0.75 }));
   const layers = Object.fromEntries(["grid", "marks", "lanes", "blocks", "names", "hills", "threads", "sent", "numbers", "head"].map((name) => [name, draw("g")]));
   const svg = draw("svg", { role: "img", height: 10 }, draw("defs", {}, hatch), ...Object.values(layers));
   const curve = makeCurve();
@@ -58,7 +58,7 @@ function drawStep(stage, svg, layers, pattern, options, now) {
   glider.to(svg, { height: FLOOR + 24, viewBox: `0 0 ${inner} ${FLOOR + 24}` }, 0);
   const done = (end, start) => (head >= end - 1e-12 ? 1 : head > start ? 0.7 : 0.2);
   const marks = ticks(0, now.step, clamp(Math.round(inner / 110), 2, 10)).map((at, k) => ({ at, k }));
-  join(glider, layers.grid, marks, { key: (d) => d.k, tag: "line", end: (d) => ({ x1: x(d.at), x2: x(d.at), y1: 0, y2: FLOOR, stroke: colour("line") }) });
+  join(glider, layers.grid, marks, { key: (d) => d.k, tag: "line", end: (d) => ({ x1: x(d.at), x2: x(d.at), y1: 0, y2: FLOOR, stroke: color("line") }) });
   join(glider, layers.marks, marks, { key: (d) => d.k, tag: "text", text: (d) => (d.at ? saySeconds(d.at) : "0"),
     end: (d) => ({ x: Math.min(x(d.at), inner - 20), y: FLOOR + 17, "text-anchor": "middle" }) });
   join(glider, layers.lanes, Object.entries(TOPS), { key: (d) => d[0], tag: "text", text: (d) => d[0], seconds: 0,
@@ -66,7 +66,7 @@ function drawStep(stage, svg, layers, pattern, options, now) {
   drawCompute(glider, layers, pattern, options, now, x, done);
   drawBuckets(glider, layers, options, now, x, head, done);
   join(glider, layers.head, stage.options.time < 1 ? [0] : [], { key: String, tag: "line", seconds: 0,
-    end: () => ({ x1: x(head), x2: x(head), y1: 0, y2: FLOOR, stroke: colour("ink"), "stroke-width": 2 }) });
+    end: () => ({ x1: x(head), x2: x(head), y1: 0, y2: FLOOR, stroke: color("ink"), "stroke-width": 2 }) });
 }
 
 function drawCompute(glider, layers, pattern, { forward, backward }, now, x, done) {
@@ -79,11 +79,11 @@ function drawCompute(glider, layers, pattern, { forward, backward }, now, x, don
     .map((d) => ({ ...d, wide: x(d.to) - x(d.from) })).map((d) => (d.long && d.wide > 8 + 7 * d.long.length ? { ...d, words: d.long } : d));
   join(glider, layers.blocks, blocks, { key: (d) => d.id, tag: "rect",
     end: (d) => ({ x: x(d.from) + 0.5, y, width: Math.max(0, d.wide - 1), height: LANE, rx: 3,
-      fill: d.idea ? colour(d.idea) : `url(#${pattern})`, opacity: done(d.to, d.from) }) });
+      fill: d.idea ? color(d.idea) : `url(#${pattern})`, opacity: done(d.to, d.from) }) });
   const named = blocks.filter((d) => d.wide > 8 + 7 * d.words.length);
   join(glider, layers.names, named, { key: (d) => d.id, tag: "text", text: (d) => d.words,
     end: (d) => ({ x: (x(d.from) + x(d.to)) / 2, y: y + LANE / 2 + 4.5, "text-anchor": "middle",
-      style: `font-weight: 600; fill: ${d.idea ? inkOn(d.idea) : colour("ink")}`, opacity: done(d.to, d.from) < 1 ? 0 : 1 }) });
+      style: `font-weight: 600; fill: ${d.idea ? inkOn(d.idea) : color("ink")}`, opacity: done(d.to, d.from) < 1 ? 0 : 1 }) });
 }
 
 // A bucket fills up like a ramp, a thread leads from where it is full to where the network takes it.
@@ -94,13 +94,13 @@ function drawBuckets(glider, layers, options, now, x, head, done) {
     return `M${x(d.from)} ${foot}L${x(until)} ${foot - tall * share}L${x(until)} ${foot}Z`;
   };
   join(glider, layers.hills, buckets, { key: (d) => d.number, tag: "path",
-    end: (d) => ({ d: ramp(d), fill: colour("backward"), "fill-opacity": 0.75, stroke: colour("backward"), "stroke-width": 1 }) });
+    end: (d) => ({ d: ramp(d), fill: color("backward"), "fill-opacity": 0.75, stroke: color("backward"), "stroke-width": 1 }) });
   join(glider, layers.threads, buckets, { key: (d) => d.number, tag: "path",
-    end: (d) => ({ d: `M${x(d.full)} ${foot}L${x(d.start)} ${y}`, fill: "none", stroke: colour("all-reduce"), "stroke-width": 1.4,
+    end: (d) => ({ d: `M${x(d.full)} ${foot}L${x(d.start)} ${y}`, fill: "none", stroke: color("all-reduce"), "stroke-width": 1.4,
       opacity: head >= d.full ? 0.9 : 0 }) });
   const sent = buckets.filter((d) => d.end > d.start);
   join(glider, layers.sent, sent, { key: (d) => d.number, tag: "rect",
-    end: (d) => ({ x: x(d.start) + 0.4, y, width: Math.max(0.4, x(d.end) - x(d.start) - 0.8), height: SEND, rx: 3, fill: colour("all-reduce"), opacity: done(d.end, d.start) }) });
+    end: (d) => ({ x: x(d.start) + 0.4, y, width: Math.max(0.4, x(d.end) - x(d.start) - 0.8), height: SEND, rx: 3, fill: color("all-reduce"), opacity: done(d.end, d.start) }) });
   const wide = sent.filter((d) => x(d.end) - x(d.start) > 8 + 7 * String(d.number + 1).length);
   join(glider, layers.numbers, wide, { key: (d) => d.number, tag: "text", text: (d) => d.number + 1,
     end: (d) => ({ x: (x(d.start) + x(d.end)) / 2, y: y + SEND / 2 + 4.5, "text-anchor": "middle", style: `font-weight: 600; fill: ${inkOn("all-reduce")}`,
@@ -121,14 +121,14 @@ function makeCurve() {
     node.setAttribute("aria-label", `What a step waits for the network, against the size of a bucket: ${saySeconds(waits[0])} at ${sayBytes(sizes[0])}, ` +
       `least ${saySeconds(least)} at ${sayBytes(best)}, ${saySeconds(waits.at(-1))} with all gradients in one. Yours: ${saySeconds(now.exposed)} at ${sayBytes(options.bucket)}.`);
     const at = [2e6, 5e6, 1e7, 2e7, 5e7, 1e8, 2e8, 4e8].filter((size) => size <= options.gradients && (inner > 560 || /^(1e|2e\+6)/.test(size.toExponential())));
-    join(glider, layers.grid, at, { key: String, tag: "line", end: (d) => ({ x1: x(d), x2: x(d), y1: top, y2: foot, stroke: colour("line") }) });
+    join(glider, layers.grid, at, { key: String, tag: "line", end: (d) => ({ x1: x(d), x2: x(d), y1: top, y2: foot, stroke: color("line") }) });
     join(glider, layers.marks, at, { key: String, tag: "text", text: sayBytes, end: (d) => ({ x: Math.min(x(d), inner - 26), y: foot + 17, "text-anchor": "middle" }) });
     join(glider, layers.floor, ticks(0, most, 3).map((value, k) => ({ value, k })), { key: (d) => d.k, tag: "line",
-      end: (d) => ({ x1: LEFT, x2: inner - RIGHT, y1: y(d.value), y2: y(d.value), stroke: colour(d.k ? "line" : "ink") }) });
+      end: (d) => ({ x1: LEFT, x2: inner - RIGHT, y1: y(d.value), y2: y(d.value), stroke: color(d.k ? "line" : "ink") }) });
     join(glider, layers.line, [0], { key: String, tag: "path",
-      end: () => ({ d: `M${sizes.map((size, k) => `${x(size)} ${y(waits[k])}`).join("L")}`, fill: "none", stroke: colour("wait"), "stroke-width": 3, "stroke-linejoin": "round" }) });
+      end: () => ({ d: `M${sizes.map((size, k) => `${x(size)} ${y(waits[k])}`).join("L")}`, fill: "none", stroke: color("wait"), "stroke-width": 3, "stroke-linejoin": "round" }) });
     join(glider, layers.dot, [0], { key: String, tag: "circle",
-      end: () => ({ cx: x(options.bucket), cy: y(now.exposed), r: 7, fill: colour("ink"), stroke: colour("paper"), "stroke-width": 2 }) });
+      end: () => ({ cx: x(options.bucket), cy: y(now.exposed), r: 7, fill: color("ink"), stroke: color("paper"), "stroke-width": 2 }) });
     const words = [{ id: "title", x: 0, y: 14, text: inner > 400 ? "Waiting for the network, by the size of a bucket" : "Waiting, by the size of a bucket", style: "font-weight: 700; font-size: 14px" },
       ...ticks(0, most, 3).map((value, k) => ({ id: k, x: LEFT - 8, y: y(value) + 4, text: value ? saySeconds(value) : "0", anchor: "end", style: "" })),
       { id: "axis", x: (LEFT + inner - RIGHT) / 2, y: foot + 35, text: "bytes in a bucket", anchor: "middle", style: "" }];

@@ -1,6 +1,6 @@
-// One value per replica, and how it becomes one: numbers in their replica's colour glide to where
+// One value per replica, and how it becomes one: numbers in their replica's color glide to where
 // reduce, gather or all_reduce leaves them. A stripe in a box is a number that went into it.
-import { choice, clamp, colour, draw, join, make, numbers, player, replica, sayNumber, slider, startWhenSeen } from "./core.js";
+import { choice, clamp, color, draw, join, make, numbers, player, replica, sayNumber, slider, startWhenSeen } from "./core.js";
 import { VALUE_WAYS, cutValues, findAnswer, findMean, findPart, findValuesFault, listSlots, listValueSteps } from "./values_model.js";
 
 const CALLS = {
@@ -96,9 +96,9 @@ function drawValues(stage, svg, layers, { way, parts, slots, steps, done, answer
 function drawBoxes(glider, layers, { parts, holders, left, wide, top, below, end, shared }) {
   const boxes = [...parts.map((part, k) => ({ id: `home ${k}`, x: left(k), y: 0, wide, tall: top, idea: replica(k), words: wide > 76 ? `replica ${k}` : `${k}` })),
     ...holders.map((each, k) => ({ id: `held ${shared} ${k}`, x: each.left, y: below, wide: each.wide, tall: end - below,
-      idea: shared ? replica(k) : colour("edge"), words: shared ? (wide > 140 ? `replica ${k} holds` : wide > 76 ? `replica ${k}` : `${k}`) : "your program holds" }))];
+      idea: shared ? replica(k) : color("edge"), words: shared ? (wide > 140 ? `replica ${k} holds` : wide > 76 ? `replica ${k}` : `${k}`) : "your program holds" }))];
   join(glider, layers.boxes, boxes, { key: (d) => d.id, tag: "rect",
-    end: (d) => ({ x: d.x + 1, y: d.y + 1, width: d.wide - 2, height: d.tall - 2, rx: 8, fill: colour("paper"), stroke: d.idea, "stroke-width": 2 }) });
+    end: (d) => ({ x: d.x + 1, y: d.y + 1, width: d.wide - 2, height: d.tall - 2, rx: 8, fill: color("paper"), stroke: d.idea, "stroke-width": 2 }) });
   join(glider, layers.heads, boxes, { key: (d) => d.id, tag: "text", text: (d) => d.words,
     end: (d) => ({ x: d.x + d.wide / 2, y: d.y + 18, style: "font-weight: 600; font-size: 13px" }) });
 }
@@ -109,7 +109,7 @@ function drawHomes(glider, layers, parts, spots, at) {
   join(glider, layers.homes, homes, { key: (d) => d.id, tag: "rect",
     end: (d) => ({ x: d.x, y: d.y, width: d.width, height: d.height, rx: 5, fill: replica(d.k), "fill-opacity": at.arrived.has(d.k) || at.averaged ? 0.28 : 1, stroke: replica(d.k) }) });
   join(glider, layers.words, homes, { key: (d) => d.id, tag: "text", text: (d) => sayNumber(d.value),
-    end: (d) => ({ x: d.x + d.width / 2, y: d.y + 19, style: `font-weight: 700; font-size: ${fit(sayNumber(d.value), d.width)}px; fill: ${at.arrived.has(d.k) || at.averaged ? colour("ink") : colour("on-replica")}` }) });
+    end: (d) => ({ x: d.x + d.width / 2, y: d.y + 19, style: `font-weight: 700; font-size: ${fit(sayNumber(d.value), d.width)}px; fill: ${at.arrived.has(d.k) || at.averaged ? color("ink") : color("on-replica")}` }) });
 }
 
 const fit = (text, wide) => Math.min(14, (1.6 * (wide - 2)) / text.length);
@@ -143,7 +143,7 @@ function drawTotals(glider, layers, { holders, slots, answer, spots, done, means
   const boxes = holders.flatMap((_, holder) => slots.map((_, slot) => ({ id: `${holder} ${slot}`, value: answer[slot], end: done, ...spots.slot(holder, slot) })));
   boxes.push(...means.map((value, k) => ({ id: `mean ${k}`, value, end: false, ...spots.own(k) })));
   join(glider, layers.slots, boxes, { key: (d) => d.id, tag: "rect",
-    end: (d) => ({ x: d.x - 1.5, y: d.y - 1.5, width: d.width + 3, height: d.height + 3, rx: 6, fill: "none", stroke: colour(d.end ? "all-reduce" : "line"), "stroke-width": d.end ? 3 : 1.5 }) });
+    end: (d) => ({ x: d.x - 1.5, y: d.y - 1.5, width: d.width + 3, height: d.height + 3, rx: 6, fill: "none", stroke: color(d.end ? "all-reduce" : "line"), "stroke-width": d.end ? 3 : 1.5 }) });
   const say = (d) => sayNumber(d.value, 4);
   join(glider, layers.totals, boxes.filter((d) => d.value !== null), { key: (d) => d.id, tag: "text", text: say,
     end: (d) => ({ x: d.x + d.width / 2, y: d.y + STRIPE + 20, style: `font-weight: 800; font-size: ${fit(say(d), d.width) + 2}px` }) });

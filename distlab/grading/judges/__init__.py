@@ -11,7 +11,7 @@ takes. Its object, `distlab/exercises/lab90.py`:
         function="read_share",
         examples=((0, 2, 5), (1, 3, 9)),
         mistakes={
-            "in-blocks": "each worker got a block of neighbours: deal the examples out one by one",
+            "in-blocks": "each worker got a block of neighbors: deal the examples out one by one",
             "counted-from-one": "workers are numbered from 0, and so are examples",
         },
         hint="worker k of W reads k, k + W, k + 2 W, …",

@@ -76,7 +76,7 @@ WAYS: dict[str, dict[str, Scaling]] = {
         "times-replicas": Scaling(lambda own, step: REPLICAS / np.sum(step["weights"])),
         "mean-weight": Scaling(per_batch, weigh=lambda step: by_share(step, np.mean)),
     },
-    "penalised": {
+    "penalized": {
         "right": Scaling(per_batch),
         "on-every-replica": Scaling(per_batch, penalty=lambda own, step: 1.0),
         "penalty-by-batch": Scaling(per_batch, penalty=per_batch),
@@ -106,7 +106,7 @@ def expect_update(kind: str, *case: Any, way: str = "right") -> np.ndarray:
         weights = scaling.weigh(step) if scaling.weigh else np.asarray(step["weights"])
         slope = slope * weights[:, None]
     update = images.T @ (slope * factors[:, None])
-    if kind == "penalised":
+    if kind == "penalized":
         times = sum(scaling.penalty(own, step) for own in shares)
         update += times * 2 * step["strength"] * start
     return update
@@ -145,6 +145,6 @@ def expect_bug(bug: str, seed: int, shares: Sequence[int], kind: str, way: str =
 
 PLAIN = Judge(lab05.PLAIN, partial(expect_update, "plain"))
 WEIGHTED = Judge(lab05.WEIGHTED, partial(expect_update, "weighted"))
-PENALISED = Judge(lab05.PENALISED, partial(expect_update, "penalised"))
+PENALIZED = Judge(lab05.PENALIZED, partial(expect_update, "penalized"))
 UNEVEN = Judge(lab05.UNEVEN, expect_uneven)
 DIAGNOSIS = Judge(lab05.DIAGNOSIS, expect_bug)

@@ -275,7 +275,7 @@ def _describe_error(error: Exception) -> TpuFinding:
 
 
 def _first_line(error: Exception) -> str:
-    """Return the first line of what went wrong, without Keras's heading and colours."""
+    """Return the first line of what went wrong, without Keras's heading and colors."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     lines = [line.strip() for line in plain.split("\n") if line.strip()]
     if len(lines) > 1 and lines[0].startswith("Exception encountered when calling"):

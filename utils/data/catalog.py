@@ -60,7 +60,7 @@ FASHION_MNIST = DataSetFacts(
         "Ankle boot",
     ),
     homepage="https://github.com/zalandoresearch/fashion-mnist",
-    description="Grey-scale pictures, 28 by 28 pixels, of ten kinds of clothing.",
+    description="Gray-scale pictures, 28 by 28 pixels, of ten kinds of clothing.",
     citation=(
         "Han Xiao, Kashif Rasul and Roland Vollgraf: Fashion-MNIST, a Novel Image Dataset for "
         "Benchmarking Machine Learning Algorithms, arXiv:1708.07747, 2017"
@@ -85,7 +85,7 @@ MNIST = DataSetFacts(
     title="MNIST",
     class_names=tuple("0123456789"),
     homepage="http://yann.lecun.com/exdb/mnist/",
-    description="Grey-scale pictures, 28 by 28 pixels, of handwritten digits.",
+    description="Gray-scale pictures, 28 by 28 pixels, of handwritten digits.",
     citation=(
         "Yann LeCun, Corinna Cortes and Christopher J. C. Burges: The MNIST database of "
         "handwritten digits"
