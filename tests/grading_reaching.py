@@ -11,7 +11,7 @@ REACHING = {
     "the course under another name": ("lab11", "pipeline",
         "from distlab.exercises import lab11 as tools\ntools.EXAMPLES = 1"),
     "the course's module from a package": ("lab09", "loss",
-        "import distlab.exercises.lab08 as other\nother.RATE = 0"),
+        "import distlab.labs.lab08.exercise as other\nother.RATE = 0"),
     "the worked answers": ("lab06", "seconds",
         "from distlab.exercises.worked import read_worked\nread_worked('lab06')"),
     "the library's ring": ("lab06", "all-reduce", "from utils.collectives import ring_all_reduce"),

@@ -25,7 +25,7 @@
 # %%
 import numpy as np
 
-from distlab.exercises import lab01
+from distlab.labs.lab01 import exercise as lab01
 
 # %%
 SEED = 2026
@@ -82,7 +82,7 @@ for _left_over in (0, 1, 5, 0):
 got_epochs = lab01.EPOCH.observe(plan_epoch, epoch_cases)
 lab01.EPOCH.check(plan_epoch)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab01 as judges
+from distlab.labs.lab01 import judge as judges
 
 judges.EPOCH.judge(epoch_cases, got_epochs)
 ### END HIDDEN TESTS
@@ -148,7 +148,7 @@ for _left_over in (0, 2, 3):
 got_batches = lab01.BATCHES.observe(replica_batch_sizes, batch_cases)
 lab01.BATCHES.check(replica_batch_sizes)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab01 as judges
+from distlab.labs.lab01 import judge as judges
 
 judges.BATCHES.judge(batch_cases, got_batches)
 ### END HIDDEN TESTS
@@ -238,7 +238,7 @@ model_cases = [model_cases[i] for i in rng.permutation(len(model_cases))]
 got_words = lab01.PARALLELISM.observe(choose_parallelism, model_cases)
 lab01.PARALLELISM.check(choose_parallelism)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab01 as judges
+from distlab.labs.lab01 import judge as judges
 
 judges.PARALLELISM.judge(model_cases, got_words)
 ### END HIDDEN TESTS
@@ -302,7 +302,7 @@ for _counts in ((1, 2, 4, 8), (8, 4, 1)):
 got_scaling = lab01.SCALING.observe(measure_scaling, timing_cases)
 lab01.SCALING.check(measure_scaling)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab01 as judges
+from distlab.labs.lab01 import judge as judges
 
 judges.SCALING.judge(timing_cases, got_scaling)
 ### END HIDDEN TESTS

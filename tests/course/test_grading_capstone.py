@@ -12,8 +12,6 @@ from grading_notebooks import ROOT, fill, make_code, read_stub, write
 from lab_runner import load_answers
 
 from distlab.cli.lab_work import pack
-from distlab.exercises.lab15 import have_moved, try_program
-from distlab.exercises.saved_models import MODEL_FILE, pack_model, unpack_model
 from distlab.grading.alignment import Aligner
 from distlab.grading.collect import collect
 from distlab.grading.executor import observe
@@ -23,6 +21,8 @@ from distlab.grading.naming import LabNames
 from distlab.grading.notebook_file import read_notebook
 from distlab.grading.observation import Submission
 from distlab.handing_in import MAX_ATTACHED_BYTES
+from distlab.labs.lab15.exercise import have_moved, try_program
+from distlab.labs.lab15.saved_models import MODEL_FILE, pack_model, unpack_model
 
 LAB, ANSWERS = read_lab("lab15", ROOT), load_answers("lab15")
 NAMES = LabNames(LAB.name, LAB.slug)
@@ -129,8 +129,8 @@ def test_a_bias_that_begins_where_most_pixels_are_background_has_not_learned():
 
 REACHING = {
     "the course's loop": "from utils.training import train",
-    "the course's lesson": "import distlab.exercises.lab15",
-    "the judge": "from distlab.grading.judges import lab15",
+    "the course's lesson": "import distlab.labs.lab15.exercise",
+    "the judge": "from distlab.labs.lab15 import judge",
     "a daemon": "import os\nif os.fork() == 0:\n    os.setsid()",
     "a program": "import subprocess\nsubprocess.Popen(['sleep', '1000'])",
     "a socket of its own": "import socket\nsocket.create_server(('', 5000))",

@@ -1,0 +1,92 @@
+"""Lab 01, batches and words: references."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distlab.labs.lab01 import exercise as lab01
+from distlab.exercises.comparing import AnyOf
+from distlab.grading.judging import Judge, LabRules
+
+RULES = LabRules(cell_seconds=10, submission_seconds=30)
+
+
+def expect_epoch(examples: int, batch: int, way: str = "right") -> tuple[int, int]:
+    whole, rest = divmod(examples, batch)
+    return {
+        "right": (whole + (rest > 0), rest or batch),
+        "rest-dropped": (whole, batch),
+        "rounded-down": (whole, rest or batch),
+        "zero-left-over": (whole + (rest > 0), rest),
+        "one-too-many": (whole + 1, rest),
+        "last-is-full": (whole + (rest > 0), batch),
+        "whole-and-rest": (whole, rest),
+        "one-left-alone": (whole + (rest > 1), rest or batch),
+    }[way]
+
+
+def expect_batches(batch: int, workers: int, each: int, way: str = "right") -> list[int]:
+    replicas = workers * each
+    share, rest = divmod(batch, replicas)
+    return {
+        "right": _split(batch, replicas),
+        "one-worker": _split(batch, each),
+        "per-worker": _split(batch, workers),
+        "rounded-down": [share] * replicas,
+        "rounded-up": [share + (rest > 0)] * replicas,
+        "rest-to-last": [share] * (replicas - 1) + [share + rest],
+        "worker-by-worker": [s for part in _split(batch, workers) for s in _split(part, each)],
+        "larger-last": _split(batch, replicas)[::-1],
+        "rest-to-first": [share + rest] + [share] * (replicas - 1),
+    }[way]
+
+
+def _split(count: int, parts: int) -> list[int]:
+    return [count // parts + (i < count % parts) for i in range(parts)]
+
+
+BYTES = {"weights-only": 4, "no-weight": 12, "no-gradient-no-state": 8}
+
+
+def expect_parallelism(
+    parameters: int,
+    activation_gib: float,
+    device_gib: float,
+    copy_hours: float,
+    allowed_hours: float,
+    way: str = "right",
+) -> Any:
+    state_gib = BYTES.get(way, 16) * parameters / (1e9 if way == "decimal-gigabytes" else 2**30)
+    need_gib = state_gib + (0 if way == "no-activations" else activation_gib)
+    fits = need_gib <= device_gib or way == "memory-ignored"
+    if way == "no-room-to-spare":
+        fits = need_gib < device_gib
+    in_time = copy_hours <= allowed_hours
+    if way == "no-time-to-spare":
+        in_time = copy_hours < allowed_hours
+    if fits:
+        late = {"time-ignored": "one device", "split-needlessly": "model"}.get(way, "data")
+        return "one device" if in_time else late
+    late = "model" if way in ("time-ignored", "split-needlessly") else "both"
+    return AnyOf(("model" if in_time else late, "sharded data"))
+
+
+def expect_scaling(
+    replicas: Sequence[int], step_seconds: Sequence[float], way: str = "right"
+) -> list[Any]:
+    n, t = np.asarray(replicas, float), np.asarray(step_seconds, float)  # [run]
+    one = 0 if way == "first-is-reference" else list(replicas).index(1)
+    shorter = t / t[one] if way == "upside-down" else t[one] / t
+    speed_ups = shorter if way == "times-not-images" else n / n[one] * shorter
+    scale = {"not-divided": n, "percentage": 100.0}.get(way, 1.0)
+    pair = [speed_ups, scale * speed_ups / n]
+    if way == "first-is-reference":  # its own images per second, or one replica's
+        return AnyOf((pair, [n * shorter, shorter]))
+    return pair[::-1] if way == "swapped" else pair
+
+
+EPOCH = Judge(lab01.EPOCH, expect_epoch)
+BATCHES = Judge(lab01.BATCHES, expect_batches)
+PARALLELISM = Judge(lab01.PARALLELISM, expect_parallelism)
+SCALING = Judge(lab01.SCALING, expect_scaling)
