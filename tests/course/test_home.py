@@ -6,8 +6,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from lab_server import BROWSER_FLAGS, END_SECONDS, Lab, browser_path
+from lab_server import BROWSER_FLAGS, END_SECONDS, Lab
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from needs import need_browser
 
 from distlab import progress
 from distlab.cli.lab import CONFIG_FOLDER
@@ -119,7 +120,7 @@ def test_a_damaged_file_of_lessons_is_put_aside(course):
 
 def test_home_in_jupyterlab(course, tmp_path):
     """It opens first, opens notebooks in tabs, fills as cells run and checks pass, by itself."""
-    path = browser_path()
+    path = need_browser()
     from playwright.sync_api import sync_playwright
 
     (tmp_path / "home").mkdir()
