@@ -1,6 +1,7 @@
 """Manifests: each checked strictly against the schema that its target publishes."""
 
 import gzip
+import importlib
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from needs import need_packages
 
 from utils.engines.manifests import (
     TARGETS,
@@ -27,10 +29,9 @@ ALL = [
 
 
 def need(module):
-    """Return the module; without it, skip on laptops and fail in CI."""
-    if os.environ.get("CI"):
-        __import__(module)
-    return pytest.importorskip(module)
+    """Return the module; skip without it."""
+    need_packages("the manifests' checkers", module)
+    return importlib.import_module(module)
 
 
 def load(target, settings):
