@@ -215,6 +215,11 @@ def test_the_command_prints_or_writes_the_files(tmp_path):
     folder = tmp_path / "files"
     done = distlab("kubernetes", "--kind", "tfjob", "--output", str(folder), "train.py")
     assert sorted(os.listdir(folder)) == ["Dockerfile", "tfjob.yaml"]
+    for keras, line in (("legacy", "ENV TF_USE_LEGACY_KERAS=1"), ("patched", "/startup")):
+        there = tmp_path / keras
+        distlab("vertex", "--keras", keras, "--output", str(there), "train.py")
+        assert (there / "Dockerfile").read_text().rstrip().endswith(line)
+    assert (there / "keras_multi_worker/startup/sitecustomize.py").is_file()
     done = distlab("sagemaker", "--output", str(folder), "train.py", status=2)
     assert len(done.stderr.splitlines()) == 1 and "Dockerfile: there already" in done.stderr
 
