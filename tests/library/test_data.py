@@ -14,7 +14,7 @@ import pytest
 
 from distlab.cli import OneLineParser
 from distlab.cli import data as cli
-from utils.data import bundled, catalog, fetch, load, loading, make_tfds_folder
+from utils.data import bundled, catalog, fetch, load, loading, make_tfds_folder, split_batch
 from utils.data.catalog import FULL_EXAMPLES, MNIST, TFDS_VERSION
 from utils.data.images import ImageData, Split
 from utils.data.tfds_folder import (
@@ -634,3 +634,36 @@ def test_command_refuses_wrong_input(capsys):
             distlab(*arguments)
         assert end.value.code == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+SPLITS = """
+import json
+import tensorflow as tf
+from utils.devices import use_logical_devices
+
+use_logical_devices(8)
+options = tf.data.Options()
+options.autotune.enabled = False
+batches = tf.data.Dataset.range(1, 65).map(lambda examples: tf.range(examples))
+some = tf.data.Dataset.range(26).batch(10)
+found = []
+for replicas in range(2, 9):
+    strategy = tf.distribute.MirroredStrategy([f"CPU:{k}" for k in range(replicas)])
+    for data in (batches, some):
+        for batch in strategy.experimental_distribute_dataset(data.with_options(options)):
+            parts = strategy.experimental_local_results(batch)
+            found.append([len(part) for part in parts])
+print(json.dumps(found))
+"""
+
+
+def test_a_batch_is_split_as_tensorflow_splits_it() -> None:
+    """Every batch of 1 to 64 examples on 2 to 8 replicas."""
+    done = subprocess.run([sys.executable, "-c", SPLITS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    sizes = [*range(1, 65), 10, 10, 6]
+    wanted = [split_batch(size, replicas) for replicas in range(2, 9) for size in sizes]
+    assert json.loads(done.stdout.splitlines()[-1]) == wanted
+    assert split_batch(0, 3) == [0, 0, 0]
+    with pytest.raises(DistributedError, match="replicas"):
+        split_batch(8, 0)
