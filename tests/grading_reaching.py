@@ -9,7 +9,7 @@ REACHING = {
         "object.__setattr__(lab05.PLAIN, 'run', lambda a, c: c)"),
     "a number of the course changed": ("lab11", "pipeline", "lab11.MIN_RATIO = 0.0"),
     "the course under another name": ("lab11", "pipeline",
-        "from distlab.exercises import lab11 as tools\ntools.EXAMPLES = 1"),
+        "from distlab.labs.lab11 import exercise as tools\ntools.EXAMPLES = 1"),
     "the course's module from a package": ("lab09", "loss",
         "import distlab.labs.lab08.exercise as other\nother.RATE = 0"),
     "the worked answers": ("lab06", "seconds",

@@ -10,6 +10,7 @@ import pytest
 from capstone_models import TRAINED, make_model
 from grading_notebooks import ROOT, fill, make_code, read_stub, write
 from lab_runner import load_answers
+from needs import EVERYTHING
 
 from distlab.cli.lab_work import pack
 from distlab.grading.alignment import Aligner
@@ -26,7 +27,7 @@ from distlab.labs.lab15.saved_models import MODEL_FILE, pack_model, unpack_model
 
 LAB, ANSWERS = read_lab("lab15", ROOT), load_answers("lab15")
 NAMES = LabNames(LAB.name, LAB.slug)
-EVERYTHING = "lab15" in os.environ.get("DISTLAB_BOTH_WAYS", "").split()
+pytestmark = pytest.mark.more_in_all
 PROGRAM = ANSWERS.RIGHT["program"][0]
 MODEL = "def trained_model():\n    return lab15.pack_model('capstone-run')\n"
 RIGHT = {"plan": ANSWERS.RIGHT["plan"][0], "iou": ANSWERS.RIGHT["iou"][0], "program": PROGRAM,
@@ -181,7 +182,7 @@ def read_remarks(program: str) -> tuple[str, ...]:
 
 
 def test_nothing_of_the_learner_runs_where_a_file_or_a_program_is_judged():
-    patch = "from distlab.exercises import lab15\nlab15.try_model = lab15.try_program = print\n"
+    patch = "from distlab.labs.lab15 import exercise as e\ne.try_model = e.try_program = print\n"
     hidden = {**RIGHT, "model": patch + "def trained_model():\n    return '/etc/passwd'\n"}
     cells = {c.id: c for c in make_plan(hidden, before=(patch,)).cells}
     assert [p.text for p in cells["model-test"].parts] == [f"trained_model = '{MODEL_FILE}'"]
