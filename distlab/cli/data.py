@@ -32,7 +32,7 @@ def add_parser(subparsers: Commands) -> None:
     fetching = _add_action(actions, "fetch", fetch_full, "download a full set through TFDS")
     fetching.add_argument("name", metavar="NAME", help=NAMES)
     text = "time limit (default %(default)g)"
-    fetching.add_argument("--seconds", type=float, default=DOWNLOAD_SECONDS, help=text)
+    fetching.add_argument("--timeout", type=float, default=DOWNLOAD_SECONDS, help=text)
     preparing = _add_action(actions, "prepare", prepare_full, "idx files -> a prepared TFDS folder")
     preparing.add_argument("name", metavar="NAME", help=NAMES)
     preparing.add_argument(
@@ -42,7 +42,7 @@ def add_parser(subparsers: Commands) -> None:
         "--sample", action="store_true", help="the sample that is bundled, as <name>.npz"
     )
     for action in (fetching, preparing):
-        action.add_argument("--to", type=Path, help="TFDS data folder (default: TFDS's own)")
+        action.add_argument("--output", type=Path, help="TFDS data folder (default: TFDS's own)")
 
 
 def _add_action(
@@ -75,9 +75,9 @@ def verify(arguments: argparse.Namespace) -> int:
 def fetch_full(arguments: argparse.Namespace) -> int:
     """Download a full set, with a time limit."""
     facts = find_facts(arguments.name)
-    _say(f"downloading {facts.title} through TFDS, {arguments.seconds:g} s at most ...")
+    _say(f"downloading {facts.title} through TFDS, {arguments.timeout:g} s at most ...")
     with say_waiting(f"distlab data fetch {arguments.name}", quiet=arguments.json):
-        folder = fetch(facts.name, arguments.to, arguments.seconds)
+        folder = fetch(facts.name, arguments.output, arguments.timeout)
     return _report(facts.name, folder, FULL_EXAMPLES, arguments.json)
 
 
@@ -85,10 +85,10 @@ def prepare_full(arguments: argparse.Namespace) -> int:
     """Turn idx files into a prepared TFDS folder of the full set, or into the bundled sample."""
     facts = find_facts(arguments.name)
     data = read_idx_folder(arguments.source.expanduser(), facts)
-    target = arguments.to or standard_folder()
+    target = arguments.output or standard_folder()
     write, examples = prepare, FULL_EXAMPLES
     if arguments.sample:
-        target = arguments.to or Path.cwd()
+        target = arguments.output or Path.cwd()
         write, examples = write_bundled, SAMPLE_EXAMPLES
     _say(f"preparing {examples['train']:,} and {examples['test']:,} examples of {facts.title} ...")
     return _report(facts.name, write(data, target), examples, arguments.json)

@@ -286,7 +286,9 @@ for name in strategies:
 
 # %%
 options = {"model": "mlp", "optimizer": "adam", "dtype": "float64", "replicas": 3, "epochs": 1}
-reports = {n: train(strategy=n, limit=384, global_batch_size=48, **options) for n in strategies}
+reports = {
+    n: train(strategy=n, max_examples=384, global_batch_size=48, **options) for n in strategies
+}
 for name, report in reports.items():
     triples = zip(weights[name], report.weights, weights["mirrored"], strict=True)
     for ours, theirs, others in triples:

@@ -624,7 +624,7 @@ def test_hanging_download_is_stopped_with_all_its_processes(tmp_path):
     begun = time.monotonic()
     with pytest.raises(DistributedError) as error:
         fetch.fetch("mnist", tmp_path / "tfds", 2, [sys.executable, "-c", HANGING])
-    assert_one_line(error, "MNIST", "2 s", "--seconds")
+    assert_one_line(error, "MNIST", "2 s", "--timeout")
     assert time.monotonic() - begun < 20
     grandchild = int((tmp_path / "tfds" / "children").read_text())
     deadline = time.monotonic() + 30
@@ -765,7 +765,7 @@ def test_command_verify_ends_with_1_and_names_the_file(
 
 def test_command_prepares_full_sets_and_samples(small, small_sample, tmp_path, capsys):
     source = write_idx_folder(small["mnist"], tmp_path / "idx", ".gz")
-    arguments = ("prepare", "mnist", "--from", str(source), "--to", str(tmp_path / "tfds"))
+    arguments = ("prepare", "mnist", "--from", str(source), "--output", str(tmp_path / "tfds"))
     assert distlab(*arguments, "--json") == 0
     output = capsys.readouterr()
     folder = tmp_path / "tfds" / "mnist" / TFDS_VERSION
@@ -780,7 +780,9 @@ def test_command_prepares_full_sets_and_samples(small, small_sample, tmp_path, c
         distlab(*arguments)
     assert distlab("verify", "mnist", "--folder", str(tmp_path / "tfds")) == 0
     sample = tmp_path / "sample"
-    assert distlab("prepare", "mnist", "--from", str(source), "--to", str(sample), "--sample") == 0
+    assert (
+        distlab("prepare", "mnist", "--from", str(source), "--output", str(sample), "--sample") == 0
+    )
     assert len(bundled.load_bundled("mnist", sample).train) == 12
 
 
@@ -789,7 +791,7 @@ def test_command_refuses_wrong_input(tmp_path, capsys):
         distlab("prepare", "mnist", "--from", str(tmp_path))
     with pytest.raises(DistributedError, match="cifar10"):
         distlab("fetch", "cifar10")
-    for arguments in (("fetch", "mnist", "--seconds", "soon"), ("prepare", "mnist"), ("burn",)):
+    for arguments in (("fetch", "mnist", "--timeout", "soon"), ("prepare", "mnist"), ("burn",)):
         with pytest.raises(SystemExit) as end:
             distlab(*arguments)
         assert end.value.code == 2
