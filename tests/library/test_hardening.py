@@ -142,9 +142,9 @@ def test_checkpoints_of_another_program_are_left_alone(tf, tmp_path):
 
 def test_folder_that_cannot_be_written_is_refused_before_training(tf, tmp_path):
     (tmp_path / "file").write_text("")
-    for name in ("export", "checkpoint_dir"):
+    for name, called in (("export", "export"), ("checkpoint_dir", "checkpoint")):
         seen = []
-        with pytest.raises(DistributedError, match=f"{name} .*cannot be written"):
+        with pytest.raises(DistributedError, match=f"{called} .*cannot be written"):
             train(**QUICK, **{name: tmp_path / "file" / "inner"}, on_event=seen.append)
         assert not seen
     with pytest.raises(DistributedError, match="export /proc/x: cannot be written"):
