@@ -10,6 +10,7 @@ import pytest
 from capstone_models import TRAINED, make_model
 from grading_notebooks import ROOT, fill, make_code, read_stub, write
 from lab_runner import load_answers
+from needs import EVERYTHING
 
 from distlab.cli.lab_work import pack
 from distlab.exercises.lab15 import have_moved, try_program
@@ -26,7 +27,7 @@ from distlab.handing_in import MAX_ATTACHED_BYTES
 
 LAB, ANSWERS = read_lab("lab15", ROOT), load_answers("lab15")
 NAMES = LabNames(LAB.name, LAB.slug)
-EVERYTHING = "lab15" in os.environ.get("DISTLAB_BOTH_WAYS", "").split()
+pytestmark = pytest.mark.more_in_all
 PROGRAM = ANSWERS.RIGHT["program"][0]
 MODEL = "def trained_model():\n    return lab15.pack_model('capstone-run')\n"
 RIGHT = {"plan": ANSWERS.RIGHT["plan"][0], "iou": ANSWERS.RIGHT["iou"][0], "program": PROGRAM,

@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 from lab_runner import LABS, get_lab, load_answers
+from needs import EVERYTHING
 
 from distlab.authoring import sources
 from distlab.exercises.exercise import Exercise
@@ -27,8 +28,7 @@ def list_answers(kind: str) -> list[tuple[str, str, str, str]]:
 
 def find_most(name: str, exercise: str) -> int | None:
     """Return how many answers are tried: None for all, fewer where each takes half a minute."""
-    everything = name in os.environ.get("DISTLAB_BOTH_WAYS", "").split()
-    return None if everything else getattr(load_answers(name), "DEAR", {}).get(exercise)
+    return None if EVERYTHING else getattr(load_answers(name), "DEAR", {}).get(exercise)
 
 
 def name_mistake(why: str) -> str:

@@ -165,14 +165,12 @@ def test_with_tf_config_it_runs_as_that_task(one_device):
 ])  # fmt: skip
 def test_workers_that_were_started_differently_say_so_and_end(option, values, words):
     texts = configure(workers=2)
-    begun = time.monotonic()
     tasks = [start(*SMALL, "--strategy", "multi-worker", option, value, tf_config=text)
              for text, value in zip(texts.values(), values)]  # fmt: skip
     ends = [end(task, 100) for task in tasks]
     for status, output, errors in ends:
         assert (status, output) == (2, ""), errors
         assert len(find_errors(errors)) == 1 and words in errors, errors
-    assert time.monotonic() - begun < 60 or os.getloadavg()[0] > 4
 
 
 def find_errors(said):

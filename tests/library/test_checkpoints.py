@@ -1,15 +1,14 @@
 """Checkpoints: a run that was cut, stopped or damaged ends with the uninterrupted run's weights."""
 
-import os
-
 import numpy as np
 import pytest
+from needs import EVERYTHING
 
 from utils.errors import DistributedError
 from utils.training import TrainingStopped, train
 
 # at checkpoints, at ends of epochs, before and behind them; `make test-all` cuts at every step
-CUTS = range(1, 12) if os.environ.get("DISTLAB_TEST_ALL") else [1, 3, 4, 6, 8, 10]
+CUTS = range(1, 12) if EVERYTHING else [1, 3, 4, 6, 8, 10]
 EXACT = {"dtype": "float64", "optimizer": "sgd", "epochs": 3, "max_examples": 202, "model": "mlp"}
 
 

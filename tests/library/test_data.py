@@ -621,11 +621,9 @@ def is_running(process: int) -> bool:
 
 
 def test_hanging_download_is_stopped_with_all_its_processes(tmp_path):
-    begun = time.monotonic()
     with pytest.raises(DistributedError) as error:
         fetch.fetch("mnist", tmp_path / "tfds", 2, [sys.executable, "-c", HANGING])
     assert_one_line(error, "MNIST", "2 s", "--timeout")
-    assert time.monotonic() - begun < 20
     grandchild = int((tmp_path / "tfds" / "children").read_text())
     deadline = time.monotonic() + 30
     while is_running(grandchild) and time.monotonic() < deadline:

@@ -11,6 +11,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from needs import EVERYTHING
 
 from utils.cluster import ClusterError, LocalCluster, make_launcher
 from utils.data import load
@@ -26,8 +27,9 @@ JOBS = {
     "file": {**EXACT, "max_examples": 202, "auto_shard": "file"},
     "off": {**EXACT, "max_examples": 202, "auto_shard": "off"},
 }
-ALL = bool(os.environ.get("DISTLAB_TEST_ALL"))  # as `make test-all` sets it
-GROUPS = [(2, 1), (2, 2), (3, 1), (3, 2)] if ALL else [(2, 1), (3, 2)]  # workers, replicas of each
+GROUPS = (
+    [(2, 1), (2, 2), (3, 1), (3, 2)] if EVERYTHING else [(2, 1), (3, 2)]
+)  # workers, replicas of each
 LOOPS = ("custom", "fit")
 # job -> the loops that train it in each of the two groups
 CHOSEN = {"uneven": (LOOPS, LOOPS), "even": (LOOPS, ()), "adam": (LOOPS, ("fit",)),
@@ -36,7 +38,7 @@ CHOSEN = {"uneven": (LOOPS, LOOPS), "even": (LOOPS, ()), "adam": (LOOPS, ("fit",
 
 def loops_of(name, group):
     """Each job is trained by both loops; in every group, the uneven one is."""
-    return LOOPS if ALL else CHOSEN[name][GROUPS.index(group)]
+    return LOOPS if EVERYTHING else CHOSEN[name][GROUPS.index(group)]
 
 
 def choose(*names):

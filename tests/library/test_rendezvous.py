@@ -10,7 +10,6 @@ import socket
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -192,10 +191,9 @@ def test_a_lost_host_ends_everything_and_says_how_to_go_on(meeting):
         lambda: all(os.path.exists(f"pid-{i}") and os.path.getsize(f"pid-{i}") for i in range(2))
     )
     processes = [int(Path(f"pid-{i}").read_text()) for i in range(2)]
-    begun = time.monotonic()
     host.kill()
     status, report, said = member.end()
-    assert status == 2 and report is None and time.monotonic() - begun < 60
+    assert status == 2 and report is None
     assert "is lost" in said and "same line again" in said and "newest copy of kept" in said
     wait_for(lambda: not any(map(lives, processes)))
 
@@ -452,8 +450,7 @@ def test_who_stays_silent_is_sent_away_and_too_many_callers_are_told(meeting):
     callers = [stranger.connect() for _ in range(60)]
     told = [read_message(end) for end in callers]
     assert sum(hello == {"refused": "busy"} for hello in told) == 60 - 48
-    begun = time.monotonic()
-    assert all(map(is_cut_off, callers)) and time.monotonic() - begun < 60
+    assert all(map(is_cut_off, callers))
     for end in callers:
         end.close()
     assert "proof" in stranger.guess(CODE)

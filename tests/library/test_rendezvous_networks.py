@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from machines import Launcher, Namespaces
+from needs import need_namespaces
 from process_watch import lives, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,22 +31,7 @@ if restart == 0 or "--stay" in sys.argv:
 """
 
 
-def is_possible():
-    """Whether this user can make a network namespace and a bridge here."""
-    if os.getuid() or shutil.which("ip") is None:
-        return False
-    try:
-        Namespaces(1).close()
-        return True
-    except subprocess.CalledProcessError:
-        return False
-
-
-if not is_possible():
-    miss = "network namespaces need root and ip (iproute2)"
-    if os.environ.get("CI") == "true":
-        pytest.fail(miss, pytrace=False)
-    pytest.skip(miss, allow_module_level=True)
+need_namespaces()
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ class EngineRun(Run):
         """Return what a task gets beside what its engine gives it, GPUs for one."""
         environment = {
             **memory_variables(), "TF_CONFIG": config.to_json(),
-            RESTART_VARIABLE: str(self.restarts),
+            RESTART_VARIABLE: str(self.restarts), **self.settings.variables,
         }  # fmt: skip
         if self.settings.checkpoint_dir is not None:
             environment[CHECKPOINT_VARIABLE] = os.path.abspath(self.settings.checkpoint_dir)

@@ -285,8 +285,8 @@ def write_files(files: dict[str, str], folder: str) -> list[Path]:
     if there:
         raise InputError(f"{', '.join(there)}: there already; name another folder")
     try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
         for path, text in zip(paths, files.values()):
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
     except OSError as error:
         raise InputError(f"output {folder}: cannot be written ({error.strerror})") from None

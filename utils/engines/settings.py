@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -34,7 +34,8 @@ class RunSettings:
     task. `gpus` is "auto" (this machine's are divided among its workers), "none", or
     how many each worker gets, which an engine is asked for.
     `grace_seconds` is what a task gets to end by itself when it is asked to. `handout` is
-    text that every task finds in the variable DISTLAB_HANDOUT.
+    text that every task finds in the variable DISTLAB_HANDOUT. `variables` are added to every
+    task's environment.
     Raises InputError for numbers that cannot be.
     """
 
@@ -47,6 +48,7 @@ class RunSettings:
     gpus: str | int = "auto"
     grace_seconds: float = GRACE_SECONDS
     handout: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_count("workers", self.workers, 1, MAX_TASKS)
@@ -75,7 +77,7 @@ class RunSettings:
         """
         environment = {
             **os.environ, **memory_variables(), "TF_CONFIG": config.to_json(), MARK_VARIABLE: mark,
-            RESTART_VARIABLE: str(restart), "PYTHONUNBUFFERED": "1",
+            RESTART_VARIABLE: str(restart), "PYTHONUNBUFFERED": "1", **self.variables,
         }  # fmt: skip
         environment.pop(CODE_VARIABLE, None)
         if self.checkpoint_dir is not None:
