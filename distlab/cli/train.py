@@ -84,7 +84,7 @@ def add_parser(subparsers: Commands) -> None:
     add("--max-examples", type=int, metavar="N", help="train on the first N examples only (all)")
     add("--full-data", action="store_true", help="the full data set in place of the bundled sample")
     add("--data-folder", metavar="DIR",
-        help="with --full-data: where it is (idx files or a TFDS folder)")  # fmt: skip
+        help="with --full-data: a TFDS folder, or an .npz file as Keras has it")  # fmt: skip
     add("--checkpoint-dir", metavar="DIR",
         help="save there after each epoch and on Ctrl-C, and go on from what is there; "
         "one run at a time")  # fmt: skip
