@@ -29,9 +29,9 @@ def add_parser(subparsers: Commands) -> None:
     fetching = _add_action(actions, "fetch", fetch_full, "download a full set through TFDS")
     fetching.add_argument("name", metavar="NAME", help=NAMES)
     text = "time limit (default %(default)g)"
-    fetching.add_argument("--seconds", type=float, default=DOWNLOAD_SECONDS, help=text)
+    fetching.add_argument("--timeout", type=float, default=DOWNLOAD_SECONDS, help=text)
     text = "TFDS data folder (default: TFDS's own)"
-    fetching.add_argument("--to", type=Path, help=text)
+    fetching.add_argument("--output", type=Path, help=text)
 
 
 def _add_action(
@@ -64,9 +64,9 @@ def verify(arguments: argparse.Namespace) -> int:
 def fetch_full(arguments: argparse.Namespace) -> int:
     """Download a full set, with a time limit."""
     facts = find_facts(arguments.name)
-    _say(f"downloading {facts.title} through TFDS, {arguments.seconds:g} s at most ...")
+    _say(f"downloading {facts.title} through TFDS, {arguments.timeout:g} s at most ...")
     with say_waiting(f"distlab data fetch {arguments.name}", quiet=arguments.json):
-        folder = fetch(facts.name, arguments.to, arguments.seconds)
+        folder = fetch(facts.name, arguments.output, arguments.timeout)
     train, test = FULL_EXAMPLES["train"], FULL_EXAMPLES["test"]
     if arguments.json:
         found = {"name": facts.name, "folder": str(folder), "train_examples": train}

@@ -487,7 +487,7 @@ def is_running(process: int) -> bool:
 def test_hanging_download_is_stopped_with_all_its_processes(tmp_path):
     with pytest.raises(DistributedError) as error:
         fetch.fetch("mnist", tmp_path / "tfds", 2, [sys.executable, "-c", HANGING])
-    assert_one_line(error, "MNIST", "2 s", "--seconds")
+    assert_one_line(error, "MNIST", "2 s", "--timeout")
     grandchild = int((tmp_path / "tfds" / "children").read_text())
     deadline = time.monotonic() + 30
     while is_running(grandchild) and time.monotonic() < deadline:
@@ -629,7 +629,7 @@ def test_command_verify_ends_with_1_and_names_the_file(
 def test_command_refuses_wrong_input(capsys):
     with pytest.raises(DistributedError, match="cifar10"):
         distlab("fetch", "cifar10")
-    for arguments in (("fetch", "mnist", "--seconds", "soon"), ("burn",)):
+    for arguments in (("fetch", "mnist", "--timeout", "soon"), ("burn",)):
         with pytest.raises(SystemExit) as end:
             distlab(*arguments)
         assert end.value.code == 2
