@@ -395,15 +395,18 @@ def wait_for_step(folder, step, workers):
 def test_a_damaged_checkpoint_is_passed_over(tmp_path, import_program, capsys):
     import tensorflow as tf
 
-    find_newest_whole = import_program("checkpoint_and_resume").find_newest_whole
-    assert find_newest_whole(f"{tmp_path}/none") is None
+    latest_intact_checkpoint = import_program("checkpoint_and_resume").latest_intact_checkpoint
+    assert latest_intact_checkpoint(f"{tmp_path}/none") is None
     values = tf.Variable(tf.random.stateless_normal([1000], [1, 2]))
     manager = tf.train.CheckpointManager(tf.train.Checkpoint(values=values), tmp_path, 3)
     old, new = (manager.save(checkpoint_number=step) for step in (90, 100))
-    assert find_newest_whole(f"{tmp_path}") == new == tf.train.latest_checkpoint(tmp_path)
+    assert latest_intact_checkpoint(f"{tmp_path}") == new == tf.train.latest_checkpoint(tmp_path)
     data = Path(f"{new}.data-00000-of-00001")
     data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
-    assert find_newest_whole(f"{tmp_path}") == old and tf.train.latest_checkpoint(tmp_path) == new
+    assert (
+        latest_intact_checkpoint(f"{tmp_path}") == old
+        and tf.train.latest_checkpoint(tmp_path) == new
+    )
     assert f"{new} is damaged" in capsys.readouterr().out
 
 

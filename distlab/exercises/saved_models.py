@@ -16,7 +16,7 @@ import numpy as np
 
 from distlab.exercises.lab08 import get_cluster
 from distlab.exercises.refusing import refuse
-from distlab.handing_in import ATTACHED, MAX_ATTACHED_BYTES
+from distlab.submission import ATTACHED, MAX_ATTACHED_BYTES
 
 MODEL_FILE = ATTACHED["lab15"]["model"]
 MAX_UNPACKED_BYTES, MAX_FILES = 16 * 2**20, 20

@@ -24,12 +24,12 @@ from distlab.explorables import (
     step_time_line,
 )
 from distlab.explorables.arrow import list_gradients, make_problem
+from distlab.explorables.bundle import BROWSER, join_script, join_style
 from distlab.explorables.catalog import EXAMPLES
 from distlab.explorables.conveyor import run_belt
 from distlab.explorables.explorable import MIME, write_fragment
-from distlab.explorables.joining import BROWSER, join_script, join_style
-from distlab.explorables.look import write_page
 from distlab.explorables.memory import find_held
+from distlab.explorables.screenshots import write_page
 from distlab.figures import images, split_evenly
 from distlab.figures.palette import BLACK, IDEAS, REPLICAS
 from distlab.lessons.scaled_updates import DIVISORS, Shares, update_ratio
@@ -43,7 +43,7 @@ from distlab.widgets.update_scaling import update_explorer
 from utils.collectives import ALGORITHMS, all_reduce, combine_values
 from utils.collectives.replica_values import WAYS
 from utils.errors import DistributedError
-from utils.input_pipeline.sharding import check_cover, deal_examples
+from utils.input_pipeline.sharding import check_cover, shard_examples
 from utils.schedules import SCHEDULES, make_schedule, read_schedule
 from utils.simulate.collective import Link, Nodes, simulate_all_reduce
 from utils.simulate.input import InputCosts
@@ -420,7 +420,7 @@ def test_every_example_reaches_whom_utils_says(blank):
         workers, policy = case["workers"], case["policy"]
         parts = [part.tolist() for part in np.array_split(np.arange(32), case["count"])]
         assert run["files"] == parts
-        truth = deal_examples(parts, workers, policy, case["batch"], orders)
+        truth = shard_examples(parts, workers, policy, case["batch"], orders)
         assert [[step["kept"] for step in view] for view in run["views"]] == list(truth.values())
         cover = check_cover(truth, range(32))
         counted = (run["cover"]["once"], run["cover"]["doubled"], tuple(run["cover"]["lost"]))

@@ -176,8 +176,8 @@ class TrainConfig:
             )
         if self.auto_shard == "data":
             return
-        if not record.moves_together:
-            able = next(r for r in STRATEGIES.values() if r.moves_together)
+        if not record.in_lockstep:
+            able = next(r for r in STRATEGIES.values() if r.in_lockstep)
             raise InputError(
                 f"auto shard {self.auto_shard!r}: is for strategy {able.name!r}; "
                 f"strategy {self.strategy!r} has data"

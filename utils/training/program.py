@@ -1,6 +1,6 @@
 """The training program: one for every strategy.
 
-The trip of a run, top to bottom: config -> data -> strategy -> feed -> state -> loop ->
+A training run, top to bottom: config -> data -> strategy -> feed -> state -> loop ->
 checkpoint -> report. How a step works stands in `step`, the three loops in `loops`.
 """
 
@@ -81,14 +81,14 @@ def train(
     group.compare({**config.facts(), **_versions(), **_image_facts(images)})
     if config.export is not None and group.is_chief:
         make_folder("export", Path(config.export))
-    trip = Trip(config, group, images, Watch(on_event, should_stop, read_log))
+    training = TrainingRun(config, group, images, Watch(on_event, should_stop, read_log))
     try:
-        return trip.run(begun)
+        return training.run(begun)
     finally:
-        trip.close()
+        training.close()
 
 
-class Trip:
+class TrainingRun:
     """One run of `train`: what it is fed, what it trains, where it stands."""
 
     def __init__(
@@ -194,7 +194,7 @@ class Trip:
             global_batch_size=config.global_batch_size,
             epochs=position.epoch,
             resumed_from=run.restored.path,
-            passed_over=run.restored.passed_over,
+            skipped_checkpoints=run.restored.skipped_checkpoints,
             loss=position.loss,
             accuracy=position.accuracy if self.state.accuracy_metric else None,
             test_loss=means and means.loss,
