@@ -39,3 +39,4 @@ IDEAS: Mapping[str, Shade] = {
 REPLICAS = (
     "#4BA3F7", "#E48233", "#4CB86A", "#E274AB", "#00B9C3", "#B59F00", "#AD87ED", "#ED756E",
 )  # fmt: skip
+REPLICA_IDEAS = tuple(f"replica-{k}" for k in range(len(REPLICAS)))
