@@ -560,10 +560,10 @@ def test_several_pieces_stand_on_one_page(chromium, tmp_path):
 
 
 def test_a_color_follows_the_idea_and_not_the_words(chromium, tmp_path):
-    def list_fills(first: str, second: str, **ideas: str) -> list[str]:
+    def list_fills(first: str, second: str, idea: str = "") -> list[str]:
         def show(n):
             picture = bars({first: n, second: 1.0}, unit="s", title="Two")
-            return picture.with_ideas({first: ideas["first"]}) if ideas else picture
+            return picture.with_ideas({first: idea}) if idea else picture
 
         piece = explore(show, n=Slider("N", 1, 9, 3))
         piece._repr_mimebundle_()  # makes the frames of a page without a kernel
@@ -577,8 +577,8 @@ def test_a_color_follows_the_idea_and_not_the_words(chromium, tmp_path):
 
     usual = list_fills("weights", "host")
     assert usual == list_fills("anything", "else")
-    waits = list_fills("weights", "host", first="wait")
-    assert waits == list_fills("anything", "else", first="wait") != usual
+    waits = list_fills("weights", "host", idea="wait")
+    assert waits == list_fills("anything", "else", idea="wait") != usual
     with pytest.raises(CourseError, match="idea must be one of forward, .*, got 'no-such'"):
         bars({"one": 1.0}, unit="s", title="One").with_ideas({"one": "no-such"})
 
