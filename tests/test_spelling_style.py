@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-NAME = "tests/test_spelling.py"  # has misspelled words on purpose
+NAME = "tests/test_spelling_style.py"  # has misspelled words on purpose
 DICTIONARIES = "clear,en-GB_to_en-US"
 WORD = "[A-ZÀ-Þ]?[a-zß-ÿ]+|[A-Z]{2,}"
 ENDINGS = {".py", ".md", ".toml", ".js", ".css", ".html", ".txt", ".yml"}
