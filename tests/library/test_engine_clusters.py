@@ -23,7 +23,7 @@ from test_launchers import (
 from utils.cluster import LocalCluster
 from utils.engines import RunSettings
 from utils.engines.catalog import find_engine
-from utils.engines.engine_run import EngineRun
+from utils.engines.programs import Run
 from utils.errors import InputError
 from utils.processes.registry import MARK_FILE, PREFIX, parse_mark
 
@@ -165,7 +165,7 @@ def run_program(launcher, folder, words, shown, said):
     (folder / "program.py").write_text(PROGRAM)
     settings = RunSettings(workers=2, restarts=1, logs=str(folder / "logs"))
     command = [sys.executable, "program.py", *words]
-    run = EngineRun(command, settings, launcher, lambda *both: shown.append(both), said.append)
+    run = Run(command, settings, launcher, lambda *both: shown.append(both), said.append)
     return run.run()
 
 

@@ -5,24 +5,48 @@ the actor, Spark the whole stage, Slurm the whole job. Ranks, ports, TF_CONFIG, 
 and ends are the same with each, as with tasks of this machine.
 """
 
+import contextlib
 import os
-import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 
-from ..cluster.launcher import TaskListener, TaskOrder
-from ..cluster.local_launcher import NUMBERS
-from ..errors import RunError
+from ..cluster.launcher import Stop, Stopped, TaskListener, TaskOrder
+from ..cluster.local_tasks import ACTIONS
+from ..errors import InputError, RunError
 from ..events import Event
+from ..processes.connection import answers
 from .catalog import check_gpus, find_engine, find_own_host
 from .driver import Driver
 from .hub import AgentLine, Hub
+from .programs import Print, Run, Say, refuse_range, say_word, show_line
+from .settings import RunReport, RunSettings
 
 START_SECONDS = 600.0  # a queue may be long; who waits is told every few seconds
 ADDRESS_SECONDS, LEAVE_SECONDS, END_SECONDS = 30.0, 0.5, 15.0
-LOOPBACK = ("127.", "::1")
+PROBE_SECONDS = 0.3
+
+
+def run_on_engine(
+    command: Sequence[str],
+    settings: RunSettings,
+    engine: str,
+    address: str | None = None,
+    show: Print = show_line,
+    say: Say = say_word,
+) -> RunReport:
+    """Run `command` as `run_program` does, its tasks started by `engine` (see `make_launcher`).
+
+    The engine's processes get what is named in the settings and TF_CONFIG beside their own
+    environment, and this folder, which must be there on every machine. After a failure the
+    engine starts them again, as often as `settings.restarts` allows.
+    """
+    refuse_range(settings)
+    gpus = settings.gpus if isinstance(settings.gpus, int) else 0
+    if gpus and settings.ps:
+        raise InputError(f"gpus {gpus}: an engine gives them to servers, too; leave --gpus out")
+    with contextlib.closing(make_launcher(engine, address, say, gpus=gpus)) as launcher:
+        return Run(command, settings, launcher, show, say).run()
 
 
 def make_launcher(
@@ -37,17 +61,13 @@ def make_launcher(
     give each task. Raises InputError, in one line, if something is missing here.
     """
     check_gpus(engine, address, gpus)
-    return EngineLauncher(engine, address, say or _say, start_seconds, gpus)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    return EngineLauncher(engine, address, say or say_word, start_seconds, gpus)
 
 
 class EngineLauncher:
     """See `make_launcher`. The engine is asked when the first addresses are wanted."""
 
-    actions = frozenset(NUMBERS) | {number.name for number in signal.Signals}
+    actions = ACTIONS
 
     def __init__(
         self, engine: str, address: str | None, say: Callable[[str], None], start_seconds: float,
@@ -70,20 +90,17 @@ class EngineLauncher:
     def alive(self) -> bool:
         return not self._closed and (self._driver is None or self._driver.alive)
 
-    def find_addresses(self, count: int, check: Callable[[], None] = lambda: None) -> list[str]:
-        """Return "host:port" of so many tasks; waits until the engine has started them all.
-
-        `check` is called meanwhile, and may raise.
-        """
+    def find_addresses(self, count: int, stop: Stop = lambda: 0) -> list[str]:
+        """Return "host:port" of so many tasks; waits until the engine has started them all."""
         while True:
-            self.lines = self.gather(count, check)
+            self.lines = self.gather(count, stop)
             found = [line.find_address(ADDRESS_SECONDS) for line in self.lines]
             if all(found):
                 return found
             silent = [line for line, one in zip(self.lines, found) if not one]
             self.hub.dismiss(silent)  # those that died a moment ago, or do not answer
 
-    def gather(self, count: int, check: Callable[[], None] = lambda: None) -> list[AgentLine]:
+    def gather(self, count: int, stop: Stop = lambda: 0) -> list[AgentLine]:
         """Return the agents of so many tasks, in the order of their ranks."""
         if self._closed:
             raise RunError(f"{self.description}: this launcher is closed; make a new one")
@@ -93,11 +110,12 @@ class EngineLauncher:
         if self._driver is None:
             wanted = self.engine.module, count, self.address, self.hub.call, self._gpus
             self._driver = Driver(*wanted)
-        return self.hub.gather(
-            count, self._start_seconds, self._say, lambda: (check(), self._check_driver())
-        )
+        return self.hub.gather(count, self._start_seconds, self._say, lambda: self._check(stop))
 
-    def _check_driver(self) -> None:
+    def _check(self, stop: Stop) -> None:
+        """Raise what ends the waiting for agents."""
+        if stop():
+            raise Stopped
         try:
             self._driver.check()
         except RunError as error:
@@ -176,6 +194,12 @@ class EngineTasks:
 
     def find_process(self, task: str) -> int | None:
         return None
+
+    def find_host(self, task: str) -> str:
+        return self._lines[task].host
+
+    def listens(self, task: str) -> bool:
+        return answers(self._orders[task].address, PROBE_SECONDS)
 
     def release(self) -> None:
         for name in self._orders:

@@ -95,12 +95,11 @@ class AgentLine:
             return None if self.gone else self._address
 
     def start(
-        self, order: TaskOrder, folder: str, listener: AgentListener, body: bytes = b"",
-        command: list[str] | None = None,
-    ) -> None:  # fmt: skip
+        self, order: TaskOrder, folder: str, listener: AgentListener, body: bytes = b""
+    ) -> None:
         """Have a task started; an agent that has gone tells of its end at once."""
         self._listener = listener
-        self.send("start", body, order=order.to_dict(), folder=folder, command=command)
+        self.send("start", body, order=order.to_dict(), folder=folder)
         if self.gone:
             self._end(KILLED)
 
