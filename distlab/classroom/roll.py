@@ -1,8 +1,8 @@
 """Everybody's lane: what the students' laptops tell, as something to watch.
 
 The cockpit and the table watch a `Roll` as they watch a job (`cockpit_book.Watchable`). Its
-events come as lines from laptops whose clocks differ: each is put on the teacher's clock by the quickest line of that laptop so
-far. What laptops write is taken as anybody's words.
+events come as lines from laptops whose clocks differ: each is put on the teacher's clock by the
+quickest line of that laptop so far. What laptops write is taken as anybody's words.
 """
 
 import threading
