@@ -20,7 +20,7 @@ from process_watch import Held, lives, wait_for
 
 from distlab.cli import cluster as command
 from utils.cluster import ClusterError, LocalCluster
-from utils.cluster.local_launcher import WarmLauncher
+from utils.cluster.warm_launcher import WarmLauncher
 from utils.errors import DistributedError
 from utils.processes import registry
 from utils.processes.keeper import keep_marked
@@ -420,7 +420,7 @@ def make_strategy_and_step():
 
 
 def test_a_task_that_is_never_started_is_named(launcher, monkeypatch):
-    monkeypatch.setattr("utils.cluster.local_launcher.FORK_SECONDS", 1.0)
+    monkeypatch.setattr("utils.cluster.warm_launcher.FORK_SECONDS", 1.0)
     cluster = LocalCluster(workers=2, launcher=launcher)
     os.kill(launcher.server.process.pid, signal.SIGSTOP)
     try:

@@ -12,8 +12,9 @@ import pytest
 from process_watch import Held, lives, wait_for
 
 from utils.cluster.launcher import TaskOrder
-from utils.cluster.local_launcher import ColdLauncher, WarmLauncher, can_fork
+from utils.cluster.local_launcher import ColdLauncher
 from utils.cluster.task import pack_call
+from utils.cluster.warm_launcher import WarmLauncher, can_fork
 from utils.errors import DistributedError, RunError
 from utils.processes.preload import TRAINING_MODULES
 

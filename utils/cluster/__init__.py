@@ -6,9 +6,9 @@ The way of a task:
    (`engines.programs`) begins at 2.
 2. `job` is what a reader holds. Its `supervisor` makes each attempt, asks the launcher for
    addresses, and has a `group` made with an order and a TF_CONFIG for each task.
-3. `launcher` is the protocol between the group and whatever starts processes;
-   `local_launcher` starts them here (`local_tasks`): pipes (`streams`), then a program, a fork
-   of the warm process (`task_server`, a `processes.fork_server`) or a fresh Python (`cold_task`).
+3. `launcher` is the protocol between the group and whatever starts processes. Here there are
+   pipes (`local_tasks`, `streams`), then a program or a fresh Python (`local_launcher`,
+   `cold_task`) or a fork of a warm process (`warm_launcher`, `task_server`).
 4. `task` runs in the new process: `enter_task` takes the descriptors, `perform` unpacks the
    function and calls it, and the result goes back over a framed connection.
 5. The group keeps what is told of each task; lines, events and actions go to the `record`,
@@ -21,7 +21,7 @@ The way of a task:
 import importlib
 from typing import Any
 
-NAMES = {"ClusterError": "failures", "LocalCluster": "local", "make_launcher": "local_launcher"}
+NAMES = {"ClusterError": "failures", "LocalCluster": "local", "make_launcher": "warm_launcher"}
 
 
 def __getattr__(name: str) -> Any:

@@ -19,9 +19,9 @@ from ..tf_config import TaskConfig, deal_addresses
 from .group import Task
 from .job import Job
 from .launcher import Launcher, TaskOrder
-from .local_launcher import make_launcher
 from .supervisor import Supervisor
 from .task import pack_call
+from .warm_launcher import make_launcher
 
 MAX_TASKS = 32
 RUN_SECONDS = 600.0
