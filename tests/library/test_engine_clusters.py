@@ -16,6 +16,7 @@ import psutil
 import pytest
 from engine_host import EngineHost
 from process_watch import lives, wait_for
+from test_launchers import Tried
 from test_launchers import (
     test_lines_and_events_come_in_order_then_the_result_then_the_end as check_lines,
 )
@@ -51,8 +52,13 @@ def host(engine):
     host.close()
 
 
-def test_lines_and_events_come_in_order_then_the_result_then_the_end(host):
-    host.run(check_lines)
+def test_lines_and_events_come_in_order_then_the_result_then_the_end(host, tmp_path):
+    host.run(check_both, tmp_path)
+
+
+def check_both(launcher, folder):
+    check_lines(Tried(launcher))
+    check_lines(Tried(launcher, folder))
 
 
 # ---- a worker is killed

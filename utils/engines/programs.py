@@ -86,7 +86,7 @@ class ProgramLauncher(ColdLauncher):
     ) -> LocalTasks:
         """Start one task for each order; raises InputError where there are too few GPUs."""
         workers = [order.name for order in orders if order.name.startswith("worker")]
-        parts = dict(zip(workers, self._settings.divide_gpus(len(workers))))
+        parts = dict(zip(workers, self._settings.divide_gpus(len(workers) or 1)))
         if any(parts.values()):
             orders = [_give_gpus(order, parts.get(order.name, [])) for order in orders]
         return super().start(orders, function, listener)

@@ -17,7 +17,7 @@ from .fetching import PieceAsker
 from .names import clean_name
 
 LOST_STATUS = 255  # of a task whose machine is lost, as ssh has it
-ANSWER_SECONDS = 30.0
+ANSWER_SECONDS, AGAIN_SECONDS = 30.0, 5.0
 MAX_SEATS, MAX_TEXT = 64, 4096
 
 
@@ -189,7 +189,9 @@ class RemoteTask:
             self.finish(LOST_STATUS, self.guest.lost)
 
     def start_again(self) -> None:
-        """Start it again on its machine, where it has ended."""
+        """Start it again on its machine, once it has ended; RunError where that cannot be."""
+        if not self.ended.wait(AGAIN_SECONDS):
+            raise RunError(f"{self.name} has not ended: it cannot start again")
         self._is_over = self.listens = False
         self.ended.clear()
         with contextlib.suppress(ChannelLost):
