@@ -205,7 +205,7 @@ def check_kill(launcher, folder):
         folders = list_folders({launcher.pid, *below, *agents})
     finally:
         launcher.kill()
-    assert len(folders) >= 2, "of the engine's driver and of the run"
+    assert folders, "of the engine's driver"
     wait_for(lambda: not [p for p in (*tasks, *below, *agents) if lives(p)])
     wait_for(lambda: not [folder for folder in folders if folder.exists()])
 

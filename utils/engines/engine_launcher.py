@@ -7,14 +7,12 @@ and ends are the same with each, as with tasks of this machine.
 
 import contextlib
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
 
 from ..cluster.launcher import Stop, Stopped, TaskListener, TaskOrder
 from ..cluster.local_tasks import ACTIONS
 from ..errors import InputError, RunError
-from ..events import Event
 from ..processes.connection import answers
 from .catalog import check_gpus, find_engine, find_own_host
 from .driver import Driver
@@ -138,29 +136,6 @@ class EngineLauncher:
             self._driver.close()
 
 
-class _Running:
-    """One task while it runs: passes on what its agent tells."""
-
-    def __init__(self, name: str, listener: TaskListener) -> None:
-        self.name, self._listener = name, listener
-        self.arrived, self.ended, self.status = False, threading.Event(), None
-
-    def take_line(self, line: str) -> None:
-        self._listener.take_line(self.name, line)
-
-    def take_event(self, event: Event) -> None:
-        self._listener.take_event(self.name, event)
-
-    def take_result(self, body: bytes) -> None:
-        self.arrived = True
-        self._listener.take_result(self.name, body)
-
-    def take_end(self, status: int) -> None:
-        self.status = status
-        self._listener.take_end(self.name, status)
-        self.ended.set()
-
-
 class EngineTasks:
     """The tasks of one start. Once one has failed, `end` has the engine start its agents anew."""
 
@@ -171,25 +146,23 @@ class EngineTasks:
         self._launcher, self._function, self._listener = launcher, function, listener
         self._orders = {order.name: order for order in orders}
         self._lines = dict(zip(self._orders, lines))
-        self._running: dict[str, _Running] = {}
         self._ended = False
         for name in self._orders:
             self._start(name)
 
     def _start(self, name: str) -> None:
-        running = self._running[name] = _Running(name, self._listener)
-        self._lines[name].start(self._orders[name], os.getcwd(), running, self._function)
+        self._lines[name].start(self._orders[name], os.getcwd(), self._listener, self._function)
 
     def start_again(self, task: str) -> None:
-        if not self._running[task].ended.wait(5):
-            raise RunError(f"{task} has not ended: it cannot start again")
         line = self._lines[task]
+        if not line.ended.wait(5):
+            raise RunError(f"{task} has not ended: it cannot start again")
         if line.gone:
             self._lines[task] = self._launcher.gather(line.rank + 1)[line.rank]
         self._start(task)
 
     def act(self, task: str, action: str) -> None:
-        if not self._running[task].ended.is_set():
+        if not self._lines[task].ended.is_set():
             self._lines[task].send("act", action=action)
 
     def find_process(self, task: str) -> int | None:
@@ -209,9 +182,9 @@ class EngineTasks:
         if self._ended:
             return
         self._ended = True
-        failed = any(running.status for running in self._running.values())
+        failed = any(line.status for line in self._lines.values())
         self.release()
-        self._wait(LEAVE_SECONDS, while_=lambda: all(self._running[n].arrived for n in self.left))
+        self._wait(LEAVE_SECONDS, while_=lambda: all(self._lines[n].arrived for n in self.left))
         for name in self.left:
             self._lines[name].send("end")
         self._wait(END_SECONDS)
@@ -219,7 +192,7 @@ class EngineTasks:
         if failed or silent:
             self._launcher.hub.dismiss(list(self._lines.values()))
         for name in list(self.left):
-            self._running[name].ended.wait(5)
+            self._lines[name].ended.wait(5)
 
     def _wait(self, seconds: float, while_: Callable[[], bool] = lambda: True) -> None:
         deadline = time.monotonic() + seconds
@@ -229,4 +202,4 @@ class EngineTasks:
     @property
     def left(self) -> list[str]:
         """The tasks that have not ended."""
-        return [name for name, running in self._running.items() if not running.ended.is_set()]
+        return [name for name, line in self._lines.items() if not line.ended.is_set()]
