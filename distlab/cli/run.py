@@ -23,7 +23,7 @@ from distlab.errors import CourseError
 from utils.measure import count
 
 if TYPE_CHECKING:
-    from utils.engines import RunReport, RunSettings
+    from utils.engines import RunReport
 
 EPILOG = (
     "Every task gets its own TF_CONFIG, so tf.distribute finds the other tasks. Your program "

@@ -7,9 +7,7 @@ Every task is an operating-system process with its own TF_CONFIG and its own por
 on loopback. Nothing outlives the `with` block, nor the process that holds it.
 """
 
-import atexit
 import importlib
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -70,8 +68,6 @@ class LocalCluster:
         self._launcher, self._own_launcher = launcher, launcher is None
         self._environment = dict(environment or {})
         self._jobs: list[Job] = []
-        close = weakref.WeakMethod(self.close)
-        self._at_exit = atexit.register(lambda: (close() or int)())
 
     @property
     def launcher(self) -> Launcher:
@@ -149,7 +145,6 @@ class LocalCluster:
         if self._own_launcher and self._launcher is not None:
             self._launcher.close()
             self._launcher = None
-        atexit.unregister(self._at_exit)
 
     def __enter__(self) -> "LocalCluster":
         _ = self.launcher  # a warm process starts now
