@@ -124,7 +124,14 @@ def open_meeting(folder) -> Iterator[Tried]:
     listener = open_address(address)
     words = tried.command, settings, where, listener, CODE, lambda text: None
     with closing(MeetingLauncher(*words)) as tried.launcher:
-        own = ["--rendezvous", address, "--address", "127.0.0.2", "--logs", folder / "logs"]
+        own = [
+            "--rendezvous",
+            address,
+            "--advertise-address",
+            "127.0.0.2",
+            "--logs",
+            folder / "logs",
+        ]
         member = Launcher(*own, *tried.command[1:], cwd=folder)
         try:
             yield tried

@@ -171,7 +171,7 @@ class Run:
         self.logs = make_logs_folder(settings.logs, f"{now}-{os.getpid()}")
         self.record = RunRecord(show, say)
         self.supervisor = Supervisor(
-            self._make_tasks, launcher, self.record, restarts=settings.restarts,
+            self._make_tasks, launcher, self.record, restarts=settings.max_restarts,
             grace_seconds=settings.grace_seconds, stopped_by=lambda: self.signals.wish,
         )  # fmt: skip
         self._begun = time.monotonic()

@@ -66,8 +66,8 @@ class MeetingLauncher:
         listener: socket.socket, code: str, say: Say,
     ) -> None:  # fmt: skip
         self._settings, self._rendezvous, self._say_here = settings, rendezvous, say
-        self._own_seats = min(rendezvous.workers_here, settings.workers)
-        self.address = rendezvous.own_address or listener.getsockname()[0]
+        self._own_seats = min(rendezvous.local_workers, settings.workers)
+        self.address = rendezvous.advertise_address or listener.getsockname()[0]
         about = describe_machine(command, settings, rendezvous.gathering)
         self.about = about | {"address": self.address}
         self.lobby = Lobby(about["same"], say)
