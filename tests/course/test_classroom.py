@@ -270,7 +270,7 @@ class FakeRun:
     """A hosted run of two, as a roll sees it."""
 
     def __init__(self):
-        self.starts, self.attempt = 1, SimpleNamespace(first_failed=None)
+        self.starts, self.group = 1, SimpleNamespace(first_failed=None)
         self.here = [Presence("T", "", "worker 0"), Presence("李", "", "worker 1")]
 
     def look(self):
