@@ -15,7 +15,7 @@ DICTIONARIES = "clear,en-GB_to_en-US"
 WORD = "[A-ZÀ-Þ]?[a-zß-ÿ]+|[A-Z]{2,}"
 ENDINGS = {".py", ".md", ".toml", ".js", ".css", ".html", ".txt", ".yml"}
 ALLOWED = {
-    "names in NumPy, TensorFlow, nbgrader and os": "atleast cancelled delimeter nd writeable wronly",
+    "names in NumPy, TensorFlow, nbgrader, os": "atleast cancelled delimeter nd writeable wronly",
     "parts of a regular expression": "earch ontent",
     "typos made in tests": "mirored miror penatly polcy precent trian verson",
 }
