@@ -17,8 +17,7 @@ from distlab.exercises.comparing import AnyOf, Anything
 from distlab.labs.lab05.exercise import REPLICAS, Step, draw_start, make_step, read_batch
 from distlab.grading.judging import Judge, LabRules
 
-RULES = LabRules(cell_seconds=30, submission_seconds=90, visible_checks=False, onednn=False,
-                 one_fork=True)  # fmt: skip
+RULES = LabRules(cell_seconds=30, submission_seconds=90, onednn=False)
 Factor = Callable[[int, Step], float]  # (examples on this replica, step) -> factor of each
 
 

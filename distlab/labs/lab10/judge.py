@@ -18,8 +18,9 @@ def bound_closures(inputs: Mapping[str, Any]) -> tuple[float, float]:
     return CONNECTED_BYTES + CLOSURE_BYTES * count, 2e7
 
 
-RULES = LabRules(cell_seconds=120, submission_seconds=300, processes=True, visible_checks=False,
-                 one_fork=True, traffic={"closures": bound_closures})  # fmt: skip
+RULES = LabRules(
+    cell_seconds=120, submission_seconds=300, processes=True, traffic={"closures": bound_closures}
+)
 
 
 def expect_closures(seed: int, count: int, way: str = "right") -> dict[str, Any]:

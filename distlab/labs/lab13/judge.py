@@ -11,7 +11,7 @@ from distlab.exercises.comparing import AnyOf, Anything
 from distlab.labs.lab13.exercise import BATCH, BLOCKS, DIM, EXAMPLES, FLOAT16_MAX, RATE
 from distlab.grading.judging import Judge, LabRules
 
-RULES = LabRules(cell_seconds=60, submission_seconds=120, visible_checks=False, onednn=False)
+RULES = LabRules(cell_seconds=60, submission_seconds=120, onednn=False)
 
 
 def expect_overflow(seed: int, where: str, layer: int, way: str = "right") -> Any:

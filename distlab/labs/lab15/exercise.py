@@ -17,6 +17,9 @@ from utils.data import load
 from utils.data.masks import count_pixels, score_masks
 from utils.data.scenes import draw_scene
 
+# of the library: what holds an answer to one of these exercises; answers do not have it
+ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training", "utils.data.masks",)
+
 __all__ = ["make_scenes", "pack_model", "predict_masks"]
 STEPS, SAVE_EVERY, GLOBAL_BATCH, CLASSES = 20, 10, 32, 11
 OUTLINES, GARMENTS = 0.93, 0.40  # what a trained model has to reach on fresh scenes
