@@ -54,7 +54,7 @@ from utils.training import train
 divisor = ...  # write a number in place of the dots
 
 # %%
-from distlab.lessons.turns import lesson05 as turns
+from distlab.turns import lesson05 as turns
 
 divisor = turns.DIVISOR.take(divisor)
 losses = np.arange(1.0, 65.0).reshape(4, 16)  # [replica, example]

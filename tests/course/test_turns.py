@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from distlab import progress
-from distlab.exercises.turn import EMPTY, Turn, evaluate
 from distlab.home.course import read_course
 from distlab.home.page import make_page
+from distlab.turns.turn import EMPTY, Turn, evaluate
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted((ROOT / "distlab/lessons/turns").glob("lesson[0-9][0-9].py"))
+FILES = sorted((ROOT / "distlab/turns").glob("lesson[0-9][0-9].py"))
 
 
 def list_turns() -> list[tuple[str, str, Turn]]:
-    modules = {f.stem: importlib.import_module(f"distlab.lessons.turns.{f.stem}") for f in FILES}
+    modules = {f.stem: importlib.import_module(f"distlab.turns.{f.stem}") for f in FILES}
     return [
         (lesson, name, turn)
         for lesson, module in modules.items()

@@ -1,6 +1,6 @@
 """Lesson 05: what to divide by."""
 
-from distlab.exercises.turn import Turn
+from distlab.turns.turn import Turn
 
 DIVISOR = Turn(
     lesson="05",
