@@ -69,8 +69,8 @@ def add_parser(subparsers: Commands) -> None:
     add("--gpus", default="auto", metavar="auto|none|N",
         help="divide this machine's GPUs among the workers (auto), or N for each; Ray and Slurm "
         "are asked for N")  # fmt: skip
-    add("--grace-period", dest="grace_seconds", type=float, default=10.0, metavar="X",
-        help="how long tasks may take to end after Ctrl-C or SIGTERM (10)")  # fmt: skip
+    add("--grace-period", dest="grace_seconds", type=float, default=10.0, metavar="SECONDS",
+        help="the longest that tasks may take to end after Ctrl-C or SIGTERM [10]")  # fmt: skip
     add_rendezvous(parser, "run")
     add("--engine", choices=ENGINES, metavar="NAME",
         help=f"start the tasks with {' or '.join(ENGINES)}; without --engine-address, on a cluster "

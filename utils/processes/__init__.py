@@ -24,6 +24,6 @@ Who does it if the process that started something was killed:
 
 Each has its reason. A program knows nothing of us, so that only another process can end it, and
 what it starts may leave its process group, so that only a mark finds it. A fork server knows its
-children's groups, and needs no other process. An agent is on another machine. `distlab cluster
+children's groups, and needs no other process. An agent is on another machine. `distlab processes
 stop` ends what carries a mark where even the keeper was killed.
 """
