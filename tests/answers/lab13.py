@@ -969,9 +969,6 @@ WRONG = {
         "65536": scale(power="math.floor(math.log2(65536 / (top * headroom)))"),
         "no-abs": scale(top="values.max()"),
         "none-lost": scale().replace('"lost with": lose(best)', '"lost with": 0.0'),
-        "(times the headroom)": scale().replace(
-            "best = 2.0 **", "best = headroom * 2.0 **"
-        ),
     },
     "program": {
         "not-agreed": train(agree="finite = tf.constant(True)"),
