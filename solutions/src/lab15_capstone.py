@@ -236,9 +236,6 @@ judges.IOU.judge(iou_cases, got_scores)
 #
 # </details>
 
-# %%
-lab15.write_shards("canvases")  # for your own runs: 6,000 canvases, 49 MB, written once
-
 # %% nbgrader={"grade_id": "program", "solution": true} tags=["nbval-ignore-output"]
 # %%writefile capstone.py
 """Find garments: python capstone.py --data DATA --out DIR --epochs E --seed S [--steps N]"""
@@ -431,27 +428,32 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 #
 # **2 points · medium · 25 minutes** (most of them the machine's)
 #
-# Train for real. Open a terminal in this folder (File, New, Terminal) and start your program:
+# Train for real. First write 6,000 canvases (49 MB) next to this notebook: run
+# `lab15.write_shards("canvases")` in a new cell, once. Then open a terminal in this folder (File, New,
+# Terminal) and start your program:
 #
-#     python capstone.py --data canvases --out capstone-run --epochs 8 --seed 1
+#     python capstone.py --data canvases --out capstone-run --epochs 12 --seed 1
 #
 # If it is interrupted, start it again with the same words. If you want to see it survive a kill:
-# `distlab run --workers 2 --restarts 1 capstone.py --data canvases --out capstone-run --epochs 8
+# `distlab run --workers 2 --restarts 1 capstone.py --data canvases --out capstone-run --epochs 12
 # --seed 1`, and kill one of the workers.
 #
 # **Contract.** `trained_model()` returns the name of the file that you hand in: `lab15.pack_model(
 # "capstone-run")` packs `capstone-run/saved_model` into `capstone.savedmodel`, next to this
 # notebook, and returns its name. The file may have at most 4 MiB. `distlab submit lab15` puts it
 # into the zip next to the notebook; if you upload files by hand, upload both. It is graded on canvases
-# that nobody has seen: a foreground IoU of at least BAR1 (1 point), and a mean IoU of the garments of
-# at least BAR2 (1 point). The graph is run without Python, and may not read or write files.
+# that nobody has seen: a foreground IoU of at least 0.93 (1 point), and a mean IoU of the garments of
+# at least 0.40 (1 point). The graph is run without Python, and may not read or write files.
 #
-# **Example.** EXAMPLE
+# **Example.** A plain U-Net (8, 16, 32 and 64 channels, two convolutions each, pooled three times, Adam
+# at 2e-3) reached 0.95 and 0.07 after two epochs, 0.97 and 0.23 after five, and 0.97 and 0.42 after ten.
+# That took four and a half minutes of processor time with Keras's `fit`. Outlines come first, kinds much
+# later. The U-Net of lesson 22 has about 0.96 and 0.54 after eight epochs.
 #
 # <details><summary>Hint 1</summary>
 #
-# Is the loss of `report.json` still falling from epoch to epoch? Then train for longer: `--epochs 16`
-# continues from the checkpoints of 8.
+# Is the loss of `report.json` still falling from epoch to epoch? Then train for longer: `--epochs 20`
+# continues from the checkpoints of 12.
 #
 # </details>
 # <details><summary>Hint 2</summary>
