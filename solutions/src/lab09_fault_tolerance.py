@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from distlab.exercises import lab09
+from distlab.labs.lab09 import exercise as lab09
 
 # %%
 SEED = 2026
@@ -94,7 +94,7 @@ killed_cases = [(int(rng.integers(2**31)), _die_at + int(rng.integers(1, 4)), _e
 got_runs = lab09.KILLED.observe(train, killed_cases)
 lab09.KILLED.check(train)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab09 as judges
+from distlab.labs.lab09 import judge as judges
 
 judges.KILLED.judge(killed_cases, got_runs)
 ### END HIDDEN TESTS
@@ -167,7 +167,7 @@ newest_cases.append((int(rng.integers(2**31)), [97, 98, 99, 100, 101], "data"))
 got_newest = lab09.NEWEST.observe(newest_whole, newest_cases)
 lab09.NEWEST.check(newest_whole)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab09 as judges
+from distlab.labs.lab09 import judge as judges
 
 judges.NEWEST.judge(newest_cases, got_newest)
 ### END HIDDEN TESTS
@@ -259,7 +259,7 @@ for _mtbf in (150, 400, 1500):
 got_intervals = lab09.INTERVAL.observe(choose_every, interval_cases)
 lab09.INTERVAL.check(choose_every)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab09 as judges
+from distlab.labs.lab09 import judge as judges
 
 judges.INTERVAL.judge(interval_cases, got_intervals)
 ### END HIDDEN TESTS

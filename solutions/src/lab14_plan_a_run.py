@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from distlab.exercises import lab14
+from distlab.labs.lab14 import exercise as lab14
 
 # %%
 SEED = 2026
@@ -96,7 +96,7 @@ batch_cases = [(*case, case[-1] * int(rng.integers(2000, 9000))) for case in bat
 got_batches = lab14.BATCH.observe(plan_batch, batch_cases)
 lab14.BATCH.check(plan_batch)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab14 as judges
+from distlab.labs.lab14 import judge as judges
 
 judges.BATCH.judge(batch_cases, got_batches)
 ### END HIDDEN TESTS
@@ -163,7 +163,7 @@ step_cases = [
 got_steps = lab14.STEP.observe(predict_step, step_cases)
 lab14.STEP.check(predict_step)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab14 as judges
+from distlab.labs.lab14 import judge as judges
 
 judges.STEP.judge(step_cases, got_steps)
 ### END HIDDEN TESTS
@@ -241,7 +241,7 @@ for _limit in rng.permutation(["computation", "network", "stragglers", "input", 
 got_limits = lab14.LIMIT.observe(judge_step, limit_cases)
 lab14.LIMIT.check(judge_step)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab14 as judges
+from distlab.labs.lab14 import judge as judges
 
 judges.LIMIT.judge(limit_cases, got_limits)
 ### END HIDDEN TESTS
@@ -319,7 +319,7 @@ saves_cases = [
 got_saves = lab14.SAVES.observe(plan_saves, saves_cases)
 lab14.SAVES.check(plan_saves)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab14 as judges
+from distlab.labs.lab14 import judge as judges
 
 judges.SAVES.judge(saves_cases, got_saves)
 ### END HIDDEN TESTS
@@ -392,7 +392,7 @@ measured_cases.append((float(rng.uniform(2000, 8000)), 64, _parameters, 64))
 got_speed_ups = lab14.MEASURED.observe(predict_speed_up, measured_cases)
 lab14.MEASURED.check(predict_speed_up)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab14 as judges
+from distlab.labs.lab14 import judge as judges
 
 judges.MEASURED.judge(measured_cases, got_speed_ups)
 ### END HIDDEN TESTS

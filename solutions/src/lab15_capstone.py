@@ -23,7 +23,7 @@ with quiet_tensorflow():
 import numpy as np
 
 from distlab import figures
-from distlab.exercises import lab15
+from distlab.labs.lab15 import exercise as lab15
 from distlab.lessons.mask_pictures import draw_predictions
 
 # %%
@@ -92,7 +92,7 @@ for _gpus in (4, 32):  # invented: a step takes 0.3 to 2 times as long as the al
 got_steps = lab15.PLAN.observe(predict_step, plan_cases)
 lab15.PLAN.check(predict_step)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.PLAN.judge(plan_cases, got_steps)
 ### END HIDDEN TESTS
@@ -167,7 +167,7 @@ for _canvases in (1, 3, 6):
 got_scores = lab15.IOU.observe(measure_iou, iou_cases)
 lab15.IOU.check(measure_iou)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.IOU.judge(iou_cases, got_scores)
 ### END HIDDEN TESTS
@@ -181,7 +181,7 @@ judges.IOU.judge(iou_cases, got_scores)
 # the cell. The data are canvases of 64 x 64 pixels, in four shards. In production, a worker has
 # only its own shards on its disk, and so it is here.
 #
-# **Contract.** `python capstone.py --data DATA --out DIR --epochs E --seed S [--steps N]`
+# **Contract.** `python capstone.py --data DATA --output DIR --epochs E --seed S [--steps N]`
 #
 # | part | what it has to do |
 # |---|---|
@@ -238,7 +238,7 @@ judges.IOU.judge(iou_cases, got_scores)
 
 # %% nbgrader={"grade_id": "program", "solution": true} tags=["nbval-ignore-output"]
 # %%writefile capstone.py
-"""Find garments: python capstone.py --data DATA --out DIR --epochs E --seed S [--steps N]"""
+"""Find garments: python capstone.py --data DATA --output DIR --epochs E --seed S [--steps N]"""
 
 import argparse
 import json
@@ -255,7 +255,7 @@ GLOBAL_BATCH, SHARDS, SAVE_EVERY, CLASSES = 32, 4, 10, 11
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--steps", type=int)
@@ -334,7 +334,7 @@ def main():
         optimizer.build(model.trainable_variables)
     step, last_loss = tf.Variable(0, dtype=tf.int64), tf.Variable(0.0)
     state = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step, last_loss=last_loss)
-    folder = options.out / "checkpoints"
+    folder = options.output / "checkpoints"
     if latest := tf.train.latest_checkpoint(folder):
         state.restore(latest)
     aside = folder if chief else tempfile.mkdtemp()  # all save, the chief's files count
@@ -374,10 +374,10 @@ def main():
         weights = model.get_weights()
         plain = build_unet()
         plain.set_weights(weights)
-        plain.export(options.out / "saved_model", verbose=False)
+        plain.export(options.output / "saved_model", verbose=False)
         checksum = float(sum(np.abs(w, dtype="float64").sum() for w in weights))
         report = {"steps": int(step), "loss": float(last_loss), "weights_checksum": checksum}
-        (options.out / "report.json").write_text(json.dumps(report))
+        (options.output / "report.json").write_text(json.dumps(report))
     strategy.reduce("SUM", tf.constant(1.0), axis=None)  # wait: who leaves early stops the others
 
 
@@ -394,7 +394,7 @@ alone_cases = [("alone", SEED % 10_000 + 3)]  # one seed for all three, which sh
 got_alone = lab15.PROGRAM.observe(capstone_py, alone_cases)
 lab15.PROGRAM.check(capstone_py, 0)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.PROGRAM.judge(alone_cases, got_alone)
 ### END HIDDEN TESTS
@@ -406,7 +406,7 @@ together_cases = [("together", SEED % 10_000 + 3)]  # one seed for all three, wh
 got_together = lab15.PROGRAM.observe(capstone_py, together_cases)
 lab15.PROGRAM.check(capstone_py, 1)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.PROGRAM.judge(together_cases, got_together)
 ### END HIDDEN TESTS
@@ -418,7 +418,7 @@ killed_cases = [("killed", SEED % 10_000 + 3)]  # one seed for all three, which 
 got_killed = lab15.PROGRAM.observe(capstone_py, killed_cases)
 lab15.PROGRAM.check(capstone_py, 2)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.PROGRAM.judge(killed_cases, got_killed)
 ### END HIDDEN TESTS
@@ -432,10 +432,10 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 # `lab15.write_shards("canvases")` in a new cell, once. Then open a terminal in this folder (File, New,
 # Terminal) and start your program:
 #
-#     python capstone.py --data canvases --out capstone-run --epochs 12 --seed 1
+#     python capstone.py --data canvases --output capstone-run --epochs 12 --seed 1
 #
 # If it is interrupted, start it again with the same words. If you want to see it survive a kill:
-# `distlab run --workers 2 --restarts 1 capstone.py --data canvases --out capstone-run --epochs 12
+# `distlab run --workers 2 --max-restarts 1 capstone.py --data canvases --output capstone-run --epochs 12
 # --seed 1`, and kill one of the workers.
 #
 # **Contract.** `trained_model()` returns the name of the file that you hand in: `lab15.pack_model(
@@ -486,7 +486,7 @@ outline_cases = [("outlines", SEED + 4, 150)]
 got_outlines = lab15.MODEL.observe(trained_model, outline_cases)
 lab15.MODEL.check(trained_model, 0)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.MODEL.judge(outline_cases, got_outlines)
 ### END HIDDEN TESTS
@@ -498,7 +498,7 @@ kind_cases = [("kinds", SEED + 4, 150)]
 got_kinds = lab15.MODEL.observe(trained_model, kind_cases)
 lab15.MODEL.check(trained_model, 1)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.MODEL.judge(kind_cases, got_kinds)
 ### END HIDDEN TESTS

@@ -8,7 +8,7 @@ from utils.errors import DistributedError
 from utils.simulate.collective import Link, Nodes, simulate_all_reduce
 from utils.simulate.step import Network, StepWork, simulate_step, split_buckets
 from utils.simulate.stragglers import draw_slowest, expect_slowest
-from utils.simulate.units import read_bandwidth_gbps, read_latency_us
+from utils.simulate.units import parse_rate, read_bandwidth_gbps, read_latency_us
 
 WORK = StepWork(0.1, 0.2, 400e6)
 NETWORK = Network(Link(1e-5, 10e9))
@@ -104,6 +104,19 @@ def test_the_update_follows_compute_and_the_last_bucket():
         assert step.exposed_communication_seconds == without.exposed_communication_seconds
         assert step.efficiency == pytest.approx(0.35 / step.step_seconds)
         assert step.rows()[-1][1:] == (without.step_seconds, step.step_seconds, "U", "update")
+
+
+def test_rates_carry_their_unit():
+    rates = {"100Gb/s": 12.5e9, "12GB/s": 12e9, "400 Gbit/s": 50e9, "400Gbps": 50e9,
+             "1Tb/s": 125e9, "8b/s": 1, "1GiB/s": 2**30, " 2.5e1 MB/s ": 25e6}  # fmt: skip
+    for text, rate in rates.items():
+        assert parse_rate(text) == pytest.approx(rate, rel=1e-12), text
+    for text in ("50", "1e3", "inf", "nan"):
+        with pytest.raises(DistributedError, match=f"{text}Gb/s .*bits.*, or {text}GB/s .*bytes"):
+            parse_rate(text)
+    for text in ("", "Gb/s", "4xb/s", "4G", "1..2GB/s", "0GB/s", "-1Gb/s", "1e999Gb/s"):
+        with pytest.raises(DistributedError, match="100Gb/s"):
+            parse_rate(text)
 
 
 def test_units():

@@ -1,5 +1,6 @@
 """Numbers with a unit, as specifications write them: "400Gb/s", "25 GB/s", "5us"."""
 
+import math
 import re
 
 from ..errors import InputError
@@ -11,6 +12,26 @@ SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 NUMBER = r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)"
 RATE = re.compile(NUMBER + r"\s*([kKMGT]i?)?(bit|b|B)(?:/s|ps)?\s*")
 PLAIN_OR_TIME = re.compile(NUMBER + r"\s*(ns|us|µs|ms|s)?\s*")
+
+
+def parse_rate(text: str) -> float:
+    """Return bytes per second: "400Gb/s" and "50GB/s" are both 50e9.
+
+    A small b is a bit, a capital B a byte. Raises InputError for any other text, a bare number
+    included: nobody could tell which of the two it meant.
+    """
+    found = RATE.fullmatch(text)
+    if not found:
+        example = text.strip() if _read_plain(text) is not None else "100"
+        raise InputError(
+            f"rate must have a unit, got {text!r}. Write {example}Gb/s for gigabits per second, "
+            f"or {example}GB/s for gigabytes per second."
+        )
+    number, prefix, unit = found.groups()
+    rate = float(number) * PREFIXES[prefix or ""] * BITS_AND_BYTES[unit]
+    if not 0 < rate < math.inf:
+        raise InputError(f"rate must be greater than 0 and finite, got {text!r}. Try 100Gb/s.")
+    return rate
 
 
 def read_bandwidth_gbps(text: str) -> float:

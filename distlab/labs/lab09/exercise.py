@@ -1,0 +1,262 @@
+"""Lab 09, fault tolerance: real workers, a real SIGKILL, real damaged checkpoints."""
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distlab.exercises import softmax
+from distlab.exercises.exercise import Exercise, each
+from distlab.labs.lab08.exercise import RATE, RUN_SECONDS, get_cluster, read_step
+from distlab.exercises.refusing import refuse_task
+from utils.events import Event, report
+
+BATCH = 16
+WORKERS = 2
+
+
+# ---- exercise 1: a run that is killed
+
+
+class Run:
+    """What a learner's `train` gets besides its state: folders, and the step itself.
+
+    `shared_folder` holds the checkpoints that count; `write_folder` is where this worker
+    writes its own: the shared one on worker 0, another one elsewhere.
+    """
+
+    def __init__(self, strategy: Any, state: Any, root: Path, seed: int, die_at: int) -> None:
+        self.rank = strategy.cluster_resolver.task_id
+        self.shared_folder = str(root / "shared")
+        self.write_folder = self.shared_folder if self.rank == 0 else str(root / f"w{self.rank}")
+        self._strategy, self._state, self._root = strategy, state, root
+        self._seed, self._die_at = seed, die_at
+
+    def take_step(self) -> None:
+        """Train on the batch of step number `state.step`, and add 1 to `state.step`."""
+        import tensorflow as tf
+
+        step = int(self._state.step)
+        self._compare_steps(step)
+        if self.rank == 0:
+            report("exercise step", step=step)  # to the parent, who keeps the record
+        elif step == self._die_at and not (self._root / "died").exists():
+            (self._root / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        images, labels = read_step(self._seed, step, BATCH)
+        own = slice(self.rank, None, WORKERS)
+        slopes = softmax.slopes(images[own] @ self._state.weights.numpy(), labels[own])
+        part = tf.constant(images[own].T @ slopes / BATCH)
+        gradient = self._strategy.reduce(tf.distribute.ReduceOp.SUM, part, axis=None)
+        self._state.weights.assign_sub(RATE * gradient)
+        self._state.step.assign_add(1)
+
+    def _compare_steps(self, step: int) -> None:
+        import tensorflow as tf
+
+        total = self._strategy.reduce(tf.distribute.ReduceOp.SUM, tf.constant(step), axis=None)
+        if int(total) != WORKERS * step:
+            raise AssertionError(
+                f"worker {self.rank} is at step {step}, and the other one isn't: after a restart "
+                "all of them restore from run.shared_folder, since a lost machine's own folder "
+                "is gone"
+            )
+
+
+def try_killed_run(
+    train: Callable[..., Any], seed: int, total: int, every: int, die_at: int
+) -> dict[str, Any]:
+    """Run `train` on two workers, of which one is killed once in step `die_at`.
+
+    The group starts again, and worker 1 without the files of its lost machine. Returns the steps that worker 0 took, in order, how often
+    the group started again, whether worker 1 saved the same weights into its own folder as
+    worker 0, and the weights [784, 10] at the end.
+    """
+    root = Path(tempfile.mkdtemp())
+    try:
+        (root / "shared").mkdir()
+        found, events = _run_killed(train, root, (seed, total, every, die_at))
+        steps = [int(event["step"]) for event in events if event["event"] == "exercise step"]
+        return {
+            "steps taken": steps,
+            "restarts": sum(event["event"] == "restart" for event in events),
+            "worker 1 saved too": _hold_the_same(root / "shared", root),
+            "weights": np.asarray(found[0]),
+        }
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _hold_the_same(shared: Path, root: Path) -> bool:
+    """Return whether worker 1 saved weights [784, 10], trained, that a shared checkpoint holds."""
+    kept, own = _read_weights(shared, "**"), _read_weights(root, "w1*/**")
+    return any(bool(np.any(w)) and np.allclose(w, k) for w in own for k in kept)
+
+
+def _read_weights(folder: Path, below: str) -> list[np.ndarray]:
+    """Return the weights [784, 10] of every checkpoint below a folder that can be read."""
+    import tensorflow as tf
+
+    found = []
+    for index in folder.glob(f"{below}/*.index"):
+        try:
+            reader = tf.train.load_checkpoint(str(index.with_suffix("")))
+            shapes = reader.get_variable_to_shape_map()
+            found += [reader.get_tensor(n) for n, shape in shapes.items() if shape == [784, 10]]
+        except (tf.errors.OpError, ValueError, RuntimeError):
+            continue
+    return found
+
+
+def _run_killed(
+    train: Callable[..., Any], root: Path, case: tuple[int, ...]
+) -> tuple[list[Any], list[Event]]:
+    """Return the workers' results, and the parent's record of what they reported."""
+    from utils.cluster.failures import ClusterError
+
+    job = get_cluster(WORKERS).start(_train_worker, train, str(root), *case, restarts=2)
+    try:
+        return job.wait(RUN_SECONDS), job.history()
+    except ClusterError as error:
+        raise refuse_task(error) from None
+    finally:
+        job.stop()
+
+
+def _train_worker(
+    train: Any, root: str, seed: int, total: int, every: int, die_at: int
+) -> np.ndarray:
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    own = Path(root, "w1")
+    if strategy.cluster_resolver.task_id == 1 and Path(root, "died").exists() and own.exists():
+        own.rename(Path(root, "w1-lost"))  # it starts again on another machine
+    weights = tf.Variable(softmax.draw_weights(seed))
+    step = tf.Variable(0, dtype=tf.int64)
+    state = tf.train.Checkpoint(weights=weights, step=step)
+    train(state, Run(strategy, state, Path(root), seed, die_at), total, every)
+    return weights.numpy()
+
+
+KILLED = Exercise(
+    lab="lab09",
+    name="killed",
+    function="train",
+    examples=((21, 7, 3, 5),),
+    mistakes={
+        "began-anew": "after the kill the run began at step 0 again: restore before the loop, and "
+        "save within it",
+        "counted-anew": "after the kill it took all steps once more on top of the restored ones: "
+        "go on until state.step reaches the total",
+        "chief-only": "worker 1 saved nothing into its own write_folder: every worker saves, each "
+        "into its own",
+        "position-lost": "the weights were restored and the step was not, so that it began at "
+        "step 0 with trained weights: state holds both, save state itself",
+        "saved-every-step": "it saved after every step: only every so many were asked for",
+    },
+    hint="what does the second attempt find, where does it begin, and where should it end?",
+    tolerance=1e-5,
+    shows_case=False,
+    run=each(try_killed_run),
+)
+
+
+# ---- exercise 2: a checkpoint that was cut off
+
+
+def try_newest(newest_whole: Callable[..., Any], seed: int, steps: Sequence[int], cut: str) -> str:
+    """Write real checkpoints, damage the newest as `cut` says, and ask for one.
+
+    "data": the data file is cut off; "block": some bytes in its first half are wrong; "index": the
+    index file is missing; "": nothing is damaged.
+    """
+    import tensorflow as tf
+
+    with tempfile.TemporaryDirectory() as folder:
+        for step in steps:
+            rng = np.random.default_rng([seed, step])
+            low = 2048 if step == max(steps) else 0
+            sizes = 4096 + rng.integers(low, 4096, size=2)  # so that the files' sizes say nothing,
+            first, last = (tf.Variable(rng.normal(size=size)) for size in sizes)
+            tf.train.Checkpoint(first=first, last=last).write(f"{folder}/ckpt-{step}")
+        damaged = f"{folder}/ckpt-{max(steps)}"
+        if cut == "index":
+            os.unlink(damaged + ".index")
+        if cut == "data":
+            data = f"{damaged}.data-00000-of-00001"  # all of the first, not of the last:
+            missing = 8 * int(rng.integers(64, sizes.sum() - 2 * 4096))  # as long as a whole one
+            os.truncate(data, os.path.getsize(data) - missing)
+        if cut == "block":
+            with open(f"{damaged}.data-00000-of-00001", "r+b") as file:
+                file.seek(8 * int(rng.integers(64, 4000)))
+                file.write(rng.bytes(64))
+        for path in Path(folder).glob("ckpt-*"):  # nor their times: the newest has the oldest
+            seconds = 10**9 - int(path.name.split("-")[1].split(".")[0])
+            os.utime(path, (seconds, seconds))
+        return Path(str(newest_whole(folder))).name
+
+
+NEWEST = Exercise(
+    lab="lab09",
+    name="newest",
+    function="newest_whole",
+    examples=(
+        (1, (2, 4, 6), "data"),
+        (2, (3, 5, 7), "index"),
+        (3, (8, 9, 10, 11), "data"),
+        (4, (1, 2, 3), "block"),
+    ),
+    mistakes={
+        "newest-by-name": "the newest is damaged: read it before you believe it",
+        "index-only": "an index file, or a file's size, says nothing about the values: read them",
+        "first-values": "the first values are there, and later ones are cut off: read all of them",
+        "last-values": "the last values are there, and a block before them is damaged: read all of "
+        "them",
+        "oldest": "that one is whole, but one of a higher step is whole too (a file's time says "
+        "nothing of its step)",
+        "sorted-as-text": "sorted as text, 9 comes after 10: compare the numbers",
+    },
+    hint="which of the files in the folder can you trust before you have read all of them?",
+    shows_case=False,
+    run=each(try_newest),
+)
+
+
+# ---- exercise 3: the interval
+
+
+_TIMES = (40, 10.0, 12.0, 45.0)  # steps; seconds of a step, of a save and of a restart
+_CALM, _STORM = (233.0, 705.5), (61.0, 190.5, 213.0, 402.25, 660.5)
+INTERVAL = Exercise(
+    lab="lab09",
+    name="interval",
+    function="choose_every",
+    examples=(
+        ((2, 5, 20), ((), _CALM, _STORM), *_TIMES),
+        ((5,), ((), (57.5,), (57.5, 80.0)), *_TIMES),
+        ((1, 4, 8, 40), (_STORM,), *_TIMES),
+    ),
+    mistakes={
+        "save-free": "saving takes time too, after every so many steps",
+        "restart-free": "after a failure the restart takes time, before anything is done again",
+        "unfinished-save": "a failure during a save spoils that checkpoint: the one before counts",
+        "nothing-lost": "after a failure the run is back at its last checkpoint: what was done "
+        "since then is done again",
+        "all-lost": "after a failure the run resumes from its last checkpoint, not from the start",
+        "restart-safe": "a failure can come during a restart too, and then the restart begins anew",
+        "saved-at-the-end": "the run is finished with its last step: nothing is saved after it",
+        "failures-added": "failures come at times on the clock: one that comes after the run has "
+        "ended costs nothing, and one that comes early in an interval costs little",
+        "largest": "the best interval is the one with the fewest seconds on average",
+    },
+    hint="replay one run with a clock: what is under way, when will it end, and does a failure come "
+    "before that?",
+    shows_case=False,
+    by_hand=("utils.simulate",),
+)
