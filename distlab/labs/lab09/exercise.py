@@ -12,8 +12,8 @@ import numpy as np
 
 from distlab.exercises import softmax
 from distlab.exercises.exercise import Exercise, each
-from distlab.labs.lab08.exercise import RATE, RUN_SECONDS, get_cluster, read_step
 from distlab.exercises.refusing import refuse_task
+from distlab.labs.lab08.exercise import RATE, RUN_SECONDS, get_cluster, read_step
 from utils.events import Event, report
 
 BATCH = 16

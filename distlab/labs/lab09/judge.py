@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distlab.exercises import softmax
-from distlab.labs.lab09 import exercise as lab09
-from distlab.labs.lab08.exercise import RATE, read_step
-from distlab.labs.lab09.exercise import BATCH
-from distlab.grading.regression import mean_gradient
 from distlab.grading.judging import Judge, LabRules
+from distlab.grading.regression import mean_gradient
+from distlab.labs.lab08.exercise import RATE, read_step
+from distlab.labs.lab09 import exercise as lab09
+from distlab.labs.lab09.exercise import BATCH
 
 STEP_BYTES = 100_000  # at least: two workers send each other gradients [784, 10] of 8 bytes each
 

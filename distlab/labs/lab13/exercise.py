@@ -9,10 +9,10 @@ import numpy as np
 from distlab.exercises import softmax
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, call, each
-from distlab.labs.lab13.failing_networks import draw_network
-from distlab.labs.lab02.exercise import make_mirrored
 from distlab.exercises.model_maker import ModelMaker
 from distlab.exercises.refusing import own_frames, read_array, refuse
+from distlab.labs.lab02.exercise import make_mirrored
+from distlab.labs.lab13.failing_networks import draw_network
 
 FLOAT16_MAX = 65504.0
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from distlab.labs.lab13 import exercise as lab13
 from distlab.exercises.comparing import AnyOf, Anything
-from distlab.labs.lab13.failing_networks import draw_network, find_overflow
-from distlab.labs.lab13.exercise import BATCH, BLOCKS, DIM, EXAMPLES, FLOAT16_MAX, RATE
 from distlab.grading.judging import Judge, LabRules
+from distlab.labs.lab13 import exercise as lab13
+from distlab.labs.lab13.exercise import BATCH, BLOCKS, DIM, EXAMPLES, FLOAT16_MAX, RATE
+from distlab.labs.lab13.failing_networks import draw_network, find_overflow
 
 RULES = LabRules(cell_seconds=60, submission_seconds=120, visible_checks=False, onednn=False)
 

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from distlab.labs.lab14 import exercise as lab14
 from distlab.grading.judging import Judge, LabRules
+from distlab.labs.lab14 import exercise as lab14
 
 RULES = LabRules(cell_seconds=60, submission_seconds=120)
 PUBLISHED = {  # (rate of one GPU, parameters, GPUs): speed-up; TensorFlow's benchmarks, May 2017

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises.exercise import Exercise, each
-from distlab.labs.lab15.program_runs import ProgramRun, run_program
 from distlab.exercises.refusing import refuse, require_value
+from distlab.labs.lab15.program_runs import ProgramRun, run_program
 from distlab.labs.lab15.saved_models import (
     ask_model,
     pack_model,

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from distlab.labs.lab15 import exercise as lab15
 from distlab.exercises.comparing import AnyOf, Anything
 from distlab.grading.judging import Judge, LabRules
+from distlab.labs.lab15 import exercise as lab15
 
 RULES = LabRules(cell_seconds=240, submission_seconds=400, processes=True, visible_checks=False)
 

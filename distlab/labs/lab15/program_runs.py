@@ -18,8 +18,8 @@ from typing import Any
 
 import psutil
 
-from distlab.labs.lab08.exercise import get_cluster
 from distlab.exercises.refusing import refuse
+from distlab.labs.lab08.exercise import get_cluster
 from utils.processes.forked_program import find_exit_status
 
 RUN_SECONDS, WATCH_SECONDS = 100.0, 0.05

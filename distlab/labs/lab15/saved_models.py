@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from distlab.labs.lab08.exercise import get_cluster
 from distlab.exercises.refusing import refuse
 from distlab.handing_in import ATTACHED, MAX_ATTACHED_BYTES
+from distlab.labs.lab08.exercise import get_cluster
 
 MODEL_FILE = ATTACHED["lab15"]["model"]
 MAX_UNPACKED_BYTES, MAX_FILES = 16 * 2**20, 20
