@@ -73,9 +73,9 @@ def try_killed_run(
 ) -> dict[str, Any]:
     """Run `train` on two workers, of which one is killed once in step `die_at`.
 
-    The group starts again, and worker 1 without the files of its lost machine. Returns the steps that worker 0 took, in order, how often
-    the group started again, whether worker 1 saved the same weights into its own folder as
-    worker 0, and the weights [784, 10] at the end.
+    The group starts again, and worker 1 without the files of its lost machine. Returns the steps
+    that worker 0 took, in order, how often the group started again, whether worker 1 saved the
+    same weights into its own folder as worker 0, and the weights [784, 10] at the end.
     """
     root = Path(tempfile.mkdtemp())
     try:
@@ -255,8 +255,8 @@ INTERVAL = Exercise(
         "ended costs nothing, and one that comes early in an interval costs little",
         "largest": "the best interval is the one with the fewest seconds on average",
     },
-    hint="replay one run with a clock: what is under way, when will it end, and does a failure come "
-    "before that?",
+    hint="replay one run with a clock: what is under way, when will it end, and does a failure "
+    "come before that?",
     shows_case=False,
     by_hand=("utils.simulate",),
 )

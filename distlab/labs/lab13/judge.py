@@ -29,8 +29,10 @@ def expect_overflow(seed: int, where: str, layer: int, trap: str, way: str = "ri
     return list(found)
 
 
-TRAPS = ("first-layer", "gradients-only", "last-output", "softmax-twice", "no-relu", "relu-last", "after-relu", "float16-loss", "after-tape", "output-gradients",
-         "isinf")  # fmt: skip
+TRAPS = (
+    "first-layer", "gradients-only", "last-output", "softmax-twice", "no-relu", "relu-last",
+    "after-relu", "float16-loss", "after-tape", "output-gradients", "isinf",
+)  # fmt: skip
 
 
 def expect_scale(
@@ -175,8 +177,8 @@ def expect_plan(
     best: tuple[float, Any] = (np.inf, None)
     for pieces, chosen in _list_plans(len(blocks), batch, way):
         held = _count_bytes(parameters, blocks, batch, pieces, chosen, way)
-        seconds = (0 if way == "launch-forgotten" else pieces * launch) + batch * sum(b[2] * (4 if k in chosen else 3)
-                                                for k, b in enumerate(blocks))  # fmt: skip
+        passes = sum(b[2] * (4 if k in chosen else 3) for k, b in enumerate(blocks))
+        seconds = batch * passes + (0 if way == "launch-forgotten" else pieces * launch)
         worth = held if way == "most-room" else seconds
         if (held < budget if way == "strict" else held <= budget) and worth < best[0]:
             best = worth, {"micro_batches": pieces, "recomputed": list(chosen)}

@@ -51,8 +51,8 @@ BATCH = Exercise(
         "fewest-steps": "even the smallest possible number of steps grows with noise: "
         "steps = min_steps (1 + noise scale / batch)",
     },
-    hint="mean of |gradient|² for one replica's batch, and for all replicas' batch: |G|² + S / B in "
-    "both cases",
+    hint="the mean of |gradient|² for one replica's batch, and for that of all replicas: both are "
+    "|G|² + S / B",
     shows_case=False,
     run=each(try_batch),
     plain=True,

@@ -298,11 +298,11 @@ PROGRAM = Exercise(
         "are in the SavedModel, biases too",
         "each-alone": "no gradients crossed between the two workers: each trained alone. The "
         "strategy is made from TF_CONFIG, before anything else",
-        "other-examples": "two workers end with other weights than one. Every step takes 8 canvases "
-        "of each of the four shards, whoever holds them, and adds up the gradients of all 32; seed "
-        "and step decide everything else",
-        "own-mean": "the loss isn't the same as with one worker: divide by the global batch, 32, on "
-        "every replica, and add the parts up",
+        "other-examples": "two workers end with other weights than one. Every step takes 8 "
+        "canvases of each of the four shards, whoever holds them, and adds up the gradients of all "
+        "32; seed and step decide everything else",
+        "own-mean": "the loss isn't the same as with one worker: divide by the global batch, 32, "
+        "on every replica, and add the parts up",
         "other-steps": "a checkpoint is written after every 10 steps, and at no other time, with "
         "the number of steps in its name",
         "batch-norm": "the model has BatchNormalization, which takes its means over each worker's "
