@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 from distlab.exercises.refusing import refuse
+from distlab.exercises.saves import Saves
 from distlab.labs.lab08.exercise import get_cluster
 from utils.processes.forked_program import find_exit_status
 
@@ -82,7 +83,7 @@ def run_program(
     return ProgramRun(folder, read_report(folder), traffic, saves.look(), killed)
 
 
-def _watch(job: Any, saves: "Saves", kill_after: float) -> tuple[int, bool]:
+def _watch(job: Any, saves: Saves, kill_after: float) -> tuple[int, bool]:
     """Wait until the job has ended, or kill worker 1 on the way; return the bytes, and which."""
     meter, deadline = Meter(job), time.monotonic() + RUN_SECONDS
     while not job.finished and time.monotonic() < deadline:
@@ -92,34 +93,6 @@ def _watch(job: Any, saves: "Saves", kill_after: float) -> tuple[int, bool]:
             job.kill("worker", 1)
             return sent, True
     return meter.read(), False
-
-
-class Saves:
-    """The steps of the files that are written into a folder: the first number of each name."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._seen = dict(self._list())
-        self._steps: set[int] = set()
-
-    def look(self) -> tuple[int, ...]:
-        """Return the steps of all files written since the start."""
-        for name, written in self._list():
-            number = re.search(r"\d+", name)
-            if number and self._seen.get(name) != written:
-                self._steps.add(int(number[0]))
-            self._seen[name] = written
-        return tuple(sorted(self._steps))
-
-    def _list(self) -> list[tuple[str, int]]:
-        found = []
-        for path in self._folder.rglob("*"):
-            try:
-                if path.is_file():
-                    found.append((str(path.relative_to(self._folder)), path.stat().st_mtime_ns))
-            except OSError:  # gone since it was listed
-                continue
-        return found
 
 
 class Meter:
