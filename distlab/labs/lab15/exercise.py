@@ -28,6 +28,7 @@ OUTLINES, KINDS = 0.93, 0.40  # what a trained model has to reach on fresh canva
 SHARDS, TRIED_CANVASES, TRIED_SEED = 4, 448, 77  # of the runs that are tried: 14 steps an epoch
 MAX_DISTANCE = 1e-4  # relative, of the weights of two runs: other data make it 1e-3 and more
 LEARNED_LOSS = 2.0  # after twenty steps; guessing all classes alike gives log(11) = 2.4
+KILLS = 3  # attempts at killing a worker before a quick program has ended
 PROBES = 32  # canvases that the model of a short run is asked for
 NOT_WRITTEN = b'raise NotImplementedError("this exercise is not written yet")'
 EMPTY_SHARE = 0.3  # of the gradients' bytes: less than that is talk, not gradients
@@ -158,12 +159,22 @@ class ProgramRuns:
     def get(self, kind: str, seed: int) -> ProgramRun:
         """Return the run of `kind` with `seed`."""
         if (kind, seed) not in self._runs:
-            workers = 2 if kind in ("together", "killed") else 1
-            kill_after = 0.7 * self.get("together", seed).traffic if kind == "killed" else 0.0
-            out = self.get("killed", seed).folder if kind == "resumed" else self._name(kind, seed)
-            data = [self._find_data(worker, workers) for worker in range(workers)]
-            self._runs[kind, seed] = run_program(self.program, data, out, seed, STEPS, kill_after)
+            self._runs[kind, seed] = self._run(kind, seed)
         return self._runs[kind, seed]
+
+    def _run(self, kind: str, seed: int) -> ProgramRun:
+        workers = 2 if kind in ("together", "killed") else 1
+        data = [self._find_data(worker, workers) for worker in range(workers)]
+        if kind == "killed":
+            step_bytes = self.get("together", seed).traffic / STEPS
+            for number in range(KILLS):
+                out = self._name(kind, seed, number)
+                run = run_program(self.program, data, out, seed, STEPS, step_bytes)
+                if run.killed:
+                    break
+            return run
+        out = self.get("killed", seed).folder if kind == "resumed" else self._name(kind, seed)
+        return run_program(self.program, data, out, seed, STEPS)
 
     def _find_data(self, worker: int, workers: int) -> Path:
         """Return the folder with a worker's shards, which has no others."""
@@ -218,8 +229,8 @@ def _look_killed(runs: ProgramRuns, seed: int) -> dict[str, Any]:
     both, killed = runs.get("together", seed), runs.get("killed", seed)
     if not killed.killed:
         raise refuse(
-            "worker 1 was never killed: too few bytes crossed between the workers, or no "
-            "checkpoint was there by then"
+            "worker 1 was never killed, since no checkpoint was there before the last step, or too "
+            "few bytes crossed between the workers after it"
         )
     resumed = runs.get("resumed", seed)
     return {

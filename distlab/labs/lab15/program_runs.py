@@ -40,7 +40,8 @@ EXPLANATIONS = {
 class ProgramRun:
     """What was seen of one run: `traffic` has the bytes between the workers.
 
-    `saved` has the steps in the names of all checkpoint files that were written during the run.
+    `saved` has the steps in the names of all checkpoint files that were written during the run;
+    `killed` says whether worker 1 was killed before the last step.
     """
 
     folder: Path
@@ -56,12 +57,12 @@ def run_program(
     folder: Path,
     seed: int,
     steps: int,
-    kill_after: float = 0.0,
+    step_bytes: float = 0.0,
 ) -> ProgramRun:
     """Run `python PROGRAM --data … --output FOLDER --epochs 9 --seed SEED --steps STEPS`.
 
-    On as many workers as there are folders in `data`, each with its own. With `kill_after`, worker
-    1 gets SIGKILL when so many bytes have crossed and a checkpoint is there, and the run ends.
+    On as many workers as there are folders in `data`, each with its own. With `step_bytes`, the
+    bytes of a step, worker 1 gets SIGKILL a step after the first checkpoint, and the run ends.
     Raises AssertionError with the program's own last words if it fails.
     """
     from utils.cluster.failures import ClusterError
@@ -72,7 +73,7 @@ def run_program(
     )
     saves = Saves(folder / "checkpoints")
     try:
-        traffic, killed = _watch(job, saves, kill_after)
+        traffic, killed = _watch(job, saves, step_bytes)
         if not killed:
             job.wait(1.0)
     except ClusterError as error:
@@ -80,18 +81,26 @@ def run_program(
         raise _explain(program.name, len(data), str(error), lines) from None
     finally:
         job.stop()
-    return ProgramRun(folder, read_report(folder), traffic, saves.look(), killed)
+    saved = saves.look()
+    return ProgramRun(folder, read_report(folder), traffic, saved, killed and steps not in saved)
 
 
-def _watch(job: Any, saves: Saves, kill_after: float) -> tuple[int, bool]:
-    """Wait until the job has ended, or kill worker 1 on the way; return the bytes, and which."""
+def _watch(job: Any, saves: Saves, step_bytes: float) -> tuple[int, bool]:
+    """Wait until the job has ended, or kill worker 1 on the way; return the bytes, and which.
+
+    A checkpoint is whole once the workers talk again after it.
+    """
     meter, deadline = Meter(job), time.monotonic() + RUN_SECONDS
+    whole_at = 0.0
     while not job.finished and time.monotonic() < deadline:
-        time.sleep(WATCH_SECONDS)
-        sent, saved = meter.read(), saves.look()
-        if kill_after and saved and sent >= kill_after:
+        time.sleep(WATCH_SECONDS / 10 if step_bytes else WATCH_SECONDS)
+        if step_bytes and whole_at and meter.read() >= whole_at:
             job.kill("worker", 1)
-            return sent, True
+            return meter.read(), True
+        if saves.look() and not whole_at:
+            whole_at = meter.read() + step_bytes
+        if not step_bytes:
+            meter.read()
     return meter.read(), False
 
 
