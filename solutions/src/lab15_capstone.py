@@ -107,17 +107,17 @@ judges.PLAN.judge(plan_cases, got_steps)
 #
 # **2 points · medium · 15 minutes**
 #
-# More than four fifths of a canvas are background. A model that calls everything background has most of
+# More than four fifths of a scene are background. A model that calls everything background has most of
 # its pixels right and is useless. So we take intersection over union, IoU: pixels where the mask
 # *and* the prediction say a class, divided by pixels where the mask *or* the prediction says it.
 #
-# **Contract.** `measure_iou(masks, predicted)` takes two sequences of the same shape, [canvases,
-# height, width], of whole numbers: 0 is background, 1 to 10 are the kinds of garments. Count over all
-# canvases together. It returns two numbers: the IoU of the foreground, where any garment is as good
-# as any other, and the mean IoU of the garments. A kind that is in neither of the two is left out of
+# **Contract.** `measure_iou(masks, predicted)` takes two sequences of the same shape, [scenes,
+# height, width], of whole numbers: 0 is background, 1 to 10 are the classes of garments. Count over all
+# scenes together. It returns two numbers: the IoU of the foreground, where any garment is as good
+# as any other, and the mean IoU of the garments. A class that is in neither of the two is left out of
 # the mean.
 #
-# **Example.** One canvas of four pixels, mask 0 4 4 4, prediction 0 4 0 4: both numbers are 2/3.
+# **Example.** One scene of four pixels, mask 0 4 4 4, prediction 0 4 0 4: both numbers are 2/3.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -140,15 +140,15 @@ judges.PLAN.judge(plan_cases, got_steps)
 # %% nbgrader={"grade_id": "iou", "solution": true}
 def measure_iou(masks, predicted):
     ### BEGIN SOLUTION
-    # union1d finds the kinds that either of the two has, so a kind that the model invents counts as
-    # 0 and an absent one not at all. A mean over canvases would weigh small garments like large ones.
+    # union1d finds the classes that either of the two has, so a class that the model invents counts as
+    # 0 and an absent one not at all. A mean over scenes would weigh small garments like large ones.
     masks, predicted = np.asarray(masks), np.asarray(predicted)
 
     def divide(one, other):
         return (one & other).sum() / (one | other).sum()
 
-    kinds = np.union1d(masks, predicted)
-    found = [divide(masks == k, predicted == k) for k in kinds if k > 0]
+    classes = np.union1d(masks, predicted)
+    found = [divide(masks == k, predicted == k) for k in classes if k > 0]
     return divide(masks > 0, predicted > 0), np.mean(found)
     ### END SOLUTION
 
@@ -157,9 +157,9 @@ def measure_iou(masks, predicted):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 iou_cases = []
-for _canvases in (1, 3, 6):
-    _kinds = [0, 0, 0, 10, *rng.choice(np.arange(1, 10), 4, replace=False)]
-    _right = rng.choice(_kinds, (_canvases, 9, 9))
+for _scenes in (1, 3, 6):
+    _classes = [0, 0, 0, 10, *rng.choice(np.arange(1, 10), 4, replace=False)]
+    _right = rng.choice(_classes, (_scenes, 9, 9))
     _right[0] *= rng.random((9, 9)) < 0.4
     _mistaken = rng.random(_right.shape) < 0.3
     iou_cases.append((_right, np.where(_mistaken, rng.integers(0, 8, _right.shape), _right)))
@@ -178,7 +178,7 @@ judges.IOU.judge(iou_cases, got_scores)
 # **5 points · hard · 80 minutes**
 #
 # Now write it: one cell, one file. Its first line saves it next to this notebook whenever you run
-# the cell. The data are canvases of 64 x 64 pixels, in four shards. In production, a worker has
+# the cell. The data are scenes of 64 x 64 pixels, in four shards. In production, a worker has
 # only its own shards on its disk, and so it is here.
 #
 # **Contract.** `python capstone.py --data DATA --output DIR --epochs E --seed S [--steps N]`
@@ -186,8 +186,8 @@ judges.IOU.judge(iou_cases, got_scores)
 # | part | what it has to do |
 # |---|---|
 # | start | makes a `MultiWorkerMirroredStrategy`, which reads TF_CONFIG; without TF_CONFIG it works alone |
-# | `DATA` | holds `shard-0.npz` to `shard-3.npz`, equally many canvases in each: `images` and `masks`, both uint8 [n, 64, 64]. **Worker w of W finds only shards w, w + W, …**; a worker that is alone finds all four. Scale the images to 0 to 1 |
-# | batches | a global batch has 32 canvases: 8 of each shard, whoever holds it. Each worker trains on those of its own shards. Seed and step decide which canvases a batch holds |
+# | `DATA` | holds `shard-0.npz` to `shard-3.npz`, equally many scenes in each: `images` and `masks`, both uint8 [n, 64, 64]. **Worker w of W finds only shards w, w + W, …**; a worker that is alone finds all four. Scale the images to 0 to 1 |
+# | batches | a global batch has 32 scenes: 8 of each shard, whoever holds it. Each worker trains on those of its own shards. Seed and step decide which scenes a batch holds |
 # | model | any that takes float32 [n, 64, 64, 1] and gives logits [n, 64, 64, 11]; no softmax, no BatchNormalization and no dropout, so that one worker and two agree |
 # | steps | E epochs (an epoch is n // 8 steps), or N steps if that is fewer, all attempts together |
 # | `DIR/checkpoints` | a checkpoint after every 10 steps, with the number of steps in its files' names (`ckpt-10`). A program that is started again continues from the newest, *also on another number of workers*, and takes no step twice |
@@ -195,7 +195,7 @@ judges.IOU.judge(iou_cases, got_scores)
 # | `DIR/report.json` | at the end: `steps` in all; `loss`, the mean over the pixels of the last step's global batch; `weights_checksum`, the sum of the absolute values of all weights that are in the SavedModel |
 # | time | each run ends within 100 seconds on your machine |
 #
-# Your program is tried on other canvases, with 14 steps an epoch, for twenty steps: on one worker,
+# Your program is tried on other scenes, with 14 steps an epoch, for twenty steps: on one worker,
 # with two seeds (1 point); on two (2 points); and on two of which one gets SIGKILL after step 10,
 # whereupon *one* worker, which now has all the shards, is started to finish the run (2 points). With
 # the same seed they have to end with the same weights, to 1 part in 10,000. Everything is seen from
@@ -209,7 +209,7 @@ judges.IOU.judge(iou_cases, got_scores)
 # 1. Options, strategy, model; export it untrained, and write the report. *The check says that nothing was learned.*
 # 2. The batches and the training step. *Still no checkpoints.*
 # 3. Checkpoints: restore before the loop, save in it. *The first point.*
-# 4. Two workers, then one that takes over. *If the check says "other weights", print which canvases each worker takes, and compare.*
+# 4. Two workers, then one that takes over. *If the check says "other weights", print which scenes each worker takes, and compare.*
 #
 # <details><summary>Hint 1</summary>
 #
@@ -264,7 +264,7 @@ def read_options():
 
 ### BEGIN SOLUTION
 # Each shard's order depends on seed, epoch and shard only, so any worker can take over any shard in
-# the middle of an epoch. One shuffle over a worker's own canvases would give other batches as soon
+# the middle of an epoch. One shuffle over a worker's own scenes would give other batches as soon
 # as the number of workers changes.
 def read_shards(folder, worker, workers):
     found = {}
@@ -275,7 +275,7 @@ def read_shards(folder, worker, workers):
 
 
 def make_part(shards, seed, first, last, replica_batch):
-    """Return the canvases of `shards` in global batches `first` to `last`, for each replica."""
+    """Return the scenes of `shards` in global batches `first` to `last`, for each replica."""
     share = GLOBAL_BATCH // SHARDS  # of each shard in each batch
     in_epoch = min(len(images) for images, _ in shards.values()) // share
 
@@ -316,7 +316,7 @@ def build_unet(widths=(16, 32, 64, 128)):
         x = keras.layers.Concatenate()([keras.layers.UpSampling2D()(x), skip])
         x = convolve(x, width)
     x = keras.layers.Conv2DTranspose(widths[0], 2, strides=2, activation="elu")(x)
-    # The last layer sees the canvas too, sharpened: noise is negative, garments are near 1.
+    # The last layer sees the scene too, sharpened: noise is negative, garments are near 1.
     sharp = keras.layers.Activation("tanh")(keras.layers.Rescaling(32.0, -3.0)(inputs))
     most = keras.initializers.Constant([4.0] + 10 * [0.0])  # most pixels are background
     logits = keras.layers.Conv2D(CLASSES, 1, bias_initializer=most)  # [n, 64, 64, 11]
@@ -344,8 +344,8 @@ def main():
     def train_replica(images, masks):
         with tf.GradientTape() as tape:
             losses = losses_of(masks, model(images, training=True))  # [n, 64, 64]
-            per_canvas = tf.reduce_mean(losses, axis=(1, 2))
-            loss = tf.nn.compute_average_loss(per_canvas, global_batch_size=GLOBAL_BATCH)
+            per_scene = tf.reduce_mean(losses, axis=(1, 2))
+            loss = tf.nn.compute_average_loss(per_scene, global_batch_size=GLOBAL_BATCH)
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         return loss
@@ -428,26 +428,26 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 #
 # **2 points · medium · 25 minutes** (most of them the machine's)
 #
-# Train for real. First write 6,000 canvases (49 MB) next to this notebook: run
-# `lab15.write_shards("canvases")` in a new cell, once. Then open a terminal in this folder (File, New,
+# Train for real. First write 6,000 scenes (49 MB) next to this notebook: run
+# `lab15.write_shards("scenes")` in a new cell, once. Then open a terminal in this folder (File, New,
 # Terminal) and start your program:
 #
-#     python capstone.py --data canvases --output capstone-run --epochs 12 --seed 1
+#     python capstone.py --data scenes --output capstone-run --epochs 12 --seed 1
 #
 # If it is interrupted, start it again with the same words. If you want to see it survive a kill:
-# `distlab run --workers 2 --max-restarts 1 capstone.py --data canvases --output capstone-run --epochs 12
+# `distlab run --workers 2 --max-restarts 1 capstone.py --data scenes --output capstone-run --epochs 12
 # --seed 1`, and kill one of the workers.
 #
 # **Contract.** `trained_model()` returns the name of the file that you hand in: `lab15.pack_model(
 # "capstone-run")` packs `capstone-run/saved_model` into `capstone.savedmodel`, next to this
 # notebook, and returns its name. The file may have at most 4 MiB. `distlab submit lab15` puts it
-# into the zip next to the notebook; if you upload files by hand, upload both. It is graded on canvases
+# into the zip next to the notebook; if you upload files by hand, upload both. It is graded on scenes
 # that nobody has seen: a foreground IoU of at least 0.93 (1 point), and a mean IoU of the garments of
 # at least 0.40 (1 point). The graph is run without Python, and may not read or write files.
 #
 # **Example.** A plain U-Net (8, 16, 32 and 64 channels, two convolutions each, pooled three times, Adam
 # at 2e-3) reached 0.95 and 0.07 after two epochs, 0.97 and 0.23 after five, and 0.97 and 0.42 after ten.
-# That took four and a half minutes of processor time with Keras's `fit`. Outlines come first, kinds much
+# That took four and a half minutes of processor time with Keras's `fit`. Outlines come first, classes much
 # later. The U-Net of lesson 22 has about 0.96 and 0.54 after eight epochs.
 #
 # <details><summary>Hint 1</summary>
@@ -458,9 +458,9 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Outlines are easy, kinds are hard: to tell a coat from a pullover, the model has to see all of it.
+# Outlines are easy, classes are hard: to tell a coat from a pullover, the model has to see all of it.
 # Pooling three times makes one number of the lowest level see most of a garment. And lesson 22 has
-# details in its U-Net and its learning rate that make a model learn the kinds several times as fast.
+# details in its U-Net and its learning rate that make a model learn the classes several times as fast.
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -491,23 +491,23 @@ from distlab.labs.lab15 import judge as judges
 judges.MODEL.judge(outline_cases, got_outlines)
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade": true, "grade_id": "model-kinds-test", "points": 1}
+# %% nbgrader={"grade": true, "grade_id": "model-classes-test", "points": 1}
 ### BEGIN INPUTS
-kind_cases = [("kinds", SEED + 4, 150)]
+class_cases = [("classes", SEED + 4, 150)]
 ### END INPUTS
-got_kinds = lab15.MODEL.observe(trained_model, kind_cases)
+got_classes = lab15.MODEL.observe(trained_model, class_cases)
 lab15.MODEL.check(trained_model, 1)
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab15 import judge as judges
 
-judges.MODEL.judge(kind_cases, got_kinds)
+judges.MODEL.judge(class_cases, got_classes)
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## Look at it
 #
-# Numbers say how good a model is. Pictures say what it is bad at. The upper row shows canvases that
-# your model hasn't seen, then come their masks, then what your model says. Which kinds does it confuse,
+# Numbers say how good a model is. Pictures say what it is bad at. The upper row shows scenes that
+# your model hasn't seen, then come their masks, then what your model says. Which classes does it confuse,
 # and would you have known better?
 
 # %% tags=["nbval-ignore-output"]
@@ -516,7 +516,7 @@ try:
 except (NotImplementedError, AssertionError) as error:
     print(error)
 else:
-    figures.show(draw_predictions(*found, "Six canvases, what they show, what the model says"))
+    figures.show(draw_predictions(*found, "Six scenes, what they show, what the model says"))
     assert found[2].shape == (6, 64, 64)
 
 # %% [markdown]

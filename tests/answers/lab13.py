@@ -940,7 +940,8 @@ WRONG = {
         "relu-last": overflow(SCALED.replace("if k < len(kernels) - 1:", "if True:")),
         "after-relu": overflow(
             SCALED.replace("        outputs.append(x)\n", "").replace(
-                "            x = tf.nn.relu(x)", "            x = tf.nn.relu(x)\n        outputs.append(x)"
+                "            x = tf.nn.relu(x)",
+                "            x = tf.nn.relu(x)\n        outputs.append(x)",
             )
         ),
         "float16-loss": overflow(SCALED.replace("tf.cast(x, tf.float32)", "x")),

@@ -143,9 +143,9 @@ IN_MEMORY = change(
     (_MAKE, '''def make_part(shards, seed, first, last, replica_batch):
     def read(number):
         images, masks = shards[number]
-        canvases = tf.data.Dataset.from_tensor_slices((images[..., None], masks))
-        canvases = canvases.shuffle(len(images), 10 * seed + number, reshuffle_each_iteration=False)
-        return canvases.repeat().batch(8, drop_remainder=True).take(last).skip(first)
+        scenes = tf.data.Dataset.from_tensor_slices((images[..., None], masks))
+        scenes = scenes.shuffle(len(images), 10 * seed + number, reshuffle_each_iteration=False)
+        return scenes.repeat().batch(8, drop_remainder=True).take(last).skip(first)
 
     def join(*parts):
         images, masks = zip(*parts)
@@ -213,8 +213,8 @@ BY_HAND = PROGRAM.replace(_MAIN, '''def main():
         plain.set_weights(model.get_weights())
         module = tf.Module()
         module.model = plain
-        spec = tf.TensorSpec([None, 64, 64, 1], tf.float32, name="canvas")
-        serve = tf.function(lambda canvas: {"scores": plain(canvas)})
+        spec = tf.TensorSpec([None, 64, 64, 1], tf.float32, name="scene")
+        serve = tf.function(lambda scene: {"scores": plain(scene)})
         tf.saved_model.save(
             module, str(options.output / "saved_model"),
             signatures={"serving_default": serve.get_concrete_function(spec)},
@@ -244,7 +244,7 @@ AS_A_CLASS = change(
     ("    if latest := tf.train.latest_checkpoint(folder):\n        state.restore(latest)\n", ""),
     ("    aside = folder if chief else tempfile.mkdtemp()  # all save, the chief's files count\n    manager = tf.train.CheckpointManager(state, aside, max_to_keep=2)\n",
      "    tf.train.CheckpointManager(state, folder, max_to_keep=None).restore_or_initialize()\n    aside = folder if chief else tempfile.mkdtemp()\n    manager = tf.train.CheckpointManager(state, aside, max_to_keep=1)\n"),
-    ("            per_canvas = tf.reduce_mean(losses, axis=(1, 2))\n            loss = tf.nn.compute_average_loss(per_canvas, global_batch_size=GLOBAL_BATCH)\n",
+    ("            per_scene = tf.reduce_mean(losses, axis=(1, 2))\n            loss = tf.nn.compute_average_loss(per_scene, global_batch_size=GLOBAL_BATCH)\n",
      "            loss = tf.nn.compute_average_loss(losses, global_batch_size=GLOBAL_BATCH) / (64.0 * 64.0)\n"),
     ("        plain.export(options.output / \"saved_model\", verbose=False)\n",
      "        tf.saved_model.save(plain, str(options.output / \"saved_model\"))\n"),
@@ -590,12 +590,12 @@ WRONG = {
     "iou": {
         "accuracy": iou(LOOPED.replace("return [np.sum((m > 0) & (p > 0)) / np.sum((m > 0) | (p > 0))", "return [np.mean(m == p)")),
         "background-counted": iou(LOOPED.replace("range(1, 11)", "range(11)")),
-        "per-canvas": one("measure_iou", "masks, predicted", "def whole(m, p):\n" + "\n".join(f"    {s}" for s in LOOPED.split("\n")) + "\nreturn np.mean([whole(np.asarray(a), np.asarray(b)) for a, b in zip(masks, predicted)], axis=0)"),
-        "kinds-of-masks": iou(LOOPED.replace("    if either:", "    if np.any(m == k):")),
-        "kinds-of-both": iou(LOOPED.replace("    if either:", "    if np.any(m == k) and np.any(p == k):")),
-        "kinds-to-nine": iou(LOOPED.replace("range(1, 11)", "range(1, 10)")),
+        "per-scene": one("measure_iou", "masks, predicted", "def whole(m, p):\n" + "\n".join(f"    {s}" for s in LOOPED.split("\n")) + "\nreturn np.mean([whole(np.asarray(a), np.asarray(b)) for a, b in zip(masks, predicted)], axis=0)"),
+        "classes-of-masks": iou(LOOPED.replace("    if either:", "    if np.any(m == k):")),
+        "classes-of-both": iou(LOOPED.replace("    if either:", "    if np.any(m == k) and np.any(p == k):")),
+        "classes-to-nine": iou(LOOPED.replace("range(1, 11)", "range(1, 10)")),
         "absent-as-zero": iou(LOOPED.replace("    if either:\n        found.append(both / either)", "    found.append(both / max(either, 1))")),
-        "kinds-in-foreground": iou(LOOPED.replace("np.sum((m > 0) & (p > 0))", "np.sum((m > 0) & (p == m))")),
+        "classes-in-foreground": iou(LOOPED.replace("np.sum((m > 0) & (p > 0))", "np.sum((m > 0) & (p == m))")),
     },
     "program": {
         "nothing-learned": change(PROGRAM, ("        optimizer.apply_gradients(zip(gradients, model.trainable_variables))\n", "")),
@@ -608,21 +608,21 @@ WRONG = {
         "probabilities": change(PROGRAM, ("CLASSES, 1, bias_initializer=most", "CLASSES, 1, bias_initializer=most, activation='softmax'"), ("from_logits=True", "from_logits=False")),
         "seed-ignored": change(PROGRAM, ("keras.utils.set_random_seed(options.seed)", "options.seed = 0\n    keras.utils.set_random_seed(0)")),
         "mean-of-steps": change(PROGRAM, ("        last_loss.assign(train_step(*batch))\n", "        count = 1 + len(losses_seen)\n        losses_seen.append(float(train_step(*batch)))\n        last_loss.assign(sum(losses_seen) / count)\n"), ("    def read_part(context):", "    losses_seen = []\n\n    def read_part(context):")),
-        "own-mean": change(PROGRAM, ("tf.nn.compute_average_loss(per_canvas, global_batch_size=GLOBAL_BATCH)", "tf.reduce_mean(per_canvas)")),
+        "own-mean": change(PROGRAM, ("tf.nn.compute_average_loss(per_scene, global_batch_size=GLOBAL_BATCH)", "tf.reduce_mean(per_scene)")),
         "began-anew": change(PROGRAM, ("if latest := tf.train.latest_checkpoint(folder):", "if latest := None:")),
         "position-lost": change(PROGRAM, ("make_part(shards, options.seed, int(step), total, replica_batch)", "make_part(shards, options.seed, 0, total - int(step), replica_batch)")),
         "counted-anew": change(PROGRAM, ("    def read_part(context):", "    total += int(step)\n\n    def read_part(context):")),
     },
     "model": {
         "nothing-found": model("nothing but background"),
-        "one-kind": model("one kind of garment"),
-        "": model("kinds turned round"),
+        "one-class": model("one class of garment"),
+        "": model("classes turned round"),
     },
 }  # fmt: skip
 REFUSED = {
     "program": {
         "all workers save into one folder": change(PROGRAM, ("aside = folder if chief else tempfile.mkdtemp()", "aside = folder if True else tempfile.mkdtemp()")),
-        "can't import utils": change(PROGRAM, ("import tensorflow as tf\n", "import tensorflow as tf\nfrom utils.data import load_canvases\n")),
+        "can't import utils": change(PROGRAM, ("import tensorflow as tf\n", "import tensorflow as tf\nfrom utils.data import load_scenes\n")),
         "a worker looked for another worker's shard": change(PROGRAM, ("range(worker, SHARDS, workers)", "range(SHARDS)")),
     },
 }  # fmt: skip
