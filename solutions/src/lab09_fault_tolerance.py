@@ -28,7 +28,7 @@ SEED = 2026
 # %% [markdown]
 # ## Exercise 1: finish in spite of a kill
 #
-# **4 points · hard · 20 minutes**
+# **3 points · hard · 20 minutes**
 #
 # **Contract.** `train(state, run, total_steps, every)` runs on each of two workers, and again
 # after a restart. By then worker 1 is on another machine, and the files that it had written itself
@@ -84,7 +84,7 @@ def train(state, run, total_steps, every):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "killed-test", "points": 4}
+# %% nbgrader={"grade": true, "grade_id": "killed-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 _every = int(rng.integers(2, 4))
@@ -175,7 +175,7 @@ judges.NEWEST.judge(newest_cases, got_newest)
 # %% [markdown]
 # ## Exercise 3: how often to save
 #
-# **3 points · hard · 23 minutes**
+# **4 points · hard · 23 minutes**
 #
 # Save too often, and the run mostly writes. Save too rarely, and each failure costs a lot of work.
 # How often is best for *your* machines? Take the times at which they failed in the past, replay your
@@ -244,7 +244,7 @@ def choose_every(candidates, histories, total_steps, step_seconds, save_seconds,
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "interval-test", "points": 3}
+# %% nbgrader={"grade": true, "grade_id": "interval-test", "points": 4}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 interval_cases = []

@@ -206,6 +206,7 @@ NEWEST = Exercise(
     lab="lab09",
     name="newest",
     function="newest_whole",
+    evidence="result",
     examples=(
         (1, (2, 4, 6), "data"),
         (2, (3, 5, 7), "index"),
@@ -237,6 +238,7 @@ INTERVAL = Exercise(
     lab="lab09",
     name="interval",
     function="choose_every",
+    seconds=20,
     examples=(
         ((2, 5, 20), ((), _CALM, _STORM), *_TIMES),
         ((5,), ((), (57.5,), (57.5, 80.0)), *_TIMES),

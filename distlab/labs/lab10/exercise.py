@@ -139,6 +139,7 @@ TRAIN = Exercise(
     lab="lab10",
     name="train",
     function="train",
+    evidence="result",
     examples=((11, 40),),
     mistakes={
         "began-anew": "after the server was lost, the run began at step 0 again: restore the "
@@ -232,6 +233,7 @@ STALENESS = Exercise(
     lab="lab10",
     name="staleness",
     function="measure_staleness",
+    seconds=20,
     examples=((1, 2, 3), (2, 2, 3)),
     mistakes={
         "itself-counted": "an update is not stale by itself: only the others' count",
@@ -251,6 +253,7 @@ BOUND = Exercise(
     lab="lab10",
     name="bound",
     function="run_bounded",
+    seconds=20,
     examples=(
         (((1.0, 1.0, 1.0, 1.0), (3.0, 3.0, 3.0, 3.0)), 1),
         (((1.0, 1.0, 1.0, 1.0), (3.0, 3.0, 3.0, 3.0)), 0),

@@ -367,6 +367,7 @@ RATE = Exercise(
     lab="lab11",
     name="rate",
     function="predict_rate",
+    seconds=20,
     examples=((_STAGES, 64, True), (_STAGES, 64, False)),
     mistakes={
         "overlap-swapped": "with prefetch the slowest stage decides; without, the stages add up",
@@ -380,6 +381,7 @@ CALLS = Exercise(
     lab="lab11",
     name="calls",
     function="count_calls",
+    seconds=20,
     examples=((1000, 5, "nothing"), (1000, 5, "parse"), (1000, 5, "augment")),
     mistakes={
         "cache-ignored": "what lies before a cache runs in the first epoch only",

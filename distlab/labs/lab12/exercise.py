@@ -70,6 +70,7 @@ COLUMNS = Exercise(
     lab="lab12",
     name="columns",
     function="column_layer",
+    seconds=20,
     examples=((1, 4, (5, 5)), (2, 3, (4, 1, 3))),
     mistakes={
         "not-summed": "x's gradient is only the first part's: every part has used all of x, so "
@@ -108,6 +109,7 @@ ROWS = Exercise(
     lab="lab12",
     name="rows",
     function="row_layer",
+    seconds=20,
     examples=((3, (5, 5), 4), (4, (4, 1, 3), 2)),
     mistakes={
         "bias-everywhere": "every part added the whole bias: the sum has it once for each part",
@@ -174,6 +176,8 @@ SCHEDULE = Exercise(
     lab="lab12",
     name="schedule",
     function="make_1f1b",
+    seconds=20,
+    evidence="result",
     examples=((4, 8), (3, 5), (5, 3)),
     mistakes={
         "all-forwards-first": "this is GPipe: all forwards, then all backwards, so that every "
@@ -227,6 +231,7 @@ SHARDED = Exercise(
     lab="lab12",
     name="sharded",
     function="sharded_step",
+    seconds=20,
     examples=(
         (5, (4, 3, 2), (6, 6, 6), 0.1),
         (6, (2, 5), (3, 8), 0.05),

@@ -28,6 +28,7 @@ OVERFLOW = Exercise(
     lab="lab13",
     name="overflow",
     function="find_overflow",
+    seconds=20,
     examples=(
         (1, "forward", 1, "after-relu"),
         (2, "backward", 2, "relu-last"),
@@ -100,6 +101,7 @@ SCALE = Exercise(
     lab="lab13",
     name="scale",
     function="choose_scale",
+    seconds=20,
     examples=(
         (1, 512, 8.0, 0.0),
         (2, 8192, 4.0, -70.0),
@@ -192,6 +194,7 @@ PROGRAM = Exercise(
     lab="lab13",
     name="program",
     function="train",
+    evidence="result",
     examples=((21, 2.0**12, 3),),
     mistakes={
         "not-agreed": "a step was taken although some gradient wasn't finite. Look at every "
@@ -249,6 +252,7 @@ PLAN = Exercise(
     lab="lab13",
     name="plan",
     function="choose_plan",
+    seconds=20,
     examples=(
         (272, ((50, 15, 0.17), (82, 8, 0.11), (83, 16, 0.05), (24, 13, 0.14)), 24, 5991, 3.0),
         (141, ((61, 17, 0.15), (91, 9, 0.33), (38, 10, 0.14), (38, 16, 0.32)), 24, 3541, 11.0),

@@ -34,6 +34,7 @@ BATCH = Exercise(
     lab="lab14",
     name="batch",
     function="plan_batch",
+    seconds=20,
     examples=((1, 8, 16, 1000, 2_000_000), (2, 4, 64, 500, 800_000), (3, 2, 32, 2000, 3_000_000)),
     mistakes={
         "noise-left": "the mean over all replicas is noisy too, so its squared norm isn't |G|² "
@@ -62,6 +63,7 @@ STEP = Exercise(
     lab="lab14",
     name="step",
     function="predict_step",
+    seconds=20,
     examples=((*_STEP, 1), (*_STEP, 8), (*_STEP[:-2], 1e-3, 1e9, 4)),
     mistakes={
         "never-hidden": "a bucket leaves as soon as its gradients are ready, during the backward "
@@ -80,6 +82,7 @@ LIMIT = Exercise(
     lab="lab14",
     name="limit",
     function="judge_step",
+    seconds=20,
     examples=((0.3, 0.05, 1.1, 0.36), (0.1, 0.25, 1.05, 0.2), (0.1, 0.02, 1.05, 0.4),
               (0.1, 0.02, 2.5, 0.0)),
     mistakes={
@@ -97,6 +100,7 @@ SAVES = Exercise(
     lab="lab14",
     name="saves",
     function="plan_saves",
+    seconds=20,
     examples=((1024, 20_000.0, 300.0, 600.0, 100.0, 2.0), (64, 500.0, 120.0, 60.0, 24.0, 3.0)),
     mistakes={
         "one-node": "with N nodes a failure comes N times as often: divide the hours by N",
@@ -113,6 +117,7 @@ MEASURED = Exercise(
     lab="lab14",
     name="measured",
     function="predict_speed_up",
+    seconds=20,
     examples=((219.0, 64, 25_600_000, 8), (2987.0, 512, 61_000_000, 8),
               (1000.0, 32, 100_000_000, 16), (4000.0, 64, 4_000_000, 64)),
     mistakes={

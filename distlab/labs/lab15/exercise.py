@@ -69,6 +69,7 @@ PLAN = Exercise(
     lab="lab15",
     name="plan",
     function="predict_step",
+    seconds=20,
     examples=((62.5, 1, 8), (59.58, 8, 8), (100.0, 2, 16)),  # the last is invented
     mistakes={
         "no-network": "eight GPUs also have to add up 31 million gradients in every step",
@@ -91,6 +92,7 @@ IOU = Exercise(
     lab="lab15",
     name="iou",
     function="measure_iou",
+    seconds=20,
     examples=(
         ([[[0, 1, 1], [0, 1, 2]], [[3, 3, 0], [0, 0, 0]]],
          [[[0, 1, 2], [1, 1, 2]], [[0, 3, 3], [0, 0, 1]]]),
@@ -299,6 +301,7 @@ PROGRAM = Exercise(
     lab="lab15",
     name="program",
     function="capstone.py",
+    evidence="outside",
     examples=(("alone", 2029), ("together", 2029), ("killed", 2029)),
     mistakes={
         "nothing-learned": "after twenty steps it does no better than guessing: are the gradients "
@@ -399,6 +402,7 @@ MODEL = Exercise(
     lab="lab15",
     name="model",
     function="trained_model",
+    evidence="result",
     examples=(("outlines", 2030, 150), ("classes", 2030, 150)),
     mistakes={
         "nothing-found": "it finds no garment at all: most pixels are background, and a model that "
