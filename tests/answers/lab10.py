@@ -367,7 +367,7 @@ WRONG = {
         "began-anew (the step is forgotten)": train(state="weights=weights"),
         "weights-forgotten": train(state="done=done"),
         "counted-anew": train(restore="manager.restore_or_initialize(); steps += int(done)"),
-        "other-steps": train(save="manager.save(checkpoint_number=int(done) // every)"),
+        "other-steps": train(chunk="every - 1", after="done.assign_add(every - 1)"),
         "nothing-trained": train(update="pass"),
     },
     "partitioner": {
