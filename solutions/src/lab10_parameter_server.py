@@ -300,7 +300,10 @@ def run_bounded(seconds, bound):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
 bound_cases = [
-    ((rng.uniform(0.2, 2, size=(workers, 12)) * rng.uniform(0.5, 3, size=(workers, 1))).tolist(), bound)
+    (
+        (rng.uniform(0.2, 2, size=(workers, 12)) * rng.uniform(0.5, 3, size=(workers, 1))).tolist(),
+        bound,
+    )
     for workers in (2, 3, 5)
     for bound in (0, 1, 3)
 ]

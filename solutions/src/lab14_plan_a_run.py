@@ -226,7 +226,9 @@ def judge_step(compute, exposed, slowest, input_seconds):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 limit_cases = []
-for _limit in rng.permutation(["computation", "network", "stragglers", "input", "input", "network"]):
+for _limit in rng.permutation(
+    ["computation", "network", "stragglers", "input", "input", "network"]
+):
     _compute, _exposed = float(rng.uniform(0.1, 0.9)), float(rng.uniform(0.1, 0.6))
     _slowest, _input = float(rng.uniform(1.05, 1.4)), float(rng.uniform(0.5, 1.1))
     if _limit == "network":

@@ -9,8 +9,9 @@ import numpy as np
 from distlab.exercises.comparing import AnyOf, Anything
 from distlab.grading.judging import Judge, LabRules
 from distlab.labs.lab13 import exercise as lab13
-from distlab.labs.lab13.exercise import BATCH, BLOCKS, DIM, EXAMPLES, FLOAT16_MAX, RATE
+from distlab.labs.lab13.exercise import BATCH, DIM, FLOAT16_MAX, RATE
 from distlab.labs.lab13.failing_networks import draw_network, find_overflow
+from distlab.labs.lab13.metered_blocks import BLOCKS, EXAMPLES, draw_blocks
 
 RULES = LabRules(cell_seconds=60, submission_seconds=120, visible_checks=False, onednn=False)
 
@@ -210,7 +211,7 @@ def expect_gradients(
     seed: int, micro_batches: int, recomputed: Sequence[int], budget: int, way: str = "right"
 ) -> Any:
     """Return the whole batch's gradients, and what the blocks and the meter see."""
-    kernels, shifts, inputs, targets = lab13.draw_blocks(seed)
+    kernels, shifts, inputs, targets = draw_blocks(seed)
     own = EXAMPLES // micro_batches
     divisor = {"only-summed": own, "sum-of-examples": 1}.get(way, EXAMPLES)
     if way == "last-only":

@@ -12,20 +12,16 @@ import numpy as np
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import refuse, require_value
 from distlab.labs.lab15.program_runs import ProgramRun, run_program
-from distlab.labs.lab15.saved_models import (
-    ask_model,
-    pack_model,
-    read_weights,
-    unpack_model,
-)
+from distlab.labs.lab15.saved_models import ask_model, pack_model, read_weights, unpack_model
+from distlab.labs.lab15.shards import draw_shards, give_shards, write_shards
 from utils.data import load
 from utils.data.masks import count_pixels, score_masks
-from utils.data.scenes import SceneSplit, draw_scene, load_scenes
+from utils.data.scenes import SceneSplit, draw_scene
 
 __all__ = ["make_scenes", "pack_model", "predict_masks", "write_shards"]
 STEPS, SAVE_EVERY, GLOBAL_BATCH, CLASSES = 20, 10, 32, 11
 OUTLINES, GARMENTS = 0.93, 0.40  # what a trained model has to reach on fresh scenes
-SHARDS, TRIED_SCENES, TRIED_SEED = 4, 448, 77  # of the runs that are tried: 14 steps an epoch
+TRIED_SCENES, TRIED_SEED = 448, 77  # of the runs that are tried: 14 steps an epoch
 MAX_DISTANCE = 1e-4  # relative, of the weights of two runs: other data make it 1e-3 and more
 LEARNED_LOSS = 2.0  # after twenty steps; guessing all classes alike gives log(11) = 2.4
 KILLS = 3  # attempts at killing a worker before a quick program has ended
@@ -42,24 +38,6 @@ def make_scenes(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     drawn = [draw_scene(garments, seed, number) for number in range(count)]
     images, masks = (np.stack(part) for part in zip(*drawn))
     return images[..., None].astype(np.float32) / 255, masks
-
-
-def write_shards(folder: str | Path, scenes: int = 6_000) -> None:
-    """Draw training scenes into FOLDER/shard-0.npz to shard-3.npz, once.
-
-    Shard k holds scenes k, k + 4, …: `images` and `masks`, uint8 [n, 64, 64].
-    """
-    if not Path(folder, f"shard-{SHARDS - 1}.npz").is_file():
-        _write_shards(Path(folder), load_scenes().train.take(scenes))
-    print(f"{scenes:,} scenes in {SHARDS} shards in the folder {Path(folder).name}")
-
-
-def _write_shards(folder: Path, split: SceneSplit) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for shard in range(SHARDS):
-        drawn = [split.draw(number) for number in range(shard, len(split), SHARDS)]
-        images, masks = (np.stack(part) for part in zip(*drawn))
-        np.savez(folder / f"shard-{shard}.npz", images=images, masks=masks)
 
 
 # ---- exercise 1: the plan
@@ -153,7 +131,7 @@ class ProgramRuns:
         self.program = Path(shutil.copy(program, self._folder.name))
         self._runs: dict[tuple[str, int], ProgramRun] = {}
         split = SceneSplit(load("fashion_mnist").train, TRIED_SCENES, TRIED_SEED)
-        _write_shards(self._name("data"), split)
+        draw_shards(self._name("data"), split)
 
     def _name(self, *parts: object) -> Path:
         return Path(self._folder.name, "-".join(map(str, parts)))
@@ -166,7 +144,7 @@ class ProgramRuns:
 
     def _run(self, kind: str, seed: int) -> ProgramRun:
         workers = 2 if kind in ("together", "killed") else 1
-        data = [self._find_data(worker, workers) for worker in range(workers)]
+        data = [give_shards(self._name("data"), worker, workers) for worker in range(workers)]
         if kind == "killed":
             step_bytes = self.get("together", seed).traffic / STEPS
             for number in range(KILLS):
@@ -177,16 +155,6 @@ class ProgramRuns:
             return run
         out = self.get("killed", seed).folder if kind == "resumed" else self._name(kind, seed)
         return run_program(self.program, data, out, seed, STEPS)
-
-    def _find_data(self, worker: int, workers: int) -> Path:
-        """Return the folder with a worker's shards, which has no others."""
-        folder = self._name("data", worker, "of", workers)
-        folder.mkdir(exist_ok=True)
-        for shard in range(worker, SHARDS, workers):
-            name = f"shard-{shard}.npz"
-            if not (folder / name).exists():
-                (folder / name).hardlink_to(self._name("data") / name)
-        return folder
 
 
 def _look_alone(runs: ProgramRuns, seed: int) -> dict[str, Any]:
