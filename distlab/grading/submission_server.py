@@ -281,9 +281,10 @@ def import_everything(lab: str, data: Sequence[str]) -> None:
     for name in ("matplotlib.pyplot", "numpy.random"):  # late, in cells; MPLBACKEND is Agg
         importlib.import_module(name)
     from distlab.grading import answer_process, harness  # noqa: F401
-    from utils.data import load
 
     for name in data:
+        from utils.data import load
+
         load(name)
     importlib.import_module(f"distlab.labs.{lab}.exercise")
 

@@ -13,7 +13,6 @@ from utils.collectives import (
     Send,
     count_bytes,
     count_messages,
-    split_into_chunks,
 )
 from utils.errors import DistributedError
 
@@ -62,6 +61,8 @@ def describe_traffic(network: Network) -> dict[str, Any]:
 
 
 def _make_chunks(seed: int, ranks: int, length: int) -> Chunks:
+    from utils.collectives import split_into_chunks
+
     return [split_into_chunks(vector, ranks) for vector in draw_vectors(seed, ranks, length)]
 
 

@@ -8,7 +8,7 @@ from distlab.labs.lab07 import exercise as lab07
 from distlab.labs.lab07.exercise import break_configs
 from distlab.grading.judging import Judge, LabRules
 
-RULES = LabRules(cell_seconds=10, submission_seconds=30)
+RULES = LabRules(cell_seconds=10, submission_seconds=30, data=())
 Machines = dict[str, list[str]]
 
 
