@@ -1,16 +1,17 @@
 """Facts about a hand-in's text, for the teacher to know: no verdict, and nothing waits for them."""
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from distlab.grading import cell_text
+from distlab.grading.program_cell import find_program
 
 # modules of Python's own that an exercise may want without anybody wondering
 ORDINARY = frozenset(
-    "abc bisect collections contextlib copy dataclasses datetime decimal enum fractions functools "
-    "glob heapq IPython itertools json keras logging math matplotlib numbers numpy operator os "
-    "pathlib pprint random re shutil statistics string sys tempfile tensorflow textwrap tf_keras "
-    "time tqdm traceback types typing unittest warnings __future__".split()
+    "__future__ abc argparse bisect collections contextlib copy dataclasses datetime decimal enum "
+    "fractions functools glob heapq IPython itertools json keras logging math matplotlib numbers "
+    "numpy operator os pathlib pprint random re shutil statistics string sys tempfile tensorflow "
+    "textwrap tf_keras time tqdm traceback types typing unittest warnings".split()
 )
 GIVEN_TEXT = ("exec", "eval", "compile", "__import__")
 MAX_FACTS = 8
@@ -23,13 +24,20 @@ def find_facts(cells: Iterable[tuple[str, str]], imported: frozenset[str]) -> tu
     """
     facts: list[str] = []
     for label, text in cells:
-        try:
-            nodes = list(ast.walk(cell_text.parse(cell_text.to_python(text))))
-        except cell_text.BAD:
-            continue
-        for node in nodes:
+        for node in _walk(cell_text.to_python(text)):
             facts += [f"{label} {said}" for said in _describe(node, imported)]
     return tuple(dict.fromkeys(facts))[:MAX_FACTS]
+
+
+def _walk(text: str) -> Iterator[ast.AST]:
+    """Yield the nodes of a cell, and of the program that it writes."""
+    try:
+        body = cell_text.parse(text).body
+    except cell_text.BAD:
+        return
+    for statement in body:
+        program = find_program(statement)
+        yield from ast.walk(statement) if program is None else _walk(program)
 
 
 def _describe(node: ast.AST, imported: frozenset[str]) -> list[str]:

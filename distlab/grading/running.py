@@ -6,7 +6,7 @@ import os
 import secrets
 import time
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from distlab.grading.alignment import Plan
@@ -100,7 +100,8 @@ class Running:
         told = {
             "prelude": self.lab.prelude,
             "steps": [
-                {"check": checks.index(s.check)} if s.check else asdict(s)
+                {"check": checks.index(s.check)} if s.check
+                else {"label": s.label, "text": s.text, "program": s.program}
                 for s in self.plan.steps
                 if not s.check or s.check in checks
             ],

@@ -20,7 +20,7 @@ def bound_training(inputs: Mapping[str, Any]) -> tuple[float, float]:
 
 
 RULES = LabRules(
-    cell_seconds=90, submission_seconds=240, processes=True, traffic={"training": bound_training}
+    own_seconds=60, cell_seconds=90, submission_seconds=240, processes=True, traffic={"training": bound_training}
 )
 
 

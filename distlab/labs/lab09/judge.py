@@ -22,7 +22,7 @@ def bound_killed(inputs: Mapping[str, Any]) -> tuple[float, float]:
 
 
 RULES = LabRules(
-    cell_seconds=120, submission_seconds=300, processes=True, traffic={"killed": bound_killed}
+    own_seconds=60, cell_seconds=120, submission_seconds=300, processes=True, traffic={"killed": bound_killed}
 )
 
 
