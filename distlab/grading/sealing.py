@@ -18,6 +18,7 @@ from pathlib import Path
 
 NEW_NAMESPACES = 0x10000000 | 0x20000 | 0x20000000 | 0x40000000 | 0x08000000 | 0x04000000
 # user, mount, pid, network, ipc, host name
+NEW_MOUNTS = 0x20000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
     1, 2, 4, 8, 32, 4096, 16384, 1 << 18,
 )  # fmt: skip
@@ -92,8 +93,9 @@ def enter_namespaces() -> None:
 def seal(most_threads: int, hidden: Sequence[Path] = ()) -> None:
     """As process 1 of the new namespaces: private mounts, loopback, then no way back.
 
-    What is `hidden`, files or folders, is empty from here on.
+    What is `hidden`, files or folders, is empty from here on; the parent sees its mounts as before.
     """
+    call("unshare", NEW_MOUNTS)
     _mount_private()
     for place in hidden:
         _hide(place)

@@ -25,7 +25,7 @@ from distlab.grading.reader_process import Refused
 from distlab.grading.reading_queue import ReadingQueue
 from utils.errors import DistributedError
 
-RULES = LabRules(cell_seconds=4, own_seconds=1, submission_seconds=30)
+RULES = LabRules(data=(), cell_seconds=4, own_seconds=1, submission_seconds=30)
 QUICK = dataclasses.replace(LAB, rules=RULES)
 SAY = RIGHT["epoch"] + """
 import functools
@@ -154,7 +154,9 @@ def test_a_kept_observation_gives_the_same_marks(graded):
 
 
 def test_strategies_and_clusters_of_processes_run_in_the_sandbox(tmp_path):
-    rules = LabRules(cell_seconds=200, submission_seconds=250, processes=True, exclusive=True)
+    rules = LabRules(
+        data=(), cell_seconds=200, submission_seconds=250, processes=True, exclusive=True
+    )
     lab = dataclasses.replace(LAB, rules=rules)
     say = {**RIGHT, "epoch": SAY}
     books = {"cluster": fill(say, (CLUSTER,)), "strategy": fill(say, TENSORFLOW)}
@@ -168,7 +170,9 @@ def test_unsealed_says_so_and_closing_early_leaves_nothing(tmp_path):
     answer = "import time, os\ndef plan_epoch(*a):\n    os.system('sleep 7654321 &')"
     answer += "\n    time.sleep(1000)"
     sleeper = fill({**RIGHT, "epoch": answer})
-    lab = dataclasses.replace(LAB, rules=LabRules(cell_seconds=100, submission_seconds=100))
+    lab = dataclasses.replace(
+        LAB, rules=LabRules(data=(), cell_seconds=100, submission_seconds=100)
+    )
     handed = [Submission("asleep", write(sleeper, tmp_path / "asleep.ipynb")),
               Submission("awake", write(fill(RIGHT), tmp_path / "awake.ipynb"))]  # fmt: skip
     before = psutil.Process().children(recursive=True)

@@ -159,7 +159,7 @@ def test_what_ran_out_of_time_beside_others_is_run_once_more_alone(tmp_path, mon
     """One of them keeps all processors busy with processes of its own, each in a session."""
     forks, fork = [], Sandbox.fork
     monkeypatch.setattr(Sandbox, "fork", lambda self, *a: forks.append(1) or fork(self, *a))
-    rules = LabRules(cell_seconds=4, submission_seconds=20, processes=True)
+    rules = LabRules(data=(), cell_seconds=4, submission_seconds=20, processes=True)
     lab = dataclasses.replace(LAB, rules=rules)
     books = {
         "busy": {**WRONG, "epoch": BUSY},
