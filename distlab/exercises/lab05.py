@@ -1,7 +1,8 @@
 """Lab 05, loss scaling: one step on four real replicas, and what each loss makes of it.
 
-Each exercise is a loss function. `run` takes one step of plain gradient descent at
-learning rate 1 with it and returns weights before - after: the update that was applied.
+Exercises 1 to 4 are what a replica computes: a loss, or the gradients it applies. `run` takes
+one step of plain gradient descent at learning rate 1 with it and returns weights before - after:
+the update that was applied.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,8 @@ from distlab.errors import CourseError
 from distlab.exercises import softmax
 from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Answer, Cases, Exercise, contrast, each
-from distlab.exercises.refusing import own_frames, read_number, refuse
+from distlab.exercises.refusing import own_frames, read_number, refuse, require_value
+from utils.data import split_batch
 
 REPLICAS = 4
 FULL_BATCH = 64  # of the steps that exercise 5 reports
@@ -23,13 +25,13 @@ Batch = tuple[np.ndarray, np.ndarray]  # images [examples, inputs], labels [exam
 
 
 def make_step(
-    seed: int, examples: int = 64, global_batch_size: int | None = None, strength: float = 0.0
+    seed: int, examples: int = 64, global_batch_size: int | None = None, max_norm: float = 0.0
 ) -> dict[str, Any]:
     """Return one step's inputs as plain data, drawn from `seed`.
 
     `picks` are the places of `examples` training images of Fashion-MNIST, `weights`
     one sample weight for each, `model` the seed of the model's first weights,
-    `strength` the factor of its penalty.
+    `max_norm` the length to which gradients are clipped.
     """
     rng = np.random.default_rng(seed)
     return {
@@ -37,7 +39,7 @@ def make_step(
         "weights": rng.uniform(0.25, 4.0, size=examples).tolist(),
         "model": int(rng.integers(2**31)),
         "global_batch_size": examples if global_batch_size is None else global_batch_size,
-        "strength": strength,
+        "max_norm": max_norm,
     }
 
 
@@ -57,9 +59,9 @@ def draw_start(step: Step) -> np.ndarray:
 def measure(kind: str) -> Callable[[Answer, Cases], list[Any]]:
     """Return the way to run a loss of this kind: cases are arguments of `make_step`.
 
-    `kind` says what the loss is called with: "plain" (losses, global_batch_size),
-    "weighted" (losses, weights, global_batch_size), "penalized" (losses, penalty,
-    global_batch_size, replicas), "uneven" (losses, batch_examples, global_batch_size).
+    `kind` says what it is called with: "plain" (errors, global_batch_size), "weighted" (losses,
+    weights, global_batch_size), "clipped" (gradients, max_norm), "uneven" (losses,
+    batch_examples, global_batch_size).
     """
     return lambda loss, cases: measure_updates(loss, [make_step(*case) for case in cases], kind)
 
@@ -106,15 +108,26 @@ def _cut_share(step: Step, batch: Batch, replica: int, kind: str) -> tuple[Any, 
     import tensorflow as tf
 
     columns = (*batch, np.asarray(step["weights"])) if kind == "weighted" else batch
-    return tuple(tf.constant(np.array_split(column, REPLICAS)[replica]) for column in columns)
+    return tuple(tf.constant(cut_column(column)[replica]) for column in columns)
+
+
+def cut_column(column: np.ndarray) -> list[np.ndarray]:
+    """Return each replica's part of a column of the batch, as TensorFlow splits a batch."""
+    return np.split(column, np.cumsum(split_batch(len(column), REPLICAS))[:-1])
 
 
 def _differentiate(loss: Any, share: tuple[Any, ...], weights: Any, step: Step, kind: str) -> Any:
     import tensorflow as tf
 
     with tf.GradientTape() as tape:
-        value = _call_loss(loss, share, weights, step, kind)
+        losses = _find_losses(share, weights, kind)
+        if kind == "clipped":
+            value = tf.reduce_sum(losses) / step["global_batch_size"]
+        else:
+            value = _call_loss(loss, losses, share, step, kind)
     gradient = tape.gradient(value, weights)
+    if kind == "clipped":
+        return _clip(loss, gradient, step["max_norm"])
     if gradient is None and not len(share[1]):
         return tf.zeros_like(weights)  # nothing of it depends on the weights
     if gradient is None:
@@ -129,24 +142,44 @@ def _subtract(strategy: Any, models: Sequence[Any], found: Sequence[Any]) -> Non
         strategy.extended.update(weights, lambda w, g: w.assign_sub(g), (total,), group=False)
 
 
-def _call_loss(loss: Any, share: tuple[Any, ...], weights: Any, step: Step, kind: str) -> Any:
+def _find_losses(share: tuple[Any, ...], weights: Any, kind: str) -> Any:
+    """Return the share's losses [share]; for "plain" an error for each output, [share, 10]."""
     import tensorflow as tf
 
-    images, labels, *sample_weights = share
-    outputs = tf.matmul(images, weights)
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, outputs)  # [share]
-    more = [*sample_weights, step["global_batch_size"]]
-    if kind == "penalized":
-        more = [step["strength"] * tf.reduce_sum(tf.square(weights)), *more, REPLICAS]
-    elif kind == "uneven":
-        more = [len(step["picks"]), *more]
-    value = loss(losses, *more)
-    if isinstance(value, int | float) and value == 0 and not len(images):
+    outputs = tf.matmul(share[0], weights)
+    if kind == "plain":
+        return tf.square(outputs - tf.one_hot(share[1], outputs.shape[1], dtype=outputs.dtype))
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(share[1], outputs)
+
+
+def _call_loss(loss: Any, losses: Any, share: tuple[Any, ...], step: Step, kind: str) -> Any:
+    import tensorflow as tf
+
+    more = [*share[2:], step["global_batch_size"]]
+    value = loss(losses, *([len(step["picks"])] if kind == "uneven" else []), *more)
+    if isinstance(value, int | float) and value == 0 and not len(share[0]):
         value = tf.zeros([], losses.dtype)
+    require_value(value, _name(loss), "a scalar tensor")
     if not tf.is_tensor(value) or value.shape.rank != 0:
-        shown = f"shape {list(value.shape)}" if tf.is_tensor(value) else repr(value)[:60]
-        raise refuse(f"{_name(loss)} returned {shown}: a scalar tensor is wanted")
+        shown = f"a tensor of shape {list(value.shape)}" if tf.is_tensor(value) else show(value)
+        raise refuse(f"{_name(loss)} returned {shown}, not a scalar tensor")
     return value
+
+
+def _clip(clip: Any, gradient: Any, max_norm: float) -> Any:
+    """Return the gradient that a replica applies; the answer gets it as those of two variables."""
+    import tensorflow as tf
+
+    top, bottom = tf.split(gradient, 2)
+    found = require_value(clip([top, bottom], max_norm), _name(clip), "a list of two gradients")
+    found = list(found) if isinstance(found, list | tuple) else [found]
+    if [list(np.shape(one)) for one in found] != [list(top.shape), list(bottom.shape)]:
+        shapes = ", ".join(str(list(np.shape(one))) for one in found)
+        raise refuse(
+            f"{_name(clip)} returned gradients of the shapes {shapes}: return a list with one of "
+            f"{list(top.shape)} for each of the two variables"
+        )
+    return tf.concat(found, 0)
 
 
 def _name(loss: Any) -> str:
@@ -177,7 +210,7 @@ def contrast_updates(got: Any, right: Any) -> str:
         raise CourseError("the right update is zero: choose another case")
     ratio, off = compare_updates(given, wanted)
     turned = f" and turned, residual {off:.2g}" if off > 1e-4 else ""
-    return f"gave an update of ×{ratio:.4g} the single-device gradient{turned}, should give ×1"
+    return f"gave an update of ×{ratio:.4g} the single-device update{turned}, should give ×1"
 
 
 def make_exercise(
@@ -189,8 +222,9 @@ def make_exercise(
         "run": measure(name),
         "tolerance": 1e-4,
         "shows_case": False,
+        "seconds": 60,
         "contrast": contrast_updates,
-        "success": f"{function}: ×1 the single-device gradient, for batches of {sizes} examples",
+        "success": f"{function}: ×1 the single-device update, for batches of {sizes} examples",
     }
     return Exercise("lab05", name, function, examples, mistakes, hint, **(fields | more))
 
@@ -201,15 +235,18 @@ PLAIN = make_exercise(
     "replica_loss",
     ((1, 64), (2, 50)),
     {
+        "errors-summed": "ten times too large: the ten errors of an example were added up, and "
+        "nothing divides by their number. compute_average_loss divides by the batch only",
         "own-mean": OWN_MEAN,
-        "mean-of-four": "a mean over the replica's own examples, divided by 4: right only as long "
-        "as all shares are equal",
-        "only-summed": "the losses are added up and never divided",
-        "divided-twice": "divided by the number of replicas once more: the global batch counts "
-        "them already",
-        "only-replicas": "divided by the number of replicas, not of examples",
+        "mean-of-four": "that is a mean over the replica's own examples, divided by 4: correct "
+        "only as long as all shares are equal",
+        "only-summed": "the errors are added up and never divided",
+        "divided-twice": "it's divided by the number of replicas once more: the global batch "
+        "counts them already",
+        "only-replicas": "it's divided by the number of replicas, not of examples",
     },
-    "a replica's loss is its part of one mean over all examples of the batch",
+    "an example's loss is the mean of its ten errors, and a replica's loss is its part of one mean "
+    "over all examples of the batch",
 )
 WEIGHTED = make_exercise(
     "weighted",
@@ -229,21 +266,30 @@ WEIGHTED = make_exercise(
     },
     "a replica's part is its sum of weight x loss; the divisor is one number, the same everywhere",
 )
-PENALIZED = make_exercise(
-    "penalized",
-    "penalized_loss",
-    ((5, 64, 64, 0.05), (6, 50, 50, 0.1)),
+CLIPPED = make_exercise(
+    "clipped",
+    "clip_gradients",
+    ((5, 64, 64, 1.0), (6, 50, 50, 0.4), (7, 64, 64, 1e3)),
     {
-        "on-every-replica": "the penalty was added in full on every replica, so it counts four "
-        "times",
-        "penalty-by-batch": "the penalty belongs to the weights, not to examples: not divided by "
-        "the batch",
-        "all-by-replicas": "only the penalty is divided by the replicas: the data part has its "
-        "divisor already",
-        "penalty-forgotten": "the penalty is missing",
-        "own-mean": OWN_MEAN,
+        "not-clipped": "the gradients came back as they were: the whole batch's gradient is longer "
+        "than max_norm",
+        "clipped-before": "each replica clipped its own part, which is shorter than the sum. What "
+        "has to be clipped is the gradient of the whole batch: ask the other replicas first",
+        "to-its-share": "each replica clipped its own part to a share of max_norm. The parts point "
+        "in different directions, so their sum is shorter than that, and turned",
+        "summed-again": "four times too large: that is the clipped gradient of the whole batch, on "
+        "every replica, and TensorFlow adds the four up once more",
+        "each-variable": "each variable's gradient was clipped by itself, which turns the update: "
+        "the norm is taken over all of them together",
+        "always-scaled": "a gradient that is shorter than max_norm stays as it is: clipping never "
+        "makes it longer",
+        "norms-added": "the norm of a sum isn't the sum of the norms, nor the root of the sum of "
+        "their squares: add up the gradients first, then take the norm",
+        "norm-not-summed": "that is the norm of a mean of the replicas' gradients: their sum is "
+        "four times as long",
     },
-    "ask of each of the two parts how often it is added up, and how often it should be",
+    "the replicas' gradients add up to the one that has to be clipped: what do you need to know of "
+    "it, and what is your part of the result?",
 )
 
 
@@ -297,6 +343,7 @@ UNEVEN = make_exercise(
 # ---- exercise 5: which bug gives such an update
 
 
+BUGS = ("own-mean", "not-divided", "divided-twice", "full-batch", "own-weights", "penalty-on-each")
 Shares = Sequence[int]  # examples on each replica
 
 
@@ -348,8 +395,8 @@ DIAGNOSIS = Exercise(
         ("right", 12, _UNEVEN, "weighted"),
     ),
     mistakes={
-        "below-one": "a ratio below 1 has two causes: divided by the replicas once more gives "
-        "exactly a quarter, a full batch's size gives examples / full batch",
+        "below-one": "a ratio below 1 has two causes: dividing by the replicas once more gives "
+        "1 / replicas, a full batch's size gives examples / full batch",
         "above-one": "a ratio above 1 has several causes: the replicas' own means give their "
         "number, a sum that was never divided gives the number of examples",
         "residual-ignored": "these updates are turned: look at the residual as well as the ratio",
@@ -359,6 +406,8 @@ DIAGNOSIS = Exercise(
         "that each replica divides by on its own",
         "turned-is-penalty": "an update can turn without a penalty: uneven shares or weights do "
         "it too",
+        "called-right": "that update isn't right: a right one has ratio 1 and residual 0, whatever "
+        "the setting",
         "equal-shares": "with uneven shares the replicas' own means give no exact 4, and turn the "
         "update",
     },
@@ -367,4 +416,5 @@ DIAGNOSIS = Exercise(
     shows_case=False,
     run=each(try_diagnosis),
     plain=True,
+    seconds=20,
 )

@@ -1,12 +1,13 @@
 """Lab 08, multi-worker training: what real workers should read, end with, and leave behind."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from distlab.exercises import lab08, softmax
-from distlab.exercises.lab08 import RATE, read_step
+from distlab.exercises.comparing import Anything
+from distlab.exercises.lab08 import NEXT_SUM, RATE, read_step
 from distlab.grading.judges.regression import mean_gradient
 from distlab.grading.judging import Judge, LabRules
 
@@ -66,17 +67,26 @@ def _train(workers: int, rank: int, seed: int, steps: int, batch: int, way: str)
     return weights
 
 
-def expect_saving(workers: int, value: float, way: str = "right") -> dict[str, Any]:
-    everyone, nobody = way == "all-in-one-place", way == "chief-elsewhere"
-    lost = nobody or way == "shared-removed"
-    one = way == "others-share"
+def expect_saving(*counts: Sequence[float], way: str = "right") -> dict[str, Any]:
+    workers, own = len(counts), float(np.sum(counts[0]))
+    total = float(sum(np.sum(count) for count in counts))
+    sums = [[NEXT_SUM] * 3 for _ in counts]
+    saved: float | None = {
+        "own-count": own,
+        "averaged": total / workers,
+        "counted-twice": workers * total,
+        "chief-elsewhere": None,
+    }.get(way, total)
+    if way == "chief-alone":  # of two workers: worker 1's next addend is half of NEXT_SUM, plus 0.5
+        saved = own + NEXT_SUM / 2 + 0.5
+        sums[1] = [saved, *sums[1]]
     return {
-        "worker 0 wrote into the shared folder": not nobody,
-        "workers that wrote there": workers if everyone else int(not nobody),
-        "folders of the others": 1 if everyone or one else workers - 1,
-        "folders inside the shared one": (workers - 1) * (way == "inside-shared"),
-        "folders left over": {"left-behind": workers - 1}.get(way, 0),
-        "value in the shared checkpoint": None if lost else value + everyone * (workers - 1),
+        "count in the shared checkpoint": saved,
+        "others that wrote into the shared folder": (workers - 1) * (way == "all-in-one-place"),
+        "folders or files left next to it": (
+            Anything() if way == "chief-elsewhere" else (workers - 1) * (way == "left-behind")
+        ),
+        "sums of the next all-reduces": sums,
     }
 
 
