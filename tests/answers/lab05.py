@@ -377,7 +377,9 @@ WRONG = {
             '"own-weights" if weighted else "penalty-on-each" if penalized else "not-divided"',
         ),
         "called-right": "def name_bug(*report):\n    return 'right'\n",
-        "called-right (where the ratio is near 1)": name_bug(TABLE, near="0.3"),
+        "called-right (where the ratio is near 1)": name_bug(TABLE).replace(
+            "    for word", "    if 0.3 < ratio < 1.7: return 'right'\n    for word"
+        ),
         "below-one (all are full-batch)": name_bug(
             TABLE.replace('("divided-twice", 1 / replicas), ', "").replace(
                 "n / full_batch", "ratio if ratio < 1 else 2"

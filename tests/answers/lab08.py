@@ -203,9 +203,9 @@ RIGHT = {
             "shutil.rmtree(folder) if index else None",
         ),
         saving(
-            "Path(shared)",
-            "if index: print(float(checkpoint.seen.read_value()))",
-            write="if index == 0: checkpoint.write(str(folder / 'ckpt'))",
+            "None",
+            "pass",
+            write="with tempfile.TemporaryDirectory() as own: checkpoint.write(f'{own if index else shared}/ckpt')",
         ),
     ],
 }

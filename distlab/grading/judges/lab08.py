@@ -70,16 +70,15 @@ def _train(workers: int, rank: int, seed: int, steps: int, batch: int, way: str)
 def expect_saving(*counts: Sequence[float], way: str = "right") -> dict[str, Any]:
     workers, own = len(counts), float(np.sum(counts[0]))
     total = float(sum(np.sum(count) for count in counts))
-    sums = [[NEXT_SUM] * 3 for _ in counts]
     saved: float | None = {
         "own-count": own,
         "averaged": total / workers,
         "counted-twice": workers * total,
         "chief-elsewhere": None,
     }.get(way, total)
+    sums: Any = [[NEXT_SUM] * 3 for _ in counts]
     if way == "chief-alone":  # of two workers: worker 1's next addend is half of NEXT_SUM, plus 0.5
-        saved = own + NEXT_SUM / 2 + 0.5
-        sums[1] = [saved, *sums[1]]
+        saved, sums = own + NEXT_SUM / 2 + 0.5, Anything()
     return {
         "count in the shared checkpoint": saved,
         "others that wrote into the shared folder": (workers - 1) * (way == "all-in-one-place"),
