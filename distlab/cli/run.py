@@ -40,7 +40,7 @@ def add_parser(subparsers: Commands) -> None:
     parser = add_command(
         subparsers, "run", run, "start a program as the tasks of a cluster",
         "Run a program on several workers, as torchrun does for PyTorch. It assigns ports and "
-        "ranks, merges the output, and with --restarts starts all tasks again when one dies.",
+        "ranks, merges the output, and with --max-restarts starts all tasks again when one dies.",
         EPILOG,
     )  # fmt: skip
     parser.usage = "distlab run [options] PROGRAM [its options]"
@@ -50,7 +50,7 @@ def add_parser(subparsers: Commands) -> None:
     add("--ps", type=int, default=0, metavar="N",
         help="number of parameter servers; if there are any, a coordinator runs too (0)"
         )  # fmt: skip
-    add("--restarts", type=int, default=0, metavar="N",
+    add("--max-restarts", type=int, default=0, metavar="N",
         help="how often to start all tasks again after one has failed (0)")  # fmt: skip
     add("--checkpoint-dir", metavar="DIR",
         help="folder for checkpoints, given to the program in DISTLAB_CHECKPOINT_DIR"
@@ -68,7 +68,7 @@ def add_parser(subparsers: Commands) -> None:
     add("--gpus", default="auto", metavar="auto|none|N",
         help="divide this machine's GPUs among the workers (auto), or N for each; Ray and Slurm "
         "are asked for N")  # fmt: skip
-    add("--grace-seconds", type=float, default=10.0, metavar="X",
+    add("--grace-period", dest="grace_seconds", type=float, default=10.0, metavar="X",
         help="how long tasks may take to end after Ctrl-C or SIGTERM (10)")  # fmt: skip
     add_rendezvous(parser, "run")
     add("--engine", choices=ENGINES, metavar="NAME",
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CourseError("--engine-address: only with --engine")
     (least, workers), gpus = read_workers(arguments.workers), arguments.gpus
     settings = RunSettings(
-        workers=workers, min_workers=least, ps=arguments.ps, restarts=arguments.restarts,
+        workers=workers, min_workers=least, ps=arguments.ps, max_restarts=arguments.max_restarts,
         checkpoint_dir=arguments.checkpoint_dir, logs=arguments.logs,
         gpus=int(gpus) if re.fullmatch("[0-9]{1,9}", gpus) else gpus,
         grace_seconds=arguments.grace_seconds,

@@ -19,7 +19,7 @@ with quiet_tensorflow():
 import numpy as np
 
 from utils.devices import use_logical_devices
-from distlab.exercises import lab02
+from distlab.labs.lab02 import exercise as lab02
 
 print(use_logical_devices(4))
 
@@ -77,7 +77,7 @@ variable_cases = [
 got_copies = lab02.VARIABLE.observe(make_variable, variable_cases)
 lab02.VARIABLE.check(make_variable)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab02 as judges
+from distlab.labs.lab02 import judge as judges
 
 judges.VARIABLE.judge(variable_cases, got_copies)
 ### END HIDDEN TESTS
@@ -144,7 +144,7 @@ moments_cases = [
 got_moments = lab02.MOMENTS.observe(global_moments, moments_cases)
 lab02.MOMENTS.check(global_moments)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab02 as judges
+from distlab.labs.lab02 import judge as judges
 
 judges.MOMENTS.judge(moments_cases, got_moments)
 ### END HIDDEN TESTS
@@ -218,7 +218,7 @@ predict_cases = [
 got_predictions = lab02.PREDICT.observe(predict_in_order, predict_cases)
 lab02.PREDICT.check(predict_in_order)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab02 as judges
+from distlab.labs.lab02 import judge as judges
 
 judges.PREDICT.judge(predict_cases, got_predictions)
 ### END HIDDEN TESTS
@@ -296,7 +296,7 @@ meter_cases = [
 got_meters = lab02.METER.observe(make_meter, meter_cases)
 lab02.METER.check(make_meter)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab02 as judges
+from distlab.labs.lab02 import judge as judges
 
 judges.METER.judge(meter_cases, got_meters)
 ### END HIDDEN TESTS

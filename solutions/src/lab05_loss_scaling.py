@@ -17,7 +17,7 @@ with quiet_tensorflow():
 import numpy as np
 
 from utils.devices import use_logical_devices
-from distlab.exercises import lab05
+from distlab.labs.lab05 import exercise as lab05
 
 print(use_logical_devices(4))
 
@@ -70,7 +70,7 @@ plain_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 46)]
 got_plain = lab05.PLAIN.observe(replica_loss, plain_cases)
 lab05.PLAIN.check(replica_loss)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab05 as judges
+from distlab.labs.lab05 import judge as judges
 
 judges.PLAIN.judge(plain_cases, got_plain)
 ### END HIDDEN TESTS
@@ -122,7 +122,7 @@ weighted_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 50)]
 got_weighted = lab05.WEIGHTED.observe(weighted_loss, weighted_cases)
 lab05.WEIGHTED.check(weighted_loss)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab05 as judges
+from distlab.labs.lab05 import judge as judges
 
 judges.WEIGHTED.judge(weighted_cases, got_weighted)
 ### END HIDDEN TESTS
@@ -179,7 +179,7 @@ clipped_cases.append((int(rng.integers(2**31)), 64, 64, 1e3))
 got_clipped = lab05.CLIPPED.observe(clip_gradients, clipped_cases)
 lab05.CLIPPED.check(clip_gradients)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab05 as judges
+from distlab.labs.lab05 import judge as judges
 
 judges.CLIPPED.judge(clipped_cases, got_clipped)
 ### END HIDDEN TESTS
@@ -229,7 +229,7 @@ uneven_cases = [(int(rng.integers(2**31)), examples, 64) for examples in (3, 21,
 got_uneven = lab05.UNEVEN.observe(uneven_loss, uneven_cases)
 lab05.UNEVEN.check(uneven_loss)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab05 as judges
+from distlab.labs.lab05 import judge as judges
 
 judges.UNEVEN.judge(uneven_cases, got_uneven)
 ### END HIDDEN TESTS
@@ -309,7 +309,7 @@ for _k in rng.permutation(len(_steps)).tolist():
 got_bugs = lab05.DIAGNOSIS.observe(name_bug, bug_cases)
 lab05.DIAGNOSIS.check(name_bug)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab05 as judges
+from distlab.labs.lab05 import judge as judges
 
 judges.DIAGNOSIS.judge(bug_cases, got_bugs)
 ### END HIDDEN TESTS

@@ -18,8 +18,8 @@
 # %%
 import numpy as np
 
-from distlab.exercises import lab06
-from distlab.exercises.lab06 import Send
+from distlab.labs.lab06 import exercise as lab06
+from distlab.labs.lab06.exercise import Send
 
 # %%
 SEED = 2026
@@ -79,7 +79,7 @@ scatter_cases = [
 got_scattered = lab06.SCATTER.observe(reduce_scatter, scatter_cases)
 lab06.SCATTER.check(reduce_scatter)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab06 as judges
+from distlab.labs.lab06 import judge as judges
 
 judges.SCATTER.judge(scatter_cases, got_scattered)
 ### END HIDDEN TESTS
@@ -136,7 +136,7 @@ gather_cases = [
 got_gathered = lab06.GATHER.observe(all_gather, gather_cases)
 lab06.GATHER.check(all_gather)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab06 as judges
+from distlab.labs.lab06 import judge as judges
 
 judges.GATHER.judge(gather_cases, got_gathered)
 ### END HIDDEN TESTS
@@ -191,7 +191,7 @@ all_reduce_cases += [(int(rng.integers(2**31)), 1, 5), (int(rng.integers(2**31))
 got_reduced = lab06.ALL_REDUCE.observe(all_reduce, all_reduce_cases)
 lab06.ALL_REDUCE.check(all_reduce)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab06 as judges
+from distlab.labs.lab06 import judge as judges
 
 judges.ALL_REDUCE.judge(all_reduce_cases, got_reduced)
 ### END HIDDEN TESTS
@@ -245,7 +245,7 @@ seconds_cases = [
 got_seconds = lab06.SECONDS.observe(ring_seconds, seconds_cases)
 lab06.SECONDS.check(ring_seconds)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab06 as judges
+from distlab.labs.lab06 import judge as judges
 
 judges.SECONDS.judge(seconds_cases, got_seconds)
 ### END HIDDEN TESTS

@@ -13,7 +13,7 @@ import re
 
 import numpy as np
 
-from distlab.exercises import lab07
+from distlab.labs.lab07 import exercise as lab07
 
 # %%
 SEED = 2026
@@ -66,7 +66,7 @@ for _workers in (2, 5):
 got_configs = lab07.WORKER.observe(write_config, worker_cases)
 lab07.WORKER.check(write_config)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab07 as judges
+from distlab.labs.lab07 import judge as judges
 
 judges.WORKER.judge(worker_cases, got_configs)
 ### END HIDDEN TESTS
@@ -121,7 +121,7 @@ role_cases = [(dict(_machines), name, count - 1) for name, count in _counts.item
 got_roles = lab07.ROLE.observe(write_role, role_cases)
 lab07.ROLE.check(write_role)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab07 as judges
+from distlab.labs.lab07 import judge as judges
 
 judges.ROLE.judge(role_cases, got_roles)
 ### END HIDDEN TESTS
@@ -177,7 +177,7 @@ for _workers in (4, 6):
 got_repaired = lab07.REPAIR.observe(repair, repair_cases)
 lab07.REPAIR.check(repair)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab07 as judges
+from distlab.labs.lab07 import judge as judges
 
 judges.REPAIR.judge(repair_cases, got_repaired)
 ### END HIDDEN TESTS
@@ -278,7 +278,7 @@ cause_cases = [(*_pairs[k], int(rng.integers(2**31))) for k in rng.permutation(l
 got_causes = lab07.CAUSE.observe(diagnose, cause_cases)
 lab07.CAUSE.check(diagnose)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab07 as judges
+from distlab.labs.lab07 import judge as judges
 
 judges.CAUSE.judge(cause_cases, got_causes)
 ### END HIDDEN TESTS

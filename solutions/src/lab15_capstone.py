@@ -22,7 +22,7 @@ with quiet_tensorflow():
 import numpy as np
 
 from distlab import figures
-from distlab.exercises import lab15
+from distlab.labs.lab15 import exercise as lab15
 from distlab.lessons.mask_pictures import draw_predictions
 
 # %%
@@ -89,7 +89,7 @@ for _gpus in (4, 32):  # invented: a step takes 0.3 to 2 times as long as the al
 got_steps = lab15.PLAN.observe(predict_step, plan_cases)
 lab15.PLAN.check(predict_step)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.PLAN.judge(plan_cases, got_steps)
 ### END HIDDEN TESTS
@@ -163,7 +163,7 @@ for _canvases in (1, 3, 6):
 got_scores = lab15.IOU.observe(measure_iou, iou_cases)
 lab15.IOU.check(measure_iou)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.IOU.judge(iou_cases, got_scores)
 ### END HIDDEN TESTS
@@ -177,7 +177,7 @@ judges.IOU.judge(iou_cases, got_scores)
 # the cell. `load_canvases().train` has 6,000 canvases, and `.draw(number)` draws one of them, always
 # the same: an image and a mask, both uint8 [64, 64]. Scale the images to 0 to 1.
 #
-# **Contract.** `python capstone.py --out DIR --epochs E --seed S [--steps N]`
+# **Contract.** `python capstone.py --output DIR --epochs E --seed S [--steps N]`
 #
 # | part | what it has to do |
 # |---|---|
@@ -230,7 +230,7 @@ judges.IOU.judge(iou_cases, got_scores)
 
 # %% nbgrader={"grade_id": "program", "solution": true} tags=["nbval-ignore-output"]
 # %%writefile capstone.py
-"""Train a U-Net to find garments: python capstone.py --out DIR --epochs E --seed S [--steps N]"""
+"""Train a U-Net to find garments: python capstone.py --output DIR --epochs E --seed S [--steps N]"""
 
 import argparse
 import json
@@ -248,7 +248,7 @@ GLOBAL_BATCH, SAVE_EVERY, CLASSES = 32, 10, 11
 
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--steps", type=int)
@@ -314,7 +314,7 @@ def main():
         optimizer.build(model.trainable_variables)
     step, last_loss = tf.Variable(0, dtype=tf.int64), tf.Variable(0.0)
     state = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step, last_loss=last_loss)
-    folder = options.out / "checkpoints"
+    folder = options.output / "checkpoints"
     if latest := tf.train.latest_checkpoint(folder):
         state.restore(latest)
     aside = folder if chief else tempfile.mkdtemp()  # all save, the chief's files count
@@ -347,10 +347,10 @@ def main():
         weights = model.get_weights()
         plain = build_unet()
         plain.set_weights(weights)
-        plain.export(options.out / "saved_model", verbose=False)
+        plain.export(options.output / "saved_model", verbose=False)
         checksum = float(sum(np.abs(w, dtype="float64").sum() for w in weights))
         report = {"steps": int(step), "loss": float(last_loss), "weights_checksum": checksum}
-        (options.out / "report.json").write_text(json.dumps(report))
+        (options.output / "report.json").write_text(json.dumps(report))
     strategy.reduce("SUM", tf.constant(1.0), axis=None)  # wait: who leaves early stops the others
 
 
@@ -367,7 +367,7 @@ alone_cases = [("alone", SEED % 10_000 + 3)]  # one seed for all three, which sh
 got_alone = lab15.PROGRAM.observe(capstone_py, alone_cases)
 lab15.PROGRAM.check(capstone_py, 0)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.PROGRAM.judge(alone_cases, got_alone)
 ### END HIDDEN TESTS
@@ -379,7 +379,7 @@ together_cases = [("together", SEED % 10_000 + 3)]  # one seed for all three, wh
 got_together = lab15.PROGRAM.observe(capstone_py, together_cases)
 lab15.PROGRAM.check(capstone_py, 1)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.PROGRAM.judge(together_cases, got_together)
 ### END HIDDEN TESTS
@@ -391,7 +391,7 @@ killed_cases = [("killed", SEED % 10_000 + 3)]  # one seed for all three, which 
 got_killed = lab15.PROGRAM.observe(capstone_py, killed_cases)
 lab15.PROGRAM.check(capstone_py, 2)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.PROGRAM.judge(killed_cases, got_killed)
 ### END HIDDEN TESTS
@@ -403,11 +403,11 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 #
 # Train for real. Open a terminal in this folder (File, New, Terminal) and start your program:
 #
-#     python capstone.py --out capstone-run --epochs 4 --seed 1
+#     python capstone.py --output capstone-run --epochs 4 --seed 1
 #
 # Four epochs of a small U-Net take a few minutes on two cores. If it is interrupted, start it
 # again with the same words. If you want to see it survive a kill: `distlab run --workers 2
-# --restarts 1 capstone.py --out capstone-run --epochs 4 --seed 1`, and kill one of the workers.
+# --max-restarts 1 capstone.py --output capstone-run --epochs 4 --seed 1`, and kill one of the workers.
 #
 # **Contract.** `trained_model()` returns the name of the file that you hand in: `lab15.pack_model(
 # "capstone-run")` packs `capstone-run/saved_model` into `capstone.savedmodel`, next to this
@@ -453,7 +453,7 @@ outline_cases = [("outlines", SEED + 4, 150)]
 got_outlines = lab15.MODEL.observe(trained_model, outline_cases)
 lab15.MODEL.check(trained_model, 0)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.MODEL.judge(outline_cases, got_outlines)
 ### END HIDDEN TESTS
@@ -465,7 +465,7 @@ kind_cases = [("kinds", SEED + 4, 150)]
 got_kinds = lab15.MODEL.observe(trained_model, kind_cases)
 lab15.MODEL.check(trained_model, 1)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.MODEL.judge(kind_cases, got_kinds)
 ### END HIDDEN TESTS

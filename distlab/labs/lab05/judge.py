@@ -1,0 +1,171 @@
+"""Lab 05, loss scaling: the update that each way to scale a loss applies, with NumPy alone.
+
+A way to scale multiplies each example's gradient with a factor, and may put something in the
+place of the sample weights.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from distlab.exercises import softmax
+from distlab.labs.lab05 import exercise as lab05
+from distlab.exercises.comparing import AnyOf, Anything
+from distlab.labs.lab05.exercise import REPLICAS, Step, cut_column, draw_start, make_step, read_batch
+from distlab.grading.judging import Judge, LabRules
+
+RULES = LabRules(cell_seconds=30, submission_seconds=90, visible_checks=False, onednn=False,
+                 one_fork=True)  # fmt: skip
+OUTPUTS = softmax.CLASSES
+Factor = Callable[[int, Step], float]  # (examples on this replica, step) -> factor of each
+
+
+def per_batch(own: int, step: Step) -> float:
+    return 1 / step["global_batch_size"]
+
+
+def per_share(own: int, step: Step) -> float:
+    return 1 / own if own else np.nan
+
+
+def scaled(factor: Factor, by: float) -> Factor:
+    return lambda own, step: by * factor(own, step)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What the gradient of each example on one replica is multiplied with.
+
+    `weigh` gives what stands in for the sample weights, [examples], the step's own if None.
+    """
+
+    factor: Factor
+    weigh: Callable[[Step], np.ndarray] | None = None
+
+
+def by_share(step: Step, combine: Callable[[np.ndarray], Any]) -> np.ndarray:
+    """Return `combine` of each replica's sample weights, put in the place of each of them."""
+    parts = cut_column(np.asarray(step["weights"]))
+    return np.concatenate([np.broadcast_to(combine(part), part.shape) for part in parts])
+
+
+WAYS: dict[str, dict[str, Scaling]] = {
+    "plain": {
+        "right": Scaling(per_batch),
+        "own-mean": Scaling(per_share),
+        "mean-of-four": Scaling(scaled(per_share, 1 / REPLICAS)),
+        "only-summed": Scaling(lambda own, step: OUTPUTS),
+        "errors-summed": Scaling(scaled(per_batch, OUTPUTS)),
+        "divided-twice": Scaling(scaled(per_batch, 1 / REPLICAS)),
+        "only-replicas": Scaling(lambda own, step: OUTPUTS / REPLICAS),
+    },
+    "weighted": {
+        "right": Scaling(lambda own, step: 1 / np.sum(step["weights"])),
+        "own-mean": Scaling(per_share),
+        "weights-ignored": Scaling(per_batch, weigh=lambda step: np.ones(len(step["picks"]))),
+        "own-weights": Scaling(
+            lambda own, step: 1.0,
+            weigh=lambda step: np.asarray(step["weights"]) / by_share(step, np.sum),
+        ),
+        "by-examples": Scaling(per_batch),
+        "times-replicas": Scaling(lambda own, step: REPLICAS / np.sum(step["weights"])),
+        "mean-weight": Scaling(per_batch, weigh=lambda step: by_share(step, np.mean)),
+    },
+    "uneven": {
+        "right": Scaling(lambda own, step: 1 / len(step["picks"])),
+        "own-mean": Scaling(per_share),
+        "full-batch": Scaling(per_batch),
+        "own-times-replicas": Scaling(scaled(per_share, 1 / REPLICAS)),
+    },
+}
+
+
+def expect_update(kind: str, *case: Any, way: str = "right") -> np.ndarray:
+    """Return the update [inputs, outputs] that the scaling `way` applies."""
+    scaling, step = WAYS[kind][way], make_step(*case)
+    return sum(_differentiate(step, kind, scaling))
+
+
+def _differentiate(step: Step, kind: str, scaling: Scaling) -> list[np.ndarray]:
+    """Return each replica's gradient, [inputs, outputs]."""
+    images, labels = read_batch(step)
+    outputs = images @ draw_start(step)  # [examples, outputs]
+    slope = softmax.slopes(outputs, labels)
+    if kind == "plain":
+        slope = 2 * (outputs - np.eye(OUTPUTS)[labels]) / OUTPUTS
+    if kind == "weighted":
+        weights = scaling.weigh(step) if scaling.weigh else np.asarray(step["weights"])
+        slope = slope * weights[:, None]
+    shares = zip(cut_column(images), cut_column(slope), strict=True)
+    return [x.T @ (s * scaling.factor(len(x), step)) for x, s in shares]
+
+
+def expect_clipped(*case: Any, way: str = "right") -> np.ndarray:
+    """Return the update of gradients clipped to a length, or clipped in a mistaken way."""
+    step = make_step(*case)
+    parts = _differentiate(step, "clipped", Scaling(per_batch))
+    whole, most = sum(parts), step["max_norm"]
+    norms = [float(np.linalg.norm(part)) for part in parts]
+    if way == "norms-added":
+        added = (sum(norms), float(np.linalg.norm(norms)))
+        return AnyOf(tuple(_shorten(whole, most, norm) for norm in added))
+    if way == "each-variable":
+        return np.concatenate([_shorten(half, most) for half in np.split(whole, 2)])
+    return {
+        "right": lambda: _shorten(whole, most),
+        "not-clipped": lambda: whole,
+        "clipped-before": lambda: sum(_shorten(part, most) for part in parts),
+        "to-its-share": lambda: sum(_shorten(part, most / REPLICAS) for part in parts),
+        "summed-again": lambda: REPLICAS * _shorten(whole, most),
+        "always-scaled": lambda: whole * most / np.linalg.norm(whole),
+        "norm-not-summed": lambda: _shorten(whole, most, np.linalg.norm(whole) / REPLICAS),
+    }[way]()
+
+
+def _shorten(gradient: np.ndarray, most: float, norm: float | None = None) -> np.ndarray:
+    """Return `gradient` scaled down as if its norm were `norm`, to `most`."""
+    norm = float(np.linalg.norm(gradient)) if norm is None else norm
+    return gradient * min(1.0, most / norm)
+
+
+def expect_uneven(*case: Any, way: str = "right") -> dict[str, Any]:
+    """Return the update, and the loss of a replica without examples."""
+    if way in ("mean-of-nothing", "empty-not-zero"):
+        nothing = np.nan if way == "mean-of-nothing" else 1.0
+        return {"update": expect_update("uneven", *case), "loss of nothing": nothing}
+    nothing = 0.0 if way == "right" else Anything()
+    return {"update": expect_update("uneven", *case, way=way), "loss of nothing": nothing}
+
+
+CONFUSIONS = {
+    "below-one": {"full-batch": "divided-twice", "divided-twice": "full-batch"},
+    "residual-ignored": {"penalty-on-each": "own-mean", "own-weights": "own-mean"},
+    "weights-not-seen": {"own-weights": "own-mean"},
+    "called-right": dict.fromkeys(lab05.BUGS, "right"),
+}
+
+
+def expect_bug(bug: str, seed: int, shares: Sequence[int], kind: str, way: str = "right") -> Any:
+    """Return the word for the bug of a report, or a confused one."""
+    turned = bug in ("own-weights", "penalty-on-each") or (
+        bug == "own-mean" and len(set(shares)) > 1
+    )
+    if way == "not-measured" and kind != "plain":
+        return "own-weights" if kind == "weighted" else "penalty-on-each"
+    if way == "above-one" and not turned:
+        return {"not-divided": "own-mean", "own-mean": "not-divided"}.get(bug, bug)
+    if way == "turned-is-penalty" and turned:
+        return "penalty-on-each"
+    if way == "equal-shares" and bug == "own-mean" and turned:
+        return AnyOf(("not-divided", "full-batch", "divided-twice", "right", "penalty-on-each"))
+    return CONFUSIONS.get(way, {}).get(bug, bug)
+
+
+PLAIN = Judge(lab05.PLAIN, partial(expect_update, "plain"))
+WEIGHTED = Judge(lab05.WEIGHTED, partial(expect_update, "weighted"))
+CLIPPED = Judge(lab05.CLIPPED, expect_clipped)
+UNEVEN = Judge(lab05.UNEVEN, expect_uneven)
+DIAGNOSIS = Judge(lab05.DIAGNOSIS, expect_bug)

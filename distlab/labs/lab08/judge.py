@@ -1,0 +1,95 @@
+"""Lab 08, multi-worker training: what real workers should read, end with, and leave behind."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from distlab.exercises import softmax
+from distlab.labs.lab08 import exercise as lab08
+from distlab.exercises.comparing import Anything
+from distlab.labs.lab08.exercise import NEXT_SUM, RATE, read_step
+from distlab.grading.regression import mean_gradient
+from distlab.grading.judging import Judge, LabRules
+
+STEP_BYTES = 784 * 10 * 4  # of one gradient, which has to travel in each step
+
+
+def bound_training(inputs: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the least and the most bytes that the kernel may count."""
+    return STEP_BYTES * sum(case[2] for case in inputs["training_cases"]), 2e7
+
+
+RULES = LabRules(cell_seconds=90, submission_seconds=240, processes=True, visible_checks=False,
+                 one_fork=True, traffic={"training": bound_training})  # fmt: skip
+
+
+def expect_shards(
+    workers: int, examples: int, batch: int, way: str = "right"
+) -> list[list[list[int]]] | str:
+    if way in ("not-batched", "endless"):
+        return "single ids" if way == "not-batched" else "it never ends"
+    found = []
+    for worker in range(workers):
+        ids = np.arange(worker, examples, workers)
+        if way == "not-sharded":
+            ids = np.arange(examples)
+        if way == "cut-to-fit":
+            ids = ids[: examples // workers]
+        if way == "always-the-first":
+            ids = np.arange(0, examples, workers)
+        if way == "in-blocks":
+            ids = np.array_split(np.arange(examples), workers)[worker]
+        size = batch if way == "global-batch" else batch // workers
+        steps = [ids[k : k + size].tolist() for k in range(0, len(ids), size)]
+        found.append([s for s in steps if len(s) == size or way != "rest-dropped"])
+    return found
+
+
+def expect_training(
+    workers: int, seed: int, steps: int, batch: int, way: str = "right"
+) -> list[np.ndarray]:
+    return [_train(workers, rank, seed, steps, batch, way) for rank in range(workers)]
+
+
+def _train(workers: int, rank: int, seed: int, steps: int, batch: int, way: str) -> np.ndarray:
+    weights = softmax.draw_weights(seed)
+    for step in range(steps):
+        images, labels = read_step(seed, step, batch)
+        gradient = mean_gradient(images, labels, weights)
+        factors = {"own-mean": workers, "averaged-again": 1 / workers, "whole-batch": np.nan}
+        gradient = gradient * factors.get(way, 1)
+        if way == "not-reduced":
+            own = slice(rank, None, workers)
+            gradient = mean_gradient(images[own], labels[own], weights)
+        if way == "one-batch-only":
+            gradient = mean_gradient(*read_step(seed, 0, batch), weights)
+        weights = weights - RATE * gradient
+    return weights
+
+
+def expect_saving(*counts: Sequence[float], way: str = "right") -> dict[str, Any]:
+    workers, own = len(counts), float(np.sum(counts[0]))
+    total = float(sum(np.sum(count) for count in counts))
+    saved: float | None = {
+        "own-count": own,
+        "averaged": total / workers,
+        "counted-twice": workers * total,
+        "chief-elsewhere": None,
+    }.get(way, total)
+    sums: Any = [[NEXT_SUM] * 3 for _ in counts]
+    if way == "chief-alone":  # of two workers: worker 1's next addend is half of NEXT_SUM, plus 0.5
+        saved, sums = own + NEXT_SUM / 2 + 0.5, Anything()
+    return {
+        "count in the shared checkpoint": saved,
+        "others that wrote into the shared folder": (workers - 1) * (way == "all-in-one-place"),
+        "folders or files left next to it": (
+            Anything() if way == "chief-elsewhere" else (workers - 1) * (way == "left-behind")
+        ),
+        "sums of the next all-reduces": sums,
+    }
+
+
+SHARDS = Judge(lab08.SHARDS, expect_shards)
+TRAINING = Judge(lab08.TRAINING, expect_training)
+SAVING = Judge(lab08.SAVING, expect_saving)
