@@ -46,7 +46,7 @@ utils: training
 utils: parallel
 utils: calibrate
 distlab: errors
-distlab: lessons figures progress handing_in
+distlab: lessons figures progress submission
 distlab: widgets explorables
 distlab: exercises authoring
 distlab: grading

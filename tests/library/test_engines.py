@@ -18,9 +18,9 @@ from process_watch import lives, wait_for
 
 from distlab.cli import diagnose, starting
 from distlab.cli.run import tell_end
+from utils.cluster.failures import find_traceback
 from utils.engines import ENGINES, RunReport, RunSettings, TaskReport, run_program
 from utils.engines.accelerators import divide_gpus, list_gpus
-from utils.engines.local import find_traceback
 from utils.errors import InputError
 from utils.processes.registry import MARK_VARIABLE, find_clusters
 
@@ -423,7 +423,7 @@ def test_the_library_call_gives_the_same_report(program, tmp_path):
 
 
 def test_who_waits_says_for_whom_and_whether_it_can_come(program, monkeypatch):
-    monkeypatch.setattr("utils.engines.attempt.WAITING_SECONDS", 0.2)
+    monkeypatch.setattr("utils.cluster.waiting.WORD_SECONDS", 0.2)
     name = program("""
         import socket
         if index == 0:
