@@ -210,7 +210,7 @@ _PICTURES: Mapping[tuple[str, str], Callable[..., Picture]] = {
     ("lab01", "batches"): _cut_batches,
     ("lab02", "moments"): _draw_mean,
     ("lab02", "predict"): _draw_rows,
-    **{("lab05", name): _draw_arrows for name in ("plain", "weighted", "penalized", "uneven")},
+    **{("lab05", name): _draw_arrows for name in ("plain", "weighted", "clipped", "uneven")},
     ("lab06", "scatter"): _draw_sent,
     ("lab06", "gather"): _draw_vectors,
     ("lab06", "all-reduce"): _draw_vectors,

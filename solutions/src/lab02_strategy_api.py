@@ -124,7 +124,8 @@ def global_moments(strategy, values):
     # Sums, squares and counts of a share add up, whatever its length; means and deviations don't.
     # Averaging the replicas' deviations leaves out the distance between their means.
     def sum_up(share):
-        return tf.stack([tf.reduce_sum(share), tf.reduce_sum(share**2), tf.size(share, tf.float64)])
+        count = tf.cast(tf.size(share), share.dtype)
+        return tf.stack([tf.reduce_sum(share), tf.reduce_sum(share**2), count])
 
     parts = strategy.run(sum_up, args=(values,))
     total, squares, count = strategy.reduce(tf.distribute.ReduceOp.SUM, parts, axis=None).numpy()
@@ -276,7 +277,7 @@ def make_meter(strategy):
 
     def add(values):
         total.assign_add(tf.reduce_sum(values))
-        count.assign_add(tf.size(values, tf.float64))
+        count.assign_add(tf.cast(tf.size(values), tf.float64))
 
     def read():
         return float(count), float(tf.math.divide_no_nan(total, count))

@@ -84,18 +84,27 @@ VARIABLE = Exercise(
 )
 
 
+def read_pair(found: Any, function: str, wanted: str) -> list[float]:
+    """Return the two numbers that `function` returned: tensors, variables, an array or plain ones."""
+    import tensorflow as tf
+
+    require_value(found, function, wanted)
+    parts = list(found) if isinstance(found, list | tuple) else [found]
+    plain = [x.read_value() if isinstance(x, tf.Variable) else x for x in parts]
+    arrays = [read_array(x, function, wanted).ravel() for x in plain]
+    numbers = np.concatenate(arrays) if arrays else np.zeros(0)
+    if len(numbers) != 2:
+        raise refuse(f"{function} returned {show(found)}, not {wanted}")
+    return numbers.tolist()
+
+
 def try_moments(global_moments: Callable[..., Any], parts: Parts) -> dict[str, float]:
     """Return `global_moments` of per-replica values `parts`: mean and standard deviation."""
     strategy = make_mirrored(len(parts))
     with own_frames():
         found = global_moments(strategy, spread(strategy, parts))
-        numbers = read_array(found, "global_moments", "two numbers").ravel()
-    if len(numbers) != 2:
-        raise refuse(
-            f"global_moments returned {show(found)}, not two numbers: the mean and the standard "
-            "deviation"
-        )
-    return {"mean": float(numbers[0]), "standard deviation": float(numbers[1])}
+        mean, deviation = read_pair(found, "global_moments", "two numbers, mean and deviation")
+    return {"mean": mean, "standard deviation": deviation}
 
 
 MOMENTS = Exercise(
@@ -187,10 +196,7 @@ def try_meter(make_meter: Callable[..., Any], *calls: Parts) -> list[list[float]
         with own_frames():
             if parts is not None:
                 strategy.run(add, args=(spread(strategy, parts),))
-            numbers = read_array(read(), "read", "two numbers").ravel()
-        if len(numbers) != 2:
-            raise refuse(f"read returned {show(numbers)}, not two numbers: count and mean")
-        found.append(numbers.tolist())
+            found.append(read_pair(read(), "read", "two numbers, count and mean"))
     return found
 
 
