@@ -156,7 +156,7 @@ judges.MOMENTS.judge(moments_cases, got_moments)
 # **4 points · hard · 18 minutes**
 #
 # You have many rows and a model on every replica. Each replica predicts a part of the rows. What
-# comes back has to be in the order of the rows, or every prediction belongs to somebody else.
+# comes back has to be in the order of the rows, or predictions end up at the wrong row.
 #
 # **Contract.** `predict_in_order(strategy, predict, rows)` takes a strategy, a function for one
 # replica, and a NumPy array `[n, 2]` of float64 with at least as many rows as replicas. Rows are
@@ -262,8 +262,8 @@ judges.PREDICT.judge(predict_cases, got_predictions)
 # %% nbgrader={"grade_id": "meter", "solution": true}
 def make_meter(strategy):
     ### BEGIN SOLUTION
-    # A sum and a count can be added to for as long as one likes; the division waits until somebody
-    # reads. Keeping a mean of the batches' means would forget how many numbers each had.
+    # A sum and a count can be added to batch after batch; the division waits until someone reads.
+    # Keeping a mean of the batches' means would forget how many numbers each had.
     def make_total():
         return tf.Variable(
             0.0,

@@ -29,7 +29,7 @@ SEED = 2026
 #
 # **1 point · medium · 8 minutes**
 #
-# A model that paints a picture has an error for every pixel, and the loss of an example is the mean of its errors. On one device everybody writes `tf.reduce_mean(errors)`. On four replicas of 16 examples each, the steps of this line are four times too long. `tf.nn.compute_average_loss(errors, global_batch_size=64)` doesn't fix it: then they are ten times too long. Write one that is right.
+# A model that paints a picture has an error for every pixel, and the loss of an example is the mean of its errors. On one device the line for that is `tf.reduce_mean(errors)`. On four replicas of 16 examples each, the steps of this line are four times too long. `tf.nn.compute_average_loss(errors, global_batch_size=64)` doesn't fix it: then they are ten times too long. Write one that is right.
 #
 # **Contract.** `replica_loss(errors, global_batch_size)` takes this replica's errors, a tensor `[share, 10]` of float64 with ten for each example, and the number of examples in the whole batch, an int. It returns a scalar tensor. Added up, the replicas' gradients of it are the gradient of the mean over all examples. Shares may differ in size.
 #

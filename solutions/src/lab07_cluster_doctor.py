@@ -241,8 +241,8 @@ for worker, log in enumerate(lab07.make_logs("wrong-index", blamed=1, seed=1)):
 # %% nbgrader={"grade_id": "cause", "solution": true}
 def diagnose(logs):
     ### BEGIN SOLUTION
-    # Whoever names its own mistake is asked first, since the others only wait for it. Reading worker
-    # 0's log alone turns five of the eight causes into a missing peer.
+    # A worker that names its own mistake is found first, because the others only wait for it.
+    # Reading worker 0's log alone turns five of the eight causes into a missing peer.
     own_words = {
         "exceeds the maximum id": "wrong-index",
         "JSONDecodeError": "not-json",

@@ -174,7 +174,7 @@ judges.TRAINING.judge(training_cases, got_trained)
 # **3 points · hard · 18 minutes**
 #
 # Every worker counts the examples that it has seen. Sending a message for each step would be a
-# waste, so the counter adds up only when somebody reads it, and saving reads it. If only worker 0
+# waste, so the counter adds up only when someone reads it, and saving reads it. If only worker 0
 # saves, nobody waits for the others: its all-reduce meets their next one, whatever that is, and both
 # get a wrong sum, without an error. So all workers have to save. But only the chief, worker 0, may
 # write into the shared folder.

@@ -576,7 +576,7 @@ REFUSED = {
         ),
     },
     "program": {
-        "do not belong to this strategy": program(scope="contextlib.nullcontext()"),
+        "don't belong to this strategy": program(scope="contextlib.nullcontext()"),
         "not an array of weights": program().replace(
             "return model.get_weights()[0]", "return model"
         ),

@@ -396,7 +396,7 @@ WRONG = {
 }
 REFUSED = {
     "weighted": {
-        "put @tf.function round the call of strategy.run": weighted(
+        "Put @tf.function around the call of strategy.run": weighted(
             f"tf.reduce_sum(losses * weights) / {REDUCE_SUM}", TRACED
         ),
         "not a scalar tensor": weighted(f"losses * weights / {REDUCE_SUM}"),
