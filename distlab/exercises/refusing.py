@@ -142,7 +142,7 @@ def own_frames() -> Iterator[None]:
         show_lines = partial(_show_error, error, error.__traceback__)  # without the cell's frame
         if why := explain_error(error):
             line = _find_words(str(error))
-            whose = "Python" if re.search("NoneType|unpack", line) else "TensorFlow"
+            whose = "Python" if re.search(r"NoneType|unpack|float\(\)", line) else "TensorFlow"
             whose = "NumPy" if re.search(_UNFIT, line) else whose
             said = f"{why}. ({whose}'s own words: {line})"
             raise refuse(said, "\n".join(show_lines())) from None

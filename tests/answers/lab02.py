@@ -252,7 +252,7 @@ def make_variable(strategy, start):
     "meter": [
         meter(),
         meter(options="aggregation=tf.VariableAggregation.SUM"),
-        meter(read="n = float(count); return (n, float(total) / n if n else 0.0)"),
+        meter(read="n = float(count.numpy()); return (n, float(total.numpy()) / n if n else 0.0)"),
         meter(
             "for v in tf.unstack(values): total.assign_add(v); count.assign_add(1.0)",
             "return np.array([count.numpy(), total.numpy() / max(count.numpy(), 1)])",
@@ -345,13 +345,13 @@ WRONG = {
         ),
         "mean-of-means": meter(
             "total.assign_add(tf.reduce_mean(values)); count.assign_add(tf.cast(len(values), tf.float64)); calls.append(1)",
-            "return count, float(total) / max(len(calls), 1)",
+            "return count, float(total.numpy()) / max(len(calls), 1)",
         ).replace("    def add", "    calls = []\n    def add"),
         "last-only": meter(
             "total.assign(tf.reduce_sum(values)); count.assign(tf.cast(len(values), tf.float64))"
         ),
         "last-only (read forgets)": meter(
-            read="n, s = float(count), float(total); total.assign(0.0); count.assign(0.0); return n, s / max(n, 1)"
+            read="n, s = float(count.numpy()), float(total.numpy()); total.assign(0.0); count.assign(0.0); return n, s / max(n, 1)"
         ),
         "empty": meter(read="return count, total / count"),
     },
