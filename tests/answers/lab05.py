@@ -402,7 +402,7 @@ REFUSED = {
         "not a scalar tensor": weighted(f"losses * weights / {REDUCE_SUM}"),
     },
     "clipped": {
-        "return a list with one of": clipped("return tf.linalg.global_norm(gradients)"),
+        "return a list with one for": clipped("return tf.linalg.global_norm(gradients)"),
         "clip_gradients returned None": clipped("tf.clip_by_global_norm(gradients, max_norm)"),
     },
     "plain": {

@@ -136,6 +136,7 @@ def _run_epochs(
 
 # epochs of the three calls, and how many of the second call's are saved
 CALLS = {"saved-at-the-end": (1, 0, 3), "epochs-more": (1, 1, 4)}
+CALLS |= dict.fromkeys(("rest-dropped", "not-distributed"), (1, 2, 1))  # fewer steps, cut off later
 
 
 def expect_program(seed: int, way: str = "right") -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Lab 05, loss scaling: one step on four real replicas, and what each loss makes of it.
 
-Exercises 1 to 4 are what a replica computes: a loss, or the gradients it applies. `run` takes
-one step of plain gradient descent at learning rate 1 with it and returns weights before - after:
-the update that was applied.
+Exercises 1, 2 and 4 are losses. `run` takes one step of plain gradient descent at learning rate
+1 with each and returns weights before - after: the update that was applied. Exercise 3 returns
+what each replica applies.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,13 +25,12 @@ Batch = tuple[np.ndarray, np.ndarray]  # images [examples, inputs], labels [exam
 
 
 def make_step(
-    seed: int, examples: int = 64, global_batch_size: int | None = None, max_norm: float = 0.0
+    seed: int, examples: int = 64, global_batch_size: int | None = None
 ) -> dict[str, Any]:
     """Return one step's inputs as plain data, drawn from `seed`.
 
     `picks` are the places of `examples` training images of Fashion-MNIST, `weights`
-    one sample weight for each, `model` the seed of the model's first weights,
-    `max_norm` the length to which gradients are clipped.
+    one sample weight for each, `model` the seed of the model's first weights.
     """
     rng = np.random.default_rng(seed)
     return {
@@ -39,7 +38,6 @@ def make_step(
         "weights": rng.uniform(0.25, 4.0, size=examples).tolist(),
         "model": int(rng.integers(2**31)),
         "global_batch_size": examples if global_batch_size is None else global_batch_size,
-        "max_norm": max_norm,
     }
 
 
@@ -60,8 +58,7 @@ def measure(kind: str) -> Callable[[Answer, Cases], list[Any]]:
     """Return the way to run a loss of this kind: cases are arguments of `make_step`.
 
     `kind` says what it is called with: "plain" (errors, global_batch_size), "weighted" (losses,
-    weights, global_batch_size), "clipped" (gradients, max_norm), "uneven" (losses,
-    batch_examples, global_batch_size).
+    weights, global_batch_size), "uneven" (losses, batch_examples, global_batch_size).
     """
     return lambda loss, cases: measure_updates(loss, [make_step(*case) for case in cases], kind)
 
@@ -121,13 +118,8 @@ def _differentiate(loss: Any, share: tuple[Any, ...], weights: Any, step: Step, 
 
     with tf.GradientTape() as tape:
         losses = _find_losses(share, weights, kind)
-        if kind == "clipped":
-            value = tf.reduce_sum(losses) / step["global_batch_size"]
-        else:
-            value = _call_loss(loss, losses, share, step, kind)
+        value = _call_loss(loss, losses, share, step, kind)
     gradient = tape.gradient(value, weights)
-    if kind == "clipped":
-        return _clip(loss, gradient, step["max_norm"])
     if gradient is None and not len(share[1]):
         return tf.zeros_like(weights)  # nothing of it depends on the weights
     if gradient is None:
@@ -166,22 +158,6 @@ def _call_loss(loss: Any, losses: Any, share: tuple[Any, ...], step: Step, kind:
     return value
 
 
-def _clip(clip: Any, gradient: Any, max_norm: float) -> Any:
-    """Return the gradient that a replica applies; the answer gets it as those of two variables."""
-    import tensorflow as tf
-
-    top, bottom = tf.split(gradient, 2)
-    found = require_value(clip([top, bottom], max_norm), _name(clip), "a list of two gradients")
-    found = list(found) if isinstance(found, list | tuple) else [found]
-    if [list(np.shape(one)) for one in found] != [list(top.shape), list(bottom.shape)]:
-        shapes = ", ".join(str(list(np.shape(one))) for one in found)
-        raise refuse(
-            f"{_name(clip)} returned gradients of the shapes {shapes}: return a list with one of "
-            f"{list(top.shape)} for each of the two variables"
-        )
-    return tf.concat(found, 0)
-
-
 def _name(loss: Any) -> str:
     return getattr(loss, "__name__", "the loss")
 
@@ -217,7 +193,7 @@ def make_exercise(
     name: str, function: str, examples: Cases, mistakes: Mapping[str, str], hint: str, **more: Any
 ) -> Exercise:
     """Return one exercise of this lab, whose loss is called as `measure(name)` says."""
-    sizes = " and ".join(str(case[1]) for case in examples)
+    sizes = " and ".join(f"{case[1]:g}" for case in examples)
     fields = {
         "run": measure(name),
         "tolerance": 1e-4,
@@ -266,10 +242,47 @@ WEIGHTED = make_exercise(
     },
     "a replica's part is its sum of weight x loss; the divisor is one number, the same everywhere",
 )
+def draw_gradients(seed: int) -> list[list[np.ndarray]]:
+    """Return each replica's gradients: one [20, 6] and one [6], of which some is common to all."""
+    rng = np.random.default_rng(seed)
+    common = [rng.normal(size=shape) for shape in ((20, 6), (6,))]
+    return [[g + rng.normal(size=g.shape) for g in common] for _ in range(REPLICAS)]
+
+
+def try_clipped(clip_gradients: Callable[..., Any], seed: int, max_norm: float) -> np.ndarray:
+    """Return the sum of what the replicas apply, kernel and bias one after the other."""
+    import tensorflow as tf
+
+    parts = draw_gradients(seed)
+    strategy = _get_strategy()
+    held = strategy.experimental_distribute_values_from_function(
+        lambda c: [tf.constant(g) for g in parts[c.replica_id_in_sync_group]]
+    )
+    with own_frames():
+        found = strategy.run(lambda given: _check_list(clip_gradients(given, max_norm)), args=(held,))
+    own = [strategy.experimental_local_results(one) for one in found]
+    return np.concatenate([np.sum([np.asarray(x) for x in one], axis=0).ravel() for one in own])
+
+
+def _check_list(found: Any) -> list[Any]:
+    """Return what an answer gave on one replica, if it's a list of two gradients."""
+    import tensorflow as tf
+
+    require_value(found, "clip_gradients", "a list of two gradients")
+    found = list(found) if isinstance(found, list | tuple) else [found]
+    if [list(np.shape(one)) for one in found] != [[20, 6], [6]]:
+        shapes = ", ".join(str(list(np.shape(one))) for one in found)
+        raise refuse(
+            f"clip_gradients returned tensors of the shapes {shapes}: return a list with one for "
+            "each variable, of the shape of its gradient"
+        )
+    return [tf.convert_to_tensor(one) for one in found]
+
+
 CLIPPED = make_exercise(
     "clipped",
     "clip_gradients",
-    ((5, 64, 64, 1.0), (6, 50, 50, 0.4), (7, 64, 64, 1e3)),
+    ((5, 10.0), (6, 4.0), (7, 1e3)),
     {
         "not-clipped": "the gradients came back as they were: the whole batch's gradient is longer "
         "than max_norm",
@@ -290,6 +303,8 @@ CLIPPED = make_exercise(
     },
     "the replicas' gradients add up to the one that has to be clipped: what do you need to know of "
     "it, and what is your part of the result?",
+    run=each(try_clipped),
+    success="clip_gradients: ×1 the clipped gradient, for two that are too long and one that isn't",
 )
 
 

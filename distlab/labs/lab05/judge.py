@@ -14,7 +14,7 @@ import numpy as np
 from distlab.exercises import softmax
 from distlab.labs.lab05 import exercise as lab05
 from distlab.exercises.comparing import AnyOf, Anything
-from distlab.labs.lab05.exercise import REPLICAS, Step, cut_column, draw_start, make_step, read_batch
+from distlab.labs.lab05.exercise import REPLICAS, Step, cut_column, draw_gradients, draw_start, make_step, read_batch
 from distlab.grading.judging import Judge, LabRules
 
 RULES = LabRules(cell_seconds=30, submission_seconds=90, visible_checks=False, onednn=False,
@@ -86,11 +86,6 @@ WAYS: dict[str, dict[str, Scaling]] = {
 def expect_update(kind: str, *case: Any, way: str = "right") -> np.ndarray:
     """Return the update [inputs, outputs] that the scaling `way` applies."""
     scaling, step = WAYS[kind][way], make_step(*case)
-    return sum(_differentiate(step, kind, scaling))
-
-
-def _differentiate(step: Step, kind: str, scaling: Scaling) -> list[np.ndarray]:
-    """Return each replica's gradient, [inputs, outputs]."""
     images, labels = read_batch(step)
     outputs = images @ draw_start(step)  # [examples, outputs]
     slope = softmax.slopes(outputs, labels)
@@ -99,21 +94,21 @@ def _differentiate(step: Step, kind: str, scaling: Scaling) -> list[np.ndarray]:
     if kind == "weighted":
         weights = scaling.weigh(step) if scaling.weigh else np.asarray(step["weights"])
         slope = slope * weights[:, None]
-    shares = zip(cut_column(images), cut_column(slope), strict=True)
-    return [x.T @ (s * scaling.factor(len(x), step)) for x, s in shares]
+    shares = [len(share) for share in cut_column(labels)]
+    factors = np.concatenate([np.full(own, scaling.factor(own, step)) for own in shares])
+    return images.T @ (slope * factors[:, None])
 
 
-def expect_clipped(*case: Any, way: str = "right") -> np.ndarray:
-    """Return the update of gradients clipped to a length, or clipped in a mistaken way."""
-    step = make_step(*case)
-    parts = _differentiate(step, "clipped", Scaling(per_batch))
-    whole, most = sum(parts), step["max_norm"]
+def expect_clipped(seed: int, most: float, way: str = "right") -> Any:
+    """Return the update of gradients clipped to a norm, or clipped in a mistaken way."""
+    parts = [np.concatenate([g.ravel() for g in pair]) for pair in draw_gradients(seed)]
+    whole = sum(parts)
     norms = [float(np.linalg.norm(part)) for part in parts]
     if way == "norms-added":
         added = (sum(norms), float(np.linalg.norm(norms)))
         return AnyOf(tuple(_shorten(whole, most, norm) for norm in added))
     if way == "each-variable":
-        return np.concatenate([_shorten(half, most) for half in np.split(whole, 2)])
+        return np.concatenate([_shorten(half, most) for half in np.split(whole, [120])])
     return {
         "right": lambda: _shorten(whole, most),
         "not-clipped": lambda: whole,
