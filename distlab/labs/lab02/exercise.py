@@ -129,6 +129,7 @@ MOMENTS = Exercise(
     hint="which sums do you need of every replica, so that a few divisions at the end give both?",
     tolerance=1e-6,
     run=each(try_moments),
+    evidence="result",
     seconds=60,
 )
 
@@ -179,6 +180,7 @@ PREDICT = Exercise(
     tolerance=1e-6,
     shows_case=False,
     run=each(try_predict),
+    evidence="result",
     seconds=60,
 )
 
@@ -224,5 +226,6 @@ METER = Exercise(
     tolerance=1e-6,
     shows_case=False,
     run=each(try_meter),
+    evidence="result",
     seconds=60,
 )

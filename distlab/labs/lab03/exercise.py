@@ -477,4 +477,5 @@ PROGRAM = Exercise(
     shows_case=False,
     seconds=120,
     run=each(try_program),
+    evidence="result",
 )

@@ -239,6 +239,7 @@ ACCURACY = Exercise(
     hint="the number of right answers, divided by the number of images",
     shows_case=False,
     run=each(try_accuracy),
+    evidence="result",
     seconds=60,
 )
 
@@ -407,5 +408,6 @@ PROGRAM = Exercise(
     tolerance=1e-5,
     shows_case=False,
     run=each(try_program),
+    evidence="result",
     seconds=120,
 )

@@ -304,6 +304,7 @@ CLIPPED = make_exercise(
     "the replicas' gradients add up to the one that has to be clipped: what do you need to know of "
     "it, and what is your part of the result?",
     run=each(try_clipped),
+    evidence="result",
     success="clip_gradients: ×1 the clipped gradient, for two that are too long and one that isn't",
 )
 
