@@ -455,9 +455,11 @@ WRONG = {
             ", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics",
         ),
         "best-by-training": program(monitor="loss"),
-        "validated-on-training": program(valid="batches(*training)"),
+        "best-by-training (validated on training images)": program(valid="batches(*training)"),
         "best-by-accuracy": program(monitor="val_accuracy"),
-        "highest": program().replace("save_best_only", "mode='max', save_best_only"),
+        "last-epoch (the highest)": program().replace(
+            "save_best_only", "mode='max', save_best_only"
+        ),
         "with-momentum": program(optimizer="keras.optimizers.SGD(0.1, momentum=0.9)"),
         "another-batch": program().replace(
             "rates, folder):", "rates, folder):\n    batch_size //= strategy.num_replicas_in_sync"

@@ -15,7 +15,7 @@ from distlab.exercises.refusing import own_frames, refuse, require_kind, require
 
 TRAINING, VALIDATION, BATCH = 64, 32, 16  # of exercise 5
 HEAVIER = 0.5  # by how much the losses on replica 1 weigh more
-RUNS = (186, 295, 374, 462, 526, 565, 582, 948, 1218, 1227, 1580, 1721, 1733, 1910, 2032, 2089, 2116, 2267, 2343, 2556, 2599, 2801, 2802, 2823, 2865, 3240, 3248, 3338, 3368, 3498, 3595, 3606, 3645, 3650, 3695, 3811, 3962, 4000, 4184, 4277)  # seeds of draw_run
+RUNS = (582, 2116, 4305, 4332, 5438, 5883)  # seeds of draw_run
 STEPS_DONE = 12  # by the model that exercise 4 saves
 
 
@@ -362,6 +362,7 @@ def draw_run(seed: int) -> dict[str, Any]:
     model. With the seeds of RUNS nothing but the validation loss tells which epoch is the best:
     training loss, accuracy and the first rise each point to another one.
     """
+    near = np.random.default_rng(seed).uniform(0.99, 1.01)
     seed = RUNS[seed % len(RUNS)]
     images, labels = draw_digits(seed, TRAINING + VALIDATION)
     rng = np.random.default_rng(seed)
@@ -373,7 +374,7 @@ def draw_run(seed: int) -> dict[str, Any]:
     return {
         "training": (images[:TRAINING], labels[:TRAINING]),
         "validation": (images[TRAINING:], labels[TRAINING:]),
-        "rates": [float(rate) for rate in rates],
+        "rates": [float(near * rate) for rate in rates],
     }
 
 
@@ -445,8 +446,8 @@ PROGRAM = Exercise(
     examples=((22,),),
     read=read_run,
     mistakes={
-        "last-epoch": "these are the last epoch's weights: load those of the epoch with the lowest "
-        "validation loss",
+        "last-epoch": "these are the last epoch's weights, and its validation loss is the highest: "
+        "load those of the epoch where it's lowest (a checkpoint's mode is 'min')",
         "first-rate-kept": "every epoch was trained with the first rate: a LearningRateScheduler "
         "sets it before each epoch",
         "not-scaled": "the pixels were not scaled: divide by 255",
@@ -454,13 +455,10 @@ PROGRAM = Exercise(
         "and compile the model in strategy.scope(), with the loss that was passed",
         "one-epoch": "these are the first epoch's weights: train one epoch for each rate",
         "best-by-training": "these are the weights of the epoch with the lowest training loss: "
-        "monitor val_loss",
-        "validated-on-training": "the validation data were the training images: they can't tell "
-        "when a model learns its training labels by heart",
+        "monitor val_loss, and give fit the validation images for it. Training images can't tell "
+        "when a model learns wrong labels by heart",
         "best-by-accuracy": "these are the weights of the epoch with the highest accuracy: the "
         "contract asks for the lowest validation loss",
-        "highest": "these are the weights of the epoch with the highest validation loss: lower is "
-        "better, mode='min'",
         "stopped-early": "training stopped where the validation loss first rose, and a later "
         "epoch is better: train one epoch for each rate",
         "with-momentum": "this SGD has momentum: use it without",

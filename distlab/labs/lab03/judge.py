@@ -95,6 +95,8 @@ def expect_program(seed: int, way: str = "right") -> dict[str, Any]:
         once = True if way == "shuffled" else Anything()
         free = {"kernel": Anything(), "biases": Anything(), "each image once an epoch": once}
         return free | {"began at zero": way == "shuffled"}
+    if way == "best-by-training":
+        return AnyOf(tuple(_choose_epoch(seed, key, BATCH) for key in ("training", "on training")))
     if way == "another-batch":
         return AnyOf(tuple(_choose_epoch(seed, "right", batch) for batch in (BATCH // 2, 2 * BATCH)))
     return _choose_epoch(seed, way, BATCH)
@@ -157,12 +159,10 @@ def _pick(epochs: list[dict[str, Any]], way: str) -> dict[str, Any]:
     fixed = {"last-epoch": -1, "one-epoch": 0, "stopped-early": rises[0] - 1}
     if way in fixed:
         return epochs[fixed[way]]
-    keys = {"best-by-training": "training", "validated-on-training": "on training"}
     if way == "best-by-accuracy":
         return max(epochs, key=lambda epoch: epoch["accuracy"])
-    if way == "highest":
-        return max(epochs, key=lambda epoch: epoch["validation"])
-    return min(epochs, key=lambda epoch: epoch[keys.get(way, "validation")])
+    key = way if way in ("training", "on training") else "validation"
+    return min(epochs, key=lambda epoch: epoch[key])
 
 
 def expect_reload(replicas: int, seed: int, way: str = "right") -> dict[str, Any]:
