@@ -34,7 +34,8 @@ utils: events
 utils: schedules
 utils: collectives
 utils: simulate tf_config
-utils: devices
+utils: gpus
+utils: devices placement
 utils: cluster
 utils: engines
 utils: data

@@ -20,7 +20,6 @@ first error is named with its likely cause. Nothing is left behind, however this
 | `hub`, `agent`, `handshake` | where agents call; an engine's part of a task; who has the key |
 | `driver`, `ray_driver`, `spark_driver`, `slurm_driver` | the process that asks an engine |
 | `slurm_local` | a Slurm cluster of two nodes on this machine |
-| `accelerators` | dividing this machine's GPUs among its workers |
 
 Importing this package does not import TensorFlow.
 """

@@ -13,9 +13,9 @@ from ..cluster.launcher import TaskOrder
 from ..cluster.streams import Streams
 from ..environment import memory_variables
 from ..errors import InputError
+from ..gpus import VISIBLE
 from ..processes.connection import answers
 from ..tf_config import TaskConfig, deal_addresses
-from .accelerators import VISIBLE
 from .attempt import Attempt
 from .engine_launcher import EngineLauncher, make_launcher
 from .hub import AgentLine

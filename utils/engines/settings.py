@@ -9,9 +9,9 @@ from pathlib import Path
 from ..checks import check_count, check_number
 from ..environment import memory_variables
 from ..errors import InputError
+from ..gpus import divide_gpus, gpu_variables, list_gpus
 from ..processes.registry import MARK_VARIABLE
 from ..tf_config import TaskConfig
-from .accelerators import VISIBLE, divide_gpus, list_gpus
 
 MAX_TASKS = 256
 MAX_RESTARTS = 1000
@@ -83,7 +83,7 @@ class RunSettings:
         if self.handout is not None:
             environment[HANDOUT_VARIABLE] = self.handout
         if gpus is not None:
-            environment[VISIBLE] = ",".join(gpus) if config.job == "worker" else ""
+            environment |= gpu_variables(gpus if config.job == "worker" else [])
         return environment
 
     def divide_gpus(self, workers: int) -> list[list[str]] | list[None]:
