@@ -1,12 +1,12 @@
 """A whole project in one program: segment pictures with a U-Net, on one machine or on several.
 
-On one machine:  python capstone.py --out run1 --epochs 8 --seed 0
+On one machine:  python capstone.py --output run1 --epochs 8 --seed 0
 On two machines, with a folder that both see (NFS, or a bucket):
 
     node-a$ TF_CONFIG='{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},
-              "task": {"type": "worker", "index": 0}}' python capstone.py --out run1
+              "task": {"type": "worker", "index": 0}}' python capstone.py --output run1
     node-b$ TF_CONFIG='{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},
-              "task": {"type": "worker", "index": 1}}' python capstone.py --out run1
+              "task": {"type": "worker", "index": 1}}' python capstone.py --output run1
 
 Whatever kills it, start it again with the same words: it goes on from run1/checkpoints, to the
 same weights as a run that was never killed. Workers listen on ALL interfaces of their machines,
@@ -215,11 +215,13 @@ def export(model: keras.Model, folder: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="folder, seen by all workers")
+    parser.add_argument("--output", type=Path, required=True, help="folder, seen by all workers")
     parser.add_argument("--epochs", type=int, default=8, help="in all, those before included")
     parser.add_argument("--seed", type=int, default=0, help="of first weights and of the order")
     parser.add_argument("--steps", type=int, default=10**9, help="stop after so many, in all")
-    parser.add_argument("--every", type=int, default=10, help="steps between checkpoints")
+    parser.add_argument(
+        "--checkpoint-every", type=int, default=10, help="steps between checkpoints"
+    )
     parser.add_argument("--canvases", type=int, default=6_000, help="to train on")
     options = parser.parse_args()
 
@@ -230,14 +232,14 @@ def main() -> None:
     steps_per_epoch = options.canvases // GLOBAL_BATCH_SIZE
     last = min(options.steps, options.epochs * steps_per_epoch)
     job = Job(strategy, last)
-    shards = options.out / f"canvases-{options.canvases}"
+    shards = options.output / f"canvases-{options.canvases}"
     if is_chief:
         write_shards(shards, options.canvases)
     job.barrier()  # nobody reads before all is written
 
     # All workers save, since that can need all of them; what is not the chief's is thrown away.
     aside = tempfile.TemporaryDirectory()
-    checkpoints = options.out / "checkpoints"
+    checkpoints = options.output / "checkpoints"
     folder = str(checkpoints if is_chief else aside.name)
     manager = tf.train.CheckpointManager(job.checkpoint, folder, max_to_keep=2)
     if newest := tf.train.latest_checkpoint(str(checkpoints)):  # the chief's, on every worker
@@ -259,7 +261,7 @@ def main() -> None:
     for batch in strategy.experimental_distribute_dataset(batches):
         loss = float(job.train_step(batch))
         step = int(job.step.assign_add(1).numpy())
-        if step % options.every == 0 or step == last:
+        if step % options.checkpoint_every == 0 or step == last:
             manager.save(checkpoint_number=step)
         if is_chief and (step % 5 == 0 or step == last):
             print(f"step {step} of {last}: loss {loss:.4f}", flush=True)
@@ -268,9 +270,9 @@ def main() -> None:
     tested = evaluate(job, read_batches(shards, "test", TEST_BATCH))
     if is_chief:
         report = {"steps": int(job.step.numpy()), **tested}
-        report["weights_checksum"] = export(job.model, options.out / "saved_model")
+        report["weights_checksum"] = export(job.model, options.output / "saved_model")
         report["step_seconds"] = seconds / (last - first) if last > first else None
-        (options.out / "report.json").write_text(json.dumps(report, indent=1))
+        (options.output / "report.json").write_text(json.dumps(report, indent=1))
         print(json.dumps(report))
     job.barrier()  # a worker that exits while another still works takes that one down
 

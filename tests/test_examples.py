@@ -28,7 +28,7 @@ PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
 PUBLIC = {"keras", "numpy", "tensorflow", "tf_keras"}
 OURS = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
 SECONDS = 200  # for any one program, on a busy machine
-SMALL = ["--limit", "640"]
+SMALL = ["--max-examples", "640"]
 
 
 # --- every program, as text ---------------------------------------------------------------
@@ -292,7 +292,7 @@ def test_mixed_precision_learns_as_float32_and_survives_an_overflow(
     tmp_path, data_file, import_program
 ):
     options = {"data_file": data_file, "folder": tmp_path}
-    half = ["--policy", "mixed_float16", "--overflow", "--limit", "320", "--epochs", "1"]
+    half = ["--policy", "mixed_float16", "--overflow", "--max-examples", "320", "--epochs", "1"]
     saved = ["--save", tmp_path / "m.keras"]
     with (
         start("mixed_precision.py", *saved, **options) as bfloat,
@@ -414,9 +414,9 @@ def test_a_killed_and_a_told_run_end_with_the_weights_of_an_unbroken_one(
     import keras
 
     folder, epochs = tmp_path / "checkpoints", 15
-    common = ["--every", "10", "--epochs", str(epochs)]
-    settings = [*common, "--checkpoints", folder, "--save", tmp_path / "broken.keras"]
-    unbroken = [*common, "--checkpoints", tmp_path / "other", "--save", tmp_path / "whole.keras"]
+    common = ["--checkpoint-every", "10", "--epochs", str(epochs)]
+    settings = [*common, "--checkpoint-dir", folder, "--save", tmp_path / "broken.keras"]
+    unbroken = [*common, "--checkpoint-dir", tmp_path / "other", "--save", tmp_path / "whole.keras"]
     options = {"data_file": data_file, "folder": tmp_path}
 
     with start_as_documented("checkpoint_and_resume.py", *unbroken, **options) as workers:
@@ -493,7 +493,7 @@ def test_the_capstone_survives_a_kill_and_trains_as_utils(tmp_path, data_file, i
     import tensorflow as tf
 
     out, steps = tmp_path / "run", 4
-    settings = ["--out", out, "--canvases", "192", "--steps", steps, "--every", "2"]
+    settings = ["--output", out, "--canvases", "192", "--steps", steps, "--checkpoint-every", "2"]
     options = {"data_file": data_file, "folder": tmp_path}
     with start_as_documented("capstone.py", *settings, **options) as workers:
         wait_for_checkpoint(out / "checkpoints", 2, workers)

@@ -22,7 +22,7 @@ utils: environment measure events errors files checks strategies data training s
     processes.fork_server processes.connection collectives.processes processes.registry
     training.parameter_server.loop training.recovery training.tpu_ready input_pipeline
 distlab: cli doctor figures widgets explorables exercises exercises.lab01 lessons.chaos
-    lessons.update_records lessons.stale_updates lessons.dtensor_mlp cli.cluster classroom
+    lessons.update_records lessons.stale_updates lessons.dtensor_mlp cli.processes classroom
     cli.run cli.plan cli.user_function cli.release cli.grade grading.release grading.session
     grading.report.pages
 """

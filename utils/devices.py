@@ -1,7 +1,7 @@
 """What a strategy's replicas run on: all GPUs, logical CPU devices, or a TPU's cores.
 
-The one place where devices are chosen (`choose_devices`); `placement` names those that a strategy has. All
-GPUs that this process may use are taken; without any, a laptop's one CPU is split into several
+The one place where devices are chosen (`choose_devices`); `placement` names what a strategy has.
+All GPUs that this process may use are taken. Without any, a laptop's one CPU is split into several
 *logical* devices, each with its own copy of the variables and its own queue of work, so every
 strategy does what it does on real accelerators. Logical devices share the cores: they teach, they
 don't speed up.

@@ -1,4 +1,4 @@
-"""What a strategy's replicas really run on: read from the strategy, named for people and programs."""
+"""What a strategy's replicas run on, read from the strategy, for people and programs."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from distlab.exercises.exercise import Exercise
 from distlab.exercises.failing_logs import LOGS, fill_in
 from distlab.exercises.refusing import EXPLANATIONS
 from utils.tf_config import diagnose, lint
+from utils.tf_config.old_programs import OLD_PROGRAMS
 from utils.tf_config.symptoms import COLLATERAL, CONFIGURATION, PROGRAM, Symptom
 
 INTRO = """# Error messages, their causes and cures
@@ -32,6 +33,7 @@ the logs of all tasks together.
 KINDS = {
     "TF_CONFIG cannot be read": CONFIGURATION,
     "The program stops or hangs": PROGRAM,
+    "The program was written for other versions": OLD_PROGRAMS,
     "Another task has gone": COLLATERAL,
 }
 _TWO = '"cluster": {"worker": ["a:2222", "b:2222"]}'

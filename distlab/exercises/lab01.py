@@ -3,6 +3,7 @@
 from distlab.exercises.exercise import Exercise
 
 EPOCH = Exercise(
+    seconds=20,
     lab="lab01",
     name="epoch",
     function="plan_epoch",
@@ -23,26 +24,35 @@ EPOCH = Exercise(
     hint="count the whole batches, then look at what is left over",
 )
 BATCHES = Exercise(
+    seconds=20,
     lab="lab01",
     name="batches",
     function="replica_batch_sizes",
-    examples=((1024, 4, 4), (34, 2, 2), (2, 1, 4)),
+    examples=((1024, 4, 4), (34, 2, 2), (2, 1, 4), (9, 2, 2)),
     mistakes={
         "one-worker": "the batch is global: divide it by the replicas of all workers, not of one",
         "per-worker": "these are per-worker batches: each worker shares its batch among its "
         "replicas",
-        "rounded-down": "rounding down everywhere loses the examples that are left over",
-        "rounded-up": "rounding up everywhere trains on more examples than the batch holds",
-        "rest-to-last": "what is left over is spread, one each: no two replicas differ by more "
-        "than one",
-        "worker-by-worker": "the rule goes over all replicas at once, not worker by worker",
-        "larger-last": "the right sizes in the wrong order: the larger shares come first",
-        "rest-to-first": "what is left over is spread, one each, over several replicas: replica 0 "
-        "does not take all of it",
+        "rounded-down": "rounding down loses the examples that are left over: round up",
+        "rounded-up": "rounding up everywhere trains on more examples than the batch holds: the "
+        "last replicas get what is left, or nothing",
+        "below-nothing": "a replica can't have fewer than 0 examples: once none are left, the "
+        "others get 0",
+        "one-more-each": "that is as even as can be, with one more for the first replicas. "
+        "TensorFlow rounds every share up, so it's the last replicas that get fewer or none",
+        "rest-to-last": "that share is rounded down, with the rest added to the last replica. "
+        "TensorFlow rounds every share up, as long as the examples last",
+        "worker-by-worker": "the batch is divided by the replicas of all workers at once, not "
+        "first by the workers",
+        "larger-last": "these are the right sizes in the wrong order: full shares come first",
+        "rest-to-first": "that share is rounded down, with the rest added to replica 0. TensorFlow "
+        "rounds every share up, as long as the examples last",
     },
-    hint="as many sizes as replicas, whose sum is the global batch, the larger ones first",
+    hint="every share is batch / replicas rounded up, until the examples are used up: as many "
+    "sizes as replicas, whose sum is the global batch",
 )
 PARALLELISM = Exercise(
+    seconds=20,
     lab="lab01",
     name="parallelism",
     function="choose_parallelism",
@@ -80,20 +90,37 @@ PARALLELISM = Exercise(
     hint="ask two questions apart: does one copy fit on one device, and is one copy fast enough?",
 )
 SCALING = Exercise(
+    seconds=20,
     lab="lab01",
     name="scaling",
-    function="measure_scaling",
-    examples=(([1, 2, 4], [0.100, 0.125, 0.160]), ([4, 1], [0.200, 0.100])),
+    function="choose_replicas",
+    examples=(
+        ([1, 2, 4], [0.100, 0.125, 0.160], 10_000_000, 64, 3),
+        ([4, 1, 2], [0.125, 0.100, 0.180], 10_000_000, 64, 4.2),
+        ([4, 1, 8], [0.200, 0.100, 0.400], 10_000_000, 64, 2),
+        ([1, 2, 4], [1.0, 1.02, 0.9], 65, 16, 1),
+    ),
     mistakes={
         "times-not-images": "a step of n replicas handles n times as many images: compare images "
         "per second",
-        "upside-down": "inverted: a shorter step is a larger speed-up",
+        "upside-down": "these speed-ups are inverted: a shorter step is a larger speed-up",
         "not-divided": "efficiency is the speed-up divided by the number of replicas",
-        "first-is-reference": "the reference is the run with one replica, wherever it stands in "
-        "the list",
+        "first-is-reference": "the reference is the run with one replica, wherever it is in the "
+        "list",
         "percentage": "efficiency is a fraction of 1 here, not a percentage",
-        "swapped": "the right two lists in the wrong order: speed-ups first, then efficiencies",
+        "fastest": "that is the fastest run. Among those in time, choose the one with the fewest "
+        "replica-hours, which is replicas × hours",
+        "too-late": "that run has the fewest replica-hours of all, but it takes longer than "
+        "allowed: leave such runs out first",
+        "fewest-replicas": "that is the run in time with the fewest replicas, which isn't always "
+        "the one with the fewest replica-hours: steps are rounded up",
+        "never-none": "no run is in time there: the choice is None",
+        "same-steps": "the number of steps depends on the replicas: a step of n replicas handles "
+        "n × images_per_replica images",
+        "one-per-step": "images / images_per_replica isn't a whole number of steps: the last, "
+        "smaller step takes as long as a full one, so round up",
     },
-    hint="images per second are replicas x batch / seconds, and the batch cancels",
+    hint="for each run: images of a step, steps rounded up, hours, replica-hours. Leave out what "
+    "is too late, then take the smallest",
     tolerance=0.01,
 )

@@ -174,7 +174,7 @@ def _look_killed(runs: ProgramRuns, seed: int) -> dict[str, Any]:
 def _read_weights(run: ProgramRun) -> list[np.ndarray]:
     for name in ("report.json", "saved_model/saved_model.pb"):
         if not (run.folder / name).is_file():
-            raise refuse(f"{name} is not in --out after the program has ended")
+            raise refuse(f"{name} is not in --output after the program has ended")
     return read_weights(run.folder / "saved_model")
 
 

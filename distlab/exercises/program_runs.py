@@ -36,14 +36,14 @@ class ProgramRun:
 def run_program(
     program: Path, workers: int, folder: Path, seed: int, steps: int, kill_after: float = 0.0
 ) -> ProgramRun:
-    """Run `python PROGRAM --out FOLDER --epochs 1 --seed SEED --steps STEPS` on `workers` workers.
+    """Run `python PROGRAM --output DIR --epochs 1 --seed SEED --steps STEPS` on `workers` workers.
 
     With `kill_after`, worker 1 gets SIGKILL once when so many bytes have crossed, and the group
     starts again. Raises AssertionError with the program's own last words if it fails.
     """
     from utils.cluster.failures import ClusterError
 
-    words = ["--out", folder, "--epochs", 1, "--seed", seed, "--steps", steps]
+    words = ["--output", folder, "--epochs", 1, "--seed", seed, "--steps", steps]
     job = get_cluster(workers).start(
         _run_here, str(program), [str(word) for word in words], restarts=bool(kill_after)
     )

@@ -34,7 +34,7 @@ SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/ld.so.cache
           "/etc/alternatives", "/etc/fonts", "/etc/localtime", "/etc/ssl/openssl.cnf")  # fmt: skip
 DEVICES = ("null", "zero", "full", "random", "urandom")
 START_SECONDS, BASE_MIB = 180.0, 2048  # what the server itself holds, data sets and all
-ADVICE = "`distlab doctor` says what is missing; --unsealed is for your own work only"
+ADVICE = "`distlab doctor` says what is missing; --no-sandbox is for your own work only"
 
 
 def check_can_seal() -> str:
@@ -44,7 +44,7 @@ def check_can_seal() -> str:
     path = shutil.which("bwrap")
     if path is None:
         raise CourseError("grading needs bubblewrap to seal what it runs: install the package "
-                          "bubblewrap (or --unsealed, for your own work only)")  # fmt: skip
+                          "bubblewrap (or --no-sandbox, for your own work only)")  # fmt: skip
     return path
 
 

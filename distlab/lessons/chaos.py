@@ -95,7 +95,7 @@ def draw_fault(seed: int, settings: RecoverySettings) -> Fault:
     rng = random.Random(seed)
     workers = rng.choice(WORKER_COUNTS)
     moment = rng.choice(MOMENTS)
-    every = settings.save_every or settings.steps_per_epoch
+    every = settings.checkpoint_every or settings.steps_per_epoch
     places = {
         "start-up": [0],
         "step": range(1, settings.total_steps),
@@ -322,7 +322,7 @@ def _examine_steps(
     faults: Sequence[Fault], settings: RecoverySettings, told: list[Attempt]
 ) -> str | None:
     """Return what is wrong with where the attempts began, or None."""
-    saved, every = 0, settings.save_every or settings.steps_per_epoch
+    saved, every = 0, settings.checkpoint_every or settings.steps_per_epoch
     for attempt in told:
         if attempt.restored is not None and attempt.restored < saved:
             return f"went on from step {attempt.restored}, and {saved} was saved"

@@ -9,7 +9,7 @@ from utils.cluster import LocalCluster, make_launcher
 from utils.errors import first_line
 from utils.strategies import find_strategy
 
-SETTINGS = {"epochs": 2, "limit": 256, "global_batch_size": 64, "model": "mlp"}
+SETTINGS = {"epochs": 2, "max_examples": 256, "global_batch_size": 64, "model": "mlp"}
 RUN_SECONDS = 240.0
 MAX_WHY = 400
 

@@ -7,6 +7,7 @@ import numpy as np
 from distlab.figures import Picture, grouped_bars, split_evenly
 from distlab.widgets.controls import Slider
 from distlab.widgets.explorer import Explorer, explore
+from utils.data import split_batch
 
 
 def last_batch_explorer(examples: int, replicas: int = 4, global_batch_size: int = 128) -> Explorer:
@@ -34,7 +35,7 @@ def show_last_batch(examples: int, replicas: int, global_batch_size: int) -> Pic
     """Return bars of the last batch's parts, by policy, and in words what plain `fit` does."""
     sizes = split_evenly(global_batch_size, replicas)
     full, rest = divmod(examples, global_batch_size)
-    cuts = {"FILE": cut_by_files(rest, sizes), "DATA": split_evenly(rest, replicas)}
+    cuts = {"FILE": cut_by_files(rest, sizes), "DATA": split_batch(rest, replicas)}
     groups = {
         f"policy {name}": {f"replica {i}": n for i, n in enumerate(cut)}
         for name, cut in cuts.items()

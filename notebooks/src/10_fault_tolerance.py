@@ -159,7 +159,7 @@ def open_manager(trainer):
 
 
 def train_saving(settings):
-    """One worker's program: from the newest checkpoint on, saving every `save_every` steps."""
+    """One worker's program: from the newest checkpoint on, saving every `checkpoint_every` steps."""
     trainer = Trainer(settings)  # its checkpoint: model, optimizer, number of steps
     manager = open_manager(trainer)
     newest = tf.train.latest_checkpoint(settings.folder)  # the chief's, on every worker
@@ -169,7 +169,7 @@ def train_saving(settings):
     report("restore", step=trainer.restored_step)
     for epoch, batch in batches_after(trainer, trainer.restored_step):
         step = trainer.take(epoch, batch)
-        if step % settings.save_every == 0:
+        if step % settings.checkpoint_every == 0:
             manager.save(checkpoint_number=step)
             report("checkpoint", step=step)
     return trainer.finish()
@@ -198,7 +198,7 @@ rows = make_attempt_rows(list(job.events()))
 figures.show(figures.timeline(rows, title="One kill, as measured on this machine", unit="s"))
 print(f"first attempt: {first.done} steps, saved after {first.saved}")
 print(f"second attempt: begins after {second.restored}, {second.lost} steps are trained twice")
-assert second.restored >= first.saved >= 8 and second.lost <= settings.save_every
+assert second.restored >= first.saved >= 8 and second.lost <= settings.checkpoint_every
 np.testing.assert_allclose(resumed.losses, whole.losses[second.restored :], atol=1e-9)
 
 # %% [markdown]
@@ -209,7 +209,7 @@ np.testing.assert_allclose(resumed.losses, whole.losses[second.restored :], atol
 # Here is the same program in the cockpit of [lesson 08](08-tf-config.ipynb), with more epochs, a checkpoint every 20 steps and about ten steps a second. It runs until you stop it, or until you run the next code cell. Kill a worker just after a flag, and another time just before the next one. Compare the hatched stretches. Then switch on **Chaos**: can it ever cost you more than 20 steps at once?
 
 # %% tags=["nbval-ignore-output"]
-endless = replace(settings, folder=f"{folder.name}/played", save_every=20, epochs=2000)
+endless = replace(settings, folder=f"{folder.name}/played", checkpoint_every=20, epochs=2000)
 endless = replace(endless, pause_seconds=0.08, watched=True)  # `watched`: tells when it waits
 played = cluster.start(train_saving, endless, restarts=100)
 next(event for event in played.events() if event.get("step", 0) >= 12)
@@ -459,7 +459,7 @@ title = "Steps trained twice after each signal, with a checkpoint every 4 steps"
 figures.show(figures.grouped_bars(lost, unit="steps", title=title))
 for name, each in lost.items():
     print(f"{name:<28}at most {max(each.values())} steps; with notice {each[words[-1]]}")
-assert max(max(each.values()) for each in lost.values()) <= settings.save_every
+assert max(max(each.values()) for each in lost.values()) <= settings.checkpoint_every
 assert lost["PreemptionCheckpointHandler"][words[-1]] == 0
 
 # %% [markdown]
@@ -591,7 +591,7 @@ interval_explorer(timing.median_seconds, workers=1000)
 #
 # ## Take-away card
 #
-# You bring `model`, `optimizer`, `strategy`, `step` (an int64 variable that you add 1 to in every step), `save_every` (in steps), and from [lesson 09](09-multi-worker-mirrored.ipynb) `is_chief` and `shared`, the path of the shared folder:
+# You bring `model`, `optimizer`, `strategy`, `step` (an int64 variable that you add 1 to in every step), `checkpoint_every` (in steps), and from [lesson 09](09-multi-worker-mirrored.ipynb) `is_chief` and `shared`, the path of the shared folder:
 #
 # ```python
 # checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)  # all three
@@ -601,7 +601,7 @@ interval_explorer(timing.median_seconds, workers=1000)
 # folder = shared if is_chief else tempfile.mkdtemp()  # every worker saves, the chief's counts
 # manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=3)
 # handler = tf.distribute.experimental.PreemptionCheckpointHandler(strategy.cluster_resolver, manager)
-# if int(step) % save_every == 0:  # these last three lines: in your loop, after every step
+# if int(step) % checkpoint_every == 0:  # these last three lines: in your loop, after every step
 #     manager.save(checkpoint_number=int(step))  # best about every sqrt(2 * save_seconds * mtbf) s
 # handler.save_checkpoint_if_preempted(checkpoint_number=int(step))
 # ```

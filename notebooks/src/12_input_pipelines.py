@@ -515,7 +515,7 @@ conveyor(InputCosts(wait, costs["parse"], costs["augment"]), step_seconds=0.005)
 # %% [markdown]
 # ## The same through `utils`
 #
-# First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Start with the ends of its report: *ready tensors* at the top shows how far it is from the limit, and the bottom is a pipeline to copy. In between are the costs of the stages and every change it tried: one that helped "stays", one that didn't "goes". The last line compares the bottleneck it found with the tallest bar of your first picture. If they differ, the computer was probably busy during one of them, so run both again. In a shell: `distlab tune my_input:make_dataset --step-ms 5`.
+# First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Start with the ends of its report: *ready tensors* at the top shows how far it is from the limit, and the bottom is a pipeline to copy. In between are the costs of the stages and every change it tried: one that helped "stays", one that didn't "goes". The last line compares the bottleneck it found with the tallest bar of your first picture. If they differ, the computer was probably busy during one of them, so run both again. In a shell: `distlab tune-input my_input:make_dataset --step-ms 5`.
 
 # %% tags=["nbval-ignore-output"]
 for name, make in by_hand.items():

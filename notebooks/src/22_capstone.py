@@ -307,7 +307,7 @@ assert ended.returncode == 0
 # The whole job as one program is [examples/capstone.py](../examples/capstone.py): plain TensorFlow, 250 lines, nothing of ours. It draws the canvases, trains, saves, resumes, evaluates and exports. Adam's rate rises over the first steps and then falls along a cosine, as in [lesson 17](17-large-batch-training.ipynb). It follows the optimizer's own count of steps. That count is in the checkpoint, so a resumed run goes on where the curve was. One detail cost us a long search: all epochs are concatenated into one data set, with one iterator. An iterator that ends waits until the thread of tf.data that tunes it wakes up, and that thread sleeps for longer and longer. With an iterator for each epoch, both workers stood still for many seconds after every one of them. Read the program now. In a shell you would start it like this:
 #
 # ```
-# distlab run --workers 2 --restarts 1 examples/capstone.py --out runs/lesson22/run --epochs 8 --seed 0
+# distlab run --workers 2 --max-restarts 1 examples/capstone.py --output runs/lesson22/run --epochs 8 --seed 0
 # ```
 #
 # `run_and_kill` does just that, and when the program reports a certain step it kills worker 1 with SIGKILL. This is the one full training of this lesson. The plan's minutes are those of the steps alone: starting twice, scoring and exporting come on top.
@@ -477,7 +477,7 @@ Markdown(page)
 # each = tf.nn.sparse_softmax_cross_entropy_with_logits(masks, logits)  # [batch, 64, 64]
 # losses = tf.reduce_mean(each, axis=[1, 2])  # first over the pixels ...
 # loss = tf.nn.compute_average_loss(losses, global_batch_size=32)  # ... then over all replicas
-# # 3 distlab run --workers 2 --restarts 3 examples/capstone.py --out run1
+# # 3 distlab run --workers 2 --max-restarts 3 examples/capstone.py --output run1
 # # 4 score by IoU, look at the worst, export, write the page
 # ```
 #

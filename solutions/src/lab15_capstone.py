@@ -177,7 +177,7 @@ judges.IOU.judge(iou_cases, got_scores)
 # the cell. `load_canvases().train` has 6,000 canvases, and `.draw(number)` draws one of them, always
 # the same: an image and a mask, both uint8 [64, 64]. Scale the images to 0 to 1.
 #
-# **Contract.** `python capstone.py --out DIR --epochs E --seed S [--steps N]`
+# **Contract.** `python capstone.py --output DIR --epochs E --seed S [--steps N]`
 #
 # | part | what it has to do |
 # |---|---|
@@ -230,7 +230,7 @@ judges.IOU.judge(iou_cases, got_scores)
 
 # %% nbgrader={"grade_id": "program", "solution": true} tags=["nbval-ignore-output"]
 # %%writefile capstone.py
-"""Train a U-Net to find garments: python capstone.py --out DIR --epochs E --seed S [--steps N]"""
+"""Train a U-Net to find garments: python capstone.py --output DIR --epochs E --seed S [--steps N]"""
 
 import argparse
 import json
@@ -248,7 +248,7 @@ GLOBAL_BATCH, SAVE_EVERY, CLASSES = 32, 10, 11
 
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--steps", type=int)
@@ -314,7 +314,7 @@ def main():
         optimizer.build(model.trainable_variables)
     step, last_loss = tf.Variable(0, dtype=tf.int64), tf.Variable(0.0)
     state = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step, last_loss=last_loss)
-    folder = options.out / "checkpoints"
+    folder = options.output / "checkpoints"
     if latest := tf.train.latest_checkpoint(folder):
         state.restore(latest)
     aside = folder if chief else tempfile.mkdtemp()  # all save, the chief's files count
@@ -347,10 +347,10 @@ def main():
         weights = model.get_weights()
         plain = build_unet()
         plain.set_weights(weights)
-        plain.export(options.out / "saved_model", verbose=False)
+        plain.export(options.output / "saved_model", verbose=False)
         checksum = float(sum(np.abs(w, dtype="float64").sum() for w in weights))
         report = {"steps": int(step), "loss": float(last_loss), "weights_checksum": checksum}
-        (options.out / "report.json").write_text(json.dumps(report))
+        (options.output / "report.json").write_text(json.dumps(report))
     strategy.reduce("SUM", tf.constant(1.0), axis=None)  # wait: who leaves early stops the others
 
 
@@ -403,11 +403,11 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 #
 # Train for real. Open a terminal in this folder (File, New, Terminal) and start your program:
 #
-#     python capstone.py --out capstone-run --epochs 4 --seed 1
+#     python capstone.py --output capstone-run --epochs 4 --seed 1
 #
 # Four epochs of a small U-Net take a few minutes on two cores. If it is interrupted, start it
 # again with the same words. If you want to see it survive a kill: `distlab run --workers 2
-# --restarts 1 capstone.py --out capstone-run --epochs 4 --seed 1`, and kill one of the workers.
+# --max-restarts 1 capstone.py --output capstone-run --epochs 4 --seed 1`, and kill one of the workers.
 #
 # **Contract.** `trained_model()` returns the name of the file that you hand in: `lab15.pack_model(
 # "capstone-run")` packs `capstone-run/saved_model` into `capstone.savedmodel`, next to this

@@ -163,7 +163,7 @@ BY_HAND = PROGRAM.replace(_MAIN, '''def main():
         model = build_unet()
         weights = model.trainable_variables
         speeds = [tf.Variable(tf.zeros_like(weight)) for weight in weights]
-    folder = options.out / "checkpoints"
+    folder = options.output / "checkpoints"
     folder.mkdir(parents=True, exist_ok=True)
     step, loss = 0, 0.0
     for path in sorted(folder.glob("*.npz"), key=lambda path: int(path.stem)):
@@ -209,11 +209,11 @@ BY_HAND = PROGRAM.replace(_MAIN, '''def main():
         spec = tf.TensorSpec([None, 64, 64, 1], tf.float32, name="canvas")
         serve = tf.function(lambda canvas: {"scores": tf.nn.softmax(plain(canvas))})
         tf.saved_model.save(
-            module, str(options.out / "saved_model"),
+            module, str(options.output / "saved_model"),
             signatures={"serving_default": serve.get_concrete_function(spec)},
         )
         total = sum(abs(w.astype(float)).sum() for w in plain.get_weights())
-        with open(options.out / "report.json", "w") as file:
+        with open(options.output / "report.json", "w") as file:
             json.dump({"steps": step, "loss": loss, "weights_checksum": float(total)}, file)
     strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", 1.0))
 
@@ -239,8 +239,8 @@ AS_A_CLASS = change(
      "    tf.train.CheckpointManager(state, folder, max_to_keep=None).restore_or_initialize()\n    aside = folder if chief else tempfile.mkdtemp()\n    manager = tf.train.CheckpointManager(state, aside, max_to_keep=1)\n"),
     ("            per_canvas = tf.reduce_mean(losses, axis=(1, 2))\n            loss = tf.nn.compute_average_loss(per_canvas, global_batch_size=GLOBAL_BATCH)\n",
      "            loss = tf.nn.compute_average_loss(losses, global_batch_size=GLOBAL_BATCH) / (64.0 * 64.0)\n"),
-    ("        plain.export(options.out / \"saved_model\", verbose=False)\n",
-     "        tf.saved_model.save(plain, str(options.out / \"saved_model\"))\n"),
+    ("        plain.export(options.output / \"saved_model\", verbose=False)\n",
+     "        tf.saved_model.save(plain, str(options.output / \"saved_model\"))\n"),
 )  # fmt: skip
 # everything in the main part, a dataset of step numbers that is cut into shares by tf.data
 DATASET_OF_STEPS = """%%writefile capstone.py
@@ -265,7 +265,7 @@ STEPS_PER_EPOCH = EXAMPLES // GLOBAL_BATCH
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--out", required=True)
+    parser.add_argument("--output", required=True)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=None)
@@ -403,7 +403,7 @@ class Options:
     @classmethod
     def read(cls):
         parser = argparse.ArgumentParser(description=__doc__)
-        parser.add_argument("--out", type=Path, required=True)
+        parser.add_argument("--output", type=Path, required=True)
         parser.add_argument("--epochs", type=int, required=True)
         parser.add_argument("--seed", type=int, required=True)
         parser.add_argument("--steps", type=int)
@@ -496,7 +496,7 @@ class Program:
         return self.strategy.run(fn)
 
     def go(self):
-        shared = self.options.out / "checkpoints"
+        shared = self.options.output / "checkpoints"
         scratch = Path(tempfile.mkdtemp(prefix=f"worker{self.index}-"))
         chief = self.index == 0
         if (newest := tf.train.latest_checkpoint(str(shared))) is not None:
@@ -510,7 +510,7 @@ class Program:
                 self.checkpoint.save(str((shared if chief else scratch) / "ckpt"))
         tf.saved_model.save(
             self.net,
-            str((self.options.out if chief else scratch) / "saved_model"),
+            str((self.options.output if chief else scratch) / "saved_model"),
             signatures={"serving_default": self.net.serve},
         )
         if chief:
@@ -519,7 +519,7 @@ class Program:
                 "loss": self.last_loss.numpy().item(),
                 "weights_checksum": sum(float(tf.reduce_sum(tf.abs(v))) for v in self.net.trainable_variables),
             }
-            (self.options.out / "report.json").write_text(json.dumps(report, indent=2) + "\n")
+            (self.options.output / "report.json").write_text(json.dumps(report, indent=2) + "\n")
         self.wait_for_all()
         shutil.rmtree(scratch, ignore_errors=True)
 

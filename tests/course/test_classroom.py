@@ -34,7 +34,7 @@ from utils.tf_config import pick_free_ports
 from utils.training.recovery import train_resumably
 
 STEPS = 30
-SETTINGS = ClassSettings(epochs=3, examples=160, global_batch_size=16, save_every=4, seed=3,
+SETTINGS = ClassSettings(epochs=3, examples=160, global_batch_size=16, checkpoint_every=4, seed=3,
                          hidden_units=8, pause_seconds=0.1)  # fmt: skip
 CELL = """
 import pathlib, sys, time
@@ -43,7 +43,8 @@ print("ready", file=sys.stderr, flush=True)
 while not pathlib.Path("go").exists():
     time.sleep(0.05)
 address, number, name = sys.argv[1:]
-print(join(address, name=name, own_address=f"127.0.0.{number}", logs=f"student-{number}").status)
+own = f"127.0.0.{number}"
+print(join(address, name=name, advertise_address=own, logs=f"student-{number}").status)
 """
 
 
@@ -59,17 +60,32 @@ class Room:
         return self.started[-1]
 
     def start(self, workers):
-        where = ["--address", "127.0.0.1", "--port", self.port, "--json", "--workers", workers]
+        where = [
+            "--advertise-address",
+            "127.0.0.1",
+            "--port",
+            self.port,
+            "--json",
+            "--workers",
+            workers,
+        ]
         options = [word for name, value in json.loads(SETTINGS.to_text()).items()
                    for word in (f"--{name.replace('_', '-')}", value)]  # fmt: skip
         own = ["--name", "Teacher", "--logs", "teacher"]
-        teacher = self.run(*where, *own, *options, command=("class", "start"))
+        teacher = self.run(*where, *own, *options, command=("classroom", "start"))
         teacher.wait_for("each student types")
         return teacher
 
     def join(self, number, name, action="join", **settings):
-        own = ["--own-address", f"127.0.0.{number}", "--name", name, "--logs", f"student-{number}"]
-        return self.run(self.address, *own, command=("class", action), **settings)
+        own = [
+            "--advertise-address",
+            f"127.0.0.{number}",
+            "--name",
+            name,
+            "--logs",
+            f"student-{number}",
+        ]
+        return self.run(self.address, *own, command=("classroom", action), **settings)
 
     def join_from_a_cell(self, number, name):
         """Return a student in a notebook, who joins once the file "go" is there."""

@@ -1,11 +1,14 @@
 """The exercises' own parts: what visible checks compare with, what is said, what is released."""
 
+import contextlib
 import functools
 import importlib
 import importlib.util
 import json
 import re
+import signal
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +20,7 @@ from distlab.exercises import worked
 from distlab.exercises.comparing import (
     AnyOf,
     Anything,
-    explain_kind,
+    explain_slip,
     find_wrong,
     make_digest,
     same,
@@ -100,8 +103,8 @@ def test_a_fault_names_case_answer_and_mistake() -> None:
     assert exercise.find_fault([(1,), (4,)], [2, np.int64(8)], ways.__getitem__) is None
     fault = exercise.find_fault([(1,), (4,)], [1, 4], ways.__getitem__)
     assert (fault.message, fault.mistake) == ("double(1) gave 1, should give 2: unchanged", "same")
-    fault = exercise.find_fault([(1,), (4,)], [2, None], ways.__getitem__)
-    assert fault.message == "double(4) gave None, should give 8: add it to itself"
+    fault = exercise.find_fault([(1,), (4,)], [2, 7], ways.__getitem__)
+    assert fault.message == "double(4) gave 7, should give 8: add it to itself"
     assert (fault.mistake, fault.why) == ("", "add it to itself")
     for few in ([2], None, "ab", 7):
         fault = exercise.find_fault([(1,), (4,)], few, ways.__getitem__)
@@ -153,11 +156,77 @@ def test_any_of_several_answers_agrees() -> None:
     assert show(words) == "'model' or 'sharded data'"
 
 
-def test_what_can_be_read_only_once_is_named() -> None:
-    assert explain_kind(k for k in "ab").startswith("this is a generator object")
-    assert explain_kind((map(int, "12"), [1])).startswith("this is a map object")
-    assert explain_kind(Opaque("zip")).startswith("this is a zip object")
-    assert explain_kind([1, (2, 3)]) == explain_kind("map") == explain_kind(None) == ""
+def test_a_slip_of_form_is_named() -> None:
+    assert explain_slip(k for k in "ab").startswith("this is a generator object")
+    assert explain_slip((map(int, "12"), [1])).startswith("this is a map object")
+    assert explain_slip(Opaque("zip")).startswith("this is a zip object")
+    assert "print() shows" in explain_slip(None, 3) and explain_slip(None, None) == ""
+    assert explain_slip("0.5", 0.5).startswith("this is a string")
+    assert explain_slip([0.5], 0.5).endswith("return the number itself")
+    wide, tall = np.zeros((2, 30)), make_digest(np.zeros((30, 2)))
+    assert (
+        explain_slip(wide, tall) == "its shape is [2, 30], and should be [30, 2] (it's transposed)"
+    )
+    assert (
+        explain_slip([1, (2, 3)]) == explain_slip("map", "zip") == explain_slip([1, 2], [1]) == ""
+    )
+
+
+def test_none_is_a_slip_only_where_it_is_never_right() -> None:
+    exercise = Exercise("l", "e", "plan", (), {}, "count")
+    fault = exercise.find_fault([(1,), (2,)], [3, None], {"right": [3, 4]}.__getitem__)
+    assert "returned nothing (None)" in fault.why
+    fault = exercise.find_fault([(1,), (2,)], [None, 4], {"right": [3, None]}.__getitem__)
+    assert fault.why == "count"
+
+
+def test_a_fault_in_words_is_said_in_words() -> None:
+    exercise = Exercise("l", "e", "order", (), {}, "count")
+    fault = exercise.find_fault(
+        [(1,)], [{"fault": "B0 before F0"}], {"right": [{"n": 1}]}.__getitem__
+    )
+    assert fault.message == "order(1) went wrong: B0 before F0: count"
+
+
+def run_endlessly(*case):
+    while True:
+        with contextlib.suppress(Exception):
+            sum(range(100))
+
+
+def run_in_threads(*case):
+    def run() -> None:
+        with contextlib.suppress(SystemExit):
+            run_endlessly()
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize("answer", [run_endlessly, run_in_threads])
+def test_an_answer_that_never_ends_is_stopped(answer) -> None:
+    exercise, running = Exercise("l", "e", "f", (), {}, "", seconds=0.2), set(threading.enumerate())
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(AssertionError, match="^f was stopped after 0.2 seconds.*never ends"):
+        exercise.observe(answer, [(1,)])
+    assert exercise.observe(max, [(1, 2)]) == [2]
+    assert signal.getsignal(signal.SIGALRM) is before
+    for thread in set(threading.enumerate()) - running:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_cell_says_after_how_many_seconds_its_answer_is_stopped() -> None:
+    for target in LABS:
+        lab = target.slug.split("-")[0]
+        for name, exercise in list_exercises(
+            importlib.import_module(f"distlab.exercises.{lab}")
+        ).items():
+            said = re.findall(r"# stops after (\d+) s$", get_lab(lab).graded[name].source, re.M)
+            assert said == ([] if exercise.seconds is None else [f"{exercise.seconds:g}"]), name
 
 
 def test_anything_agrees_and_nan_only_with_nan() -> None:

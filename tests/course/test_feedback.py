@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from lab_runner import load_answers
 
-from distlab import figures, progress
+from distlab import progress
 from distlab.exercises import feedback, lab01, lab12
 from distlab.exercises.answer_pictures import draw_answer
 from distlab.exercises.comparing import make_digest
@@ -21,6 +21,7 @@ from distlab.exercises.exercise import list_exercises
 from distlab.exercises.refusing import refuse_task
 from distlab.exercises.worked import read_worked
 from utils.cluster.failures import ClusterError
+from utils.data import split_batch
 
 ROOT = Path(__file__).parents[2]
 FEW = "plan_epoch(66, 32) gave [2, 2], should give [3, 2]"
@@ -221,7 +222,7 @@ def test_the_answer_is_drawn_under_the_card(at_work):
     assert "66 in batches of 32: 3 spans" in card and "5 in batches of 32: 1 span" in card
 
     def share(batch, workers, each):
-        return figures.split_evenly(batch, workers * each)
+        return split_batch(batch, workers * each)
 
     assert "34 on 2 × 2: 4 spans" in say_right(lambda: lab01.BATCHES.check(share))[0]
 

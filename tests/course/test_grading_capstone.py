@@ -37,10 +37,10 @@ import argparse, json
 from pathlib import Path
 import keras
 parser = argparse.ArgumentParser()
-for word in ("--out", "--epochs", "--seed", "--steps"):
+for word in ("--output", "--epochs", "--seed", "--steps"):
     parser.add_argument(word)
 options = parser.parse_args()
-out = Path(options.out)
+out = Path(options.output)
 (out / "checkpoints").mkdir(parents=True, exist_ok=True)
 (out / "checkpoints" / "checkpoint").write_text("step 20")
 inputs = keras.Input((64, 64, 1))

@@ -19,7 +19,7 @@ from utils.training.input_feed import ReadLog
 
 LIMIT, BATCH, EPOCHS = 22, 8, 2  # the last batch of an epoch has 6
 JOB = {"dataset": "canvases", "model": "unet", "dtype": "float64", "optimizer": "sgd",
-       "limit": LIMIT, "global_batch_size": BATCH, "epochs": EPOCHS}  # fmt: skip
+       "max_examples": LIMIT, "global_batch_size": BATCH, "epochs": EPOCHS}  # fmt: skip
 TINY = functools.partial(models.build_unet, widths=(3, 5))
 
 
@@ -175,8 +175,8 @@ def test_weights_equal_one_device_with_uneven_batches(tiny, by_hand, strategy, r
 
 
 def test_it_resumes_exports_and_is_scored_as_the_export_is(tiny, tf, by_hand, tmp_path):
-    train(**{**JOB, "epochs": 1}, checkpoint=tmp_path / "kept")
-    report = train(**JOB, strategy="mirrored", checkpoint=tmp_path / "kept", export=tmp_path)
+    train(**{**JOB, "epochs": 1}, checkpoint_dir=tmp_path / "kept")
+    report = train(**JOB, strategy="mirrored", checkpoint_dir=tmp_path / "kept", export=tmp_path)
     assert report.resumed_from is not None
     assert_same_weights(report, by_hand[0])
     exported = tf.saved_model.load(str(tmp_path / "saved_model"))

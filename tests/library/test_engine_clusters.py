@@ -30,7 +30,7 @@ from utils.processes.registry import MARK_FILE, PREFIX, parse_mark
 pytestmark = pytest.mark.timeout(900)  # an engine's start takes minutes where others compute
 SECONDS = 280.0
 EXACT = {"strategy": "multi-worker", "dtype": "float64", "optimizer": "sgd", "model": "mlp",
-         "epochs": 2, "global_batch_size": 64, "limit": 202}  # fmt: skip
+         "epochs": 2, "global_batch_size": 64, "max_examples": 202}  # fmt: skip
 KILLED = {"ray": "starter", "spark": "starter", "slurm": "agent"}  # of worker 1
 
 
@@ -100,7 +100,7 @@ def test_a_killed_worker_starts_again_goes_on_and_ends_with_the_weights_of_one_p
 def check_restart(launcher, alone, folder, victim):
     """Kill `victim`, a process of worker 1, in the middle of the training."""
     with LocalCluster(2, launcher=launcher) as cluster:
-        config = {**EXACT, "checkpoint": folder, "checkpoint_every": 1}
+        config = {**EXACT, "checkpoint_dir": folder, "checkpoint_every": 1}
         job = cluster.start(train_here, config, folder, restarts=1)
         there = {}
         for event in job.events():
@@ -160,7 +160,7 @@ def check_program(launcher, folder):
 def run_program(launcher, folder, words, shown, said):
     os.chdir(folder)
     (folder / "program.py").write_text(PROGRAM)
-    settings = RunSettings(workers=2, restarts=1, logs=str(folder / "logs"))
+    settings = RunSettings(workers=2, max_restarts=1, logs=str(folder / "logs"))
     command = [sys.executable, "program.py", *words]
     run = EngineRun(command, settings, launcher, lambda *both: shown.append(both), said.append)
     return run.run()

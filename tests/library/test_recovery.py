@@ -68,18 +68,27 @@ def test_one_worker_and_two_and_all_methods_end_with_the_same_weights(clusters, 
             assert (report.step, report.restored_step) == (25, 0)
 
 
-@pytest.mark.parametrize("method, save_every", [
+@pytest.mark.parametrize("method, checkpoint_every", [
     ("manager", 4), ("manager", None), ("preemption", 4), ("backup", 4), ("backup", None),
 ])  # fmt: skip
-def test_a_killed_run_goes_on_from_its_last_checkpoint(pair, whole, tmp_path, method, save_every):
+def test_a_killed_run_goes_on_from_its_last_checkpoint(
+    pair, whole, tmp_path, method, checkpoint_every
+):
     """25 steps, 5 an epoch; killed after step 11, in the middle of an epoch."""
     results, events, job = strike(
-        pair, tmp_path, method, 11, lambda job: job.kill("worker", 1), save_every=save_every
+        pair,
+        tmp_path,
+        method,
+        11,
+        lambda job: job.kill("worker", 1),
+        checkpoint_every=checkpoint_every,
     )
     assert job.attempt == 2
     first, second = read_attempts(events)
-    assert 11 <= first.done <= 25 and second.restored >= first.saved >= (8 if save_every else 10)
-    assert second.restored % (save_every or 5) == 0
+    assert 11 <= first.done <= 25 and second.restored >= first.saved >= (
+        8 if checkpoint_every else 10
+    )
+    assert second.restored % (checkpoint_every or 5) == 0
     for report in results:
         assert_same_weights(report, whole)
         assert len(report.losses) == 25 - second.restored
@@ -335,7 +344,7 @@ def test_the_stock_callback_trains_batches_twice_after_a_backup_in_mid_epoch(tf,
 
 
 def test_settings_that_cannot_be_are_refused():
-    for settings in ({"method": "hope"}, {"save_every": 0}, {"pause_seconds": -1}):
+    for settings in ({"method": "hope"}, {"checkpoint_every": 0}, {"pause_seconds": -1}):
         with pytest.raises(DistributedError, match="choose|must be"):
             RecoverySettings("x", **settings)
     assert set(METHODS) == {"manager", "preemption", "backup"}

@@ -63,7 +63,7 @@ def test_a_reader_that_leaves_ends_nothing(run, tmp_path):
 def test_messages_that_find_a_full_disk_end_nothing(run, tmp_path):
     text = "import os, sys\nsys.exit(os.environ['DISTLAB_RESTART'] == '0')"
     with open("/dev/full", "w") as full:
-        running = run(text, "--restarts", "1", wait=False, stderr=full)
+        running = run(text, "--max-restarts", "1", wait=False, stderr=full)
         assert running.communicate(timeout=120)[0] == "" and running.returncode == 0
 
 

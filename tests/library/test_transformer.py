@@ -16,7 +16,7 @@ from utils.parallel.stage import Rules
 from utils.schedules import make_schedule
 from utils.training import train
 
-TINY = {"model": "transformer", "dtype": "float64", "optimizer": "sgd", "limit": 35,
+TINY = {"model": "transformer", "dtype": "float64", "optimizer": "sgd", "max_examples": 35,
         "global_batch_size": 16, "epochs": 2}  # fmt: skip
 
 
@@ -39,8 +39,8 @@ def test_it_trains_as_by_hand(by_hand, strategy, replicas, loop):
 def test_it_resumes_and_exports(by_hand, tmp_path):
     import keras
 
-    train(**{**TINY, "epochs": 1}, checkpoint=tmp_path / "kept")
-    report = train(**TINY, checkpoint=tmp_path / "kept", export=tmp_path / "out")
+    train(**{**TINY, "epochs": 1}, checkpoint_dir=tmp_path / "kept")
+    report = train(**TINY, checkpoint_dir=tmp_path / "kept", export=tmp_path / "out")
     assert report.resumed_from is not None
     assert_same_weights(report, by_hand[0])
     model = keras.models.load_model(tmp_path / "out" / "model.keras")

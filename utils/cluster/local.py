@@ -88,7 +88,7 @@ class LocalCluster:
     def launcher(self) -> Launcher:
         """What starts the tasks; made when it is first needed, and again if it has gone."""
         if self._own_launcher and self._launcher is not None and not self._launcher.alive:
-            self._launcher.close()  # ended from outside, as `distlab cluster stop` does
+            self._launcher.close()  # ended from outside, as `distlab processes stop` does
             self._launcher = None
         if self._launcher is None:
             self._launcher = self._make_launcher()

@@ -8,9 +8,10 @@ from .canvases import CanvasData, CanvasSplit, load_canvases
 from .images import ImageData, Split
 from .loading import load
 from .named import open_data
+from .shares import split_batch
 from .tfds_folder import make_tfds_folder
 
 __all__ = [
     "CanvasData", "CanvasSplit", "ImageData", "Split", "load", "load_canvases", "make_tfds_folder",
-    "open_data",
+    "open_data", "split_batch",
 ]  # fmt: skip

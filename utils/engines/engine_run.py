@@ -46,7 +46,7 @@ def run_on_engine(
 
     The engine's processes get what is named in the settings and TF_CONFIG beside their own
     environment, and this folder, which must be there on every machine. After a failure the
-    engine starts them again, as often as `settings.restarts` allows.
+    engine starts them again, as often as `settings.max_restarts` allows.
     """
     if settings.workers_text != str(settings.workers):
         raise InputError(f"workers {settings.workers_text}: fewer and more need a rendezvous")
@@ -84,7 +84,7 @@ class EngineRun(Run):
         """Return what a task gets beside what its engine gives it, GPUs for one."""
         environment = {
             **memory_variables(), "TF_CONFIG": config.to_json(),
-            RESTART_VARIABLE: str(self.restarts),
+            RESTART_VARIABLE: str(self.restarts), **self.settings.variables,
         }  # fmt: skip
         if self.settings.checkpoint_dir is not None:
             environment[CHECKPOINT_VARIABLE] = os.path.abspath(self.settings.checkpoint_dir)

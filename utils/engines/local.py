@@ -84,7 +84,7 @@ class Run:
             plans = self._plan_tasks(signals)
         except Interrupted:
             return self._report(None, 128 + signals.number)
-        left = self.settings.restarts - self.restarts
+        left = self.settings.max_restarts - self.restarts
         attempt = Attempt(plans, self._show, self._say, left, self._start_task)
         self.starts, self.attempt, succeeded = self.starts + 1, attempt, False
         try:
@@ -113,9 +113,9 @@ class Run:
             self._accidents += 1
             self._say("an accident that is nobody's fault, such as a lost port: all start again")
             return None
-        if self.restarts < self.settings.restarts:
+        if self.restarts < self.settings.max_restarts:
             self.restarts += 1
-            count = f"restart {self.restarts} of {self.settings.restarts}"
+            count = f"restart {self.restarts} of {self.settings.max_restarts}"
             self._say(f"{failed.plan.name} {failed.describe_end()}; all tasks start again, {count}")
             return None
         return self._report(attempt, failed.shell_status, self._describe_cause(attempt, found))

@@ -23,7 +23,7 @@ MODEL_OF_CANVASES = "unet"  # it alone gives a class for every pixel
 AUTO_SHARD = ("data", "file", "off")  # tf.data.experimental.AutoShardPolicy
 WILDCARDS = set("*?[]\\")  # TensorFlow looks for checkpoints with these as patterns
 MAX_EPOCHS, MAX_BATCH_SIZE = 10**6, 10**7
-PLACES = ("data_folder", "checkpoint", "export")  # may differ from worker to worker
+PLACES = ("data_folder", "checkpoint_dir", "export")  # may differ from worker to worker
 
 Maker = Callable[..., Any]
 
@@ -62,9 +62,9 @@ class TrainConfig:
     `all_reduce` is how replicas add up their gradients (`strategies.make_strategy`).
     `auto_shard` is how the workers of "multi-worker" share the bundled data: by "data" they
     train as one process does, by "file" and "off" they do not (`training.input_feed`).
-    `limit` None takes all training examples (of canvases also as many test examples at most),
-    `checkpoint_every` None a checkpoint at the end
-    of each epoch only. `epochs` counts from the very start, also for a run that resumes.
+    `max_examples` None takes all training examples (of canvases also as many test examples at
+    most), `checkpoint_every` None a checkpoint at the end of each epoch only. `epochs` counts
+    from the very start, also for a run that resumes.
     Raises InputError, which names the value and what is allowed.
     """
 
@@ -82,10 +82,10 @@ class TrainConfig:
     learning_rate: float | None = None
     dtype: str = "float32"
     seed: int = 0
-    limit: int | None = None
+    max_examples: int | None = None
     full_data: bool = False
     data_folder: str | Path | None = None
-    checkpoint: str | Path | None = None
+    checkpoint_dir: str | Path | None = None
     checkpoint_every: int | None = None
     export: str | Path | None = None
     train_data: Any = None
@@ -104,16 +104,16 @@ class TrainConfig:
         self._check_cluster()
         self._check_model()
         for name, most in (
-            ("epochs", MAX_EPOCHS), ("global_batch_size", MAX_BATCH_SIZE), ("limit", None),
+            ("epochs", MAX_EPOCHS), ("global_batch_size", MAX_BATCH_SIZE), ("max_examples", None),
             ("checkpoint_every", None), ("steps_per_epoch", None),
         ):  # fmt: skip
             _set(self, name, _check_count(name, getattr(self, name), most))
         _set(self, "seed", check_count("seed", self.seed, 0, 2**31 - 1))
         self._check_optimizer()
-        if self.checkpoint_every is not None and self.checkpoint is None:
-            raise InputError("checkpoint_every needs checkpoint: the folder to save in")
+        if self.checkpoint_every is not None and self.checkpoint_dir is None:
+            raise InputError("checkpoint_every needs checkpoint_dir: the folder to save in")
         self._check_data()
-        for name in ("checkpoint", "export"):
+        for name in ("checkpoint_dir", "export"):
             _set(self, name, _check_folder(name, getattr(self, name)))
 
     @property
@@ -169,7 +169,7 @@ class TrainConfig:
                 if getattr(self, name) is not None:
                     raise InputError(f"{name} needs train_data: the data to train on")
             return
-        for name, usual in (("limit", None), ("full_data", False), ("auto_shard", "data")):
+        for name, usual in (("max_examples", None), ("full_data", False), ("auto_shard", "data")):
             if getattr(self, name) != usual:
                 raise InputError(
                     f"{name} {getattr(self, name)}: is for the bundled data; with train_data "
@@ -191,7 +191,7 @@ class TrainConfig:
                 f"auto shard {self.auto_shard!r}: is for strategy {able.name!r}; "
                 f"strategy {self.strategy!r} has data"
             )
-        if self.checkpoint is not None:
+        if self.checkpoint_dir is not None:
             raise InputError(
                 f"auto shard {self.auto_shard!r}: such a run cannot go on from a checkpoint in the "
                 "middle of an epoch; choose data, or leave the checkpoint out"
@@ -275,7 +275,7 @@ def _check_folder(name: str, path: str | Path | None) -> Path | None:
     if is_other or not str(path):
         trouble = "is a file" if is_other else "is empty"
         raise InputError(f"{name} {str(path)!r}: {trouble}; name a folder")
-    if name == "checkpoint" and WILDCARDS & set(str(folder)):
+    if name == "checkpoint_dir" and WILDCARDS & set(str(folder)):
         raise InputError(
             f"checkpoint {folder}: TensorFlow reads none of {' '.join(sorted(WILDCARDS))} in the "
             "name of a checkpoint; name another folder"

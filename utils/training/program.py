@@ -329,7 +329,7 @@ def export_model(state: "TrainState", config: TrainConfig, spec: Any = None) -> 
 
 def _load_images(config: TrainConfig) -> BundledData:
     data = open_data(config.dataset, full=config.full_data, folder=config.data_folder)
-    return data if config.limit is None else data.take(config.limit)
+    return data if config.max_examples is None else data.take(config.max_examples)
 
 
 def _import_keras() -> None:

@@ -176,12 +176,12 @@ class Run:
         over for the one before it, and reported. Raises InputError if the folder cannot
         be used, no checkpoint in it can be read, or the newest one belongs to another job.
         """
-        if self.config.checkpoint is None:
+        if self.config.checkpoint_dir is None:
             return
         tracked = tf.train.Checkpoint(
             model=state.model, optimizer=state.optimizer, state=self.position
         )
-        self.store = CheckpointFolder(self.config.checkpoint, tracked, self.group)
+        self.store = CheckpointFolder(self.config.checkpoint_dir, tracked, self.group)
         self.restored = self.store.restore_newest(self._check_same_job)
         if self.restored.path is not None:
             self.report(
@@ -208,8 +208,8 @@ class Run:
         for name, wanted in self.position.fingerprint.items():
             if saved.get(name) != wanted:
                 raise InputError(
-                    f"checkpoint {self.config.checkpoint}: was made with {name} {saved.get(name)}, "
-                    f"and this run has {wanted}; use the same, or another folder"
+                    f"checkpoint {self.config.checkpoint_dir}: was made with {name} "
+                    f"{saved.get(name)}, and this run has {wanted}; use the same, or another folder"
                 )
 
     def _report_step(self) -> None:
@@ -224,4 +224,4 @@ class Run:
         )
 
     def _folder(self) -> str | None:
-        return str(self.config.checkpoint) if self.config.checkpoint else None
+        return str(self.config.checkpoint_dir) if self.config.checkpoint_dir else None

@@ -8,6 +8,7 @@ import numpy as np
 from distlab.exercises import lab01
 from distlab.exercises.comparing import AnyOf
 from distlab.grading.judging import Judge, LabRules
+from utils.data import split_batch
 
 RULES = LabRules(cell_seconds=10, submission_seconds=30)
 
@@ -29,21 +30,21 @@ def expect_epoch(examples: int, batch: int, way: str = "right") -> tuple[int, in
 def expect_batches(batch: int, workers: int, each: int, way: str = "right") -> list[int]:
     replicas = workers * each
     share, rest = divmod(batch, replicas)
+    up = share + (rest > 0)
+    right = split_batch(batch, replicas)
     return {
-        "right": _split(batch, replicas),
-        "one-worker": _split(batch, each),
-        "per-worker": _split(batch, workers),
+        "right": right,
+        "one-worker": split_batch(batch, each),
+        "per-worker": split_batch(batch, workers),
         "rounded-down": [share] * replicas,
-        "rounded-up": [share + (rest > 0)] * replicas,
+        "rounded-up": [up] * replicas,
+        "below-nothing": [min(up, batch - k * up) for k in range(replicas)],
+        "one-more-each": [share + (k < rest) for k in range(replicas)],
         "rest-to-last": [share] * (replicas - 1) + [share + rest],
-        "worker-by-worker": [s for part in _split(batch, workers) for s in _split(part, each)],
-        "larger-last": _split(batch, replicas)[::-1],
+        "worker-by-worker": [s for w in split_batch(batch, workers) for s in split_batch(w, each)],
+        "larger-last": right[::-1],
         "rest-to-first": [share + rest] + [share] * (replicas - 1),
     }[way]
-
-
-def _split(count: int, parts: int) -> list[int]:
-    return [count // parts + (i < count % parts) for i in range(parts)]
 
 
 BYTES = {"weights-only": 4, "no-weight": 12, "no-gradient-no-state": 8}
@@ -73,17 +74,38 @@ def expect_parallelism(
 
 
 def expect_scaling(
-    replicas: Sequence[int], step_seconds: Sequence[float], way: str = "right"
-) -> list[Any]:
+    replicas: Sequence[int],
+    step_seconds: Sequence[float],
+    images: int,
+    each: int,
+    allowed_hours: float,
+    way: str = "right",
+) -> Any:
     n, t = np.asarray(replicas, float), np.asarray(step_seconds, float)  # [run]
     one = 0 if way == "first-is-reference" else list(replicas).index(1)
     shorter = t / t[one] if way == "upside-down" else t[one] / t
     speed_ups = shorter if way == "times-not-images" else n / n[one] * shorter
     scale = {"not-divided": n, "percentage": 100.0}.get(way, 1.0)
-    pair = [speed_ups, scale * speed_ups / n]
+    choice = _choose(n, t, images, each, allowed_hours, way)
+    found = {"speed_ups": speed_ups, "efficiencies": scale * speed_ups / n, "choice": choice}
     if way == "first-is-reference":  # its own images per second, or one replica's
-        return AnyOf((pair, [n * shorter, shorter]))
-    return pair[::-1] if way == "swapped" else pair
+        other = {"speed_ups": n * shorter, "efficiencies": shorter, "choice": choice}
+        return AnyOf((found, other))
+    return found
+
+
+def _choose(
+    n: np.ndarray, t: np.ndarray, images: int, each: int, allowed_hours: float, way: str
+) -> int | None:
+    """Return the number of replicas in time with the fewest replica-hours, or another one."""
+    steps = images / each / (1 if way == "same-steps" else n)
+    hours = (steps if way == "one-per-step" else np.ceil(steps)) * t / 3600
+    late = hours > allowed_hours
+    rank = {"fastest": hours, "fewest-replicas": n}.get(way, n * hours)
+    rank = rank if way == "too-late" else np.where(late, np.inf, rank)
+    if way == "never-none" and late.all():
+        rank = hours
+    return None if np.isinf(rank).all() else int(n[np.argmin(rank)])
 
 
 EPOCH = Judge(lab01.EPOCH, expect_epoch)

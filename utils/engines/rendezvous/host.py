@@ -60,8 +60,8 @@ class HostedRun(Run):
         super().__init__(command, settings, show, self._say_everywhere)
         self._say_here = say
         self._rendezvous = rendezvous
-        self._own_seats = min(rendezvous.workers_here, settings.workers)
-        self.address = rendezvous.own_address or listener.getsockname()[0]
+        self._own_seats = min(rendezvous.local_workers, settings.workers)
+        self.address = rendezvous.advertise_address or listener.getsockname()[0]
         about = describe_machine(command, settings, rendezvous.gathering)
         self._about = about | {"address": self.address}
         self.lobby = Lobby(about["same"], say)

@@ -91,7 +91,7 @@ def connect_to_host(
 def _try_host(
     rendezvous: RendezvousSettings, stretch: Callable[[bytes], bytes], seconds: float
 ) -> Channel:
-    source = (rendezvous.own_address, 0) if rendezvous.own_address else None
+    source = (rendezvous.advertise_address, 0) if rendezvous.advertise_address else None
     end = socket.create_connection(split_address(rendezvous.address), seconds, source)
     try:
         return introduce(end, rendezvous.address, stretch)
@@ -110,7 +110,7 @@ class Member:
     ) -> None:  # fmt: skip
         self._channel, self._command, self._settings = channel, list(command), settings
         self._rendezvous, self._logs, self._say = rendezvous, logs, say
-        self.address = rendezvous.own_address or channel.own_address
+        self.address = rendezvous.advertise_address or channel.own_address
         self._inbox = queue.Queue[Frame | TaskProcess]()
         self._tasks = MemberTasks(
             self._command, settings, logs, mark, show, self._send, self._inbox.put,
@@ -125,7 +125,7 @@ class Member:
         """Take part to the end. Raises RunError if refused, or if the host is lost."""
         about = describe_machine(self._command, self._settings, self._rendezvous.gathering)
         self._send("join", **about, address=self.address, logs=str(self._logs.absolute()),
-                   seats=self._rendezvous.workers_here)  # fmt: skip
+                   seats=self._rendezvous.local_workers)  # fmt: skip
         threading.Thread(target=self._read, daemon=True).start()
         try:
             while True:

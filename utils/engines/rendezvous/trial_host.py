@@ -25,7 +25,7 @@ class HostedTrial:
     ) -> None:  # fmt: skip
         self._machines, self._rendezvous, self._say = machines, rendezvous, say
         about = describe_machine([], None, rendezvous.gathering)
-        self._about = about | {"address": rendezvous.own_address or listener.getsockname()[0]}
+        self._about = about | {"address": rendezvous.advertise_address or listener.getsockname()[0]}
         self._lobby = Lobby(about["same"], say, only_tests=True)
         self._door = Door(listener, code, self._lobby.welcome)
 

@@ -102,7 +102,9 @@ def train_with_backup(trainer: Trainer) -> RecoveryReport:
     with trainer.strategy.scope():
         loss = make_keras_loss(trainer.state, "float64")
         model.compile(trainer.optimizer, loss, jit_compile=False)
-    backup = WholeBackup(settings.folder, settings.save_every or "epoch", trainer.group.is_chief)
+    backup = WholeBackup(
+        settings.folder, settings.checkpoint_every or "epoch", trainer.group.is_chief
+    )
     step, passed_over = backup.restore(model)
     chiefs = trainer.group.broadcast(step)
     if chiefs != step:

@@ -17,12 +17,41 @@ to a Tensor" when the strategy has several workers, for two reasons, both in
 The patches act only under a strategy with several workers, and only in the versions
 of Keras that were seen to fail; everything else calls Keras's own code. Reported as
 keras-team/keras#20585 and tensorflow/tensorflow#72388.
+
+`make_keras_variables` says by which environment variables a program that knows nothing of
+this gets the Keras that it needs.
 """
 
+import os
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 BROKEN_VERSIONS = ("3.15.1",)  # those that were run, and failed
 _MARK = "_patched_for_multi_worker"
+KERAS_CHOICES = ("installed", "legacy", "patched")
+STARTUP = Path(__file__).with_name("startup")  # Python runs its sitecustomize.py when it starts
+
+
+def make_keras_variables(choice: str, python_path: str = "") -> dict[str, str]:
+    """Return the environment variables that give a program the Keras of `choice`.
+
+    "installed": none. "legacy": `tf.keras` is Keras 2 (tf_keras). "patched": Keras 3, which
+    `patch_keras_fit` patches as soon as the program has imported it; `python_path` is the
+    PYTHONPATH that the program has anyway. Raises InputError for another choice, and for
+    "legacy" without tf_keras.
+    """
+    from ..errors import InputError  # here: sitecustomize.py loads this file outside its package
+
+    if choice not in KERAS_CHOICES:
+        raise InputError(f"keras must be one of {', '.join(KERAS_CHOICES)}, got {choice!r}.")
+    if choice == "legacy":
+        if find_spec("tf_keras") is None:
+            raise InputError("keras='legacy' needs tf_keras. Run: pip install tf_keras")
+        return {"TF_USE_LEGACY_KERAS": "1"}
+    if choice == "patched":
+        return {"PYTHONPATH": os.pathsep.join(filter(None, (str(STARTUP), python_path)))}
+    return {}
 
 
 def patch_keras_fit() -> tuple[str, ...]:

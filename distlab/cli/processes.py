@@ -1,4 +1,4 @@
-"""`distlab cluster`: find the clusters on this machine, and end what a crashed kernel left."""
+"""`distlab processes`: find the clusters on this machine, and end what a crashed kernel left."""
 
 import argparse
 import json
@@ -16,7 +16,9 @@ Record = dict[str, Any]
 
 def add_parser(subparsers: Commands) -> None:
     text = "Find the local clusters of this user, and end what a crashed kernel left."
-    parser = subparsers.add_parser("cluster", help="find and end local clusters", description=text)
+    parser = subparsers.add_parser(
+        "processes", help="find and end local clusters", description=text
+    )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     text = "Show each cluster's id, who made it, and its processes with their ports."
     add_command(actions, "list", run_list, "show the clusters on this machine", text).add_json()
@@ -77,7 +79,7 @@ def run_stop(arguments: argparse.Namespace) -> int:
     for identity, killed in ended:
         print(f"{identity}: ended, {killed} process{'es' * (killed != 1)}")
     if not ended:
-        print("nothing was left; `distlab cluster list` shows the clusters in use")
+        print("nothing was left; `distlab processes list` shows the clusters in use")
     return 0
 
 
