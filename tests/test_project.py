@@ -40,6 +40,7 @@ utils: cluster
 utils: engines
 utils: data
 utils: models
+utils: multi_worker
 utils: strategies
 utils: input_pipeline
 utils: keras_multi_worker

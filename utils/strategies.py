@@ -21,17 +21,15 @@ from .checks import check_choice
 from .devices import (
     DEVICES,
     choose_all_reduce,
-    configured_cpu_devices,
     connect_tpu,
     find_devices,
-    leave_device_buffers_untuned,
     limit_gpus,
     name_gpu_kinds,
-    split_cpu,
     take_devices,
     why_no_nccl,
 )
 from .errors import InputError
+from .multi_worker import choose_worker_devices, get_multi_worker, make_communication_options
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -228,20 +226,11 @@ def _make_cross_device_ops(all_reduce: str, devices: list[str]) -> tf.distribute
         return tf.distribute.HierarchicalCopyAllReduce()
     keys = cross_device_utils.CollectiveKeys(group_key_start=next(_group_keys))
     return cross_device_ops.CollectiveAllReduce(
-        devices, len(devices), _make_communication_options(all_reduce), keys
+        devices, len(devices), make_communication_options(all_reduce), keys
     )
 
 
 _group_keys = itertools.count(100 * KEYS_APART, KEYS_APART)
-
-
-def _make_communication_options(
-    all_reduce: str,
-) -> tf.distribute.experimental.CommunicationOptions:
-    import tensorflow as tf
-
-    kinds = tf.distribute.experimental.CommunicationImplementation
-    return tf.distribute.experimental.CommunicationOptions(implementation=kinds[all_reduce.upper()])
 
 
 def _make_central_storage(plan: Plan) -> tf.distribute.Strategy:
@@ -267,75 +256,8 @@ def _make_parameter_server(plan: Plan, partitioner: Any = None) -> tf.distribute
 
 
 def _make_multi_worker(plan: Plan) -> tf.distribute.Strategy:
-    """Return this task's strategy of `replicas` devices, made where there is none yet."""
-    kind, count = _choose_worker_devices(plan)
-    wanted = os.environ["TF_CONFIG"], kind, count, plan.choose_all_reduce(kind)
-    if wanted not in _multi_worker:
-        try:
-            _multi_worker[wanted] = _start_multi_worker(*wanted[1:])
-        except RuntimeError as error:
-            if "at program startup" not in str(error):
-                raise
-            raise InputError(
-                "strategy 'multi-worker' must be made before TensorFlow's first operation: make "
-                "data and models in functions, which are called afterwards"
-            ) from None
-    return _multi_worker[wanted]
-
-
-_multi_worker: dict[tuple[str, str, int, str], tf.distribute.Strategy] = {}  # of this process
-
-
-def _start_multi_worker(kind: str, count: int, all_reduce: str) -> tf.distribute.Strategy:
-    """Return a new MultiWorkerMirroredStrategy on `count` devices of this worker.
-
-    TensorFlow 2.21 takes all GPUs of a worker, and of one without GPUs the first
-    CPU device only (`CollectiveAllReduceExtended._initialize_local_devices`).
-    Where that is not what was asked for, that one method is overridden, so that
-    logical CPU devices are replicas too.
-    """
-    import tensorflow as tf
-    from tensorflow.python.distribute import collective_all_reduce_strategy as source
-
-    leave_device_buffers_untuned()
-    options = _make_communication_options(all_reduce)
-    if (kind, count) in {("CPU", 1), ("GPU", len(tf.config.get_visible_devices("GPU")))}:
-        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
-
-    class OnSeveralDevices(source.CollectiveAllReduceExtended):
-        def _initialize_local_devices(self, cluster_resolver, worker_device):
-            return tuple(f"{worker_device}/device:{kind}:{i}" for i in range(count)), kind
-
-    class MultiWorkerMirrored(source.CollectiveAllReduceStrategy):
-        def __init__(self) -> None:
-            extended = OnSeveralDevices(self, None, options)
-            tf.distribute.Strategy.__init__(self, extended)
-
-    return MultiWorkerMirrored()
-
-
-def _choose_worker_devices(plan: Plan) -> tuple[str, int]:
-    """Return "GPU" or "CPU" and how many devices of it; splits the CPU where it must.
-
-    Starts no TensorFlow: the strategy must come first. Raises InputError for
-    fewer devices than `replicas`.
-    """
-    split = configured_cpu_devices()
-    kind, replicas = find_devices(plan.devices, plan.replicas, split or 1, MAX_REPLICAS)
-    if kind == "GPU":
-        return kind, replicas
-    if split == 0 and replicas > 1:
-        try:
-            split_cpu(replicas)
-            split = replicas
-        except RuntimeError:
-            pass
-    if replicas > max(split, 1):
-        raise InputError(
-            f"{replicas} replicas: this worker has {max(split, 1)} CPU devices, and the split must "
-            "come before TensorFlow's first operation; start the worker again"
-        )
-    return "CPU", replicas
+    kind, count = choose_worker_devices(plan.devices, plan.replicas, MAX_REPLICAS)
+    return get_multi_worker(kind, count, plan.choose_all_reduce(kind))
 
 
 STRATEGIES: dict[str, StrategyRecord] = {
