@@ -110,6 +110,14 @@ def find_seconds(item: pytest.Item) -> float:
     return mark.args[0] if mark else 0.0
 
 
+@pytest.fixture
+def fake_gpus(monkeypatch, tmp_path):
+    """Call it with kinds of GPU: the driver then lists them, in this process and its children."""
+    from gpu_fakes import FakeMachine
+
+    return FakeMachine(monkeypatch, tmp_path)
+
+
 @pytest.fixture(scope="session")
 def tf() -> ModuleType:
     """TensorFlow, split into four logical devices."""

@@ -15,16 +15,15 @@ import functools
 import os
 import re
 import socket
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .checks import check_choice
-from .errors import InputError, first_line, shorten
+from .errors import InputError, first_line
 from .gpus import (
     VISIBLE,
+    ask_why_unseen,
     check_gpus_are_free,
     list_gpus,
     read_driver,
@@ -40,7 +39,7 @@ ALL_REDUCES = ("auto", "nccl", "ring", "hierarchical", "one-device")
 MOST_LOGICAL_DEVICES = 64
 USUAL_LOGICAL_DEVICES = 4  # a process is split at least so far, to leave room for a later call
 TPU_VARIABLES = ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_NAME")  # as TensorFlow's client reads them
-ANSWER_SECONDS, IMPORT_SECONDS = 5.0, 120.0
+ANSWER_SECONDS = 5.0
 
 
 def choose_devices(
@@ -130,44 +129,6 @@ def explain_no_gpu() -> str:
     if tf.config.list_physical_devices("GPU"):
         return "this process has hidden its GPUs before. Start a new one (restart the kernel)"
     return f"TensorFlow can't use the {driver[0].kind} of this machine: {ask_why_unseen()}"
-
-
-def ask_why_unseen() -> str:
-    """Return what TensorFlow says when it looks for GPUs and finds none, and what to do."""
-    words = [sys.executable, "-c", "import tensorflow as t; t.config.list_physical_devices('GPU')"]
-    loud = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}
-    try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, timeout=IMPORT_SECONDS, env=loud
-        )
-    except subprocess.TimeoutExpired:
-        return f"it gave no answer within {IMPORT_SECONDS:g} s. Try nvidia-smi"
-    return explain_complaint(done.stderr)
-
-
-COMPLAINTS = (  # what TensorFlow's log says -> what to do
-    (
-        r"driver version is insufficient|SYSTEM_DRIVER_MISMATCH|UNSUPPORTED_PTX_VERSION"
-        r"|COMPAT_NOT_SUPPORTED|does not match DSO version",
-        "Update NVIDIA's driver: CUDA 12 needs 525 or newer",
-    ),
-    (
-        r"Cannot dlopen some GPU libraries|Could not load dynamic library",
-        "Install CUDA's libraries: pip install -e '.[gpu]'",
-    ),
-    (r"Could not find cuda drivers", "Install NVIDIA's driver, or give the container its GPUs"),
-    (r"failed call to cuInit|CUDA_ERROR|CUDA error", "Try nvidia-smi, and restart the machine"),
-)
-
-
-def explain_complaint(log: str) -> str:
-    """Return the line of TensorFlow's `log` that says why it has no GPU, and what to do."""
-    for pattern, cure in COMPLAINTS:
-        for line in log.splitlines():
-            if re.search(pattern, line, re.IGNORECASE):
-                said = re.sub(r"^.*?\.(cc|h|cu):\d+\] ", "", line).strip()
-                return f'"{shorten(said, 160)}". {cure}'
-    return "it doesn't say why. `distlab doctor` looks at this machine"
 
 
 def why_no_nccl(kinds: Sequence[str]) -> str:

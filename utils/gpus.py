@@ -10,15 +10,17 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .errors import InputError, shorten
+from .measure import count
 
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"  # TensorFlow then takes a GPU's memory only as it needs it
 HIDE_ALL = {"", "-1", "none", "void", "nodevfiles"}  # Slurm writes NoDevFiles
-ANSWER_SECONDS = 20
+ANSWER_SECONDS, IMPORT_SECONDS = 20.0, 120.0
 FULL = 0.95  # of a GPU's memory: with less to spare, cuDNN alone doesn't fit
 MEMORY = "--query-gpu=index,uuid,memory.used,memory.total"
 PROCESSES = "--query-compute-apps=gpu_uuid,pid,process_name"
@@ -129,15 +131,15 @@ def divide_gpus(
     """
     sliced = any(name.startswith("MIG-") for name in gpus)
     if each and sliced and each > 1:
-        raise InputError(f"A process can use one MIG slice, and {each} for each worker don't work")
+        raise InputError(f"A process can use one MIG slice, got {each} for each worker. Ask for 1")
     wanted = workers * (each or 1)
     if len(gpus) < wanted and (gpus or each):
         each_words = f" with {each} GPUs each" if each and each > 1 else ""
         fewer = len(gpus) // (each or 1)
         start = f"Start at most {fewer} on this machine, or pass" if fewer else "Pass"
         raise InputError(
-            f"{workers} workers{each_words} need {wanted} GPUs, and this machine has {len(gpus)}. "
-            f"{start} {way_out} to train on the CPU"
+            f"{count(workers, 'worker')}{each_words} need {count(wanted, 'GPU')}, and this machine "
+            f"has {len(gpus)}. {start} {way_out} to train on the CPU"
         )
     each = each or (1 if sliced else len(gpus) // workers)
     return [list(gpus[each * index : each * (index + 1)]) for index in range(workers)]
@@ -212,3 +214,41 @@ def _ask_driver(question: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return asked.stdout if asked.returncode == 0 else ""
+
+
+def ask_why_unseen() -> str:
+    """Return what TensorFlow says when it looks for GPUs and finds none, and what to do."""
+    words = [sys.executable, "-c", "import tensorflow as t; t.config.list_physical_devices('GPU')"]
+    loud = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=IMPORT_SECONDS, env=loud
+        )
+    except subprocess.TimeoutExpired:
+        return f"it gave no answer within {IMPORT_SECONDS:g} s. Try nvidia-smi"
+    return explain_complaint(done.stderr)
+
+
+COMPLAINTS = (  # what TensorFlow's log says -> what to do
+    (
+        r"driver version is insufficient|SYSTEM_DRIVER_MISMATCH|UNSUPPORTED_PTX_VERSION"
+        r"|COMPAT_NOT_SUPPORTED|does not match DSO version",
+        "Update NVIDIA's driver: CUDA 12 needs 525 or newer",
+    ),
+    (
+        r"Cannot dlopen some GPU libraries|Could not load dynamic library",
+        "Install CUDA's libraries: pip install -e '.[gpu]'",
+    ),
+    (r"Could not find cuda drivers", "Install NVIDIA's driver, or give the container its GPUs"),
+    (r"failed call to cuInit|CUDA_ERROR|CUDA error", "Try nvidia-smi, and restart the machine"),
+)
+
+
+def explain_complaint(log: str) -> str:
+    """Return the line of TensorFlow's `log` that says why it has no GPU, and what to do."""
+    for pattern, cure in COMPLAINTS:
+        for line in log.splitlines():
+            if re.search(pattern, line, re.IGNORECASE):
+                said = re.sub(r"^.*?\.(cc|h|cu):\d+\] ", "", line).strip()
+                return f'"{shorten(said, 160)}". {cure}'
+    return "it doesn't say why. Install CUDA's libraries: pip install -e '.[gpu]'"

@@ -222,6 +222,11 @@ def _make_cross_device_ops(all_reduce: str, devices: list[str]) -> tf.distribute
 
     if all_reduce == "one-device":
         return tf.distribute.ReductionToOneDevice()
+    if all_reduce == "hierarchical" and len(devices) % 2:
+        raise InputError(
+            "all reduce 'hierarchical' needs an even number of replicas, got "
+            f"{len(devices)}: TensorFlow leaves the last one's gradient out of the sum"
+        )
     if all_reduce == "hierarchical":
         return tf.distribute.HierarchicalCopyAllReduce()
     keys = cross_device_utils.CollectiveKeys(group_key_start=next(_group_keys))
