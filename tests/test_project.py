@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("utils", "distlab")
 NO_TENSORFLOW = """
 utils: environment measure events errors files checks gpus strategies data training schedules
-    collectives    simulate simulate.collective simulate.pipeline simulate.memory simulate.parameter_server
+    collectives simulate simulate.collective simulate.pipeline simulate.memory
+    simulate.parameter_server
     simulate.failures simulate.input calibrate parallel.pipeline tf_config cluster engines
     processes.fork_server processes.connection collectives.processes processes.registry
     training.parameter_server.loop training.recovery training.tpu_ready input_pipeline

@@ -145,16 +145,29 @@ def test_tensorflow_itself_is_asked_why(fake_gpus):
 @pytest.mark.parametrize("way", ["ring", "hierarchical", "one-device"])
 def test_every_way_of_adding_up_gives_the_sum_with_any_number_of_replicas(tf, way):
     """The ring with a second number of replicas in one process fails with TensorFlow's own keys."""
-    for replicas in (2, 3, 2):
+    for replicas in (2, 4, 2) if way == "hierarchical" else (2, 3, 2):
         strategy = make_strategy("mirrored", replicas, all_reduce=way)
         assert describe_strategy(strategy).all_reduce == way
+        assert add_up(tf, strategy) == [sum(range(replicas))] * replicas
 
-        def give():
-            context = tf.distribute.get_replica_context()
-            return context.all_reduce("sum", tf.cast(context.replica_id_in_sync_group, "float32"))
 
-        sums = strategy.experimental_local_results(tf.function(strategy.run)(give))
-        assert [float(one) for one in sums] == [sum(range(replicas))] * replicas
+def add_up(tf, strategy):
+    """Return the sum of all replicas' numbers, as each gets it."""
+
+    def give():
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce("sum", tf.cast(context.replica_id_in_sync_group, "float32"))
+
+    return [float(x) for x in strategy.experimental_local_results(tf.function(strategy.run)(give))]
+
+
+def test_the_hierarchical_sum_of_an_odd_number_is_refused(tf):
+    """TensorFlow's own leaves the last replica out: 0 + 1 where it is 0 + 1 + 2."""
+    ops = tf.distribute.HierarchicalCopyAllReduce()
+    theirs = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"], cross_device_ops=ops)
+    assert add_up(tf, theirs) == [1.0] * 3
+    with pytest.raises(InputError, match="even number of replicas, got 3"):
+        make_strategy("mirrored", 3, all_reduce="hierarchical")
 
 
 def test_gpus_get_the_collectives_of_nccl(machine):
