@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from distlab.exercises.saved_models import MODEL_FILE, pack_model, unpack_model
+from distlab.labs.lab15.saved_models import MODEL_FILE, pack_model, unpack_model
 
 TRAINED = Path(__file__).parents[1] / "solutions" / MODEL_FILE
 _FOLDER = tempfile.TemporaryDirectory(prefix="capstone-models-")

@@ -1,7 +1,7 @@
 """One exercise of a lab: how an answer is run, what is known of it, and its visible check.
 
 What is right for other numbers than the worked examples is not here: it is worked out
-by `distlab.grading.judges`, which learners do not have.
+by the lab's `judge.py`, which learners do not have.
 """
 
 import importlib

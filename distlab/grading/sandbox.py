@@ -111,6 +111,13 @@ def _show_course(package: Path) -> list[str]:
     for name in INSIDE:
         arguments += ["--ro-bind", str(package / "grading" / name), f"{inside}/grading/{name}"]
     arguments += ["--remount-ro", f"{inside}/grading"]
+    arguments += ["--perms", "0755", "--tmpfs", f"{inside}/labs"]
+    for path in sorted((package / "labs").glob("lab*")):
+        arguments += ["--perms", "0755", "--dir", f"{inside}/labs/{path.name}"]
+    for path in sorted((package / "labs").rglob("*.*")):
+        if path.suffix in (".py", ".json") and path.name != "judge.py":
+            arguments += ["--ro-bind", str(path), f"{inside}/{path.relative_to(package)}"]
+    arguments += ["--remount-ro", f"{inside}/labs"]
     hosts = _open_data(b"127.0.0.1 localhost lab\n::1 localhost\n")
     users = _open_data(b"learner:x:1000:1000::/tmp/home:/bin/sh\n")
     return [*arguments, "--perms", "0644", "--file", hosts, "/etc/hosts",
@@ -138,7 +145,7 @@ def _environment(course: str) -> dict[str, str]:
 class Sandbox:
     """The fork server as its parent sees it; a context manager that leaves nothing behind.
 
-    `lab` is the module of distlab.exercises that it imports, `rules` the lab's. It starts at
+    `lab` is the lab whose `exercise` it imports, `rules` the lab's. It starts at
     once; `wait_until_ready` comes before the first `fork`.
     """
 

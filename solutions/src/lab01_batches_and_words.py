@@ -25,7 +25,7 @@
 # %%
 import numpy as np
 
-from distlab.exercises import lab01
+from distlab.labs.lab01 import exercise as lab01
 
 # %%
 SEED = 2026
@@ -84,7 +84,7 @@ for _left_over in (0, 1, 5, 0):
 got_epochs = lab01.EPOCH.observe(plan_epoch, epoch_cases)
 lab01.EPOCH.check(plan_epoch)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab01 as judges
+from distlab.labs.lab01 import judge as judges
 
 judges.EPOCH.judge(epoch_cases, got_epochs)
 ### END HIDDEN TESTS
@@ -153,7 +153,7 @@ for _left_over in (0, 1, 2):
 got_batches = lab01.BATCHES.observe(replica_batch_sizes, batch_cases)
 lab01.BATCHES.check(replica_batch_sizes)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab01 as judges
+from distlab.labs.lab01 import judge as judges
 
 judges.BATCHES.judge(batch_cases, got_batches)
 ### END HIDDEN TESTS
@@ -245,7 +245,7 @@ model_cases = [model_cases[i] for i in rng.permutation(len(model_cases))]
 got_words = lab01.PARALLELISM.observe(choose_parallelism, model_cases)
 lab01.PARALLELISM.check(choose_parallelism)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab01 as judges
+from distlab.labs.lab01 import judge as judges
 
 judges.PARALLELISM.judge(model_cases, got_words)
 ### END HIDDEN TESTS
@@ -338,7 +338,7 @@ scaling_cases.append(([1, 2, 4], _seconds, 64 * int(rng.integers(1, 4)) + 1, 16,
 got_scaling = lab01.SCALING.observe(choose_replicas, scaling_cases)
 lab01.SCALING.check(choose_replicas)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab01 as judges
+from distlab.labs.lab01 import judge as judges
 
 judges.SCALING.judge(scaling_cases, got_scaling)
 ### END HIDDEN TESTS

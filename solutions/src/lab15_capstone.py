@@ -22,7 +22,7 @@ with quiet_tensorflow():
 import numpy as np
 
 from distlab import figures
-from distlab.exercises import lab15
+from distlab.labs.lab15 import exercise as lab15
 from distlab.lessons.mask_pictures import draw_predictions
 
 # %%
@@ -89,7 +89,7 @@ for _gpus in (4, 32):  # invented: a step takes 0.3 to 2 times as long as the al
 got_steps = lab15.PLAN.observe(predict_step, plan_cases)
 lab15.PLAN.check(predict_step)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.PLAN.judge(plan_cases, got_steps)
 ### END HIDDEN TESTS
@@ -163,7 +163,7 @@ for _canvases in (1, 3, 6):
 got_scores = lab15.IOU.observe(measure_iou, iou_cases)
 lab15.IOU.check(measure_iou)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.IOU.judge(iou_cases, got_scores)
 ### END HIDDEN TESTS
@@ -367,7 +367,7 @@ alone_cases = [("alone", SEED % 10_000 + 3)]  # one seed for all three, which sh
 got_alone = lab15.PROGRAM.observe(capstone_py, alone_cases)
 lab15.PROGRAM.check(capstone_py, 0)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.PROGRAM.judge(alone_cases, got_alone)
 ### END HIDDEN TESTS
@@ -379,7 +379,7 @@ together_cases = [("together", SEED % 10_000 + 3)]  # one seed for all three, wh
 got_together = lab15.PROGRAM.observe(capstone_py, together_cases)
 lab15.PROGRAM.check(capstone_py, 1)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.PROGRAM.judge(together_cases, got_together)
 ### END HIDDEN TESTS
@@ -391,7 +391,7 @@ killed_cases = [("killed", SEED % 10_000 + 3)]  # one seed for all three, which 
 got_killed = lab15.PROGRAM.observe(capstone_py, killed_cases)
 lab15.PROGRAM.check(capstone_py, 2)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.PROGRAM.judge(killed_cases, got_killed)
 ### END HIDDEN TESTS
@@ -453,7 +453,7 @@ outline_cases = [("outlines", SEED + 4, 150)]
 got_outlines = lab15.MODEL.observe(trained_model, outline_cases)
 lab15.MODEL.check(trained_model, 0)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.MODEL.judge(outline_cases, got_outlines)
 ### END HIDDEN TESTS
@@ -465,7 +465,7 @@ kind_cases = [("kinds", SEED + 4, 150)]
 got_kinds = lab15.MODEL.observe(trained_model, kind_cases)
 lab15.MODEL.check(trained_model, 1)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.MODEL.judge(kind_cases, got_kinds)
 ### END HIDDEN TESTS
