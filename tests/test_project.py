@@ -82,9 +82,18 @@ def read_requirements() -> list[str]:
 def test_constraints_pin_every_requirement_as_pyproject_says():
     pins = read_pins()
     for requirement in read_requirements():
-        name, _, version = requirement.partition("==")
+        name, _, version = requirement.replace("[and-cuda]", "").partition("==")
         assert normalize_package(name) in pins, f"{name} is not pinned in constraints.txt"
         assert not version or pins[normalize_package(name)] == version
+
+
+def test_constraints_pin_what_tensorflow_wants_for_gpus():
+    from importlib import metadata
+
+    wanted = [r for r in metadata.requires("tensorflow") if "and-cuda" in r]
+    names = {re.match(r"[\w.-]+", requirement)[0] for requirement in wanted}
+    pinned = {name for name in read_pins() if name.startswith("nvidia")}
+    assert pinned == {normalize_package(name) for name in names} and "nvidia-nccl-cu12" in names
 
 
 def test_constraints_are_names_and_versions_only():
@@ -100,6 +109,9 @@ def test_conda_environment_installs_the_same_versions():
                        "-e .[lab,test]"]  # fmt: skip
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     assert wanted == ">=3.11,<3.14"
+    assert "\n      # - -e .[gpu]  #" in text and "-c constraints.txt -e '.[gpu]'" in (
+        ROOT / "Makefile"
+    ).read_text()
     assert "-c constraints.txt -e '.[lab,test]'" in (ROOT / "Makefile").read_text()
 
 
@@ -108,10 +120,10 @@ def test_installed_versions_are_the_pinned_ones():
     from importlib import metadata
 
     pins, project = read_pins(), tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    asked_for = {r for extra in ("ray", "spark", "manifests", "book")
+    asked_for = {r for extra in ("ray", "spark", "manifests", "book", "gpu")
                  for r in project["optional-dependencies"][extra]}  # fmt: skip
     for requirement in read_requirements():
-        name = requirement.partition("==")[0]
+        name = requirement.partition("==")[0].partition("[")[0]
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
