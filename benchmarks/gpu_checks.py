@@ -19,7 +19,7 @@ import numpy as np
 from utils.gpus import VISIBLE, list_gpus, sharing_variables
 from utils.measure import format_bytes, time_calls
 
-EXACT = {"model": "mlp", "dtype": "float64", "optimizer": "sgd", "max_examples": 512, "epochs": 1}
+EXACT = {"model": "mlp", "dtype": "float64", "optimizer": "sgd", "max_examples": 256, "epochs": 1}
 CLOSE = 1e-9  # between weights in float64; what is measured between CPUs is 1e-15
 FLOAT32_CLOSE = 2e-3
 MEBIBYTE = 2**20
