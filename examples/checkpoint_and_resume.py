@@ -54,7 +54,7 @@ def build_model() -> keras.Model:
     return keras.Sequential(layers)
 
 
-def find_newest_whole(folder: str) -> str | None:
+def latest_intact_checkpoint(folder: str) -> str | None:
     """Return the newest checkpoint of which every value can be read, None if there is none.
 
     A full disk or a copy cut short can leave half a data file under a good index. Each value is
@@ -104,7 +104,7 @@ def main() -> None:
     aside = tempfile.TemporaryDirectory()
     folder = options.checkpoint_dir if is_chief else aside.name
     manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=2)
-    newest = find_newest_whole(options.checkpoint_dir)  # the chief's, on every worker
+    newest = latest_intact_checkpoint(options.checkpoint_dir)  # the chief's, on every worker
     if newest:
         checkpoint.restore(newest).assert_existing_objects_matched()
         print(f"resumed from {newest}, step {int(step.numpy())}", flush=True)

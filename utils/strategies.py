@@ -64,9 +64,9 @@ class StrategyRecord:
     `make(plan, **options)` returns it; `type_name` is its class in `tf.distribute`.
     `place` is "machine", "cluster" (TF_CONFIG says what this process is in it) or "TPU".
     `usual_replicas` is its number on logical CPUs; on GPUs, a strategy whose `max_replicas`
-    allows it takes all. `max_replicas` 1 takes no other number, and `one_because` says why; 0
-    takes none at all. `all_reduces` are the ways to add up gradients that it offers, the last
-    works on every device. `moves_together`: several workers take every step together.
+    allows it takes all. `max_replicas` 1 takes no other number, and `single_replica_reason` says
+    why; 0 takes none at all. `all_reduces` are the ways to add up gradients that it offers; the
+    last works on every device. `in_lockstep`: several workers take every step together.
     `is_coordinated`: one process, the coordinator, sends steps to workers, and servers hold the
     variables. `options` are what `make` takes besides. `exceptions`
     holds what differs from "works" in the table, (loop, keras) -> row.
@@ -79,8 +79,8 @@ class StrategyRecord:
     usual_replicas: int = 1
     max_replicas: int = 1
     all_reduces: tuple[str, ...] = ()
-    one_because: str = "it trains on one device"
-    moves_together: bool = False
+    single_replica_reason: str = "it trains on one device"
+    in_lockstep: bool = False
     is_coordinated: bool = False
     options: tuple[str, ...] = ()
     exceptions: tuple[Support, ...] = ()
@@ -138,9 +138,9 @@ def check_strategy(name: str, replicas: int | None = None) -> int | None:
         return None
     most = record.max_replicas
     if most == 0:
-        raise InputError(f"{replicas} replicas: strategy {name!r} {record.one_because}")
+        raise InputError(f"{replicas} replicas: strategy {name!r} {record.single_replica_reason}")
     if not isinstance(replicas, Integral) or not 1 <= replicas <= most:
-        allowed = f"1 to {most}" if most > 1 else f"1, since {record.one_because}"
+        allowed = f"1 to {most}" if most > 1 else f"1, since {record.single_replica_reason}"
         raise InputError(f"{replicas} replicas: strategy {name!r} takes {allowed}")
     return int(replicas)
 
@@ -293,7 +293,7 @@ STRATEGIES: dict[str, StrategyRecord] = {
             place="cluster",
             max_replicas=MAX_REPLICAS,
             all_reduces=("nccl", "ring"),
-            moves_together=True,
+            in_lockstep=True,
             exceptions=(
                 Support(
                     "multi-worker",
@@ -310,7 +310,7 @@ STRATEGIES: dict[str, StrategyRecord] = {
             _make_parameter_server,
             "ParameterServerStrategy",
             place="cluster",
-            one_because="each of its workers trains on one device",
+            single_replica_reason="each of its workers trains on one device",
             is_coordinated=True,
             options=("partitioner",),
             exceptions=(
@@ -340,7 +340,7 @@ STRATEGIES: dict[str, StrategyRecord] = {
             "TPUStrategy",
             place="TPU",
             max_replicas=0,
-            one_because="has one on each core of its TPU; leave them out",
+            single_replica_reason="has one on each core of its TPU; leave them out",
             exceptions=tuple(
                 Support("tpu", loop, keras, works=None, note="needs TPU hardware")
                 for keras in KERAS

@@ -28,8 +28,10 @@ def add_parser(subparsers: Commands) -> None:
     verifying.add_argument("--folder", type=Path, help="check this folder too (needs NAME)")
     fetching = _add_action(actions, "fetch", fetch_full, "download a full set through TFDS")
     fetching.add_argument("name", metavar="NAME", help=NAMES)
-    text = "time limit (default %(default)g)"
-    fetching.add_argument("--timeout", type=float, default=DOWNLOAD_SECONDS, help=text)
+    text = "give up after that long [%(default)g]"
+    fetching.add_argument(
+        "--timeout", type=float, default=DOWNLOAD_SECONDS, metavar="SECONDS", help=text
+    )
     text = "TFDS data folder (default: TFDS's own)"
     fetching.add_argument("--output", type=Path, help=text)
 

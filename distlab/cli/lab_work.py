@@ -15,7 +15,7 @@ from distlab import progress
 from distlab.cli.long_command import say_waiting
 from distlab.cli.parser import Commands, add_command, suggest
 from distlab.errors import CourseError
-from distlab.handing_in import is_generic, is_plain_name, list_attached, make_zip_name
+from distlab.submission import is_generic, is_plain_name, list_attached, make_zip_name
 
 CELL_SECONDS, LAB_SECONDS = 120.0, 600.0
 

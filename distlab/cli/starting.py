@@ -58,8 +58,8 @@ def add_network(
     if with_address:
         add("--advertise-address", metavar="ADDRESS",
             help=f"{where}this machine's address as others see it (found by itself)")  # fmt: skip
-    add("--join-timeout", dest="join_seconds", type=float, default=join_seconds, metavar="X",
-        help=f"{where}how long machines wait for each other ({join_seconds:g})")  # fmt: skip
+    add("--join-timeout", dest="join_seconds", type=float, default=join_seconds, metavar="SECONDS",
+        help=f"{where}how long machines wait for each other [{join_seconds:g}]")  # fmt: skip
     add("--trust-network", action="store_true",
         help=f"{where}confirm that anyone in this network may reach TensorFlow's ports"
         )  # fmt: skip

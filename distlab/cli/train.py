@@ -214,7 +214,7 @@ class _Listeners:
             with self._events_written():
                 self._writer(event)
         if event["event"] == "restore":
-            for line in describe_resumption(event["path"], event["passed_over"]):
+            for line in describe_resumption(event["path"], event["skipped_checkpoints"]):
                 print(f"distlab train: {line}", file=sys.stderr)
         elif event["event"] == "start":
             total = event["epochs"] * event["steps_per_epoch"]

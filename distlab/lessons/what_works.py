@@ -56,7 +56,7 @@ def try_all(rows: Iterable[Sequence[str]]) -> list[Tried]:
 def _try_one(launcher: Any, strategy: str, loop: str, dtype: str) -> Tried:
     record = find_strategy(strategy)
     tasks = {"workers": 2, "ps": 1} if record.is_coordinated else {"workers": 1}
-    if record.moves_together:
+    if record.in_lockstep:
         tasks = {"workers": 2}
     begun = time.perf_counter()
     try:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from distlab.figures import Picture, grouped_bars, split_evenly
+from distlab.figures.palette import REPLICA_IDEAS
 from distlab.widgets.controls import Slider
 from distlab.widgets.explorer import Explorer, explore
 from utils.data import split_batch
@@ -44,7 +45,9 @@ def show_last_batch(examples: int, replicas: int, global_batch_size: int) -> Pic
         sizes, cuts, rest
     )
     title = f"The last batch of an epoch: {rest} examples"
-    return replace(grouped_bars(groups, unit="examples", title=title), caption=words)
+    ideas = {f"replica {i}": REPLICA_IDEAS[i % len(REPLICA_IDEAS)] for i in range(replicas)}
+    picture = grouped_bars(groups, unit="examples", title=title).with_ideas(ideas)
+    return replace(picture, caption=words)
 
 
 def _say_what_fit_does(sizes: list[int], cuts: dict[str, list[int]], rest: int) -> str:

@@ -143,9 +143,9 @@ def run_card(program, shared, save=()):
 
 
 def read_card():
-    """Return the function `newest_whole` and the take-away card of lesson 10, as one program."""
+    """Return the function `latest_intact` and the take-away card of lesson 10, as one program."""
     source = (ROOT / "notebooks/src/10_fault_tolerance.py").read_text()
-    finder = re.search(r"(?ms)^def newest_whole\(folder\):.*?(?=\n\n\n)", source)[0]
+    finder = re.search(r"(?ms)^def latest_intact\(folder\):.*?(?=\n\n\n)", source)[0]
     card = re.search(r"(?ms)^# ```python\n(# checkpoint = .*?)^# ```$", source)[1]
     return finder + "\n" + re.sub(r"(?m)^# ", "", card)
 

@@ -25,13 +25,13 @@ from distlab.classroom.settings import read_settings
 from distlab.classroom.table import Table
 from distlab.classroom.watching import ClassCockpit
 from distlab.errors import CourseError
-from distlab.explorables.look import write_page
+from distlab.explorables.screenshots import write_page
 from utils.cluster import LocalCluster
 from utils.engines.rendezvous.host import Presence
 from utils.engines.rendezvous.names import clean_line, clean_name
 from utils.errors import DistributedError
 from utils.tf_config import pick_free_ports
-from utils.training.recovery import train_resumably
+from utils.training.recovery import train_with_recovery
 
 STEPS = 30
 SETTINGS = ClassSettings(epochs=3, examples=160, global_batch_size=16, checkpoint_every=4, seed=3,
@@ -164,7 +164,7 @@ def test_a_class_loses_a_laptop_and_takes_in_a_late_one(room):
 def compare_with_restart(kept, ended):
     """Alone, train on from what was kept; the weights are those that the class has ended with."""
     with LocalCluster(workers=1) as cluster:
-        jobs = [cluster.start(train_resumably, SETTINGS.to_recovery(folder))
+        jobs = [cluster.start(train_with_recovery, SETTINGS.to_recovery(folder))
                 for folder in (kept, ended)]  # fmt: skip
         alone, whole = (job.wait(120)[0] for job in jobs)
     assert 4 <= alone.restored_step < STEPS == alone.step == whole.restored_step
@@ -270,7 +270,7 @@ class FakeRun:
     """A hosted run of two, as a roll sees it."""
 
     def __init__(self):
-        self.starts, self.attempt = 1, SimpleNamespace(first_failed=None)
+        self.starts, self.group = 1, SimpleNamespace(first_failed=None)
         self.here = [Presence("T", "", "worker 0"), Presence("李", "", "worker 1")]
 
     def look(self):

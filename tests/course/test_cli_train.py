@@ -20,7 +20,7 @@ COMMAND = [sys.executable, "-m", "distlab", "train"]
 SMALL = ["--max-examples", "500", "--model", "mlp"]
 KEYS = ["strategy", "replicas", "workers", "devices", "device_kinds", "all_reduce",
         "unused_gpus", "device_note", "dataset", "source", "examples", "loop",
-        "global_batch_size", "epochs", "resumed_from", "passed_over", "loss", "accuracy",
+        "global_batch_size", "epochs", "resumed_from", "skipped_checkpoints", "loss", "accuracy",
         "test_loss", "test_accuracy", "images_per_second", "seconds",
         "weights_checksum"]  # fmt: skip
 
@@ -88,7 +88,7 @@ def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path, number)
     report = json.loads(done.stdout)
     assert len(report["loss"]) == int(epochs)
     saved = str(tmp_path / "c" / f"train-{reached['step']}")
-    assert (report["resumed_from"], report["passed_over"]) == (saved, [])
+    assert (report["resumed_from"], report["skipped_checkpoints"]) == (saved, [])
     assert f"distlab train: resumed from {saved}, step {reached['step']}\n" == done.stderr
     starts = list(read_events(tmp_path / "e", "start"))
     assert [start["first_step"] for start in starts] == [0, reached["step"]]

@@ -21,9 +21,9 @@ from distlab.grading.labs import read_lab
 from distlab.grading.naming import LabNames
 from distlab.grading.notebook_file import read_notebook
 from distlab.grading.observation import Submission
-from distlab.handing_in import MAX_ATTACHED_BYTES
 from distlab.labs.lab15.exercise import have_moved, try_program
 from distlab.labs.lab15.saved_models import MODEL_FILE, pack_model, unpack_model
+from distlab.submission import MAX_ATTACHED_BYTES
 
 LAB, ANSWERS = read_lab("lab15", ROOT), load_answers("lab15")
 NAMES = LabNames(LAB.name, LAB.slug)

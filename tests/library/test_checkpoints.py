@@ -81,7 +81,7 @@ def test_checkpoint_of_another_job_is_refused(tf, tmp_path):
             train(**{**settings, **change})
 
 
-def test_damaged_checkpoint_is_passed_over(tf, tmp_path):
+def test_damaged_checkpoint_is_skipped(tf, tmp_path):
     settings = {**EXACT, "global_batch_size": 64, "checkpoint_dir": tmp_path}
     train(**settings)
     newest = next(tmp_path.glob("train-12.data*"))
@@ -91,9 +91,9 @@ def test_damaged_checkpoint_is_passed_over(tf, tmp_path):
     restored = seen[0]
     assert restored["event"] == "restore" and restored["step"] == 8
     assert restored["path"] == report.resumed_from == str(tmp_path / "train-8")
-    [reason] = restored["passed_over"]
-    assert report.passed_over == (reason,) and reason.startswith("train-12: ")
-    words = f"resumed from {tmp_path}/train-8, step 8\npassed over the damaged checkpoint train-12"
+    [reason] = restored["skipped_checkpoints"]
+    assert report.skipped_checkpoints == (reason,) and reason.startswith("train-12: ")
+    words = f"resumed from {tmp_path}/train-8, step 8\nskipped the damaged checkpoint train-12"
     assert words in str(report)
     assert next(e for e in seen if e["event"] == "start")["first_step"] == 8
     whole = train(**{**settings, "checkpoint_dir": None})

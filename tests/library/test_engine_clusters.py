@@ -17,6 +17,7 @@ import pytest
 from engine_host import EngineHost
 from needs import need_engine
 from process_watch import lives, wait_for
+from test_launchers import Tried
 from test_launchers import (
     test_lines_and_events_come_in_order_then_the_result_then_the_end as check_lines,
 )
@@ -24,7 +25,7 @@ from test_launchers import (
 from utils.cluster import LocalCluster
 from utils.engines import RunSettings
 from utils.engines.catalog import find_engine
-from utils.engines.engine_run import EngineRun
+from utils.engines.programs import Run
 from utils.processes.registry import MARK_FILE, PREFIX, parse_mark
 
 pytestmark = pytest.mark.timeout(900)  # an engine's start takes minutes where others compute
@@ -48,8 +49,13 @@ def host(engine):
     host.close()
 
 
-def test_lines_and_events_come_in_order_then_the_result_then_the_end(host):
-    host.run(check_lines)
+def test_lines_and_events_come_in_order_then_the_result_then_the_end(host, tmp_path):
+    host.run(check_both, tmp_path)
+
+
+def check_both(launcher, folder):
+    check_lines(Tried(launcher))
+    check_lines(Tried(launcher, folder))
 
 
 # ---- a worker is killed
@@ -162,7 +168,7 @@ def run_program(launcher, folder, words, shown, said):
     (folder / "program.py").write_text(PROGRAM)
     settings = RunSettings(workers=2, max_restarts=1, logs=str(folder / "logs"))
     command = [sys.executable, "program.py", *words]
-    run = EngineRun(command, settings, launcher, lambda *both: shown.append(both), said.append)
+    run = Run(command, settings, launcher, lambda *both: shown.append(both), said.append)
     return run.run()
 
 
@@ -196,7 +202,7 @@ def check_kill(launcher, folder):
         folders = list_folders({launcher.pid, *below, *agents})
     finally:
         launcher.kill()
-    assert len(folders) >= 2, "of the engine's driver and of the run"
+    assert folders, "of the engine's driver"
     wait_for(lambda: not [p for p in (*tasks, *below, *agents) if lives(p)])
     wait_for(lambda: not [folder for folder in folders if folder.exists()])
 

@@ -18,8 +18,8 @@ from process_watch import lives, wait_for
 
 from distlab.cli import diagnose, starting
 from distlab.cli.run import tell_end
+from utils.cluster.failures import find_traceback
 from utils.engines import ENGINES, RunReport, RunSettings, TaskReport, run_program
-from utils.engines.local import find_traceback
 from utils.processes.registry import MARK_VARIABLE, find_clusters
 
 FIRST_LINES = """
@@ -100,6 +100,18 @@ def test_the_status_is_that_of_the_task_that_failed_first(program):
     assert [task["status"] for task in report["tasks"]] == [143, 7]
     assert "worker 1" in report["cause"] and "status 7" in report["cause"]
     assert "it printed last: no data; see runs/" in report["cause"]
+
+
+def test_the_first_error_is_found_while_the_others_go_on_talking(program):
+    name = program("""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        begun = time.monotonic()
+        while index == 0 or time.monotonic() - begun < 1:
+            print(index, "x" * 50)
+        raise KeyError("price")
+    """)
+    report = run_json("--workers", 3, name, status=1)
+    assert "KeyError: 'price'" in report["cause"] and "worker 0" not in report["cause"]
 
 
 def test_a_killed_task_is_128_and_its_signal(program):
@@ -410,7 +422,7 @@ def test_the_library_call_gives_the_same_report(program, tmp_path):
 
 
 def test_who_waits_says_for_whom_and_whether_it_can_come(program, monkeypatch):
-    monkeypatch.setattr("utils.engines.attempt.WAITING_SECONDS", 0.2)
+    monkeypatch.setattr("utils.cluster.waiting.WORD_SECONDS", 0.2)
     name = program("""
         import socket
         if index == 0:

@@ -118,7 +118,7 @@ def test_what_the_workers_of_a_local_cluster_and_of_distlab_run_see(
         return
     shares, divided = share_gpus(list_gpus(), workers), RunSettings().divide_gpus(workers)
     if expected == "cpu":
-        assert (shares, divided) == ({}, [None] * workers)
+        assert (shares, divided) == ({}, [[]] * workers)
         return
     assert [shares[f"worker {i}"]["CUDA_VISIBLE_DEVICES"] for i in range(workers)] == expected
     assert [",".join(part) for part in divided] == expected

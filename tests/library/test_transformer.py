@@ -149,11 +149,11 @@ def test_more_devices_than_heads_are_refused(tf):
         SplitAttention(layer, DeviceGroup(DEVICES[:3]))
 
 
-@pytest.mark.parametrize("name, rematerialize", [("gpipe", True), ("1f1b", False)])
-def test_pipelined_by_layers_it_gives_the_unsplit_gradients(tf, name, rematerialize):
+@pytest.mark.parametrize("name, recompute", [("gpipe", True), ("1f1b", False)])
+def test_pipelined_by_layers_it_gives_the_unsplit_gradients(tf, name, recompute):
     model = build_transformer(dtype="float64")
     images, labels = make_batch(6)
     schedule = make_schedule(name, 2, 3)
     pipeline = cut_model(model, [1.0] * len(model.layers), 2, DEVICES[:2])
-    step = run_pipeline(pipeline, schedule, images, labels, Rules(rematerialize=rematerialize))
+    step = run_pipeline(pipeline, schedule, images, labels, Rules(recompute=recompute))
     assert_equal_step(step, model, images, labels)

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ..checks import check_count, check_number
+from ..cluster.launcher import TaskOrder
 from ..environment import memory_variables
 from ..errors import InputError
-from ..gpus import divide_gpus, gpu_variables, list_gpus
-from ..processes.registry import MARK_VARIABLE
+from ..gpus import VISIBLE, divide_gpus, list_gpus
 from ..tf_config import TaskConfig
 
 MAX_TASKS = 256
@@ -68,31 +68,27 @@ class RunSettings:
         elastic = self.min_workers not in (None, self.workers)
         return f"{self.min_workers}:{self.workers}" if elastic else str(self.workers)
 
-    def make_environment(
-        self, config: TaskConfig, mark: str, restart: int, gpus: Sequence[str] | None
-    ) -> dict[str, str]:
-        """Return a task's environment on this machine; `gpus` are its own, None to leave them be.
-
-        The code of a rendezvous is not passed on.
-        """
+    def make_order(self, config: TaskConfig, command: Sequence[str], restart: int) -> TaskOrder:
+        """Return the order for one task of the program: the same wherever it runs."""
         environment = {
-            **os.environ, **memory_variables(), "TF_CONFIG": config.to_json(), MARK_VARIABLE: mark,
-            RESTART_VARIABLE: str(restart), "PYTHONUNBUFFERED": "1", **self.variables,
-        }  # fmt: skip
-        environment.pop(CODE_VARIABLE, None)
+            **memory_variables(),
+            "TF_CONFIG": config.to_json(),
+            RESTART_VARIABLE: str(restart),
+            **self.variables,
+        }
         if self.checkpoint_dir is not None:
             environment[CHECKPOINT_VARIABLE] = os.path.abspath(self.checkpoint_dir)
         if self.handout is not None:
             environment[HANDOUT_VARIABLE] = self.handout
-        if gpus is not None:
-            environment |= gpu_variables(gpus if config.job == "worker" else [])
-        return environment
+        if self.gpus == "none":
+            environment[VISIBLE] = ""
+        name = f"{config.job} {config.index}"
+        return TaskOrder(name, "program", 1, environment, config.address, tuple(command))
 
-    def divide_gpus(self, workers: int) -> list[list[str]] | list[None]:
-        """Return the GPUs of each of this machine's workers; None each to leave them be."""
+    def divide_gpus(self, workers: int) -> list[list[str]]:
+        """Return the GPUs of each of this machine's workers; none each to leave them be."""
         each = self.gpus if isinstance(self.gpus, int) else None
-        divided = divide_gpus([] if self.gpus == "none" else list_gpus(), workers, each)
-        return divided if any(divided) or self.gpus == "none" else [None] * workers
+        return divide_gpus([] if self.gpus == "none" else list_gpus(), workers, each)
 
 
 @dataclass(frozen=True)

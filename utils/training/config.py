@@ -11,7 +11,7 @@ from ..devices import ALL_REDUCES, DEVICES
 from ..errors import InputError
 from ..strategies import LOOPS, STRATEGIES, check_strategy, find_strategy
 
-DATASETS = ("fashion-mnist", "mnist", "canvases")
+DATASETS = ("fashion-mnist", "mnist", "fashion-scenes")
 OPTIMIZERS = {"sgd": 0.05, "momentum": 0.02, "adam": 0.001}  # with the usual learning rate
 KERAS_OPTIMIZERS = (  # further names, with Keras's own usual rate
     "adadelta", "adafactor", "adagrad", "adamax", "adamw", "ftrl", "lamb", "lion", "muon", "nadam",
@@ -19,7 +19,7 @@ KERAS_OPTIMIZERS = (  # further names, with Keras's own usual rate
 )  # fmt: skip
 DTYPES = ("float32", "float64", "mixed_bfloat16", "mixed_float16")
 MODELS = ("cnn", "mlp", "transformer", "unet")
-MODEL_OF_CANVASES = "unet"  # it alone gives a class for every pixel
+MODEL_OF_SCENES = "unet"  # it alone gives a class for every pixel
 AUTO_SHARD = ("data", "file", "off")  # tf.data.experimental.AutoShardPolicy
 WILDCARDS = set("*?[]\\")  # TensorFlow looks for checkpoints with these as patterns
 MAX_EPOCHS, MAX_BATCH_SIZE = 10**6, 10**7
@@ -62,7 +62,7 @@ class TrainConfig:
     `all_reduce` is how replicas add up their gradients (`strategies.make_strategy`).
     `auto_shard` is how the workers of "multi-worker" share the bundled data: by "data" they
     train as one process does, by "file" and "off" they do not (`training.input_feed`).
-    `max_examples` None takes all training examples (of canvases also as many test examples at
+    `max_examples` None takes all training examples (of scenes also as many test examples at
     most), `checkpoint_every` None a checkpoint at the end of each epoch only. `epochs` counts
     from the very start, also for a run that resumes.
     Raises InputError, which names the value and what is allowed.
@@ -121,8 +121,8 @@ class TrainConfig:
         return self.train_data is not None
 
     @property
-    def has_canvases(self) -> bool:
-        return not self.has_own_data and self.dataset == "canvases"
+    def has_scenes(self) -> bool:
+        return not self.has_own_data and self.dataset == "fashion-scenes"
 
     def _check_model(self) -> None:
         if isinstance(self.model, str):
@@ -135,10 +135,10 @@ class TrainConfig:
             )
 
     def _check_model_fits_data(self) -> None:
-        wanted = self.has_canvases
-        if self.has_own_data or (self.model == MODEL_OF_CANVASES) == wanted:
+        wanted = self.has_scenes
+        if self.has_own_data or (self.model == MODEL_OF_SCENES) == wanted:
             return
-        able = [name for name in MODELS if (name == MODEL_OF_CANVASES) == wanted]
+        able = [name for name in MODELS if (name == MODEL_OF_SCENES) == wanted]
         kind = "a class for every pixel" if wanted else "one class for an image"
         raise InputError(
             f"model {self.model!r}: data set {self.dataset} wants {kind}; choose "
@@ -185,8 +185,8 @@ class TrainConfig:
             )
         if self.auto_shard == "data":
             return
-        if not record.moves_together:
-            able = next(r for r in STRATEGIES.values() if r.moves_together)
+        if not record.in_lockstep:
+            able = next(r for r in STRATEGIES.values() if r.in_lockstep)
             raise InputError(
                 f"auto shard {self.auto_shard!r}: is for strategy {able.name!r}; "
                 f"strategy {self.strategy!r} has data"

@@ -126,7 +126,7 @@ class Run:
         position.step += steps
         stop = self.group.any(self.should_stop is not None and self.should_stop())
         due = every and self.steps_taken % every == 0 and position.step < self.steps_per_epoch
-        if self.listener or stop or due or self.group.moves_together:  # reading is collective
+        if self.listener or stop or due or self.group.in_lockstep:  # reading is collective
             position.count(self._before, read_means())
         if self.listener:
             self._report_step()
@@ -188,7 +188,7 @@ class Run:
                 "restore",
                 step=self.restored.step,
                 path=self.restored.path,
-                passed_over=list(self.restored.passed_over),
+                skipped_checkpoints=list(self.restored.skipped_checkpoints),
                 devices=self.position.devices_before,
             )
 

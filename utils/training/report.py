@@ -39,7 +39,7 @@ class TrainReport:
     and `device_kinds` what it is; `all_reduce` is how they added up gradients, None for one
     replica. `unused_gpus` are GPUs of these processes that no replica used.
     `resumed_from` is the checkpoint that the run went on from, None for a run from the start;
-    `passed_over` are the damaged ones before it.
+    `skipped_checkpoints` are the damaged ones before it.
     """
 
     strategy: str
@@ -57,7 +57,7 @@ class TrainReport:
     global_batch_size: int
     epochs: int
     resumed_from: str | None
-    passed_over: tuple[str, ...]
+    skipped_checkpoints: tuple[str, ...]
     loss: list[float]
     accuracy: list[float] | None
     test_loss: float | None
@@ -92,7 +92,7 @@ class TrainReport:
             f"global batch {self.global_batch_size}",
             str(read_devices(vars(self))),
         ]
-        lines += describe_resumption(self.resumed_from, self.passed_over)
+        lines += describe_resumption(self.resumed_from, self.skipped_checkpoints)
         accuracies = self.accuracy or [None] * len(self.loss)
         for epoch, means in enumerate(zip(self.loss, accuracies), start=1):
             lines.append(f"epoch {epoch:>3}: {_describe_means(*means)}")
@@ -115,10 +115,10 @@ def read_devices(record: Mapping[str, Any]) -> Devices:
     return Devices(*(record[name] for name in DEVICE_FIELDS))
 
 
-def describe_resumption(path: str | None, passed_over: Iterable[str]) -> list[str]:
+def describe_resumption(path: str | None, skipped_checkpoints: Iterable[str]) -> list[str]:
     """Return the lines that say where a run went on, and what it passed over; none for neither."""
     lines = [] if path is None else [f"resumed from {path}, step {path.rsplit('-', 1)[1]}"]
-    return lines + [f"passed over the damaged checkpoint {one}" for one in passed_over]
+    return lines + [f"skipped the damaged checkpoint {one}" for one in skipped_checkpoints]
 
 
 def _describe_means(loss: float, accuracy: float | None) -> str:

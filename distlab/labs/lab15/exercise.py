@@ -14,25 +14,25 @@ from distlab.labs.lab15.program_runs import ProgramRun, run_program
 from distlab.exercises.refusing import refuse, require_value
 from distlab.labs.lab15.saved_models import ask_model, pack_model, read_weights, unpack_model
 from utils.data import load
-from utils.data.canvases import draw_canvas
 from utils.data.masks import count_pixels, score_masks
+from utils.data.scenes import draw_scene
 
-__all__ = ["make_canvases", "pack_model", "predict_masks"]
+__all__ = ["make_scenes", "pack_model", "predict_masks"]
 STEPS, SAVE_EVERY, GLOBAL_BATCH, CLASSES = 20, 10, 32, 11
-OUTLINES, KINDS = 0.93, 0.40  # what a trained model has to reach on fresh canvases
+OUTLINES, GARMENTS = 0.93, 0.40  # what a trained model has to reach on fresh scenes
 MAX_DISTANCE = 0.02  # of the weights of two runs, by their length: rounding, not other data
 LEARNED_LOSS = 2.0  # after twenty steps; guessing all classes alike gives log(11) = 2.4
-PROBES = 32  # canvases that the model of a short run is asked for
+PROBES = 32  # scenes that the model of a short run is asked for
 NOT_WRITTEN = b'raise NotImplementedError("this exercise is not written yet")'
 EMPTY_SHARE = 0.3  # of the gradients' bytes: less than that is talk, not gradients
 
 
-def make_canvases(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return fresh canvases of held-out garments: images float32 [n, 64, 64, 1] in 0 to 1, and
+def make_scenes(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return fresh scenes of held-out garments: images float32 [n, 64, 64, 1] in 0 to 1, and
     masks uint8 [n, 64, 64].
     """
     garments = load("fashion_mnist").test
-    drawn = [draw_canvas(garments, seed, number) for number in range(count)]
+    drawn = [draw_scene(garments, seed, number) for number in range(count)]
     images, masks = (np.stack(part) for part in zip(*drawn))
     return images[..., None].astype(np.float32) / 255, masks
 
@@ -74,9 +74,9 @@ IOU = Exercise(
         "accuracy": "that is the share of pixels that are right: the many background pixels make "
         "any model look good",
         "background-counted": "the mean is over the garments: background, class 0, is not one",
-        "per-canvas": "count over all canvases together, then divide once",
-        "absent-as-zero": "a kind that is in neither mask says nothing: leave it out of the mean",
-        "kinds-in-foreground": "for the foreground any garment is as good as any other: a shirt "
+        "per-scene": "count over all scenes together, then divide once",
+        "absent-as-zero": "a class that is in neither mask says nothing: leave it out of the mean",
+        "classes-in-foreground": "for the foreground any garment is as good as any other: a shirt "
         "taken for a coat is found",
     },
     hint="for each class: pixels where both say it, over pixels where either says it",
@@ -134,7 +134,7 @@ class ProgramRuns:
 def _look_alone(runs: ProgramRuns, seed: int) -> dict[str, Any]:
     run = runs.get("alone", seed)
     weights = _read_weights(run)
-    images, masks = make_canvases(seed, PROBES)
+    images, masks = make_scenes(seed, PROBES)
     logits = ask_model(run.folder / "saved_model", images)
     loss = _measure_loss(logits, masks)
     said = run.report.get("loss", float("nan"))
@@ -254,7 +254,7 @@ PROGRAM = Exercise(
 
 
 def try_model(trained_model: Any, kind: str, seed: int, count: int) -> np.ndarray:
-    """Return the masks uint8 [count, 64, 64] that the SavedModel gives for fresh canvases.
+    """Return the masks uint8 [count, 64, 64] that the SavedModel gives for fresh scenes.
 
     When a class is graded, `trained_model` is the name of the file that was handed in.
     """
@@ -268,56 +268,56 @@ def try_model(trained_model: Any, kind: str, seed: int, count: int) -> np.ndarra
 def _ask_for_masks(digest: str, path: str, seed: int, count: int) -> np.ndarray:
     with tempfile.TemporaryDirectory() as folder:
         unpack_model(path, Path(folder))
-        return ask_model(Path(folder), make_canvases(seed, count)[0], masks=True)
+        return ask_model(Path(folder), make_scenes(seed, count)[0], masks=True)
 
 
 def predict_masks(
     model_file: str, seed: int, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return fresh canvases, their masks, and those of a SavedModel, each uint8 [n, 64, 64]."""
-    images, masks = make_canvases(seed, count)
+    """Return fresh scenes, their masks, and those of a SavedModel, each uint8 [n, 64, 64]."""
+    images, masks = make_scenes(seed, count)
     return (
         np.round(255 * images[..., 0]).astype(np.uint8),
         masks,
-        try_model(model_file, "kinds", seed, count),
+        try_model(model_file, "classes", seed, count),
     )
 
 
 def read_masks(masks: Any, kind: str, seed: int, count: int) -> dict[str, Any]:
-    """Return how good masks are, for the part `kind` of the exercise: "outlines" or "kinds"."""
-    right = make_canvases(seed, count)[1]
+    """Return how good masks are, for the part `kind` of the exercise: "outlines" or "classes"."""
+    right = make_scenes(seed, count)[1]
     given = np.asarray(masks)
     if given.shape != right.shape or given.dtype.kind not in "iu" or given.max() >= CLASSES:
-        return {"masks": "none that fit the canvases"}
+        return {"masks": "none that fit the scenes"}
     score = score_masks(count_pixels(right, given))
-    found = {"outlines": score.foreground, "kinds": score.garments}[kind]
-    least = {"outlines": OUTLINES, "kinds": KINDS}[kind]
-    kinds = len(np.setdiff1d(given, 0))
+    found = {"outlines": score.foreground, "classes": score.garments}[kind]
+    least = {"outlines": OUTLINES, "classes": GARMENTS}[kind]
+    classes = len(np.setdiff1d(given, 0))
     return {
         "what": kind,
         "reached": "enough" if found >= least else "too little",
-        "kinds of garments": "none" if kinds == 0 else "one" if kinds == 1 else "several",
+        "classes of garments": "none" if classes == 0 else "one" if classes == 1 else "several",
         "IoU": found,
     }
 
 
 def _contrast_scores(got: Any, right: Any) -> str:
     if not isinstance(got, dict) or "IoU" not in got:
-        return f"gave {got}, should give a mask of 64 x 64 classes for each canvas"
-    what, least = {"outlines": ("foreground IoU", OUTLINES), "kinds": ("mean IoU of the garments",
-                   KINDS)}[got["what"]]  # fmt: skip
-    return f"reaches a {what} of {got['IoU']:.3f} on fresh canvases, {least} is asked"
+        return f"gave {got}, should give a mask of 64 x 64 classes for each scene"
+    what, least = {"outlines": ("foreground IoU", OUTLINES), "classes": ("mean IoU of the garments",
+                   GARMENTS)}[got["what"]]  # fmt: skip
+    return f"reaches a {what} of {got['IoU']:.3f} on fresh scenes, {least} is asked"
 
 
 MODEL = Exercise(
     lab="lab15",
     name="model",
     function="trained_model",
-    examples=(("outlines", 2030, 150), ("kinds", 2030, 150)),
+    examples=(("outlines", 2030, 150), ("classes", 2030, 150)),
     mistakes={
         "nothing-found": "it finds no garment at all: most pixels are background, and a model that "
         "has hardly been trained calls all of them background",
-        "one-kind": "it knows one kind of garment only: are there eleven outputs for each pixel, "
+        "one-class": "it knows one class of garment only: are there eleven outputs for each pixel, "
         "and does the mask hold all of 0 to 10?",
     },
     hint="train for more epochs: the loss should still be falling after the first one",
@@ -325,5 +325,5 @@ MODEL = Exercise(
     read=read_masks,
     contrast=_contrast_scores,
     shows_case=False,
-    success="the SavedModel finds garments and tells their kinds",
+    success="the SavedModel finds garments and tells their classes",
 )

@@ -35,16 +35,16 @@ def expect_plan(rate: float, batch: int, gpus: int, way: str = "right") -> list[
 def expect_iou(masks: Any, predicted: Any, way: str = "right") -> list[float]:
     """Return [IoU of the foreground, mean IoU of the garments], or mistaken ones."""
     masks, predicted = np.asarray(masks), np.asarray(predicted)
-    if way == "per-canvas":
+    if way == "per-scene":
         each = [expect_iou(m, p) for m, p in zip(masks, predicted)]
         return np.mean(each, axis=0).tolist()
-    kinds = range(0 if way == "background-counted" else 1, lab15.CLASSES)
-    found = [_divide(masks == k, predicted == k) for k in kinds]
+    classes = range(0 if way == "background-counted" else 1, lab15.CLASSES)
+    found = [_divide(masks == k, predicted == k) for k in classes]
     if way == "absent-as-zero":
         found = [0.0 if np.isnan(iou) else iou for iou in found]
     same = (masks == predicted) & (masks > 0)
     foreground = _divide(masks > 0, predicted > 0)
-    if way == "kinds-in-foreground":
+    if way == "classes-in-foreground":
         foreground = float(same.sum() / ((masks > 0) | (predicted > 0)).sum())
     if way == "accuracy":
         foreground = float((masks == predicted).mean())
@@ -93,10 +93,10 @@ def expect_program(program_kind: str, seed: int, way: str = "right") -> dict[str
 def expect_model(kind: str, seed: int, count: int, way: str = "right") -> dict[str, Any]:
     """Return what is read of the masks of a trained model, or of one that is not."""
     reached = "enough" if way == "right" else "too little"
-    if way == "one-kind" and kind == "outlines":
+    if way == "one-class" and kind == "outlines":
         reached = AnyOf(("enough", "too little"))
-    kinds = {"right": "several", "one-kind": "one"}.get(way, "none")
-    return {"what": kind, "reached": reached, "kinds of garments": kinds, "IoU": Anything()}
+    classes = {"right": "several", "one-class": "one"}.get(way, "none")
+    return {"what": kind, "reached": reached, "classes of garments": classes, "IoU": Anything()}
 
 
 PLAN = Judge(lab15.PLAN, expect_plan)

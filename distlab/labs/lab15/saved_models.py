@@ -16,12 +16,12 @@ import numpy as np
 
 from distlab.labs.lab08.exercise import get_cluster
 from distlab.exercises.refusing import refuse
-from distlab.handing_in import ATTACHED, MAX_ATTACHED_BYTES
+from distlab.submission import ATTACHED, MAX_ATTACHED_BYTES
 
 MODEL_FILE = ATTACHED["lab15"]["model"]
 MAX_UNPACKED_BYTES, MAX_FILES = 16 * 2**20, 20
 ASK_SECONDS, AT_ONCE = 40.0, 50
-CANVAS, CLASSES = (64, 64, 1), 11
+SCENE, CLASSES = (64, 64, 1), 11
 _FILES = re.compile(r"saved_model\.pb|fingerprint\.pb|keras_metadata\.pb|"
                     r"variables/variables\.(index|data-\d{5}-of-\d{5})")  # fmt: skip
 # of the operations that keep state or touch files, those of any exported Keras model
@@ -137,7 +137,7 @@ def _ask(folder: str, images: np.ndarray, masks: bool) -> Any:
     import tensorflow as tf
 
     if odd := find_odd_operations(folder):
-        return (f"the SavedModel's graph holds {', '.join(odd[:4])}: masks come from the canvas "
+        return (f"the SavedModel's graph holds {', '.join(odd[:4])}: masks come from the scene "
                 "alone, so no files, no Python, no loops and no state are needed")  # fmt: skip
     try:
         loaded = tf.saved_model.load(folder)
@@ -147,12 +147,12 @@ def _ask(folder: str, images: np.ndarray, masks: bool) -> Any:
         for first in (-1, *range(0, len(images), AT_ONCE)):
             part = tf.constant(images[first : first + AT_ONCE] if first >= 0 else images[:1])
             logits = list(answer(**{name: part}).values())[0]
-            if tuple(logits.shape) != (len(part), *CANVAS[:2], CLASSES):
+            if tuple(logits.shape) != (len(part), *SCENE[:2], CLASSES):
                 return (
-                    f"for {len(part)} canvases the SavedModel answers {list(logits.shape)}, "
+                    f"for {len(part)} scenes the SavedModel answers {list(logits.shape)}, "
                     f"expected [{len(part)}, 64, 64, {CLASSES}]: logits of each pixel"
                 )
-            if first < 0:  # one canvas, to see what it answers before it is asked for all
+            if first < 0:  # one scene, to see what it answers before it is asked for all
                 continue
             numbers = tf.cast(logits, tf.float32).numpy()
             pieces.append(numbers.argmax(axis=-1).astype(np.uint8) if masks else numbers)

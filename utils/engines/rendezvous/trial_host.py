@@ -3,10 +3,10 @@
 import socket
 from collections.abc import Callable
 
+from ...cluster.signals import Signals
 from ...errors import RunError
-from ..handshake import ChannelLost
+from ...processes.handshake import ChannelLost
 from ..settings import RunReport
-from ..signals import Signals
 from .compare import describe_machine
 from .door import Door
 from .lobby import Lobby, tell_test

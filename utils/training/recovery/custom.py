@@ -52,7 +52,7 @@ def restore(trainer: Trainer, store: CheckpointFolder) -> None:
     """Restore the newest whole checkpoint, the same on every worker, and report which."""
     found = store.restore_newest()
     trainer.restored_step = found.step
-    report("restore", step=found.step, passed_over=list(found.passed_over))
+    report("restore", step=found.step, skipped_checkpoints=list(found.skipped_checkpoints))
 
 
 def save_if_due(trainer: Trainer, store: CheckpointFolder, step: int) -> None:

@@ -1,4 +1,4 @@
-"""Canvases with masks: drawn, stored, read; the U-Net trains on them as by hand, anywhere."""
+"""Scenes with masks: drawn, stored, read; the U-Net trains on them as by hand, anywhere."""
 
 import functools
 import itertools
@@ -9,16 +9,16 @@ from test_training import assert_same_weights
 
 from utils import models
 from utils.cluster import LocalCluster
-from utils.data import load, load_canvases, open_data
-from utils.data.canvases import MASK_CLASSES, MIN_INK
+from utils.data import load, load_scenes, open_data
 from utils.data.masks import count_pixels, score_masks
+from utils.data.scenes import MASK_CLASSES, MIN_INK
 from utils.errors import InputError
-from utils.input_pipeline.canvases import parse_canvas, read_canvases, write_canvases
+from utils.input_pipeline.scenes import parse_scene, read_scenes, write_scenes
 from utils.training import TrainConfig, train
 from utils.training.input_feed import ReadLog
 
 LIMIT, BATCH, EPOCHS = 22, 8, 2  # the last batch of an epoch has 6
-JOB = {"dataset": "canvases", "model": "unet", "dtype": "float64", "optimizer": "sgd",
+JOB = {"dataset": "fashion-scenes", "model": "unet", "dtype": "float64", "optimizer": "sgd",
        "max_examples": LIMIT, "global_batch_size": BATCH, "epochs": EPOCHS}  # fmt: skip
 TINY = functools.partial(models.build_unet, widths=(3, 5))
 
@@ -26,44 +26,47 @@ TINY = functools.partial(models.build_unet, widths=(3, 5))
 # --- drawing ------------------------------------------------------------------------------
 
 
-def test_a_canvas_depends_on_seed_and_number_alone():
-    canvases = load_canvases(train=20, test=10)
+def test_a_scene_depends_on_seed_and_number_alone():
+    scenes = load_scenes(train=20, test=10)
     for number in (0, 7, 19):
-        again = load_canvases(train=500).train.draw(number)
-        for got, wanted in zip(canvases.train.draw(number), again, strict=True):
+        again = load_scenes(train=500).train.draw(number)
+        for got, wanted in zip(scenes.train.draw(number), again, strict=True):
             np.testing.assert_array_equal(got, wanted)
-    images = [image.tobytes() for image, _ in itertools.chain(canvases.train, canvases.test)]
+    images = [image.tobytes() for image, _ in itertools.chain(scenes.train, scenes.test)]
     assert len(set(images)) == 30
-    assert canvases.train.digest() != canvases.train.take(19).digest()
+    assert scenes.train.digest() != scenes.train.take(19).digest()
 
 
 def test_a_mask_says_what_each_pixel_shows():
-    """Of a canvas with one kind of garment, that garment's pixels stand where the mask is."""
+    """Of a scene with one class of garment, that garment's pixels stand where the mask is."""
     garments = load("fashion_mnist").train
     pictures = {image[image >= MIN_INK].tobytes(): label
                 for image, label in zip(garments.images, garments.labels)}  # fmt: skip
-    kinds, checked = set(), 0
-    for image, mask in load_canvases(train=60).train:
+    classes, checked = set(), 0
+    for image, mask in load_scenes(train=60).train:
         assert image.shape == mask.shape == (64, 64) and image.dtype == mask.dtype == np.uint8
         shown = set(mask.ravel().tolist()) - {0}
         assert 1 <= len(shown) <= 3 and image[mask > 0].min() >= MIN_INK
-        kinds |= shown
+        classes |= shown
         found = pictures.get(image[mask > 0].tobytes())
         if found is not None:
             assert shown == {found + 1}
             checked += 1
-    assert kinds == set(range(1, MASK_CLASSES)) and checked > 10
+    assert classes == set(range(1, MASK_CLASSES)) and checked > 10
 
 
-def test_training_and_test_canvases_share_no_garment():
-    canvases = load_canvases(train=3, test=3)
+def test_training_and_test_scenes_share_no_garment():
+    scenes = load_scenes(train=3, test=3)
     data = load("fashion_mnist")
-    assert canvases.train.garments is data.train and canvases.test.garments is data.test
-    assert len(open_data("canvases").train) == 6_000 and len(open_data("canvases").test) == 1_000
-    with pytest.raises(InputError, match="0 training canvases: choose 1 to 3"):
-        canvases.take(0)
-    with pytest.raises(InputError, match="train canvases 0"):
-        load_canvases(train=0)
+    assert scenes.train.garments is data.train and scenes.test.garments is data.test
+    assert (
+        len(open_data("fashion-scenes").train) == 6_000
+        and len(open_data("fashion-scenes").test) == 1_000
+    )
+    with pytest.raises(InputError, match="0 training scenes: choose 1 to 3"):
+        scenes.take(0)
+    with pytest.raises(InputError, match="train scenes 0"):
+        load_scenes(train=0)
 
 
 # --- scores -------------------------------------------------------------------------------
@@ -71,12 +74,12 @@ def test_training_and_test_canvases_share_no_garment():
 
 def test_scores_are_intersections_over_unions():
     rng = np.random.default_rng(3)
-    masks, predicted = rng.integers(0, 4, (2, 5, 8, 8))  # kinds above 3 are in neither
+    masks, predicted = rng.integers(0, 4, (2, 5, 8, 8))  # classes above 3 are in neither
     score = score_masks(count_pixels(masks, predicted))
-    for kind in range(4):
-        both = np.sum((masks == kind) & (predicted == kind))
-        either = np.sum((masks == kind) | (predicted == kind))
-        assert score.of_class[kind] == pytest.approx(both / either)
+    for label in range(4):
+        both = np.sum((masks == label) & (predicted == label))
+        either = np.sum((masks == label) | (predicted == label))
+        assert score.of_class[label] == pytest.approx(both / either)
     assert np.isnan(score.of_class[4:]).all()
     assert score.garments == pytest.approx(np.mean(score.of_class[1:4]))
     worn, found = masks > 0, predicted > 0
@@ -90,28 +93,28 @@ def test_scores_are_intersections_over_unions():
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory):
-    return write_canvases(load_canvases(train=LIMIT).train, tmp_path_factory.mktemp("s") / "new", 4)
+    return write_scenes(load_scenes(train=LIMIT).train, tmp_path_factory.mktemp("s") / "new", 4)
 
 
 def ids_of(batches):
     return [number for *_, ids in batches for number in ids.numpy().tolist()]
 
 
-def test_shards_give_every_canvas_back_once_in_an_order_of_seed_and_epoch(tf, shards):
+def test_shards_give_every_scene_back_once_in_an_order_of_seed_and_epoch(tf, shards):
     assert len(shards.files) == 4 and shards.examples == LIMIT
-    drawn = load_canvases(train=LIMIT).train
-    for images, masks, ids in read_canvases(shards, BATCH):
+    drawn = load_scenes(train=LIMIT).train
+    for images, masks, ids in read_scenes(shards, BATCH):
         for image, mask, number in zip(images.numpy(), masks.numpy(), ids.numpy(), strict=True):
             np.testing.assert_array_equal(image[..., 0], drawn.draw(number)[0])
             np.testing.assert_array_equal(mask, drawn.draw(number)[1])
-    assert ids_of(read_canvases(shards, BATCH)) == list(range(LIMIT))
-    orders = [ids_of(read_canvases(shards, BATCH, key)) for key in ((0, 0), (0, 1), (1, 0))]
+    assert ids_of(read_scenes(shards, BATCH)) == list(range(LIMIT))
+    orders = [ids_of(read_scenes(shards, BATCH, key)) for key in ((0, 0), (0, 1), (1, 0))]
     assert all(sorted(order) == list(range(LIMIT)) for order in orders)
-    assert orders[0] == ids_of(read_canvases(shards, BATCH, (0, 0)))
+    assert orders[0] == ids_of(read_scenes(shards, BATCH, (0, 0)))
     assert len({tuple(order) for order in orders}) == 3
     tf.random.set_seed(5)  # what another part of the program does with seeds changes nothing
-    assert orders[0] == ids_of(read_canvases(shards, BATCH, (0, 0)))
-    one = next(iter(tf.data.TFRecordDataset(shards.files[0]).map(parse_canvas)))
+    assert orders[0] == ids_of(read_scenes(shards, BATCH, (0, 0)))
+    one = next(iter(tf.data.TFRecordDataset(shards.files[0]).map(parse_scene)))
     np.testing.assert_array_equal(one[0][..., 0], drawn.draw(0)[0])
     assert one[1].shape == (64, 64) and int(one[2]) == 0
 
@@ -138,7 +141,7 @@ def train_by_hand(tf, build, shards):
 
     means = []
     for epoch in range(EPOCHS):
-        batches = read_canvases(shards, BATCH, (0, epoch))
+        batches = read_scenes(shards, BATCH, (0, epoch))
         total = sum(float(step(tf.cast(i, "float64") / 255, m)) for i, m, _ in batches)
         means.append(total / LIMIT)
     return [v.numpy() for v in net.trainable_variables], means
@@ -152,7 +155,7 @@ def tiny(monkeypatch):
 @pytest.fixture(scope="module")
 def same_shards(tmp_path_factory):
     """The shards that a run writes for itself."""
-    return write_canvases(load_canvases(train=LIMIT).train, tmp_path_factory.mktemp("same") / "s")
+    return write_scenes(load_scenes(train=LIMIT).train, tmp_path_factory.mktemp("same") / "s")
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +173,7 @@ def test_weights_equal_one_device_with_uneven_batches(tiny, by_hand, strategy, r
     report = train(strategy=strategy, replicas=replicas, loop=loop, **JOB)
     assert_same_weights(report, weights)
     np.testing.assert_allclose(report.loss, losses, atol=1e-5)
-    assert report.dataset == "canvases" and report.examples == LIMIT
+    assert report.dataset == "fashion-scenes" and report.examples == LIMIT
     assert 0 <= report.test_garments_iou <= report.test_accuracy <= 1
 
 
@@ -180,8 +183,8 @@ def test_it_resumes_exports_and_is_scored_as_the_export_is(tiny, tf, by_hand, tm
     assert report.resumed_from is not None
     assert_same_weights(report, by_hand[0])
     exported = tf.saved_model.load(str(tmp_path / "saved_model"))
-    canvases = load_canvases(train=LIMIT, test=LIMIT).test
-    images, masks = (np.array(part) for part in zip(*canvases, strict=True))
+    scenes = load_scenes(train=LIMIT, test=LIMIT).test
+    images, masks = (np.array(part) for part in zip(*scenes, strict=True))
     logits = exported.serve(tf.constant(images[..., None] / np.float32(255)))
     score = score_masks(count_pixels(masks, np.argmax(logits, -1)))
     assert report.test_foreground_iou == pytest.approx(score.foreground)
@@ -235,7 +238,7 @@ def test_it_trains_in_a_cluster(by_hand, launcher, strategy, servers):
 
 
 @pytest.mark.parametrize("settings, words", [
-    ({"dataset": "canvases"}, "'cnn': data set canvases wants a class for every pixel.*unet"),
+    ({"dataset": "fashion-scenes"}, "'cnn': .* fashion-scenes wants a class for every pixel.*unet"),
     ({"model": "unet"}, "'unet': data set fashion-mnist wants one class.*cnn or mlp or transf"),
 ])  # fmt: skip
 def test_a_model_that_does_not_fit_the_data_is_refused(settings, words):

@@ -1,4 +1,4 @@
-"""Screenshots of an explorable: `python -m distlab.explorables.look NAME FOLDER`.
+"""Screenshots of an explorable: `python -m distlab.explorables.screenshots NAME FOLDER`.
 
 Needs the package playwright and the program chromium, as the tests of the browser do.
 """

@@ -1,7 +1,7 @@
-"""Canvases as TFRecord shards: written one at a time, read back as batches in an order of an epoch.
+"""Scenes as TFRecord shards: written one at a time, read back as batches in an order of an epoch.
 
 A record is a `tf.train.Example` with `image` and `mask`, each a PNG of 64 by 64 pixels, and
-`id`, the canvas's number. Neither side ever holds all canvases: a reader keeps a block of
+`id`, the scene's number. Neither side ever holds all scenes: a reader keeps a block of
 records and the batches under way.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import check_count
-from ..data.canvases import CANVAS_SIZE, CanvasSplit
+from ..data.scenes import SCENE_SIZE, SceneSplit
 from .parsing import batch_form
 from .store import Shards, encode_png, write_examples
 
@@ -19,8 +19,8 @@ BLOCK = 1_024  # records that are shuffled at a time
 CALLS = 2  # batches parsed at once
 
 
-def write_canvases(split: CanvasSplit, folder: str | Path, shards: int = 8) -> Shards:
-    """Draw the canvases of `split` into `shards` files in `folder`; fewer where there are fewer.
+def write_scenes(split: SceneSplit, folder: str | Path, shards: int = 8) -> Shards:
+    """Draw the scenes of `split` into `shards` files in `folder`; fewer where there are fewer.
 
     Raises InputError for fewer than one shard and a folder that holds such files already,
     RunError for one that cannot be written.
@@ -34,7 +34,7 @@ def write_canvases(split: CanvasSplit, folder: str | Path, shards: int = 8) -> S
     return write_examples(make_example, np.arange(len(split)), folder, min(shards, len(split)))
 
 
-def read_canvases(shards: Shards, batch_size: int, shuffle: tuple[int, int] | None = None) -> Any:
+def read_scenes(shards: Shards, batch_size: int, shuffle: tuple[int, int] | None = None) -> Any:
     """Return batches (images uint8 [batch, 64, 64, 1], masks int32 [batch, 64, 64], ids).
 
     The order depends on `shuffle` alone, (seed, epoch), through the order of the shards and of
@@ -56,7 +56,7 @@ def read_canvases(shards: Shards, batch_size: int, shuffle: tuple[int, int] | No
         seed = rng.integers(2**31, size=2)
         blocks = records.batch(BLOCK)
         records = blocks.map(lambda b: tf.random.experimental.stateless_shuffle(b, seed)).unbatch()
-    return records.batch(batch_size).map(parse_canvas_batch, CALLS).prefetch(2)
+    return records.batch(batch_size).map(parse_scene_batch, CALLS).prefetch(2)
 
 
 def _features() -> dict[str, Any]:
@@ -66,20 +66,20 @@ def _features() -> dict[str, Any]:
     return {"image": png, "mask": png, "id": tf.io.FixedLenFeature([], tf.int64)}
 
 
-def parse_canvas_batch(records: Any) -> tuple[Any, Any, Any]:
+def parse_scene_batch(records: Any) -> tuple[Any, Any, Any]:
     """Return the images uint8 [batch, 64, 64, 1], masks int32 [batch, 64, 64], ids of `records`."""
     import tensorflow as tf
 
     found = tf.io.parse_example(records, _features())
     images = tf.map_fn(_decode, found["image"], fn_output_signature=tf.uint8)
     masks = tf.map_fn(_decode, found["mask"], fn_output_signature=tf.uint8)
-    shape = [None, CANVAS_SIZE, CANVAS_SIZE]
+    shape = [None, SCENE_SIZE, SCENE_SIZE]
     masks = tf.ensure_shape(masks[..., 0], shape)
     return tf.ensure_shape(images, [*shape, 1]), tf.cast(masks, tf.int32), found["id"]
 
 
-@batch_form(parse_canvas_batch)
-def parse_canvas(record: Any) -> tuple[Any, Any, Any]:
+@batch_form(parse_scene_batch)
+def parse_scene(record: Any) -> tuple[Any, Any, Any]:
     """Return the image uint8 [64, 64, 1], mask int32 [64, 64] and id of one serialized example."""
     import tensorflow as tf
 
@@ -90,4 +90,4 @@ def parse_canvas(record: Any) -> tuple[Any, Any, Any]:
 def _decode(png: Any) -> Any:
     import tensorflow as tf
 
-    return tf.ensure_shape(tf.io.decode_png(png, channels=1), [CANVAS_SIZE, CANVAS_SIZE, 1])
+    return tf.ensure_shape(tf.io.decode_png(png, channels=1), [SCENE_SIZE, SCENE_SIZE, 1])
