@@ -22,7 +22,7 @@ utils: environment measure events errors files checks gpus strategies data train
     simulate.failures simulate.input calibrate parallel.pipeline tf_config cluster engines
     processes.fork_server processes.connection collectives.processes processes.registry
     training.parameter_server.loop training.recovery training.tpu_ready input_pipeline
-distlab: cli doctor figures widgets explorables exercises labs.lab01.exercise lessons.chaos
+distlab: cli doctor figures explorables exercises labs.lab01.exercise lessons.chaos
     lessons.update_records lessons.stale_updates lessons.dtensor_mlp cli.processes classroom
     cli.run cli.plan cli.user_function cli.release cli.grade grading.release grading.session
     grading.report.pages
@@ -50,7 +50,7 @@ utils: parallel
 utils: calibrate
 distlab: errors
 distlab: lessons figures progress submission
-distlab: widgets explorables
+distlab: explorables
 distlab: exercises authoring
 distlab: turns
 distlab: grading

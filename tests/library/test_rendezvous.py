@@ -17,14 +17,14 @@ from machines import CODE, Launcher
 from process_watch import lives, wait_for
 
 from utils.engines import RendezvousSettings, RunSettings, run_at_rendezvous
-from utils.engines.rendezvous.channel import Channel, Frame, admit, introduce
+from utils.engines.rendezvous.channel import Channel, Frame, introduce
 from utils.engines.rendezvous.code import ask_for_code, stretch_code
 from utils.engines.rendezvous.compare import describe_machine, hash_file
 from utils.engines.rendezvous.copies import CheckpointCopy, read_copy
 from utils.engines.rendezvous.member import check_host
 from utils.errors import InputError, RunError
 from utils.processes.connection import Connection
-from utils.processes.handshake import ChannelLost
+from utils.processes.handshake import ChannelLost, admit, make_connection
 from utils.tf_config import pick_free_ports
 
 FIRST_LINES = """
@@ -511,7 +511,13 @@ def channels():
     ends = socket.socketpair()
     key, salt = b"k" * 32, b"s" * 16
     made = {}
-    helper = threading.Thread(target=lambda: made.update(host=admit(ends[0], "m", key, salt, bool)))
+
+    def be_host():
+        connection = make_connection(ends[0])
+        admit(connection, key, salt)
+        made["host"] = Channel(connection)
+
+    helper = threading.Thread(target=be_host)
     helper.start()
     made["member"] = introduce(ends[1], "h", lambda given: key)
     helper.join(10)

@@ -6,6 +6,7 @@ the way, as what TensorFlow sends can.
 """
 
 import contextlib
+import secrets
 import socket
 import threading
 import time
@@ -15,7 +16,9 @@ from typing import Any
 
 from ...processes import handshake
 from ...processes.connection import Connection, PeerGone, PeerSilent
+from ...processes.door import Door
 from ...processes.handshake import ChannelLost, describe
+from .code import stretch_code
 
 MAX_FRAME_BYTES = 2**20
 BEAT_SECONDS, LOST_SECONDS = 1.0, 10.0
@@ -95,13 +98,11 @@ class Channel:
         self._connection.close()
 
 
-def admit(
-    end: socket.socket, peer: str, key: bytes, salt: bytes, judge: Callable[[bool], bool]
-) -> Channel:
-    """Return the channel to a member that has shown the key; raises as `handshake.admit` does."""
-    connection = open_connection(end, peer)
-    handshake.admit(connection, key, salt, judge)
-    return Channel(connection)
+def open_door(listener: socket.socket, code: str, welcome: Callable[[Channel], None]) -> Door:
+    """Let in who knows the code; `welcome(channel)` is called for each of them."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)  # inherited
+    salt = secrets.token_bytes(handshake.SALT_BYTES)
+    return Door(listener, stretch_code(code, salt), lambda one: welcome(Channel(one)), salt)
 
 
 def introduce(end: socket.socket, peer: str, stretch: Callable[[bytes], bytes]) -> Channel:

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from distlab.errors import CourseError
+from distlab.explorables.controls import Choice, Slider
+from distlab.explorables.explorer import Explorer, explore
 from distlab.figures import Picture
 from distlab.figures.canvas import (
     BLUE,
@@ -17,8 +19,6 @@ from distlab.figures.canvas import (
 )
 from distlab.figures.grids import encode_png
 from distlab.figures.picture import INK
-from distlab.widgets.controls import Choice, Slider
-from distlab.widgets.explorer import Explorer, explore
 
 TOP_PX, IMAGE_PX, ROW_PX, BAR_PX = 38.0, 224.0, 24.0, 16.0
 

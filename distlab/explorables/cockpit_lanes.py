@@ -4,9 +4,9 @@ import math
 import time
 from collections.abc import Sequence
 
+from distlab.explorables.cockpit_book import JobBook, Watchable, WatchedTask
+from distlab.explorables.cockpit_story import Group, list_flags, list_lost, list_spans
 from distlab.figures.lanes import Flag, LaneRecord, Span, StageRecord
-from distlab.widgets.cockpit_book import JobBook, Watchable, WatchedTask
-from distlab.widgets.cockpit_story import Group, list_flags, list_lost, list_spans
 from utils.cluster.traffic import TrafficMeter
 from utils.measure import format_bytes
 

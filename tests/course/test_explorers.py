@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from distlab import figures
-from distlab.widgets import Choice, Slider, explore
-from distlab.widgets.amdahl import amdahl_explorer
-from distlab.widgets.batches import batch_explorer
+from distlab.explorables import Choice, Slider, explore
+from distlab.explorables.amdahl import amdahl_explorer
+from distlab.explorables.batches import batch_explorer
 from utils.errors import DistributedError
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from distlab.explorables.controls import Slider
+from distlab.explorables.explorer import Explorer, explore
 from distlab.figures import Picture, grouped_bars, split_evenly
 from distlab.figures.palette import REPLICA_IDEAS
-from distlab.widgets.controls import Slider
-from distlab.widgets.explorer import Explorer, explore
 from utils.data import split_batch
 
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from distlab.explorables.controls import Slider
+from distlab.explorables.explorer import Explorer, explore
 from distlab.figures import Picture, batch_split, split_evenly
-from distlab.widgets.controls import Slider
-from distlab.widgets.explorer import Explorer, explore
 
 
 def batch_explorer(

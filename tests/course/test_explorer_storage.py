@@ -2,7 +2,7 @@
 
 import pytest
 
-from distlab.widgets.storage import (
+from distlab.explorables.storage import (
     busiest_link_bytes,
     explain_storage,
     held_bytes,

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import anywidget
 
-from distlab.explorables import Explorable
-from distlab.explorables.explorable import MIME
+from distlab.explorables.cockpit_book import JobBook
+from distlab.explorables.cockpit_chaos import Chaos
+from distlab.explorables.cockpit_lanes import Bytes, make_stage
+from distlab.explorables.explorable import MIME, Explorable
 from distlab.figures.lanes import LaneRecord, StageRecord, draw_stage, find_runs
 from distlab.figures.picture import Picture, add_still
-from distlab.widgets.cockpit_book import JobBook
-from distlab.widgets.cockpit_chaos import Chaos
-from distlab.widgets.cockpit_lanes import Bytes, make_stage
 from utils.environment import find_kernel_shell
 from utils.errors import DistributedError
 from utils.measure import count

@@ -7,7 +7,7 @@ import random
 import threading
 from collections.abc import Callable
 
-from distlab.widgets.cockpit_book import JobBook
+from distlab.explorables.cockpit_book import JobBook
 from utils.cluster.job import Job
 
 MIN_SECONDS, MAX_SECONDS = 3.0, 6.0  # of peace between two failures

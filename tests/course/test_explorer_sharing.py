@@ -2,7 +2,7 @@
 
 import pytest
 
-from distlab.widgets import sharing
+from distlab.explorables import sharing
 from utils.errors import DistributedError
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from distlab.explorables.controls import Slider
+from distlab.explorables.explorer import Explorer, explore
 from distlab.figures import Picture, lines
 from distlab.figures.canvas import say_number
-from distlab.widgets.controls import Slider
-from distlab.widgets.explorer import Explorer, explore
 from utils.simulate.failures import (
     best_interval_seconds,
     daly_interval_seconds,

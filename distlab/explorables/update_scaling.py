@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from distlab.explorables.controls import Choice, Slider
+from distlab.explorables.explorer import Explorer, explore
 from distlab.figures import Picture, split_evenly
 from distlab.lessons.scaled_updates import (
     DIVISORS,
@@ -12,8 +14,6 @@ from distlab.lessons.scaled_updates import (
     inner_products,
     update_ratio,
 )
-from distlab.widgets.controls import Choice, Slider
-from distlab.widgets.explorer import Explorer, explore
 
 
 def update_explorer(gradients: np.ndarray, replicas: int = 4) -> Explorer:

@@ -11,11 +11,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from distlab.explorables.controls import Choice, Slider
 from distlab.explorables.explorable import Explorable
+from distlab.explorables.frames import Frame, freeze, round_numbers
 from distlab.figures.canvas import charts_alone
 from distlab.figures.picture import Picture
-from distlab.widgets.controls import Choice, Slider
-from distlab.widgets.frames import Frame, freeze, round_numbers
 
 Control = Slider | Choice
 Shown = Picture | str | Sequence[Picture | str]

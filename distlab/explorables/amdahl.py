@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from distlab.errors import CourseError
+from distlab.explorables.controls import Slider
+from distlab.explorables.explorer import Explorer, explore
 from distlab.figures import Picture, lines
 from distlab.figures.canvas import say_number
-from distlab.widgets.controls import Slider
-from distlab.widgets.explorer import Explorer, explore
 
 
 def amdahl_explorer(

@@ -3,9 +3,9 @@
 import html
 from dataclasses import dataclass, replace
 
+from distlab.explorables.controls import Choice, Slider
+from distlab.explorables.explorer import Explorer, explore
 from distlab.figures.canvas import say_number
-from distlab.widgets.controls import Choice, Slider
-from distlab.widgets.explorer import Explorer, explore
 from utils.calibrate import Choice as Wanted
 from utils.calibrate import Prediction, Profile, find_machine, predict
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from distlab.errors import CourseError
+from distlab.explorables.controls import Choice, Slider
+from distlab.explorables.explorer import Explorer, explore
 from distlab.figures import (
     Arrow,
     Box,
@@ -18,8 +20,6 @@ from distlab.figures import (
     timeline,
 )
 from distlab.figures.canvas import WIDTH_PX, say_number
-from distlab.widgets.controls import Choice, Slider
-from distlab.widgets.explorer import Explorer, explore
 from utils.measure import count
 
 MEBIBYTE = 2**20

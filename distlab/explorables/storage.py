@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from distlab.errors import CourseError
+from distlab.explorables.controls import Choice, Slider
+from distlab.explorables.explorer import Explorer, explore
 from distlab.figures import Picture, bars, grouped_bars
 from distlab.figures.canvas import say_number
-from distlab.widgets.controls import Choice, Slider
-from distlab.widgets.explorer import Explorer, explore
 from utils.measure import format_bytes
 
 SLOTS: Mapping[str, int] = {"SGD": 0, "SGD with momentum": 1, "Adam": 2}

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from functools import cache
 
+from distlab.explorables.controls import Choice, Slider
+from distlab.explorables.explorer import Explorer, explore
 from distlab.figures import Picture, lines
 from distlab.figures.canvas import say_number
-from distlab.widgets.controls import Choice, Slider
-from distlab.widgets.explorer import Explorer, explore
 from utils.calibrate import Choice as Wanted
 from utils.calibrate import Prediction, Profile, find_machine, predict
 from utils.calibrate.machines import USUAL_MFU

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from distlab.widgets.predictions import draw_prediction, prediction_explorer
+from distlab.explorables.predictions import draw_prediction, prediction_explorer
 from utils.errors import DistributedError
 
 NAMES = ("cat", "dog", "owl")

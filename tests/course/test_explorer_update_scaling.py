@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from distlab.explorables.update_scaling import update_explorer
 from distlab.figures import split_evenly
 from distlab.lessons.scaled_updates import (
     DIVISORS,
@@ -11,7 +12,6 @@ from distlab.lessons.scaled_updates import (
     inner_products,
     update_ratio,
 )
-from distlab.widgets.update_scaling import update_explorer
 from utils.errors import DistributedError
 
 

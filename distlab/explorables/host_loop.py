@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from distlab.explorables.controls import Slider
+from distlab.explorables.explorer import Explorer, explore
 from distlab.figures import Picture, timeline
 from distlab.figures.canvas import say_number
-from distlab.widgets.controls import Slider
-from distlab.widgets.explorer import Explorer, explore
 from utils.measure import count
 
 STEPS = 16

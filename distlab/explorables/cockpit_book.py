@@ -6,9 +6,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from distlab.explorables.cockpit_story import LaneStory
 from distlab.figures.canvas import say_number
 from distlab.figures.lanes import Mark
-from distlab.widgets.cockpit_story import LaneStory
 from utils.environment import LOG_LINE
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from distlab.explorables import Explorable
-from distlab.explorables.explorable import MIME
+from distlab.explorables.cockpit_panel import take_messages_while_cells_run
+from distlab.explorables.explorable import MIME, Explorable
 from distlab.lessons.two_replicas import Frame, Replicas, split_classes
-from distlab.widgets.cockpit_panel import take_messages_while_cells_run
 from utils.data.images import ImageData
 
 RECORDING = Path(__file__).parents[1] / "lessons" / "two_replicas.svg"
