@@ -259,9 +259,9 @@ def diagnose(logs):
     if joined:  # the right size is 3: if the joining worker has it, worker 0's group hasn't
         task, size = map(int, joined.groups())
         return "mismatched-sizes", task if size != len(logs) else 0
-    lost = re.search(r"remote target \S*task:(\d)", together)
+    lost = re.search(r"reset by peer\nAdd.* target \S*task:(\d)", together)
     if lost:
-        return "dead-peer", int(re.findall(r"reset by peer\nAdd.* target \S*task:(\d)", together)[0])
+        return "dead-peer", int(lost[1])
     return "missing-peer", [log.strip() for log in logs].index("")
     ### END SOLUTION
 

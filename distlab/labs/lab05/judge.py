@@ -14,7 +14,8 @@ import numpy as np
 from distlab.exercises import softmax
 from distlab.labs.lab05 import exercise as lab05
 from distlab.exercises.comparing import AnyOf, Anything
-from distlab.labs.lab05.exercise import REPLICAS, Step, cut_column, draw_gradients, draw_start, make_step, read_batch
+from distlab.labs.lab05.exercise import draw_gradients
+from distlab.labs.lab05.step import REPLICAS, Step, cut_column, draw_start, make_step, read_batch
 from distlab.grading.judging import Judge, LabRules
 
 RULES = LabRules(cell_seconds=30, submission_seconds=90, visible_checks=False, onednn=False,
