@@ -7,15 +7,8 @@ import numpy as np
 from distlab.exercises import softmax
 from distlab.labs.lab03 import exercise as lab03
 from distlab.exercises.comparing import AnyOf, Anything
-from distlab.labs.lab03.exercise import (
-    BATCH,
-    HEAVIER,
-    STEPS_DONE,
-    describe_pairs,
-    draw_digits,
-    draw_layer,
-    draw_run,
-)
+from distlab.labs.lab03.digits import BATCH, HEAVIER, describe_pairs, draw_digits, draw_run
+from distlab.labs.lab03.exercise import STEPS_DONE, draw_layer
 from distlab.grading import regression
 from distlab.grading.judging import Judge, LabRules
 from utils.data import split_batch

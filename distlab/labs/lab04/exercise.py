@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from distlab.exercises import softmax
 from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Exercise, contrast, each
 from distlab.labs.lab04.folders import make_folder, move_folder
 from distlab.labs.lab02.exercise import make_mirrored
+from distlab.labs.lab04.draws import REPLICAS, cut_column, draw_batch, draw_gradients, draw_run, draw_test
 from distlab.exercises.model_maker import ModelMaker
 from distlab.exercises.refusing import own_frames, read_array, read_number, refuse
-from utils.data import split_batch
 
-REPLICAS = 4  # of exercise 1
 RATE = 0.5  # learning rate of every trial
 MOMENTUM = 0.875  # exact in float32, in which Keras keeps it
 
@@ -76,17 +74,6 @@ def try_step(train_step: Callable[..., Any], seed: int, examples: int) -> dict[s
         found = strategy.run(train_step, args=arguments)
     parts = [read_number(x, "train_step") for x in strategy.experimental_local_results(found)]
     return {"weights": np.vstack(model.get_weights()), "sum of losses": sum(parts)}
-
-
-def cut_column(column: np.ndarray, replicas: int = REPLICAS) -> list[np.ndarray]:
-    """Return each replica's part of a column of a batch, as TensorFlow splits it."""
-    return np.split(column, np.cumsum(split_batch(len(column), replicas))[:-1])
-
-
-def draw_batch(seed: int, examples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return images [examples, 784], labels [examples] and first weights [784, 10]."""
-    picks = np.random.default_rng(seed).choice(10_000, size=examples, replace=False)
-    return *softmax.read_examples(picks), softmax.draw_weights(seed)
 
 
 def contrast_steps(got: Any, right: Any) -> str:
@@ -210,19 +197,6 @@ def try_accuracy(evaluate: Callable[..., Any], seed: int, examples: int, batch: 
     return read_number(found, "evaluate")
 
 
-def draw_test(seed: int, examples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return test images and labels, and weights that get about half of them right.
-
-    The last, smaller batch is all right, so that it weighs differently from the rest.
-    """
-    rng = np.random.default_rng(seed)
-    images, labels = softmax.read_examples(rng.choice(2000, examples, replace=False), test=True)
-    wanted = np.where(rng.random(examples) < 0.5, labels, (labels + 1) % 10)
-    wanted[-examples // 4 :] = labels[-examples // 4 :]
-    kernel, *_ = np.linalg.lstsq(images, np.eye(10)[wanted], rcond=None)
-    return images, labels, kernel
-
-
 ACCURACY = Exercise(
     lab="lab04",
     name="accuracy",
@@ -302,12 +276,6 @@ def _apply(strategy: Any, optimizer: Any, model: Any, gradient: np.ndarray) -> N
     strategy.run(lambda share: optimizer.apply_gradients([(share, variable)]), args=(shares,))
 
 
-def draw_gradients(seed: int, epochs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the gradients of each epoch's two steps, [epochs, 2, 4, 3], and weights [4, 3]."""
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=(epochs, 2, 4, 3)), rng.normal(size=(4, 3))
-
-
 RESUME = Exercise(
     lab="lab04",
     name="resume",
@@ -334,12 +302,6 @@ RESUME = Exercise(
 
 
 # ---- exercise 5: the whole loop
-
-
-def draw_run(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return images [21, 6], labels [21] of 3 classes, and the first weights [6, 3]."""
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=(21, 6)), rng.integers(0, 3, size=21), rng.normal(size=(6, 3))
 
 
 def try_program(train: Callable[..., Any], seed: int) -> dict[str, Any]:
