@@ -21,7 +21,8 @@ from utils.environment import skip_uri_grammar, versions
 from utils.errors import DistributedError
 
 MODULES = (
-    "lab", "doctor", "data", "train", "run", "classroom", "manifest", "diagnose", "tf_config",
+    "lab", "doctor", "data", "train", "run", "classroom", "manifest", "diagnose", "modernize",
+    "tf_config",
     "cluster", "simulate", "plan", "user_function", "lab_work", "grade", "release", "build", "book",
     "help",
 )  # fmt: skip
