@@ -21,7 +21,6 @@ TOOLS = {
     "the manifests' checkers": "pip install -e '.[manifests]'",
     "the book's builder": "pip install -e '.[book]'",
     "network namespaces": "root, and Debian's iproute2",
-    "Debian's Fashion-MNIST": "Debian's dataset-fashion-mnist",
 }
 HARDWARE = ("a GPU", "a TPU")  # nothing installs these: a skip for want of one is no failure
 WORDS = "needs {}: {}"

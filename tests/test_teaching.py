@@ -41,7 +41,7 @@ def read_commands() -> list[argparse.Namespace]:
 
 
 def test_every_distlab_command_parses() -> None:
-    assert {"release", "grade", "submit", "check", "reset", "cluster"} <= {
+    assert {"release", "grade", "submit", "check", "reset", "processes"} <= {
         parsed.command for parsed in read_commands()
     }
     for line in (text.split("#")[0] for text in SHELL if "distlab" in text):
@@ -179,7 +179,7 @@ def test_release_hand_in_grade_and_formgrader(tmp_path: Path) -> None:
         done = run(students, "submit", "lab01", "--name", student, path=students)
         assert done.returncode == 0, done.stderr
     graded = run(
-        ROOT, "grade", "lab01", str(students / "handed-in"), "--out", str(tmp_path / "grades"),
+        ROOT, "grade", "lab01", str(students / "handed-in"), "--output", str(tmp_path / "grades"),
         "--gradebook", str(course / "gradebook.db"), "--json",
     )  # fmt: skip
     assert graded.returncode == 0, graded.stderr

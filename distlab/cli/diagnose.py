@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def describe_unknown(texts: dict[str, str]) -> str:
     """Return what there is to say of logs without a known cause: the errors that Python printed."""
-    from utils.engines.local import find_traceback
+    from utils.cluster.failures import find_traceback
 
     errors = [(name, find_traceback(text.splitlines())) for name, text in texts.items()]
     lines = [f"{name}: {error.splitlines()[-1]}" for name, error in errors if error]

@@ -20,8 +20,8 @@ from distlab.book.glossary import find_uses, read_words
 from distlab.book.notebooks import make_page
 from distlab.book.site import build_book, check_folder, write_zip
 from distlab.errors import CourseError
-from distlab.exercises.failing_logs import LOGS, fill_in
 from distlab.explorables.explorable import MIME
+from distlab.labs.lab07.failing_logs import LOGS, fill_in
 from utils.tf_config import diagnose
 
 ROOT = Path(__file__).parents[2]

@@ -84,7 +84,7 @@ def test_answer_that_stops_is_refused_in_the_learners_words(name, exercise, said
 def test_no_seed_draws_what_the_visible_check_shows(target) -> None:
     """Whoever writes down the answers of the worked examples would be right with that seed."""
     name = target.slug.split("-")[0]
-    module = importlib.import_module(f"distlab.exercises.{name}")
+    module = importlib.import_module(f"distlab.labs.{name}.exercise")
     examples = [_list_plain(e.examples) for e in vars(module).values() if isinstance(e, Exercise)]
     cells = [c.source for c in sources.read_source(target).cells if "### BEGIN INPUTS" in c.source]
     assert examples and cells

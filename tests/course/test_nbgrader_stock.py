@@ -31,7 +31,7 @@ from distlab.grading.judge_process import JudgeProcess
 from distlab.grading.labs import read_lab
 from distlab.grading.observation import Submission
 from distlab.grading.release import make_release
-from distlab.handing_in import list_attached
+from distlab.submission import list_attached
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = ROOT / "tests" / "nbgrader_worker.py"

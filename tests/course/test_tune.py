@@ -1,4 +1,4 @@
-"""`tune` and `distlab tune`: chains taken apart, rebuilt, measured; what it says; clear errors."""
+"""`tune` and `distlab tune-input`: chains taken apart, rebuilt, measured; output; clear errors."""
 
 import json
 import re
@@ -409,7 +409,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_the_command_prints_a_report_and_json(folder, capsys):
-    arguments = ["tune", "my_input_for_tune:make_dataset", "--seconds", "2", "--step-ms", "2"]
+    arguments = ["tune-input", "my_input_for_tune:make_dataset", "--seconds", "2", "--step-ms", "2"]
     assert main(arguments) == 0
     assert "a step of 2 ms" in capsys.readouterr().out
     assert main([*arguments, "--json"]) == 0
@@ -431,17 +431,17 @@ def test_the_command_prints_a_report_and_json(folder, capsys):
     ],
 )
 def test_the_command_names_what_is_wrong_with_its_target(folder, capfd, target, says):
-    assert main(["tune", target]) == 2
+    assert main(["tune-input", target]) == 2
     printed = capfd.readouterr()
     assert printed.out == "" and printed.err.count("\n") == 1
-    assert printed.err.startswith("distlab tune: ") and re.search(says, printed.err)
+    assert printed.err.startswith("distlab tune-input: ") and re.search(says, printed.err)
 
 
 def test_the_command_ends_with_status_2_in_one_line(folder):
     code = "import sys; from distlab.cli import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), "tune", "no_such_input:make"],
+        [sys.executable, "-c", textwrap.dedent(code), "tune-input", "no_such_input:make"],
         cwd=folder, timeout=60, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
-    assert done.stderr.startswith("distlab tune: no module 'no_such_input'")
+    assert done.stderr.startswith("distlab tune-input: no module 'no_such_input'")

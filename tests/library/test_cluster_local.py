@@ -281,7 +281,7 @@ def test_what_cannot_be_sent_or_made_is_said(cluster):
 
 
 def test_fresh_processes_where_fork_is_not_safe(monkeypatch):
-    monkeypatch.setattr("utils.cluster.local_launcher.can_fork", lambda: False)
+    monkeypatch.setattr("utils.cluster.warm_launcher.can_fork", lambda: False)
     with LocalCluster(workers=2) as cluster:
         assert isinstance(cluster.launcher, ColdLauncher)
         assert "from scratch" in cluster.launcher.description

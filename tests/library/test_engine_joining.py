@@ -168,7 +168,7 @@ def test_a_cluster_that_is_there_is_joined_and_left_as_it_was(clusters, name, tm
     (tmp_path / "program.py").write_text(PROGRAM)
     before = list_members(folder)
     gpus = ["--gpus", 1] if name == "ray" else []
-    words = ["--restarts", 1, "--logs", "logs", *gpus, "program.py", "go"]
+    words = ["--max-restarts", 1, "--logs", "logs", *gpus, "program.py", "go"]
     report, said = run(name, address, *words, folder=tmp_path)
     assert (report["restarts"], report["cause"]) == (1, None)
     assert "worker 1 was ended by SIGKILL; all tasks start again" in said
@@ -186,7 +186,7 @@ def test_a_run_goes_on_when_a_node_of_slurm_is_lost(clusters, tmp_path):
     address, folder = clusters("slurm")
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "distlab", "run", "--engine", "slurm", "--engine-address",
-               address, "--restarts", "2", "program.py", "wait"]  # fmt: skip
+               address, "--max-restarts", "2", "program.py", "wait"]  # fmt: skip
     running = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -284,7 +284,7 @@ def test_sparks_reason_is_told_and_not_what_was_called():
 
 
 def train(*words, folder):
-    words = ["train", "--json", "--limit", "256", "--epochs", "2", "--model", "mlp", *words]
+    words = ["train", "--json", "--max-examples", "256", "--epochs", "2", "--model", "mlp", *words]
     return json.loads(run_distlab(*words, folder=folder)[0])
 
 

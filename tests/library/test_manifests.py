@@ -24,7 +24,7 @@ from utils.tf_config import parse_tf_config
 VENDORED = Path(__file__).parents[1] / "vendored" / "tfjob"
 ALL = [
     ManifestSettings(("train.py", "--epochs", "3"), workers=4, name="digits", gpus=1),
-    ManifestSettings(("train.py",), workers=1, restarts=0),
+    ManifestSettings(("train.py",), workers=1, max_restarts=0),
 ]
 
 
@@ -258,7 +258,7 @@ def test_words_gpus_and_restarts_reach_the_container():
     for gpus, package in ((0, "'tensorflow==2."), (1, "'tensorflow[and-cuda]==2.")):
         files = make_manifest("kubernetes", ManifestSettings(("train.py",), gpus=gpus))
         assert f"pip install --no-cache-dir {package}" in files["Dockerfile"]
-    none = ManifestSettings(("train.py",), restarts=0)
+    none = ManifestSettings(("train.py",), max_restarts=0)
     assert "RetryStrategy" not in load("sagemaker", none)[0]
     assert not load("vertex", none)[0]["jobSpec"]["scheduling"]["restartJobOnWorkerRestart"]
 

@@ -80,5 +80,5 @@ def test_the_course_job_trains_on_a_tpu(tf):
         pytest.skip("needs a TPU")
     from utils.training import train
 
-    report = train(strategy="tpu", limit=512, epochs=2)
+    report = train(strategy="tpu", max_examples=512, epochs=2)
     assert report.replicas >= 1 and report.loss[1] < report.loss[0]

@@ -110,13 +110,13 @@ PROGRAM = (
     make_symptom(
         "taken-port", r"Failed to add port to server:[^\n]*'[^\n]*:(?P<port>\d+)'",
         "port {port} is taken: another program, or another task with the same index, listens there",
-        "end that program (distlab cluster list), or give each task its own free port",
+        "end that program (distlab processes list), or give each task its own free port",
     ),
     make_symptom(
         "taken-port", r"Could not start gRPC server",
         "the task's port is taken: another program, or another task with the same index, listens "
         "there",
-        "end that program (distlab cluster list), or give each task its own free port",
+        "end that program (distlab processes list), or give each task its own free port",
     ),
     make_symptom(
         "duplicate-index", TASK + r" unexpectedly tried to connect with a different incarnation",
