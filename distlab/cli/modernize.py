@@ -26,19 +26,25 @@ PROGRESS = 2_000  # files between two lines
 
 def add_parser(commands: Commands) -> None:
     parser = add_command(
-        commands, "modernize", run, "list what a program of 2017 to 2024 has to change",
+        commands,
+        "modernize",
+        run,
+        "list what a program of 2017 to 2024 has to change",
         "Read TensorFlow, Keras and Horovod programs without running them. List what no longer "
         "exists or behaves differently on the installed versions, with the line, the replacement "
         "and the reason.",
         EPILOG,
-    )  # fmt: skip
-    parser.add_argument("paths", nargs="+", metavar="PATH",
-                        help="a Python file, a notebook, or a folder of them")  # fmt: skip
+    )
+    parser.add_argument(
+        "paths", nargs="+", metavar="PATH", help="a Python file, a notebook, or a folder of them"
+    )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--diff", action="store_true", help="print the mechanical changes as a patch")
-    how.add_argument("--write", action="store_true",
-                     help="make the mechanical changes; each old file is kept as FILE.bak"
-                     )  # fmt: skip
+    how.add_argument(
+        "--write",
+        action="store_true",
+        help="make the mechanical changes; each old file is kept as FILE.bak",
+    )
     parser.add_json()
 
 
@@ -91,9 +97,9 @@ def list_lines(readings: Iterable["Reading"]) -> Iterator[str]:
             together.setdefault(key, []).append(finding)
         for (_, shown, _), places in together.items():
             first = places[0]
-            others = ", ".join(str(each.line) for each in places[1:6])
-            others += ", …" * (len(places) > 6)
-            also = f" (also line {others})" if len(places) > 1 else ""
+            lines = sorted({each.line for each in places} - {first.line})
+            others = ", ".join(map(str, lines[:5])) + ", …" * (len(lines) > 5)
+            also = f" (also line {others})" if lines else ""
             where = reading.program.name_place(first.line)
             write = " --write changes it." if first.edit else ""
             yield f"{where}: {first.entry.says}: {shown}{also}. {first.why}{write}"

@@ -103,7 +103,7 @@ def fit_on_parameter_servers(names: Names) -> Places:
 
 
 def _find_fits(names: Names, strategy: re.Pattern[str]) -> Places:
-    if names.uses(strategy) and "patch_keras_fit" not in names.paths:
+    if names.trains_under(strategy) and "patch_keras_fit" not in names.paths:
         yield from ((call,) for call in find_methods(names, "model", "fit"))
 
 
@@ -188,8 +188,10 @@ def tf_function_on_keras_tensor(names: Names) -> Places:
         form = (names.forms(call.func) or ("",))[0]
         if re.match(r"tf\.(?!keras|function|data|distribute|print)[\w.]*[a-z]\w*$", form):
             given = [*call.args, *(word.value for word in call.keywords)]
-            if any(names.find_kind(each) == "symbolic" and get_dotted(each) not in parameters
-                   for each in given):  # fmt: skip
+            if any(
+                names.find_kind(each) == "symbolic" and get_dotted(each) not in parameters
+                for each in given
+            ):
                 yield (call,)
 
 
@@ -252,8 +254,12 @@ def _follow(names: Names, loss: ast.expr) -> ast.expr:
         return loss
     name = (get_dotted(loss.func) or "").rpartition(".")[2]
     bodies = [node for node in names.of_type(ast.FunctionDef) if node.name == name]
-    returns = [node.value for body in bodies for node in ast.walk(body)
-               if isinstance(node, ast.Return) and node.value]  # fmt: skip
+    returns = [
+        node.value
+        for body in bodies
+        for node in ast.walk(body)
+        if isinstance(node, ast.Return) and node.value
+    ]
     return returns[0] if len(returns) == 1 else loss
 
 
@@ -300,12 +306,14 @@ def _find_divisor(loss: ast.expr) -> ast.expr | None:
 
 
 def unseeded_shuffle(names: Names) -> Places:
-    calls = {getattr(call.func, "attr", getattr(call.func, "id", "")): call
-             for call in names.of_type(ast.Call)}  # fmt: skip
+    calls = {
+        getattr(call.func, "attr", getattr(call.func, "id", "")): call
+        for call in names.of_type(ast.Call)
+    }
     seeded = {"set_seed", "set_random_seed", "shard", "list_files"} & calls.keys()
     in_memory = {"from_tensor_slices", "from_tensors", "from_generator"} & calls.keys()
     other = {"FILE", "OFF"} & {node.attr for node in names.of_type(ast.Attribute)}
-    if not names.uses(MULTI_WORKER) or seeded or other or not in_memory:
+    if not names.trains_under(MULTI_WORKER) or seeded or other or not in_memory:
         return
     for call in find_methods(names, "dataset", "shuffle"):
         if get_argument(call, 1, "seed") is None:
@@ -321,8 +329,13 @@ def compile_outside_scope(names: Names) -> Places:
             node for node in names.above(call) if isinstance(node, (*FUNCTIONS, ast.Module))
         )
         scopes = [node for node in ast.walk(body) if _is_scope(node)]
-        made = [target for scope in scopes for node in ast.walk(scope)
-                if isinstance(node, ast.Assign) for target in node.targets]  # fmt: skip
+        made = [
+            target
+            for scope in scopes
+            for node in ast.walk(scope)
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+        ]
         if any(get_dotted(target) == name for target in made):
             yield (call,)
 
@@ -340,17 +353,20 @@ def every_worker_saves(names: Names) -> Places:
     words = {node.id for node in names.of_type(ast.Name)}
     words |= {node.attr for node in names.of_type(ast.Attribute)}
     words |= {node.name for node in names.of_type(ast.FunctionDef)}
-    if not names.uses(MULTI_WORKER) or any(OF_CHIEF.search(word) for word in words):
+    if not names.trains_under(MULTI_WORKER) or any(OF_CHIEF.search(word) for word in words):
         return
     yield from ((call,) for call in find_methods(names, "model", "save", "save_weights", "export"))
-    yield from ((call,) for call in find_named(names, "keras.models.save_model",
-                                               "tf.saved_model.save"))  # fmt: skip
+    yield from (
+        (call,) for call in find_named(names, "keras.models.save_model", "tf.saved_model.save")
+    )
 
 
 def late_tf_config(names: Names) -> Places:
-    made = {call: next((n for n in names.above(call) if isinstance(n, FUNCTIONS)), None)
-            for call in names.strategies
-            if MULTI_WORKER.search(names.resolve(call.func) or "")}  # fmt: skip
+    made = {
+        call: next((n for n in names.above(call) if isinstance(n, FUNCTIONS)), None)
+        for call in names.strategies
+        if MULTI_WORKER.search(names.resolve(call.func) or "")
+    }
     for node in names.of_type(ast.Assign):
         target = node.targets[0]
         if not isinstance(target, ast.Subscript) or not isinstance(target.slice, ast.Constant):

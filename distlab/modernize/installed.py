@@ -59,8 +59,11 @@ def has_module(module: str) -> bool:
     if folder is None or not rest:
         return True
     place = folder / rest.replace(".", "/")
-    return place.is_dir() or place.with_suffix(".py").is_file() or bool(list(
-        place.parent.glob(f"{place.name}.*so")))  # fmt: skip
+    return (
+        place.is_dir()
+        or place.with_suffix(".py").is_file()
+        or bool(list(place.parent.glob(f"{place.name}.*so")))
+    )
 
 
 def find_today(path: str) -> str | None:

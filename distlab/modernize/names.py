@@ -26,7 +26,7 @@ CONSTRUCTORS = (  # kind, what the constructor's path looks like
     ("symbolic", r"keras\.(?:layers\.)?Input"),
     ("layer", r"keras\.layers\.[A-Z]\w+"),
     ("loss", r"keras\.losses\.[A-Z]\w+"),
-    ("strategy", r"tf\.distribute\.[\w.]*Strategy\w*|tf\.distribute\.get_strategy"),
+    ("strategy", r"tf\.distribute\.[\w.]*Strategy\w*"),
     ("dataset", r"tf\.data\.\w*Dataset(?:\.\w+)?"),
 )
 CONVENTIONS = (  # kind, what everyone calls it
@@ -36,6 +36,7 @@ CONVENTIONS = (  # kind, what everyone calls it
     ("dataset", r"(?:.*_)?(?:dataset|ds)"),
     ("metric", r"(?:.*_)?(?:loss|accuracy|acc|metric|auc|precision|recall)(?:_metric|_mean)?"),
 )
+AMBIGUOUS = "ambiguous"
 KERAS_KINDS = ("metric", "optimizer", "model", "layer", "loss", "symbolic")
 
 
@@ -80,9 +81,10 @@ class Names:
         found: list[tuple[str, str]] = []
         for node in self.nodes:
             if isinstance(node, ast.Import):
-                found += [(a.asname or a.name.split(".")[0],
-                           a.name if a.asname else a.name.split(".")[0])
-                          for a in node.names]  # fmt: skip
+                found += [
+                    (a.asname or a.name.split(".")[0], a.name if a.asname else a.name.split(".")[0])
+                    for a in node.names
+                ]
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 found += [(a.asname or a.name, f"{node.module}.{a.name}") for a in node.names]
         for name, path in found:
@@ -121,8 +123,12 @@ class Names:
             for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         ]
         pairs = [pair for target, value in assigned for pair in _pair_up(target, value)]
-        pairs += [(item.optional_vars, item.context_expr) for node in self.of_type(ast.With)
-                  for item in node.items if item.optional_vars]  # fmt: skip
+        pairs += [
+            (item.optional_vars, item.context_expr)
+            for node in self.of_type(ast.With)
+            for item in node.items
+            if item.optional_vars
+        ]
         for _ in range(2):  # the second time with what functions return
             self.kinds, self.constants = {}, {}
             for target, value in pairs:
@@ -139,7 +145,7 @@ class Names:
     def _note(self, name: str, value: ast.expr) -> None:
         kind = self._find_call_kind(value)
         if self.kinds.setdefault(name, kind) != kind:
-            self.kinds[name] = None
+            self.kinds[name] = AMBIGUOUS
         if name in self.constants:
             self.constants[name] = ast.Constant(None)
         else:
@@ -181,6 +187,8 @@ class Names:
         if name is None:
             return None
         kind = self.kinds.get(name)
+        if kind == AMBIGUOUS:
+            return None
         if kind is None and not self.paths.get(name) and self.knows_conventions:
             last = name.rpartition(".")[2].lower()
             kind = next((k for k, words in CONVENTIONS if re.fullmatch(words, last)), None)
@@ -190,23 +198,27 @@ class Names:
 
     @property
     def knows_conventions(self) -> bool:
-        return bool(self.roots & {"tf", "keras"}) and "torch" not in self.roots
+        """Whether this is a program for TensorFlow or Keras, and for nothing like them."""
+        theirs = {path for path in self.paths.values() if path.startswith("horovod.")}
+        return bool(self.roots & {"tf", "keras"} or theirs) and not any(
+            root in self.roots or f"horovod.{root}" in theirs for root in ("torch", "mxnet")
+        )
 
     # ---- the program as a whole
 
     @cached_property
     def strategies(self) -> list[ast.Call]:
         """The calls that make a strategy."""
-        return [node for node in self.of_type(ast.Call)
-                if match_constructor(self.forms(node.func)) == "strategy"]  # fmt: skip
+        return [
+            node
+            for node in self.of_type(ast.Call)
+            if match_constructor(self.forms(node.func)) == "strategy"
+        ]
 
-    def uses(self, strategy: re.Pattern[str]) -> bool:
-        """Return whether the program names a strategy of this kind."""
-        return any(
-            strategy.search(self.resolve(node) or "")
-            for node in self.nodes
-            if isinstance(node, ast.Attribute | ast.Name)
-        )
+    def trains_under(self, strategy: re.Pattern[str]) -> bool:
+        """Return whether the program makes a strategy of this kind, and no other."""
+        made = [self.resolve(call.func) or "" for call in self.strategies]
+        return bool(made) and all(strategy.search(path) for path in made)
 
     @cached_property
     def guards(self) -> bool:

@@ -34,11 +34,22 @@ PARTS = (
     (STYLE, "It works, and has a newer form", "These still run."),
 )
 OLD_NAMES = (
-    "experimental-run-v2", "datasets-from-function", "make-numpy-dataset", "strategy-reduce-axis",
-    "experimental-multi-worker", "experimental-parameter-server", "experimental-tpu",
-    "collective-communication", "reset-states", "reduction-enum", "reduction-auto",
-    "legacy-optimizers", "estimator", "backup-experimental", "save-folder",
-)  # fmt: skip
+    "experimental-run-v2",
+    "datasets-from-function",
+    "make-numpy-dataset",
+    "strategy-reduce-axis",
+    "experimental-multi-worker",
+    "experimental-parameter-server",
+    "experimental-tpu",
+    "collective-communication",
+    "reset-states",
+    "reduction-enum",
+    "reduction-auto",
+    "legacy-optimizers",
+    "estimator",
+    "backup-experimental",
+    "save-folder",
+)
 HEAD = ("| old | in TensorFlow 2.21, Keras 3 | today |", "|---|---|---|")
 
 

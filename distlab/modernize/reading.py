@@ -91,8 +91,12 @@ def read_program(text: str, local: Iterable[str] = ()) -> list[Finding]:
     Raises SyntaxError for what isn't Python.
     """
     names = Names(ast.parse(text), text)
-    found = [*_find_imports(names, frozenset(local)), *_find_attributes(names),
-             *_find_calls(names), *_find_builtins(names)]  # fmt: skip
+    found = [
+        *_find_imports(names, frozenset(local)),
+        *_find_attributes(names),
+        *_find_calls(names),
+        *_find_builtins(names),
+    ]
     if names.knows_conventions:
         found += _find_checks(names)
     unique = {(finding.span, finding.entry.name): finding for finding in found}
@@ -255,13 +259,17 @@ def _find_imports(names: Names, local: frozenset[str]) -> Iterator[Finding]:
 
 
 def _find_import(
-    names: Names, node: ast.Import | ast.ImportFrom, module: str, whole: str,
-    local: frozenset[str], changes_path: bool,
-) -> Finding | None:  # fmt: skip
+    names: Names,
+    node: ast.Import | ast.ImportFrom,
+    module: str,
+    whole: str,
+    local: frozenset[str],
+    changes_path: bool,
+) -> Finding | None:
     forms = list(find_forms(make_canonical(whole), names.legacy))
     parts = whole.split(".")
     for listed in (".".join(parts[:end]) for end in range(len(parts), 0, -1)):
-        if entry := index_table().imports.get(listed):
+        if (entry := index_table().imports.get(listed)) and names.knows_conventions:
             return _find(entry, node, f"import {whole}")
     keras_2 = names.legacy and whole.startswith("tensorflow.keras")
     matched = match_path(forms) or (None if keras_2 else match_gone(forms[0]))
@@ -270,13 +278,23 @@ def _find_import(
         return _find(entry, node, f"import {whole}", *_describe_path(entry, prefix))
     if module.startswith("tensorflow.") and not re.match(r"tensorflow\.(keras|_api)\b", module):
         if not installed.has_module(module) and installed.find_missing(forms[0]):
-            return _find(find_entry("gone-name"), node, f"import {whole}", "none",
-                         f"This TensorFlow has no {module}.")  # fmt: skip
+            return _find(
+                find_entry("gone-name"),
+                node,
+                f"import {whole}",
+                "none",
+                f"This TensorFlow has no {module}.",
+            )
     top = parts[0]
-    if changes_path or top in local or is_installed(top):
+    if not names.knows_conventions or changes_path or top in local or is_installed(top):
         return None
-    return _find(find_entry("missing-module"), node, f"import {whole}", "",
-                 f"{top} isn't installed here: pip install {find_package(top)}.")  # fmt: skip
+    return _find(
+        find_entry("missing-module"),
+        node,
+        f"import {whole}",
+        "",
+        f"{top} isn't installed here: pip install {find_package(top)}.",
+    )
 
 
 @cache
@@ -331,7 +349,8 @@ def _find_checks(names: Names) -> Iterator[Finding]:
         if names.keras_2 and entry.legacy:
             continue
         for node, *edit in getattr(checks, name)(names):
-            shown = ast.unparse(node).split("\n")[0]
+            whole = names.parents[node] if isinstance(node, ast.Constant) else node
+            shown = ast.unparse(whole).split("\n")[0]
             yield _find(entry, node, shown if len(shown) <= 70 else shown[:69] + "…", *edit)
 
 

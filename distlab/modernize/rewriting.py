@@ -107,8 +107,13 @@ class Editor(cst.CSTTransformer):
         if len(statement.names) != 1 or _write(alias.name) != "tensorflow":
             return updated_node
         name = alias.evaluated_alias or "tensorflow"
-        new = cst.Import([cst.ImportAlias(cst.parse_expression("tensorflow.compat.v1"),
-                                          cst.AsName(cst.Name(name)))])  # fmt: skip
+        new = cst.Import(
+            [
+                cst.ImportAlias(
+                    cst.parse_expression("tensorflow.compat.v1"), cst.AsName(cst.Name(name))
+                )
+            ]
+        )
         self.made += self._graph
         self._graph = []
         switch = cst.parse_statement(f"{name}.disable_v2_behavior()")
@@ -231,8 +236,10 @@ def _edit_import(line: cst.SimpleStatementLine, old: str, new: str) -> Any:
     if stay:
         stay[-1] = stay[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
     made = [statement.with_changes(names=stay)] if stay else []
-    made += [statement.with_changes(module=cst.parse_expression(place), names=names)
-             for place, names in moved.items()]  # fmt: skip
+    made += [
+        statement.with_changes(module=cst.parse_expression(place), names=names)
+        for place, names in moved.items()
+    ]
     lines = [line.with_changes(body=[made[0]])]
     lines += [cst.SimpleStatementLine([each]) for each in made[1:]]
     return lines[0] if len(lines) == 1 else cst.FlattenSentinel(lines)

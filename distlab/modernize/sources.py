@@ -76,10 +76,12 @@ def list_files(name: str) -> list[Path]:
     found = []
     for folder, below, files in os.walk(path):
         below[:] = sorted(
-            each for each in below
-            if not each.startswith(".") and each not in LEFT_OUT
+            each
+            for each in below
+            if not each.startswith(".")
+            and each not in LEFT_OUT
             and not Path(folder, each, "pyvenv.cfg").is_file()
-        )  # fmt: skip
+        )
         found += [Path(folder, each) for each in sorted(files) if each.endswith(SUFFIXES)]
     if not found:
         raise CourseError(f"{name}: no .py or .ipynb file in this folder.")
@@ -110,6 +112,8 @@ def read_file(path: Path, local: frozenset[str], skim: bool = False) -> Reading:
     try:
         program = load_program(path, data)
         found = [*_find_magics(program), *read_program(program.text, local)]
+        if program.notebook is not None:  # there TF_CONFIG is often set for programs that it starts
+            found = [each for each in found if each.entry.name != "late-tf-config"]
     except SyntaxError as error:
         return Reading(path, problem=_explain_syntax(path, error))
     except (CourseError, RecursionError) as error:

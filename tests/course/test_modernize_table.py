@@ -44,8 +44,16 @@ HERE = [entry for entry in ENTRIES if not entry.alone]
 NAMES = [entry.name for entry in HERE]
 
 
+def write_program(form):
+    """Return a program with this form; with one strategy, where the form makes another."""
+    if "MultiWorkerMirroredStrategy()" in form:
+        head, _, rest = PRELUDE.partition("strategy =")
+        return head + "model =" + rest.partition("model =")[2] + form
+    return PRELUDE + form
+
+
 def find_names(code):
-    return {found.entry.name for found in read_program(PRELUDE + code)}
+    return {found.entry.name for found in read_program(write_program(code))}
 
 
 # --- as text ------------------------------------------------------------------------------
@@ -69,8 +77,9 @@ def test_the_old_form_is_found_and_the_new_form_is_not(entry):
     assert find_names(entry.new) == set()
 
 
-@pytest.mark.parametrize("entry", [e for e in ENTRIES if e.edit not in ("", "v1")],
-                         ids=lambda entry: entry.name)  # fmt: skip
+@pytest.mark.parametrize(
+    "entry", [e for e in ENTRIES if e.edit not in ("", "v1")], ids=lambda entry: entry.name
+)
 def test_the_mechanical_change_makes_the_new_form(entry):
     program = PRELUDE + entry.old
     changed, made = rewrite(program, read_program(program))
@@ -85,8 +94,9 @@ def test_the_mechanical_change_makes_the_new_form(entry):
 def another_worker_writes(name):
     """Hold the file open for writing in another process."""
     code = f"import h5py; file = h5py.File({name!r}, 'w'); print(1, flush=True); input()"
-    other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE, text=True)  # fmt: skip
+    other = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert other.stdout.readline() == "1\n"
     try:
         yield
@@ -138,8 +148,9 @@ def test_a_form_that_needs_its_own_process(name):
     for form in (entry.old, entry.new):
         last = f"\nassert {entry.holds or True}, 'does not hold'\n"
         program = PRELUDE.partition("strategy =")[0] + setting + form + last
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                              timeout=120)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
+        )
         ends.append(done.stderr)
     wanted = entry.error if entry.says == STOPS else "does not hold"
     assert wanted in ends[0] and wanted not in ends[1], ends
@@ -160,9 +171,14 @@ def test_keras_2_runs_what_is_marked_so(tmp_path):
         print(json.dumps([sorted(failed.items()), sys.modules["tensorflow"].keras.__name__]))
         """)
     done = subprocess.run(
-        [sys.executable, "-c", program], input=json.dumps([PRELUDE, forms]), cwd=tmp_path,
-        env={**os.environ, "TF_USE_LEGACY_KERAS": "1"}, capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
+        [sys.executable, "-c", program],
+        input=json.dumps([PRELUDE, forms]),
+        cwd=tmp_path,
+        env={**os.environ, "TF_USE_LEGACY_KERAS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
     assert done.returncode == 0, done.stderr
     failed, keras = json.loads(done.stdout.splitlines()[-1])
     assert failed == [] and keras.startswith("tf_keras") and len(forms) > 25
