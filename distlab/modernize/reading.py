@@ -246,55 +246,35 @@ def _find_imports(names: Names, local: frozenset[str]) -> Iterator[Finding]:
     for node in names.nodes:
         if not isinstance(node, ast.Import | ast.ImportFrom) or _is_optional(names, node):
             continue
-        if isinstance(node, ast.Import):
-            targets = [(alias.name, alias.name, alias.asname) for alias in node.names]
-        elif node.level or not node.module:
+        module = "" if isinstance(node, ast.Import) else node.module or ""
+        if not module and isinstance(node, ast.ImportFrom) or getattr(node, "level", 0):
             continue
-        else:
-            targets = [(node.module, f"{node.module}.{a.name}", a.asname) for a in node.names]
-        for module, whole, _ in targets:
-            found = _find_import(names, node, module, whole, local, changes_path)
-            if found:
-                yield found
+        for alias in node.names:
+            whole = f"{module}.{alias.name}" if module else alias.name
+            top = whole.split(".")[0]
+            if found := _match_import(names, module or whole, whole):
+                entry, *words = found
+                yield _find(entry, node, f"import {whole}", *words)
+            elif not (changes_path or top in local or is_installed(top)):
+                if names.knows_conventions:
+                    why = f"{top} isn't installed here: pip install {find_package(top)}."
+                    yield _find(find_entry("missing-module"), node, f"import {top}", "", why)
 
 
-def _find_import(
-    names: Names,
-    node: ast.Import | ast.ImportFrom,
-    module: str,
-    whole: str,
-    local: frozenset[str],
-    changes_path: bool,
-) -> Finding | None:
+def _match_import(names: Names, module: str, whole: str) -> tuple[Entry, str, str] | None:
+    """Return the entry for an import, its edit and why."""
     forms = list(find_forms(make_canonical(whole), names.legacy))
     parts = whole.split(".")
     for listed in (".".join(parts[:end]) for end in range(len(parts), 0, -1)):
         if (entry := index_table().imports.get(listed)) and names.knows_conventions:
-            return _find(entry, node, f"import {whole}")
+            return entry, entry.edit, entry.why
     keras_2 = names.legacy and whole.startswith("tensorflow.keras")
-    matched = match_path(forms) or (None if keras_2 else match_gone(forms[0]))
-    if matched:
-        entry, prefix = matched
-        return _find(entry, node, f"import {whole}", *_describe_path(entry, prefix))
-    if module.startswith("tensorflow.") and not re.match(r"tensorflow\.(keras|_api)\b", module):
-        if not installed.has_module(module) and installed.find_missing(forms[0]):
-            return _find(
-                find_entry("gone-name"),
-                node,
-                f"import {whole}",
-                "none",
-                f"This TensorFlow has no {module}.",
-            )
-    top = parts[0]
-    if not names.knows_conventions or changes_path or top in local or is_installed(top):
-        return None
-    return _find(
-        find_entry("missing-module"),
-        node,
-        f"import {whole}",
-        "",
-        f"{top} isn't installed here: pip install {find_package(top)}.",
-    )
+    if matched := match_path(forms) or (None if keras_2 else match_gone(forms[0])):
+        return matched[0], *_describe_path(*matched)
+    if re.match(r"tensorflow\.(?!keras|_api)", module) and not installed.has_module(module):
+        if installed.find_missing(forms[0]):
+            return find_entry("gone-name"), "none", f"This TensorFlow has no {module}."
+    return None
 
 
 @cache

@@ -219,30 +219,29 @@ def _edit_import(line: cst.SimpleStatementLine, old: str, new: str) -> Any:
         return None
     module = _write(statement.module)
     moved: dict[str, list[cst.ImportAlias]] = defaultdict(list)
-    stay = []
     for alias in statement.names:
         target = _move(f"{module}.{_write(alias.name)}", old, new)
-        if target is None:
-            stay.append(alias)
-            continue
-        place, _, name = target.rpartition(".")
-        if not place:
+        place, _, name = (target or "").rpartition(".")
+        if target and not place:
             return None
-        bound = alias.evaluated_alias or alias.evaluated_name
-        asname = cst.AsName(cst.Name(bound)) if bound != name else None
-        moved[place].append(cst.ImportAlias(cst.Name(name), asname))
+        moved[place].append(_rebind(alias, name) if target else alias)
+    stay = moved.pop("", [])
     if not moved:
         return None
     if stay:
         stay[-1] = stay[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
     made = [statement.with_changes(names=stay)] if stay else []
-    made += [
-        statement.with_changes(module=cst.parse_expression(place), names=names)
-        for place, names in moved.items()
-    ]
-    lines = [line.with_changes(body=[made[0]])]
-    lines += [cst.SimpleStatementLine([each]) for each in made[1:]]
-    return lines[0] if len(lines) == 1 else cst.FlattenSentinel(lines)
+    for place, names in moved.items():
+        made.append(statement.with_changes(module=cst.parse_expression(place), names=names))
+    rest = [cst.SimpleStatementLine([each]) for each in made[1:]]
+    first = line.with_changes(body=[made[0]])
+    return cst.FlattenSentinel([first, *rest]) if rest else first
+
+
+def _rebind(alias: cst.ImportAlias, name: str) -> cst.ImportAlias:
+    """Return the import of `name` that binds what `alias` bound."""
+    bound = alias.evaluated_alias or alias.evaluated_name
+    return cst.ImportAlias(cst.Name(name), cst.AsName(cst.Name(bound)) if bound != name else None)
 
 
 def _move(whole: str, old: str, new: str) -> str | None:

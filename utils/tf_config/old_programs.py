@@ -34,64 +34,25 @@ TENSORFLOW_1 = (
     "summary\\.FileWriter|trainable_variables|to_float|log|Print|py_func|python_io|estimator"
 )
 MODERNIZE = "`distlab modernize PROGRAM` lists each such line and what to write today"
-PACKAGES = {
-    name: package
-    for line in (
-        "attr attrs",
-        "bs4 beautifulsoup4",
-        "Bio biopython",
-        "cv2 opencv-python-headless",
-        "Crypto pycryptodome",
-        "dateutil python-dateutil",
-        "dotenv python-dotenv",
-        "faiss faiss-cpu",
-        "fitz pymupdf",
-        "git gitpython",
-        "google.cloud google-cloud-storage",
-        "gym gymnasium",
-        "IPython ipython",
-        "jwt pyjwt",
-        "keras_cv keras-cv",
-        "keras_hub keras-hub",
-        "keras_nlp keras-nlp",
-        "keras_tuner keras-tuner",
-        "kerastuner keras-tuner",
-        "Levenshtein levenshtein",
-        "magic python-magic",
-        "mpi4py mpi4py",
-        "MySQLdb mysqlclient",
-        "OpenGL pyopengl",
-        "OpenSSL pyopenssl",
-        "osgeo gdal",
-        "PIL pillow",
-        "psycopg2 psycopg2-binary",
-        "pycocotools pycocotools",
-        "pydot pydot",
-        "serial pyserial",
-        "skimage scikit-image",
-        "sklearn scikit-learn",
-        "slugify python-slugify",
-        "tensorflow_addons tensorflow-addons",
-        "tensorflow_datasets tensorflow-datasets",
-        "tensorflow_hub tensorflow-hub",
-        "tensorflow_io tensorflow-io",
-        "tensorflow_model_optimization tensorflow-model-optimization",
-        "tensorflow_probability tensorflow-probability",
-        "tensorflow_text tensorflow-text",
-        "tf_agents tf-agents",
-        "tf_keras tf-keras",
-        "tf_slim tf-slim",
-        "official tf-models-official",
-        "umap umap-learn",
-        "usb pyusb",
-        "wx wxpython",
-        "yaml pyyaml",
-        "zmq pyzmq",
-        "tfds tensorflow-datasets",
-        "tensorboardX tensorboardx",
-    )
-    for name, package in [line.split()]
-}
+PACKAGES = dict(
+    pair.split("=")
+    for pair in """
+    Bio=biopython Crypto=pycryptodome IPython=ipython Levenshtein=levenshtein
+    MySQLdb=mysqlclient OpenGL=pyopengl OpenSSL=pyopenssl PIL=pillow attr=attrs
+    bs4=beautifulsoup4 cv2=opencv-python-headless dateutil=python-dateutil dotenv=python-dotenv
+    faiss=faiss-cpu fitz=pymupdf git=gitpython google.cloud=google-cloud-storage gym=gymnasium
+    jwt=pyjwt keras_cv=keras-cv keras_hub=keras-hub keras_nlp=keras-nlp keras_tuner=keras-tuner
+    kerastuner=keras-tuner magic=python-magic mpi4py=mpi4py official=tf-models-official
+    osgeo=gdal psycopg2=psycopg2-binary pycocotools=pycocotools pydot=pydot serial=pyserial
+    skimage=scikit-image sklearn=scikit-learn slugify=python-slugify tensorboardX=tensorboardx
+    tensorflow_addons=tensorflow-addons tensorflow_datasets=tensorflow-datasets
+    tensorflow_hub=tensorflow-hub tensorflow_io=tensorflow-io
+    tensorflow_model_optimization=tensorflow-model-optimization
+    tensorflow_probability=tensorflow-probability tensorflow_text=tensorflow-text tf_agents=tf-agents
+    tf_keras=tf-keras tf_slim=tf-slim tfds=tensorflow-datasets umap=umap-learn usb=pyusb
+    wx=wxpython yaml=pyyaml zmq=pyzmq
+    """.split()
+)
 
 OLD_PROGRAMS = (
     make_symptom(
