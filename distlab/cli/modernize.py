@@ -58,7 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.write:
         change_files(readings)
     elif arguments.json:
-        print(json.dumps([describe_as_data(each) for each in readings if each.program], indent=2))
+        files = [describe_as_data(each) for each in readings if each.program]
+        print(json.dumps({"files": files}, indent=2))
     else:
         print("\n".join([*list_lines(readings), summarize(readings)]))
     for reading in readings:

@@ -147,7 +147,7 @@ def test_the_command_lists_shows_and_makes_changes(tmp_path, capsys, monkeypatch
     assert status == 1 and f"old.py:{line}: stops: test_loss.reset_states. Renamed" in output
     assert "distlab run --keras legacy" in output.splitlines()[-1]
     data = json.loads(modernize(capsys, "--json", "old.py")[1])
-    assert {f["entry"] for f in data[0]["findings"]} == {
+    assert {f["entry"] for f in data["files"][0]["findings"]} == {
         n for _, n in read_expected(Path("old.py"))
     }
 

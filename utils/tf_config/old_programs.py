@@ -48,9 +48,9 @@ PACKAGES = dict(
     tensorflow_addons=tensorflow-addons tensorflow_datasets=tensorflow-datasets
     tensorflow_hub=tensorflow-hub tensorflow_io=tensorflow-io
     tensorflow_model_optimization=tensorflow-model-optimization
-    tensorflow_probability=tensorflow-probability tensorflow_text=tensorflow-text tf_agents=tf-agents
-    tf_keras=tf-keras tf_slim=tf-slim tfds=tensorflow-datasets umap=umap-learn usb=pyusb
-    wx=wxpython yaml=pyyaml zmq=pyzmq
+    tensorflow_probability=tensorflow-probability tensorflow_text=tensorflow-text
+    tf_agents=tf-agents tf_keras=tf-keras tf_slim=tf-slim
+    tfds=tensorflow-datasets umap=umap-learn usb=pyusb wx=wxpython yaml=pyyaml zmq=pyzmq
     """.split()
 )
 
