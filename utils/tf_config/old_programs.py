@@ -77,15 +77,15 @@ OLD_PROGRAMS = (
     ),
     make_symptom(
         "old-tensorflow",
-        r"(?P<words>(?:module )?'(?:tensorflow[\w.]*|\w*Strategy\w*)'(?: object)? has no attribute "
-        r"'\w+'|No module named 'tensorflow\.[\w.]+')",
-        "the program was written for another TensorFlow: {words}",
+        r"module 'tensorflow[\w.]*' has no attribute '\w+'|"
+        r"'\w*Strategy\w*' object has no attribute '\w+'|No module named 'tensorflow\.[\w.]+'",
+        "the program was written for another TensorFlow: this one has no such name",
         MODERNIZE,
     ),
     make_symptom(
         "keras-3",
-        rf"(?P<words>{'|'.join(KERAS_3)})",
-        "the program was written for Keras 2, and this is Keras 3 ({words})",
+        "|".join(KERAS_3),
+        "the program was written for Keras 2, and this is Keras 3",
         LEGACY,
     ),
     make_symptom(
