@@ -14,6 +14,7 @@ from distlab.modernize.names import MULTI_WORKER, PARAMETER_SERVER, Names, get_d
 Places = Iterator[tuple[ast.AST, ...]]
 OF_REPLICA = re.compile(r"per_?(replica|worker|gpu|device|core)|local_batch|replica_batch", re.I)
 OF_CHIEF = re.compile(r"chief|task_(id|type|index)|rank\b|is_main|is_master|worker_index", re.I)
+SLOTTED = re.compile(r"keras\.optimizers\.(?:legacy\.)?(?:Ada\w+|Nadam|RMSprop|Lion)")
 MEANS = ("tf.reduce_mean", "tf.math.reduce_mean", "keras.backend.mean", "keras.ops.mean")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -266,6 +267,20 @@ def _follow(names: Names, loss: ast.expr) -> ast.expr:
 def _find_replica_losses(names: Names) -> Iterator[ast.expr]:
     for function in _find_replica_functions(names):
         yield from _find_losses(names, function)
+
+
+def unbuilt_optimizer(names: Names) -> Places:
+    methods = [call for call in names.of_type(ast.Call) if isinstance(call.func, ast.Attribute)]
+    built = {get_dotted(call.func.value) for call in methods if call.func.attr == "build"}
+    on_servers = names.trains_under(PARAMETER_SERVER)  # one replica on each worker
+    for function in () if on_servers else _find_replica_functions(names):
+        for call in ast.walk(function):
+            if call in methods and call.func.attr == "apply_gradients":
+                name = get_dotted(call.func.value)
+                made = None if name in built else names.constants.get(name or "")
+                forms = names.forms(made.func) if isinstance(made, ast.Call) else ()
+                if any(SLOTTED.fullmatch(form) for form in forms):
+                    yield (made,)
 
 
 def replica_mean(names: Names) -> Places:
