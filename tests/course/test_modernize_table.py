@@ -191,6 +191,8 @@ def test_the_inventory_is_that_of_the_installed_tensorflow(tf):
     """Every name of TensorFlow 1 that TensorFlow's own list has: there, or not."""
     wrong = []
     for path in installed._read_renames():
+        if path.split(".")[1] in installed.LAZY:
+            continue  # Keras, which has an inventory of its own
         here = tf
         for part in path.split(".")[1:]:
             here = getattr(here, part, None)
