@@ -392,7 +392,7 @@ def wait_for_step(folder, step, workers):
         time.sleep(0.02)
 
 
-def test_a_damaged_checkpoint_is_passed_over(tmp_path, import_program, capsys):
+def test_a_damaged_checkpoint_is_skipped(tmp_path, import_program, capsys):
     import tensorflow as tf
 
     latest_intact_checkpoint = import_program("checkpoint_and_resume").latest_intact_checkpoint

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from distlab.cli import make_parser
+from distlab.grading.evidence import describe_evidence, fill_guide
 from distlab.grading.labs import list_labs, read_lab
 from distlab.grading.policy import override, read_policy
 from distlab.grading.sandbox import check_can_seal
@@ -58,6 +59,12 @@ def test_labs_and_exercises_that_commands_name_exist() -> None:
         if parsed.command == "grade":
             assert set(parsed.exercise) | {name for _, name, _ in parsed.set} <= ids
     assert labs["lab05"].slug in GUIDE
+
+
+def test_what_a_mark_proves_is_what_the_exercises_say() -> None:
+    assert fill_guide(GUIDE, ROOT) == GUIDE, "python -m distlab.grading.evidence"
+    table = describe_evidence(ROOT)
+    assert table in GUIDE and "| 01 | epoch (2), " in table
 
 
 def test_make_targets_and_files_exist() -> None:

@@ -10,9 +10,8 @@ from distlab.errors import CourseError
 from utils.checks import check_count
 from utils.engines import RunReport
 from utils.engines.rendezvous.code import make_code, read_code
-from utils.engines.rendezvous.door import open_address
 from utils.engines.rendezvous.host import HostedRun
-from utils.engines.rendezvous.settings import confirm_trust, is_own_host
+from utils.engines.rendezvous.settings import confirm_trust, is_own_host, open_address
 from utils.errors import DistributedError
 from utils.processes.connection import split_address
 

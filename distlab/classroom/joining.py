@@ -12,10 +12,9 @@ from utils.checks import check_count
 from utils.engines import RunReport
 from utils.engines.rendezvous import join_rendezvous
 from utils.engines.rendezvous.code import ask_for_code, make_code, read_code, tidy_code
-from utils.engines.rendezvous.door import open_address
 from utils.engines.rendezvous.lobby import MAX_GUESTS
 from utils.engines.rendezvous.member import check_host
-from utils.engines.rendezvous.settings import confirm_trust
+from utils.engines.rendezvous.settings import confirm_trust, open_address
 from utils.engines.rendezvous.trial_host import HostedTrial
 from utils.environment import LOG_LINE, find_kernel_shell
 from utils.errors import InputError

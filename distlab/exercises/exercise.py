@@ -16,10 +16,12 @@ from distlab.exercises.feedback import praise, show_picture, word_fault
 from distlab.exercises.refusing import own_frames, refuse
 from distlab.exercises.watching import stop_after, watch_calls
 from distlab.exercises.worked import read_worked
+from utils.errors import InputError
 
 Answer = Any  # a learner's function, or a tuple of functions
 Cases = Sequence[Sequence[Any]]
 RIGHT = "right"
+EVIDENCE = ("result", "outside", "inside")
 
 
 def call(answer: Answer, cases: Cases) -> list[Any]:
@@ -80,6 +82,13 @@ class Exercise:
     process, and only calls of the answer travel there. In a notebook one run is stopped after
     `seconds`, if any: those of 20 s are for functions that only compute, and exercises that start
     processes have limits of their own.
+
+    `evidence` says what a mark proves. "result": all that is judged was given back by the
+    learner's function as plain data, or is in a file that it wrote. "outside": processes, kills,
+    bytes, files, clocks, seen by a process in which nothing of the learner ran. "inside": looked
+    at in the answer's own process, which is strong against mistakes and not against forging. It
+    is "result" for an exercise that is called with its cases or `plain`, otherwise "inside",
+    unless it says so: a `run` that only makes the arguments of a call is a "result".
     """
 
     lab: str
@@ -97,6 +106,14 @@ class Exercise:
     by_hand: Sequence[str] = ()
     plain: bool = False
     seconds: float | None = None
+    evidence: str = ""
+
+    def __post_init__(self) -> None:
+        travels = self.run is call or self.plain
+        kind = self.evidence or ("result" if travels else "inside")
+        if kind not in EVIDENCE:
+            raise InputError(f"{kind!r} is no evidence: one of {', '.join(EVIDENCE)}")
+        object.__setattr__(self, "evidence", kind)
 
     def observe(self, answer: Answer, cases: Cases) -> list[Any]:
         """Run a learner's answer and return what was seen of it for each case.

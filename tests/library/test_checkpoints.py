@@ -81,7 +81,7 @@ def test_checkpoint_of_another_job_is_refused(tf, tmp_path):
             train(**{**settings, **change})
 
 
-def test_damaged_checkpoint_is_passed_over(tf, tmp_path):
+def test_damaged_checkpoint_is_skipped(tf, tmp_path):
     settings = {**EXACT, "global_batch_size": 64, "checkpoint_dir": tmp_path}
     train(**settings)
     newest = next(tmp_path.glob("train-12.data*"))

@@ -172,9 +172,7 @@ def newest(folder, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_newest_checkpoint_cut_short_is_passed_over_with_a_reason(
-    clusters, whole, tmp_path, method
-):
+def test_a_newest_checkpoint_cut_short_is_skipped_with_a_reason(clusters, whole, tmp_path, method):
     stop_half_way(clusters[1], tmp_path, method)
     path, name = newest(tmp_path, method)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -207,7 +205,7 @@ def test_one_changed_byte_is_found(tf, tmp_path):
     assert (found.step, found.path) == (0, None) and len(found.skipped_checkpoints) == 2
 
 
-def test_the_list_never_names_what_was_passed_over(tf, tmp_path):
+def test_the_list_never_names_skipped_checkpoints(tf, tmp_path):
     from utils.training.checkpoints import write_list
 
     saved = tf.train.Checkpoint(value=tf.Variable(1.0))

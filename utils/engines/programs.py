@@ -21,8 +21,8 @@ from ..cluster.record import JobRecord
 from ..cluster.signals import Signals
 from ..cluster.supervisor import Supervisor
 from ..errors import InputError, first_line
+from ..gpus import gpu_variables
 from ..tf_config import TaskConfig, deal_addresses
-from .accelerators import VISIBLE
 from .settings import (
     CODE_VARIABLE,
     RunReport,
@@ -93,7 +93,7 @@ class ProgramLauncher(ColdLauncher):
 
 
 def _give_gpus(order: TaskOrder, gpus: Sequence[str]) -> TaskOrder:
-    return replace(order, environment={**order.environment, VISIBLE: ",".join(gpus)})
+    return replace(order, environment={**order.environment, **gpu_variables(gpus)})
 
 
 class RunRecord(JobRecord):

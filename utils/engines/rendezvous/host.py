@@ -17,12 +17,12 @@ from ...cluster.group import Group, Task
 from ...cluster.launcher import Stop, Stopped, TaskListener, TaskOrder
 from ...cluster.local_tasks import ACTIONS, LocalTasks
 from ...errors import first_line
+from ...processes.handshake import ChannelLost
 from ...tf_config import join_address
-from ..handshake import ChannelLost
 from ..programs import Print, ProgramLauncher, Run, Say, find_log
 from ..settings import RESTART_VARIABLE, RunReport, RunSettings
+from .channel import open_door
 from .compare import describe_machine
-from .door import Door
 from .guest import Guest, Prepared, RemoteTask
 from .lobby import ELASTIC_SECONDS, Lobby
 from .reach import OpenPorts
@@ -82,7 +82,7 @@ class MeetingLauncher:
         except BaseException:
             self._here.close()
             raise
-        self._door = Door(listener, code, self.lobby.welcome)
+        self._door = open_door(listener, code, self.lobby.welcome)
 
     @property
     def alive(self) -> bool:
