@@ -4,7 +4,6 @@ A comment "#! NAME …" in a program of tests/programs names the entries of its 
 """
 
 import json
-import os
 import subprocess
 import time
 from pathlib import Path
