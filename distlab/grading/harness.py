@@ -28,7 +28,7 @@ from distlab.grading.answer_calls import (
 from distlab.grading.encoding import encode
 
 MAX_TEXT, ENDING_SECONDS = 4000, 10.0
-BY_CLOCK, SPARE, LEAST = 3.0, 5.0, 0.5  # of a cell: seconds by the clock for each of the processor
+BY_CLOCK, SPARE, LEAST = 3.0, 3.0, 0.5  # of a cell: seconds by the clock for each of the processor
 NO_CHECK = 999_999  # whose output is nobody's
 
 
