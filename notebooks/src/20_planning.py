@@ -9,7 +9,7 @@
 #
 # - Measure what a step costs on one device, in seconds and bytes.
 # - Predict the step of several workers, and compare it with a measurement.
-# - Compute efficiency, hours and cost of a run on many devices, and name its limit.
+# - Compute efficiency, hours and cost of a run on many devices, and name its bottleneck.
 # - Find out from the batch per device, and from a roofline, what holds a step up.
 # - Compare such predictions with published runs, and see where they fail.
 
@@ -34,7 +34,7 @@ from distlab.exercises.predict import show_guess
 from distlab.explorables import guess_number, step_time_line
 from distlab.lessons.published_runs import show_published
 from distlab.widgets.plan_explorer import plan_explorer
-from utils.calibrate import Choice, Profile, calibrate, check_locally, find_machine, predict
+from utils.calibrate import Profile, Scenario, calibrate, check_locally, find_machine, predict
 from utils.cluster import make_launcher
 from utils.data import load
 from utils.measure import array_bytes, time_calls
@@ -149,20 +149,20 @@ my_guess = guess_number("Throughput of 64 GPUs, of 64 times one", 0, 100, "%")
 my_guess
 
 # %%
-job = {"examples": 1_281_167, "epochs": 90, "price_per_device_hour": PRICE, "mfu": MFU}
-(row,) = predict(resnet, Choice((64,), machine=machine, **job))
+job = {"examples": 1_281_167, "epochs": 90, "price": PRICE, "mfu": MFU}
+(row,) = predict(resnet, Scenario((64,), machine=machine, **job))
 show_guess(my_guess, 100 * row.efficiency, unit="%", how="predicted")
 print(f"{1e3 * row.step_seconds:.1f} ms a step, {row.hours:.2f} hours, {row.cost:,.0f} to pay")
 print({name: f"{1e3 * seconds:.2f} ms" for name, seconds in row.parts.items()})
 
 # %% [markdown]
-# The last line splits the step into its parts; the largest is its limit. A faster network saves only the second. Here is the table for a budget meeting: for each network, efficiency and limit on 1, 8, 64 and 512 devices.
+# The last line splits the step into its parts; the largest is its bottleneck. A faster network saves only the second. Here is the table for a budget meeting: for each network, efficiency and bottleneck on 1, 8, 64 and 512 devices.
 
 # %%
 sizes, links = (1, 8, 64, 512), ("10GbE", "100GbE", "NDR")
 for name in links:
-    plan = predict(resnet, Choice(sizes, machine=find_machine(f"H100 on {name}"), **job))
-    cells = [f"{r.devices:,}: {r.efficiency:.0%} ({r.limit})" for r in plan]
+    plan = predict(resnet, Scenario(sizes, machine=find_machine(f"H100 on {name}"), **job))
+    cells = [f"{r.devices:,}: {r.efficiency:.0%} ({r.bottleneck})" for r in plan]
     print(f"{name + ':':<7}", ", ".join(cells))
     assert plan[-1].efficiency < plan[0].efficiency < 1.001
 
@@ -179,7 +179,7 @@ ndr = find_machine("H100 on NDR")
 sizes = tuple(2**k for k in range(11))
 curves = {}
 for scaling, name in {"weak": "weak: 4,096 each", "strong": "strong: 4,096 in all"}.items():
-    plan = predict(many, Choice(sizes, scaling, machine=ndr, mfu=MFU))
+    plan = predict(many, Scenario(sizes, scaling, machine=ndr, mfu=MFU))
     curves[name] = (sizes, [100 * row.efficiency for row in plan])
 title = "Efficiency of ResNet-50 under weak and under strong scaling"
 words = {"x_label": "devices", "y_label": "% efficiency", "title": title, "log_x": True}
@@ -194,8 +194,8 @@ assert strong[-1] < weak[-1]
 # %%
 def find_efficiency(batch, link):
     own = Profile(1.0, 2.0, 4 * 25.6e6, batch=batch, operations_per_example=24.5e9)
-    choice = Choice((64,), machine=find_machine(f"H100 on {link}"), mfu=MFU)
-    return predict(own, choice)[0].efficiency
+    scenario = Scenario((64,), machine=find_machine(f"H100 on {link}"), mfu=MFU)
+    return predict(own, scenario)[0].efficiency
 
 
 batches = [2**k for k in range(1, 12)]
@@ -314,15 +314,15 @@ assert len(mine) == 3
 #
 # ## What it costs: your own plan
 #
-# Move the controls (devices, network, batch, failures, price), and watch efficiency, hours, cost and limit. Look for the size at which twice the devices hardly shorten the run any more, and so cost nearly twice as much. The cell after it prints four sizes, with a node that fails every 5,000 hours.
+# Move the controls (devices, network, batch, failures, price), and watch efficiency, hours, cost and bottleneck. Look for the size at which twice the devices hardly shorten the run any more, and so cost nearly twice as much. The cell after it prints four sizes, with a node that fails every 5,000 hours.
 
 # %%
 plan_explorer(resnet, examples=1_281_167, epochs=90, mfu=MFU)
 
 # %%
-plan = predict(resnet, Choice((8, 64, 512, 4096), machine=ndr, node_mtbf_hours=5000, **job))
+plan = predict(resnet, Scenario((8, 64, 512, 4096), machine=ndr, node_mtbf_hours=5000, **job))
 for row in plan:
-    print(f"{row.devices:>5} devices: {row.hours:7.3f} h, {row.cost:6,.0f} to pay, {row.limit}")
+    print(f"{row.devices:>5} devices: {row.hours:7.3f} h, {row.cost:6,.0f} to pay, {row.bottleneck}")
 assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 
 # %% [markdown]
@@ -332,22 +332,22 @@ assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 #
 # - A step's seconds and bytes, measured on one device.
 # - Two and four local workers predicted, run, and compared.
-# - Efficiency, hours, cost and limit of 64 GPUs, from a data sheet and a batch.
-# - A small batch per device makes communication the limit; few operations per byte make memory the limit.
+# - Efficiency, hours, cost and bottleneck of 64 GPUs, from a data sheet and a batch.
+# - A small batch per device makes communication or launches the bottleneck; few operations per byte make memory the bottleneck.
 # - Predictions by counting (bubbles, bytes) came close to the papers, and so did speed-ups. All-reduces of medium size didn't, and Llama 3 can't be checked without its save and restart times.
 #
 # ## Take-away card
 #
 # ```python
-# from utils.calibrate import Choice, Profile, find_machine, predict
+# from utils.calibrate import Profile, Scenario, find_machine, predict
 #
 # profile = Profile(forward_seconds=0.1, backward_seconds=0.2, gradient_bytes=4 * 25.6e6,
-#                   batch=256, operations_per_example=24.5e9)   # or calibrate("cnn", batch=64)
+#                   batch=256, flops_per_example=24.5e9)   # or calibrate("cnn", batch=64)
 # machine = find_machine("64 H100 on 100 Gb/s")
-# choice = Choice((8, 64, 512), examples=1_281_167, epochs=90, machine=machine,
-#                 node_mtbf_hours=5000, price_per_device_hour=2.5, mfu=0.1)
-# for row in predict(profile, choice):
-#     print(row.devices, row.step_seconds, row.efficiency, row.limit, row.hours, row.cost)
+# scenario = Scenario((8, 64, 512), examples=1_281_167, epochs=90, machine=machine,
+#                     node_mtbf_hours=5000, price=2.5, mfu=0.1)
+# for row in predict(profile, scenario):
+#     print(row.devices, row.step_seconds, row.efficiency, row.bottleneck, row.hours, row.cost)
 # ```
 #
 # In a shell: `distlab plan --measure cnn --devices 1,8,64 --machine "H100 on 100 Gb/s"`.
