@@ -7,13 +7,14 @@ JOBS ?= 2
 OFFLINE := $(if $(WHEELS),--no-index --find-links '$(WHEELS)')
 .DEFAULT_GOAL := help
 
-.PHONY: help lab test test-all test-browser bench chaos grade-demo build book doctor wheels constraints clean
+.PHONY: help lab test test-fast test-all bench chaos grade-demo build book doctor wheels constraints clean
 
 help:
 	@echo 'make lab     open the course in JupyterLab (make lab ARGS=--no-browser)'
-	@echo 'make test    run every test, lessons and labs included'
-	@echo 'make test-all  the same, every lab graded both ways, long lessons whole, then chaos'
-	@echo 'make test-browser  every page of the book, and every notebook run in JupyterLab'
+	@echo 'make test    run the tests, lessons and labs included; a part: make test ARGS="-k lesson05"'
+	@echo 'make test-fast  the fast ones, in two minutes'
+	@echo 'make test-all  every test whole: all labs graded both ways, all pages, all notebooks in'
+	@echo '             JupyterLab, long lessons unshortened; then chaos'
 	@echo 'make bench   measure, side by side'
 	@echo 'make chaos   kill and freeze training runs at random: all must survive'
 	@echo 'make grade-demo  grade a small class and say where its pages are'
@@ -43,27 +44,26 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 lab: $(VENV)/.ready
 	@$(BIN)/distlab lab $(ARGS)
 
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --disable-warnings
+
 test: $(VENV)/.ready
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --nbval --nbval-current-env $(ARGS)
+	@$(PYTEST) --nbval --nbval-current-env $(ARGS)
+
+test-fast: $(VENV)/.ready
+	@$(PYTEST) -m fast tests $(ARGS)
 
 test-all: export DISTLAB_TEST_ALL := 1
-test-all: export DISTLAB_BOTH_WAYS := $(notdir $(basename $(wildcard tests/answers/lab*.py)))
 test-all: export DISTLAB_REDUCED :=
 test-all: export PYTEST_TIMEOUT := 2400
-test-all: test test-browser chaos
-
-# Every page of the book, and every notebook and lab restarted and run whole in JupyterLab.
-test-browser: export DISTLAB_TEST_BROWSER := 1
-test-browser: export PYTEST_TIMEOUT := 3600
-test-browser: $(VENV)/.ready
-	@$(BIN)/python -m pytest tests/course/test_book.py tests/course/test_notebooks_in_jupyterlab.py $(ARGS)
+test-all: test chaos
 
 bench: $(VENV)/.ready
 	@$(BIN)/python -m benchmarks $(ARGS)
 
+# KILLS=N for another number than 100
 chaos: $(VENV)/.ready
-	@$(BIN)/python -m benchmarks.chaos $(ARGS)
-	@$(BIN)/python -m benchmarks.rendezvous_chaos $(ARGS)
+	@$(BIN)/python -m benchmarks.chaos $(if $(KILLS),--runs $(KILLS))
+	@$(BIN)/python -m benchmarks.rendezvous_chaos $(if $(KILLS),--runs $(KILLS))
 
 grade-demo: $(VENV)/.ready
 	@$(BIN)/python -m distlab.grading.demo $(ARGS)

@@ -10,7 +10,8 @@ import statistics
 from contextlib import closing
 
 from utils.cluster import LocalCluster
-from utils.cluster.local_launcher import ColdLauncher, WarmLauncher, can_fork
+from utils.cluster.local_launcher import ColdLauncher
+from utils.cluster.warm_launcher import WarmLauncher, can_fork
 from utils.measure import Stopwatch
 
 WORKERS = 4

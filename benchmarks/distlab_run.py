@@ -22,7 +22,7 @@ from utils.tf_config import build_cluster, build_tf_configs, pick_free_ports
 WORKERS = 2
 PROGRAM = "import os, time\nopen(f'begun-{os.getpid()}', 'w').write(str(time.monotonic()))\n"
 LESSON = Path(__file__).parents[1] / "notebooks" / "19-engines.ipynb"
-LINE = "distlab run {} --workers 2 --restarts 1 --checkpoint-dir {} train.py"
+LINE = "distlab run {} --workers 2 --max-restarts 1 --checkpoint-dir {} train.py"
 
 
 def run(rounds: int) -> None:
@@ -89,7 +89,7 @@ def kill_once(way: str) -> EngineRun:
             line = LINE.format(f"--engine {way}" if way in ENGINES else "", "kept")
             return watch(way, [line], folder=folder, kill_after=40)
         place, code = f"127.0.0.1:{pick_free_ports(1)[0]}", {"DISTLAB_CODE": "bench-bench-bench"}
-        words = f"--rendezvous {place} --address 127.0.0.{{}}"
+        words = f"--rendezvous {place} --advertise-address 127.0.0.{{}}"
         lines = [LINE.format(words.format(number), f"kept-{number}") for number in (1, 2)]
         return watch(way, lines, [code, code], folder=folder, kill_after=40)
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from distlab.explorables.catalog import EXAMPLES
-from distlab.explorables.look import write_page
+from distlab.explorables.screenshots import write_page
 from distlab.widgets.amdahl import amdahl_explorer
 from distlab.widgets.choosing import choosing_explorer
 from distlab.widgets.explorer import Explorer

@@ -179,7 +179,7 @@ def time_distlab(course: Path, lab: str, students: int) -> Times:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with Stopwatch() as watch:
         done = subprocess.run(
-            [*command, "--out", str(course / f"report-{folder}"),
+            [*command, "--output", str(course / f"report-{folder}"),
              "--gradebook", str(course / "gradebook.db")],
             cwd=ROOT, capture_output=True, text=True,
         )  # fmt: skip

@@ -23,9 +23,9 @@ from utils.input_pipeline.ladder import (
     BATCH,
     LADDER,
     as_written,
+    autotuned,
     batched_first,
-    build_rung,
-    left_to_tensorflow,
+    build_variant,
     naive,
 )
 from utils.input_pipeline.measuring import make_limit, measure_rates
@@ -45,8 +45,8 @@ def run(rounds: int) -> None:
 
 
 def run_ladder(title: str, shards: Shards, store: Store, rounds: int) -> None:
-    datasets = {name: build_rung(name, shards, store) for name in LADDER}
-    datasets["all left to AUTOTUNE"] = left_to_tensorflow(shards, store)
+    datasets = {name: build_variant(name, shards, store) for name in LADDER}
+    datasets["all left to AUTOTUNE"] = autotuned(shards, store)
     datasets["the limit"] = as_written(make_limit(naive(shards)))
     print(f"\nInput pipelines, {title}, images per second ({shards.examples:,} images, {rounds} "
           f"rounds); wanted: tuned at least {WANTED[title]:g} times naive")  # fmt: skip

@@ -121,9 +121,17 @@ def start(folder: Path, number: int, address: str) -> subprocess.Popen:
     home.mkdir(exist_ok=True)
     (home / "program.py").write_text(PROGRAM % (STEPS, STEP_BYTES))
     command = [sys.executable, "-m", "distlab", "run", "--rendezvous", address, "--workers"]
-    command += [f"2:{MACHINES}", "--restarts", "3", "--checkpoint-dir", "kept", "--logs", "logs"]
-    command += ["--address", f"127.0.0.{number + 1}", "--json"]
-    command += ["--join-seconds", "60", "program.py"]  # a late one may find its host dead
+    command += [
+        f"2:{MACHINES}",
+        "--max-restarts",
+        "3",
+        "--checkpoint-dir",
+        "kept",
+        "--logs",
+        "logs",
+    ]
+    command += ["--advertise-address", f"127.0.0.{number + 1}", "--json"]
+    command += ["--join-timeout", "60", "program.py"]  # a late one may find its host dead
     environment = {**os.environ, "DISTLAB_CODE": f"chaos-{os.getpid()}-chaos"}
     said = (home / "said").open("wb")
     launcher = subprocess.Popen(command, cwd=home, env=environment, stdout=said, stderr=said)

@@ -1,21 +1,21 @@
 """A whole project in one program: segment pictures with a U-Net, on one machine or on several.
 
-On one machine:  python capstone.py --out run1 --epochs 8 --seed 0
+On one machine:  python capstone.py --output run1 --epochs 8 --seed 0
 On two machines, with a folder that both see (NFS, or a bucket):
 
     node-a$ TF_CONFIG='{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},
-              "task": {"type": "worker", "index": 0}}' python capstone.py --out run1
+              "task": {"type": "worker", "index": 0}}' python capstone.py --output run1
     node-b$ TF_CONFIG='{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},
-              "task": {"type": "worker", "index": 1}}' python capstone.py --out run1
+              "task": {"type": "worker", "index": 1}}' python capstone.py --output run1
 
 Whatever kills it, start it again with the same words: it goes on from run1/checkpoints, to the
 same weights as a run that was never killed. Workers listen on ALL interfaces of their machines,
 without a password: use a network that you trust.
 
-Data: canvases of 64 x 64 pixels with one to three garments of Fashion-MNIST, drawn once as
+Data: scenes of 64 x 64 pixels with one to three garments of Fashion-MNIST, drawn once as
 TFRecord shards and streamed from there. FASHION_MNIST=/path/to/file.npz names the garments. At the
 end run1/report.json holds steps, weights_checksum, and loss, foreground_iou and garments_iou on
-canvases that were not trained on; run1/saved_model takes images [batch, 64, 64, 1] in [0, 1] and
+scenes that were not trained on; run1/saved_model takes images [batch, 64, 64, 1] in [0, 1] and
 gives logits [batch, 64, 64, 11]. TensorFlow 2.21, Keras 3.15.
 """
 
@@ -32,12 +32,12 @@ import numpy as np
 import tensorflow as tf
 
 DATA = Path(__file__).parents[1] / "utils/data/bundled/fashion_mnist.npz"
-GLOBAL_BATCH_SIZE = 32  # canvases of all replicas of all workers together
-SIZE, GARMENT, CLASSES = 64, 28, 11  # pixels, pixels, background and ten kinds of clothing
-SHARDS, TEST_CANVASES, TEST_BATCH = 8, 200, 40
+GLOBAL_BATCH_SIZE = 32  # scenes of all replicas of all workers together
+SIZE, GARMENT, CLASSES = 64, 28, 11  # pixels, pixels, background and ten classes of garments
+SHARDS, TEST_SCENES, TEST_BATCH = 8, 200, 40
 
 
-def draw_canvas(images, labels, seed: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+def draw_scene(images, labels, seed: int, number: int) -> tuple[np.ndarray, np.ndarray]:
     """Return picture and mask, uint8 [64, 64]; both depend on seed and number alone."""
     rng = np.random.default_rng([seed, number])
     picture = rng.integers(0, 24, (SIZE, SIZE), dtype=np.uint8)  # faint noise
@@ -51,19 +51,19 @@ def draw_canvas(images, labels, seed: int, number: int) -> tuple[np.ndarray, np.
     return picture, mask
 
 
-def write_shards(folder: Path, canvases: int) -> None:
-    """Draw training and test canvases into `folder`, which appears whole or not at all."""
+def write_shards(folder: Path, scenes: int) -> None:
+    """Draw training and test scenes into `folder`, which appears whole or not at all."""
     if folder.exists():
         return
     data = np.load(os.environ.get("FASHION_MNIST", DATA))
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent))
-    for split, count, seed in (("train", canvases, 1), ("test", TEST_CANVASES, 2)):
+    for split, count, seed in (("train", scenes, 1), ("test", TEST_SCENES, 2)):
         images, labels = data[f"x_{split}"], data[f"y_{split}"]
         for shard, numbers in enumerate(np.array_split(np.arange(count), SHARDS)):
             with tf.io.TFRecordWriter(str(aside / f"{split}-{shard}.tfrecord"), "ZLIB") as writer:
                 for number in numbers:  # one at a time: never all of them in memory
-                    picture, mask = draw_canvas(images, labels, seed, number)
+                    picture, mask = draw_scene(images, labels, seed, number)
                     writer.write(picture.tobytes() + mask.tobytes())
     aside.rename(folder)
 
@@ -85,7 +85,7 @@ def read_batches(folder: Path, split: str, batch_size: int, seed: int | None = N
         lambda file: tf.data.TFRecordDataset(file, "ZLIB"),
         cycle_length=SHARDS, num_parallel_calls=2, deterministic=True,
     )  # fmt: skip
-    if seed is not None:  # the canvases are random already: a buffer of some is enough
+    if seed is not None:  # the scenes are random already: a buffer of some is enough
         records = records.shuffle(1_000, seed=seed, reshuffle_each_iteration=False)
     # Batch first, then parse whole batches: several times as fast as parsing one by one.
     batches = records.batch(batch_size, drop_remainder=seed is not None).map(parse, 2).prefetch(2)
@@ -120,7 +120,7 @@ def build_model(widths: tuple[int, ...] = (16, 32, 64, 128)) -> keras.Model:
         x = keras.layers.Conv2DTranspose(width, 2, strides=2)(x)
         x = convolve(keras.layers.Concatenate()([kept, x]), width)
     x = keras.layers.Conv2DTranspose(widths[0], 2, strides=2, activation="elu")(x)
-    # The last layer gets the canvas too, sharpened: noise (below 24/255) negative, garments near 1.
+    # The last layer gets the scene too, sharpened: noise (below 24/255) negative, garments near 1.
     sharp = keras.layers.Activation("tanh")(keras.layers.Rescaling(32.0, -3.0)(inputs))
     x = keras.layers.Concatenate()([sharp, x])
     most = keras.initializers.Constant([4.0] + 10 * [0.0])  # most pixels are background
@@ -151,7 +151,7 @@ class Job:
         self.checkpoint = tf.train.Checkpoint(**parts)  # all that the rest of a run depends on
 
     def find_losses(self, masks, logits):
-        """Return a loss for each canvas, [batch]: the mean over its pixels."""
+        """Return a loss for each scene, [batch]: the mean over its pixels."""
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(masks, logits)  # [batch, 64, 64]
         return tf.reduce_mean(losses, axis=[1, 2])
 
@@ -188,12 +188,12 @@ class Job:
 
 
 def score(confusion: np.ndarray) -> dict[str, float]:
-    """Return intersection over union: all garments as one class, and the mean of the kinds."""
+    """Return intersection over union: all garments as one class, and the mean of their classes."""
     both = np.diagonal(confusion)
     either = confusion.sum(axis=0) + confusion.sum(axis=1) - both
-    kinds = both[1:] / np.maximum(either[1:], 1)
+    classes = both[1:] / np.maximum(either[1:], 1)
     foreground = confusion[1:, 1:].sum() / (confusion.sum() - confusion[0, 0])
-    return {"foreground_iou": float(foreground), "garments_iou": float(kinds.mean())}
+    return {"foreground_iou": float(foreground), "garments_iou": float(classes.mean())}
 
 
 def evaluate(job: Job, batches) -> dict[str, float]:
@@ -201,7 +201,7 @@ def evaluate(job: Job, batches) -> dict[str, float]:
     for batch in job.strategy.experimental_distribute_dataset(batches):
         batch_loss, batch_confusion = job.test_step(batch)
         loss, confusion = loss + float(batch_loss), confusion + batch_confusion.numpy()
-    return {"loss": loss / TEST_CANVASES, **score(confusion)}
+    return {"loss": loss / TEST_SCENES, **score(confusion)}
 
 
 def export(model: keras.Model, folder: Path) -> str:
@@ -215,29 +215,31 @@ def export(model: keras.Model, folder: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="folder, seen by all workers")
+    parser.add_argument("--output", type=Path, required=True, help="folder, seen by all workers")
     parser.add_argument("--epochs", type=int, default=8, help="in all, those before included")
     parser.add_argument("--seed", type=int, default=0, help="of first weights and of the order")
     parser.add_argument("--steps", type=int, default=10**9, help="stop after so many, in all")
-    parser.add_argument("--every", type=int, default=10, help="steps between checkpoints")
-    parser.add_argument("--canvases", type=int, default=6_000, help="to train on")
+    parser.add_argument(
+        "--checkpoint-every", type=int, default=10, help="steps between checkpoints"
+    )
+    parser.add_argument("--scenes", type=int, default=6_000, help="to train on")
     options = parser.parse_args()
 
     # First of all: "Collective ops must be configured at program startup". Waits for all workers.
     strategy = tf.distribute.MultiWorkerMirroredStrategy()  # without TF_CONFIG: this machine alone
     is_chief = strategy.cluster_resolver.task_id in (None, 0)  # no "chief" in this TF_CONFIG
     keras.utils.set_random_seed(options.seed)  # the same first weights on every worker
-    steps_per_epoch = options.canvases // GLOBAL_BATCH_SIZE
+    steps_per_epoch = options.scenes // GLOBAL_BATCH_SIZE
     last = min(options.steps, options.epochs * steps_per_epoch)
     job = Job(strategy, last)
-    shards = options.out / f"canvases-{options.canvases}"
+    shards = options.output / f"scenes-{options.scenes}"
     if is_chief:
-        write_shards(shards, options.canvases)
+        write_shards(shards, options.scenes)
     job.barrier()  # nobody reads before all is written
 
     # All workers save, since that can need all of them; what is not the chief's is thrown away.
     aside = tempfile.TemporaryDirectory()
-    checkpoints = options.out / "checkpoints"
+    checkpoints = options.output / "checkpoints"
     folder = str(checkpoints if is_chief else aside.name)
     manager = tf.train.CheckpointManager(job.checkpoint, folder, max_to_keep=2)
     if newest := tf.train.latest_checkpoint(str(checkpoints)):  # the chief's, on every worker
@@ -259,7 +261,7 @@ def main() -> None:
     for batch in strategy.experimental_distribute_dataset(batches):
         loss = float(job.train_step(batch))
         step = int(job.step.assign_add(1).numpy())
-        if step % options.every == 0 or step == last:
+        if step % options.checkpoint_every == 0 or step == last:
             manager.save(checkpoint_number=step)
         if is_chief and (step % 5 == 0 or step == last):
             print(f"step {step} of {last}: loss {loss:.4f}", flush=True)
@@ -268,9 +270,9 @@ def main() -> None:
     tested = evaluate(job, read_batches(shards, "test", TEST_BATCH))
     if is_chief:
         report = {"steps": int(job.step.numpy()), **tested}
-        report["weights_checksum"] = export(job.model, options.out / "saved_model")
+        report["weights_checksum"] = export(job.model, options.output / "saved_model")
         report["step_seconds"] = seconds / (last - first) if last > first else None
-        (options.out / "report.json").write_text(json.dumps(report, indent=1))
+        (options.output / "report.json").write_text(json.dumps(report, indent=1))
         print(json.dumps(report))
     job.barrier()  # a worker that exits while another still works takes that one down
 

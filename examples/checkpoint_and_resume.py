@@ -1,6 +1,6 @@
 """Survive preemption: save on SIGTERM and every so many steps, resume to the same weights.
 
-On one machine:  python checkpoint_and_resume.py --checkpoints run1   # kill it, run it again
+On one machine:  python checkpoint_and_resume.py --checkpoint-dir run1   # kill it, run it again
 On two machines, with a folder that both see (NFS, or a bucket: gs://...):
 
     node-a$ TF_CONFIG='{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},
@@ -54,7 +54,7 @@ def build_model() -> keras.Model:
     return keras.Sequential(layers)
 
 
-def find_newest_whole(folder: str) -> str | None:
+def latest_intact_checkpoint(folder: str) -> str | None:
     """Return the newest checkpoint of which every value can be read, None if there is none.
 
     A full disk or a copy cut short can leave half a data file under a good index. Each value is
@@ -74,10 +74,14 @@ def find_newest_whole(folder: str) -> str | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoints", default="checkpoints", help="folder, seen by all workers")
-    parser.add_argument("--every", type=int, default=50, help="steps between checkpoints")
+    parser.add_argument(
+        "--checkpoint-dir", default="checkpoints", help="folder, seen by all workers"
+    )
+    parser.add_argument(
+        "--checkpoint-every", type=int, default=50, help="steps between checkpoints"
+    )
     parser.add_argument("--epochs", type=int, default=2, help="in all, those before included")
-    parser.add_argument("--limit", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
     parser.add_argument("--save", help="the chief writes the trained model to this .keras file")
     options = parser.parse_args()
 
@@ -98,9 +102,9 @@ def main() -> None:
     checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)
     # All workers save, since that can need all of them; what is not the chief's is thrown away.
     aside = tempfile.TemporaryDirectory()
-    folder = options.checkpoints if is_chief else aside.name
+    folder = options.checkpoint_dir if is_chief else aside.name
     manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=2)
-    newest = find_newest_whole(options.checkpoints)  # the chief's, on every worker
+    newest = latest_intact_checkpoint(options.checkpoint_dir)  # the chief's, on every worker
     if newest:
         checkpoint.restore(newest).assert_existing_objects_matched()
         print(f"resumed from {newest}, step {int(step.numpy())}", flush=True)
@@ -134,15 +138,17 @@ def main() -> None:
     def distribute(batches):
         return strategy.experimental_distribute_dataset(batches)
 
-    steps_per_epoch = int(make_batches("train", GLOBAL_BATCH_SIZE, 0, options.limit).cardinality())
+    steps_per_epoch = int(
+        make_batches("train", GLOBAL_BATCH_SIZE, 0, options.max_examples).cardinality()
+    )
     while (done := int(step.numpy())) < options.epochs * steps_per_epoch:
         epoch, first = divmod(done, steps_per_epoch)
-        batches = make_batches("train", GLOBAL_BATCH_SIZE, epoch, options.limit).skip(first)
+        batches = make_batches("train", GLOBAL_BATCH_SIZE, epoch, options.max_examples).skip(first)
         for batch in distribute(batches):
             # All workers learn of a SIGTERM to any of them, so that all save the same step.
             stop = train_step(batch, tf.constant(float(bool(terminated)))) > 0
             step.assign_add(1)
-            if stop or int(step.numpy()) % options.every == 0:
+            if stop or int(step.numpy()) % options.checkpoint_every == 0:
                 manager.save(checkpoint_number=int(step.numpy()))
             if stop:
                 print(f"told to stop, saved at step {int(step.numpy())}", flush=True)

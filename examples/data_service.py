@@ -66,7 +66,7 @@ def train(dispatcher: str, options: argparse.Namespace) -> None:
         job_name="one-pass" if shared else None,
     )
     # Only what stands before `apply` runs on the service. Fetch ahead while a step runs.
-    batches = make_train_batches(options.limit).apply(served).prefetch(4)
+    batches = make_train_batches(options.max_examples).apply(served).prefetch(4)
 
     model = build_model()
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("addresses", nargs="*", help="of the dispatcher, then of this worker")
     parser.add_argument("--sharding", default="dynamic", choices=["dynamic", "off"])
     parser.add_argument("--workers", type=int, default=2, help="without a role: how many")
-    parser.add_argument("--limit", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
     parser.add_argument("--save", help="the trainer writes its model to this .keras file")
     options = parser.parse_args()
     ports = [int(address.rsplit(":", 1)[1]) for address in options.addresses]

@@ -59,14 +59,16 @@ def make_strategy() -> tf.distribute.MirroredStrategy:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--limit", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
     parser.add_argument("--save", help="write the trained model to this .keras file")
     options = parser.parse_args()
 
     strategy = make_strategy()
     keras.utils.set_random_seed(0)
     test_batches = tf.data.Dataset.from_tensor_slices(load_images("test")).batch(400)
-    train_batches = strategy.experimental_distribute_dataset(make_train_batches(options.limit))
+    train_batches = strategy.experimental_distribute_dataset(
+        make_train_batches(options.max_examples)
+    )
     test_batches = strategy.experimental_distribute_dataset(test_batches)
 
     with strategy.scope():  # everything that makes variables

@@ -62,7 +62,7 @@ def make_strategy() -> tf.distribute.MirroredStrategy:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--limit", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
     parser.add_argument("--save", help="write the trained model to this .keras file")
     options = parser.parse_args()
 
@@ -71,7 +71,7 @@ def main() -> None:
         # `fit` adds up the replicas' tensors and fails where their shapes differ ("AddN ...").
         raise SystemExit(f"{GLOBAL_BATCH_SIZE} images do not divide over the replicas")
     keras.utils.set_random_seed(0)
-    train_batches = make_train_batches(options.limit)
+    train_batches = make_train_batches(options.max_examples)
     test_batches = tf.data.Dataset.from_tensor_slices(load_images("test")).batch(400)
 
     with strategy.scope():  # everything that makes variables: the model and `compile`.

@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--policy", default="mixed_bfloat16", help="or mixed_float16, float32")
     parser.add_argument("--overflow", action="store_true", help="one image is far too bright")
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--limit", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
     parser.add_argument("--save", help="write the trained model to this .keras file")
     options = parser.parse_args()
     if options.policy == "mixed_float16":
@@ -89,7 +89,7 @@ def main() -> None:
             metrics=["accuracy"],
             jit_compile=False,  # XLA under two replicas fails in `fit`
         )
-    train_batches = make_train_batches(options.limit, options.overflow)
+    train_batches = make_train_batches(options.max_examples, options.overflow)
     model.fit(train_batches, epochs=options.epochs, shuffle=False, verbose=2)
     finite = all(np.isfinite(weight).all() for weight in model.get_weights())
     print(f"{options.policy} with {keras.__name__}, all weights finite: {finite}")

@@ -60,7 +60,7 @@ def build_model() -> keras.Model:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--limit", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
     parser.add_argument("--save", help="the chief writes the trained model to this .keras file")
     options = parser.parse_args()
 
@@ -69,7 +69,7 @@ def main() -> None:
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     is_chief = strategy.cluster_resolver.task_id in (None, 0)  # no "chief" in this TF_CONFIG
     keras.utils.set_random_seed(0)
-    train_batches = make_batches("train", GLOBAL_BATCH_SIZE, options.limit)
+    train_batches = make_batches("train", GLOBAL_BATCH_SIZE, options.max_examples)
     train_batches = strategy.experimental_distribute_dataset(train_batches)
     test_batches = strategy.experimental_distribute_dataset(make_batches("test", 400))
     with strategy.scope():  # everything that makes variables

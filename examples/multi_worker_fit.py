@@ -62,9 +62,11 @@ def build_model() -> keras.Model:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--limit", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
     parser.add_argument("--save", help="the chief writes the trained model to this .keras file")
-    parser.add_argument("--backup", help="folder that all workers see: go on from there if killed")
+    parser.add_argument(
+        "--checkpoint-dir", help="folder that all workers see: go on from there if killed"
+    )
     options = parser.parse_args()
 
     # First of all: "Collective ops must be configured at program startup". Waits for all workers.
@@ -80,9 +82,11 @@ def main() -> None:
             metrics=["accuracy"],
         )
     # Callbacks go to every worker: BackupAndRestore and ModelCheckpoint know who is the chief.
-    callbacks = [keras.callbacks.BackupAndRestore(options.backup)] if options.backup else []
+    callbacks = (
+        [keras.callbacks.BackupAndRestore(options.checkpoint_dir)] if options.checkpoint_dir else []
+    )
     model.fit(
-        make_batches("train", GLOBAL_BATCH_SIZE, options.limit),
+        make_batches("train", GLOBAL_BATCH_SIZE, options.max_examples),
         epochs=options.epochs,
         callbacks=callbacks,
         verbose=2 if is_chief else 0,

@@ -92,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=300, help="of all workers together")
     parser.add_argument("--workers", type=int, default=2, help="without TF_CONFIG: how many")
-    parser.add_argument("--limit", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
     parser.add_argument("--save", help="the chief writes the trained model to this .keras file")
     options = parser.parse_args()
     if "TF_CONFIG" not in os.environ:
@@ -126,7 +126,9 @@ def main() -> None:
     def train_step(iterator):
         return strategy.run(train_replica, args=next(iterator))
 
-    dataset = coordinator.create_per_worker_dataset(lambda: make_train_batches(options.limit))
+    dataset = coordinator.create_per_worker_dataset(
+        lambda: make_train_batches(options.max_examples)
+    )
     iterator = iter(dataset)
     # `schedule` returns at once; any free worker takes the step, at least once (again on another
     # worker if the first one dies). `join` waits for all, and raises what a step raised.

@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cpu", action="store_true", help="compile the step by XLA for the CPU")
     parser.add_argument("--steps", type=int, default=300, help="in calls of 20")
-    parser.add_argument("--limit", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
     parser.add_argument("--policy", default="mixed_bfloat16", help="or float32")
     parser.add_argument("--save", help="write the trained model to this .keras file")
     options = parser.parse_args()
@@ -102,7 +102,7 @@ def main() -> None:
         for _ in tf.range(steps):
             strategy.run(replica_step, args=next(iterator))
 
-    batches = make_batches("train", GLOBAL_BATCH_SIZE, options.limit)
+    batches = make_batches("train", GLOBAL_BATCH_SIZE, options.max_examples)
     iterator = iter(strategy.experimental_distribute_dataset(batches))
     for done in range(0, options.steps, STEPS_PER_CALL):
         steps = min(STEPS_PER_CALL, options.steps - done)

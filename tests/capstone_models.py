@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from distlab.exercises.saved_models import MODEL_FILE, pack_model, unpack_model
+from distlab.labs.lab15.saved_models import MODEL_FILE, pack_model, unpack_model
 
 TRAINED = Path(__file__).parents[1] / "solutions" / MODEL_FILE
 _FOLDER = tempfile.TemporaryDirectory(prefix="capstone-models-")
@@ -80,8 +80,8 @@ def _list_answers(tf: Any, predict: Callable[[Any], Any]) -> dict[str, Callable[
         "nothing but background": lambda images: tf.one_hot(
             tf.zeros(tf.shape(images)[:3], tf.int32), 11
         ),
-        "one kind of garment": find_ink,
-        "kinds turned round": lambda images: tf.gather(predict(images), order, axis=-1),
+        "one class of garment": find_ink,
+        "classes turned round": lambda images: tf.gather(predict(images), order, axis=-1),
         "writes a file": write_a_file,
         "reads a file": read_a_file,
         "never ends": never_end,

@@ -5,6 +5,7 @@ uses TensorFlow cannot miss the split, and one that does not never waits for it.
 """
 
 import gc
+import re
 import signal
 import sys
 from importlib import util
@@ -12,25 +13,17 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 import pytest
+from needs import need_browser
 from warm_start import make_warm_start
 
 from utils.environment import quiet_tensorflow
 
 DEVICES = 4
 WARM_START = make_warm_start()
-# The longest first: with several processes the last file to start should be a short one.
-LONG_FILES = (
-    "test_engine_clusters.py", "test_lab_answers.py", "test_recovery.py", "test_multi_worker.py",
-    "test_book.py", "19-engines.ipynb", "test_examples.py", "test_engine_joining.py",
-    "test_canvases.py", "test_grading_capstone.py", "test_training.py", "22-capstone.ipynb",
-    "test_checkpoints.py", "test_parameter_server.py", "10-fault-tolerance.ipynb",
-    "test_classroom.py", "test_grading_harness.py", "test_grading_executor.py",
-    "test_nbgrader_stock.py", "test_own_data.py", "test_labs.py",
-    "test_cli_grade.py", "test_readme.py", "test_multi_worker_cli.py",
-    "test_cluster_leftovers.py", "test_grading_attacks.py", "test_chaos.py", "test_launchers.py",
-    "test_cli_train.py", "test_strategies.py", "test_release.py", "test_exercises.py",
-    "test_rendezvous.py", "test_rendezvous_networks.py",
-)  # fmt: skip
+pytest_plugins = ("run_record",)
+NUMBERED = re.compile(r"(?<![a-z0-9])(lab)?(\d\d)[-_][a-z]")  # 05-loss-scaling, lab05_loss_scaling
+# lessons that run more of themselves under `make test-all`: engines, and the whole capstone
+MORE_IN_ALL = ("19-engines.ipynb", "22-capstone.ipynb")
 
 
 class SplitTensorFlow:
@@ -73,7 +66,6 @@ def split(tensorflow: ModuleType) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Heed interrupts: a job in a shell's background ignores them, and so would its children."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.addinivalue_line("markers", "cold_start: every program starts as a fresh Python")
     if WARM_START:
         WARM_START.install()
     if "tensorflow" in sys.modules:
@@ -88,10 +80,34 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         WARM_START.enabled = item.get_closest_marker("cold_start") is None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take longest first, and keep each file's own order."""
-    places = {name: place for place, name in enumerate(LONG_FILES)}
-    items.sort(key=lambda item: places.get(item.path.name, len(places)))
+    """Mark notebooks slow and everything else unmarked fast; the files that take longest first.
+
+    With several processes the last file to start should be a short one.
+    """
+    for item in items:
+        if item.path.suffix == ".ipynb":
+            item.add_marker(pytest.mark.slow(60))
+            item.extra_keyword_matches.add(name_notebook(item.path.name))
+            if item.path.name in MORE_IN_ALL:
+                item.add_marker(pytest.mark.more_in_all)
+        elif found := NUMBERED.search(item.name):
+            item.extra_keyword_matches.add(f"{found[1] or 'lesson'}{found[2]}")
+        if item.get_closest_marker("slow") is None:
+            item.add_marker(pytest.mark.fast)
+    items.sort(key=lambda item: -find_seconds(item))
+
+
+def name_notebook(name: str) -> str:
+    """Return the word that `-k` takes for a notebook: lesson05, or lab05."""
+    return name[:5] if name.startswith("lab") else f"lesson{name[:2]}"
+
+
+def find_seconds(item: pytest.Item) -> float:
+    """Return about how long the whole file of `item` takes, by its mark `slow(seconds)`."""
+    mark = item.get_closest_marker("slow")
+    return mark.args[0] if mark else 0.0
 
 
 @pytest.fixture(scope="session")
@@ -114,10 +130,10 @@ def launcher():
 
 @pytest.fixture(scope="module")
 def chromium():
-    """A module's own headless browser; skips where there is none, but fails in CI."""
-    from lab_server import BROWSER_FLAGS, browser_path
+    """A module's own headless browser; skips without one."""
+    from lab_server import BROWSER_FLAGS
 
-    path = browser_path()
+    path = need_browser()
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -71,14 +71,14 @@ builtins.isinstance = lambda *a: True
 """,
     "hidden tests looked for": """
 import glob, os
-for path in ("@SOLUTIONS@", "/course/distlab/grading/judges/lab01.py", "/course/tests/answers"):
+for path in ("@SOLUTIONS@", "/course/distlab/labs/lab01/judge.py", "/course/tests/answers"):
     try:
         print(open(path).read()[:2000])
     except OSError as error:
         print(error)
 try:
-    from distlab.grading.judges import lab01 as judges
-    print("judge imported", judges.EPOCH)
+    from distlab.labs.lab01 import judge as judges
+    print("judge" + " imported", judges.EPOCH)
 except ImportError as error:
     print(error)
 for folder, _, files in os.walk("/course"):
@@ -301,7 +301,7 @@ print(open("/proc/self/status").read())
 """,
     "the course's files changed for the next one": """
 import os
-for path in ("/course/distlab/exercises/lab01.py", "/course/distlab/grading/encoding.py",
+for path in ("/course/distlab/labs/lab01/exercise.py", "/course/distlab/grading/encoding.py",
              "/etc/hosts",
              "/course/distlab/grading/new.py", os.__file__, "/usr/bin/true"):
     try:

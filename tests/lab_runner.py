@@ -45,7 +45,7 @@ class Lab:
     def __init__(self, name: str) -> None:
         (target,) = sources.choose_targets(LABS, [name])
         self.name = name
-        module = importlib.import_module(f"distlab.exercises.{name}")
+        module = importlib.import_module(f"distlab.labs.{name}.exercise")
         for variable, value in QUICK.get(name, {}).items():
             setattr(module, variable, value)
         self.cells = [c for c in sources.read_source(target).cells if c.cell_type == "code"]

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 from tornado.websocket import websocket_connect
 
 from distlab.cli import lab
@@ -150,16 +148,3 @@ class Talk:
 
         self._loop.run_until_complete(end())
         self._loop.close()
-
-
-def browser_path() -> str:
-    """Return the path of Chromium; skip where it or Playwright is missing, but fail in CI."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    try:
-        import playwright.sync_api  # noqa: F401
-    except ImportError:
-        found = None
-    if found is None:
-        miss = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        miss("needs the package playwright and the program chromium")
-    return found

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from distlab.handing_in import list_attached
+from distlab.submission import list_attached
 
 STUDENTS = {"solution": "source", "stub": "release"}  # and the folder of what each hands in
 

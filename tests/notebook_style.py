@@ -373,7 +373,7 @@ def _used(source: str) -> set[str]:
 
 def _imported_judges(source: str) -> set[str]:
     nodes = (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ImportFrom))
-    names = (a for n in nodes if (n.module or "").startswith("distlab.grading") for a in n.names)
+    names = (a for n in nodes if n.names[0].name == "judge" for a in n.names)
     return {alias.asname or alias.name for alias in names}
 
 

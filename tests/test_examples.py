@@ -28,7 +28,7 @@ PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
 PUBLIC = {"keras", "numpy", "tensorflow", "tf_keras"}
 OURS = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
 SECONDS = 200  # for any one program, on a busy machine
-SMALL = ["--limit", "640"]
+SMALL = ["--max-examples", "640"]
 
 
 # --- every program, as text ---------------------------------------------------------------
@@ -292,7 +292,7 @@ def test_mixed_precision_learns_as_float32_and_survives_an_overflow(
     tmp_path, data_file, import_program
 ):
     options = {"data_file": data_file, "folder": tmp_path}
-    half = ["--policy", "mixed_float16", "--overflow", "--limit", "320", "--epochs", "1"]
+    half = ["--policy", "mixed_float16", "--overflow", "--max-examples", "320", "--epochs", "1"]
     saved = ["--save", tmp_path / "m.keras"]
     with (
         start("mixed_precision.py", *saved, **options) as bfloat,
@@ -392,18 +392,21 @@ def wait_for_step(folder, step, workers):
         time.sleep(0.02)
 
 
-def test_a_damaged_checkpoint_is_passed_over(tmp_path, import_program, capsys):
+def test_a_damaged_checkpoint_is_skipped(tmp_path, import_program, capsys):
     import tensorflow as tf
 
-    find_newest_whole = import_program("checkpoint_and_resume").find_newest_whole
-    assert find_newest_whole(f"{tmp_path}/none") is None
+    latest_intact_checkpoint = import_program("checkpoint_and_resume").latest_intact_checkpoint
+    assert latest_intact_checkpoint(f"{tmp_path}/none") is None
     values = tf.Variable(tf.random.stateless_normal([1000], [1, 2]))
     manager = tf.train.CheckpointManager(tf.train.Checkpoint(values=values), tmp_path, 3)
     old, new = (manager.save(checkpoint_number=step) for step in (90, 100))
-    assert find_newest_whole(f"{tmp_path}") == new == tf.train.latest_checkpoint(tmp_path)
+    assert latest_intact_checkpoint(f"{tmp_path}") == new == tf.train.latest_checkpoint(tmp_path)
     data = Path(f"{new}.data-00000-of-00001")
     data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
-    assert find_newest_whole(f"{tmp_path}") == old and tf.train.latest_checkpoint(tmp_path) == new
+    assert (
+        latest_intact_checkpoint(f"{tmp_path}") == old
+        and tf.train.latest_checkpoint(tmp_path) == new
+    )
     assert f"{new} is damaged" in capsys.readouterr().out
 
 
@@ -414,9 +417,9 @@ def test_a_killed_and_a_told_run_end_with_the_weights_of_an_unbroken_one(
     import keras
 
     folder, epochs = tmp_path / "checkpoints", 15
-    common = ["--every", "10", "--epochs", str(epochs)]
-    settings = [*common, "--checkpoints", folder, "--save", tmp_path / "broken.keras"]
-    unbroken = [*common, "--checkpoints", tmp_path / "other", "--save", tmp_path / "whole.keras"]
+    common = ["--checkpoint-every", "10", "--epochs", str(epochs)]
+    settings = [*common, "--checkpoint-dir", folder, "--save", tmp_path / "broken.keras"]
+    unbroken = [*common, "--checkpoint-dir", tmp_path / "other", "--save", tmp_path / "whole.keras"]
     options = {"data_file": data_file, "folder": tmp_path}
 
     with start_as_documented("checkpoint_and_resume.py", *unbroken, **options) as workers:
@@ -493,7 +496,7 @@ def test_the_capstone_survives_a_kill_and_trains_as_utils(tmp_path, data_file, i
     import tensorflow as tf
 
     out, steps = tmp_path / "run", 4
-    settings = ["--out", out, "--canvases", "192", "--steps", steps, "--every", "2"]
+    settings = ["--output", out, "--scenes", "192", "--steps", steps, "--checkpoint-every", "2"]
     options = {"data_file": data_file, "folder": tmp_path}
     with start_as_documented("capstone.py", *settings, **options) as workers:
         wait_for_checkpoint(out / "checkpoints", 2, workers)
@@ -510,22 +513,22 @@ def test_the_capstone_survives_a_kill_and_trains_as_utils(tmp_path, data_file, i
     assert json.loads(lines[0][-1]) == report and report["steps"] == steps
     assert len(report["weights_checksum"]) == 64 and 0 <= report["foreground_iou"] <= 1
     program = import_program("capstone")
-    model = train_capstone_with_utils(program, out / "canvases-192", steps)
+    model = train_capstone_with_utils(program, out / "scenes-192", steps)
     saved = tf.saved_model.load(str(out / "saved_model"))
-    pictures, masks = next(iter(program.read_batches(out / "canvases-192", "test", 40)))
+    pictures, masks = next(iter(program.read_batches(out / "scenes-192", "test", 40)))
     np.testing.assert_allclose(saved.serve(pictures), model(pictures), atol=2e-2)
     losses = []
-    for pictures, masks in program.read_batches(out / "canvases-192", "test", 40):
+    for pictures, masks in program.read_batches(out / "scenes-192", "test", 40):
         each = tf.nn.sparse_softmax_cross_entropy_with_logits(masks, model(pictures))
         losses.append(float(tf.reduce_mean(each)))
     assert report["loss"] == pytest.approx(np.mean(losses), abs=1e-3)
 
 
-def test_the_capstone_draws_the_canvases_of_utils(import_program):
-    from utils.data import load_canvases
+def test_the_capstone_draws_the_scenes_of_utils(import_program):
+    from utils.data import load_scenes
 
-    program, canvases = import_program("capstone"), load_canvases(train=8, test=1)
+    program, scenes = import_program("capstone"), load_scenes(train=8, test=1)
     data = load("fashion-mnist").train
-    for number, wanted in enumerate(canvases.train):
-        got = program.draw_canvas(data.images, data.labels.astype(np.uint8), 1, number)
+    for number, wanted in enumerate(scenes.train):
+        got = program.draw_scene(data.images, data.labels.astype(np.uint8), 1, number)
         np.testing.assert_array_equal(got, wanted)

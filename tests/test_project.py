@@ -21,8 +21,8 @@ utils: environment measure events errors files checks strategies data training s
     simulate.failures simulate.input calibrate parallel.pipeline tf_config cluster engines
     processes.fork_server processes.connection collectives.processes processes.registry
     training.parameter_server.loop training.recovery training.tpu_ready input_pipeline
-distlab: cli doctor figures widgets explorables exercises exercises.lab01 lessons.chaos
-    lessons.update_records lessons.stale_updates lessons.dtensor_mlp cli.cluster classroom
+distlab: cli doctor figures widgets explorables exercises labs.lab01.exercise lessons.chaos
+    lessons.update_records lessons.stale_updates lessons.dtensor_mlp cli.processes classroom
     cli.run cli.plan cli.user_function cli.release cli.grade grading.release grading.session
     grading.report.pages
 """
@@ -46,10 +46,11 @@ utils: training
 utils: parallel
 utils: calibrate
 distlab: errors
-distlab: lessons figures progress handing_in
+distlab: lessons figures progress submission
 distlab: widgets explorables
 distlab: exercises authoring
 distlab: grading
+distlab: labs
 distlab: kernel classroom
 distlab: home
 distlab: book

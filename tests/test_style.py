@@ -225,7 +225,7 @@ BROKEN_LABS = [
     (edit("<summary>Hint 2</summary>", ""), "exercise 1: no <details> 'Hint 2'"),
     (edit("**3 points · ", "**4 points · "), "give 3 points, its heading says 4"),
     (edit("**Points:** 10", "**Points:** 11"), "11 points, and the exercises have 10"),
-    (edit("**Time:** 30 minutes", "**Time:** 25 minutes"), "25 minutes, and the exercises take 30"),
+    (edit("**Time:** 35 minutes", "**Time:** 25 minutes"), "25 minutes, and the exercises take 35"),
     (edit("raise NotImplementedError", "pass #"), "the stub does not raise"),
     (lambda nb: nb["cells"][1].update(execution_count=1), "a lab carries no outputs"),
     (edit("SEED = 2026", "SEED = 2026\n### BEGIN HIDDEN TESTS"), "only the solution may hold"),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from distlab.cli import make_parser
+from distlab.grading.evidence import describe_evidence, fill_guide
 from distlab.grading.labs import list_labs, read_lab
 from distlab.grading.policy import override, read_policy
 from distlab.grading.sandbox import check_can_seal
@@ -41,7 +42,7 @@ def read_commands() -> list[argparse.Namespace]:
 
 
 def test_every_distlab_command_parses() -> None:
-    assert {"release", "grade", "submit", "check", "reset", "cluster"} <= {
+    assert {"release", "grade", "submit", "check", "reset", "processes"} <= {
         parsed.command for parsed in read_commands()
     }
     for line in (text.split("#")[0] for text in SHELL if "distlab" in text):
@@ -58,6 +59,12 @@ def test_labs_and_exercises_that_commands_name_exist() -> None:
         if parsed.command == "grade":
             assert set(parsed.exercise) | {name for _, name, _ in parsed.set} <= ids
     assert labs["lab05"].slug in GUIDE
+
+
+def test_what_a_mark_proves_is_what_the_exercises_say() -> None:
+    assert fill_guide(GUIDE, ROOT) == GUIDE, "python -m distlab.grading.evidence"
+    table = describe_evidence(ROOT)
+    assert table in GUIDE and "| 01 | epoch (2), " in table
 
 
 def test_make_targets_and_files_exist() -> None:
@@ -179,7 +186,7 @@ def test_release_hand_in_grade_and_formgrader(tmp_path: Path) -> None:
         done = run(students, "submit", "lab01", "--name", student, path=students)
         assert done.returncode == 0, done.stderr
     graded = run(
-        ROOT, "grade", "lab01", str(students / "handed-in"), "--out", str(tmp_path / "grades"),
+        ROOT, "grade", "lab01", str(students / "handed-in"), "--output", str(tmp_path / "grades"),
         "--gradebook", str(course / "gradebook.db"), "--json",
     )  # fmt: skip
     assert graded.returncode == 0, graded.stderr

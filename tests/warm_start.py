@@ -45,7 +45,12 @@ from utils.processes.preload import import_modules, import_tensorflow
 ROOT = Path(__file__).resolve().parents[1]
 TASKS = "utils.cluster.task_server"
 MODULES = (TASKS, KERNEL, "utils.cluster.cold_task", "distlab.classroom.program")
-COMMANDS = ("train", "tune", "tpu-ready", "class")  # of `distlab`: they, or theirs, need TensorFlow
+COMMANDS = (
+    "train",
+    "tune-input",
+    "tpu-ready",
+    "classroom",
+)  # of `distlab`: they, or theirs, need TensorFlow
 FOLDERS = (ROOT / "examples", ROOT / "tests")
 PRELOADED = ("IPython.core.completer", "ipykernel.kernelapp", "matplotlib.pyplot", "tf_keras")
 START_SECONDS, HIGH = 300.0, 100  # from HIGH up, descriptors are in nobody's way

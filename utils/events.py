@@ -5,7 +5,7 @@ since the epoch). `training` writes these kinds:
 
 | event | fields |
 |---|---|
-| restore | step, path, passed_over: damaged checkpoints that are newer, and why |
+| restore | step, path, skipped_checkpoints: damaged checkpoints that are newer, and why |
 | start | strategy, replicas (of each worker), workers, global_batch_size, steps_per_epoch, epochs |
 | patched | what: a piece of Keras that was patched for several workers |
 | step | step, epoch, loss, images_per_second |

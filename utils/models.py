@@ -1,4 +1,4 @@
-"""Small Keras models for 28 x 28 gray images in ten classes, and a U-Net for 64 x 64 canvases.
+"""Small Keras models for 28 x 28 gray images in ten classes, and a U-Net for 64 x 64 scenes.
 
 Every builder returns an unbuilt-optimizer, uncompiled `keras.Model` that takes
 images `[batch, 28, 28, 1]` scaled to [0, 1] and returns logits `[batch, 10]`; the U-Net takes
@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 import keras
 
 from .checks import check_count
-from .data.canvases import CANVAS_SIZE, MASK_CLASSES
+from .data.scenes import MASK_CLASSES, SCENE_SIZE
 from .errors import InputError
 
 IMAGE_SHAPE = (28, 28, 1)
 CLASSES = 10
-CANVAS_SHAPE = (CANVAS_SIZE, CANVAS_SIZE, 1)
+SCENE_SHAPE = (SCENE_SIZE, SCENE_SIZE, 1)
 PATCHES = 49  # of 4 x 4 pixels
 
 
@@ -267,11 +267,11 @@ def build_embedding_model(
 def build_unet(
     seed: int = 0, dtype: str = "float32", widths: Sequence[int] = (16, 32, 64, 128)
 ) -> keras.Model:
-    """Return a U-Net: a class for every pixel of a canvas (485,206 parameters at these widths).
+    """Return a U-Net: a class for every pixel of a scene (485,206 parameters at these widths).
 
     `widths` are the channels at each size, from 32 x 32 down: a first convolution halves the
     size, which saves three quarters of the arithmetic. Every size but the smallest is handed
-    across to the way up. The last layer also gets the canvas itself, sharpened: noise is below
+    across to the way up. The last layer also gets the scene itself, sharpened: noise is below
     0 and garments are near 1, which brings back the edges that half the size has lost. Before
     any training it calls a pixel background, as most are. No layer depends on the other
     examples of a batch. Follows Ronneberger and others 2015, arXiv:1505.04597, first weights
@@ -287,7 +287,7 @@ def build_unet(
             x = before_elu(keras.layers.Conv2D, width, 3, padding="same", activation="elu")(x)
         return x
 
-    inputs = keras.Input(CANVAS_SHAPE)
+    inputs = keras.Input(SCENE_SHAPE)
     scaled = keras.layers.Rescaling(4.0, -0.5, dtype=dtype)(inputs)
     x = layer(keras.layers.Conv2D, widths[0], 2, strides=2)(scaled)
     across = []

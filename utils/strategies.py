@@ -51,7 +51,7 @@ class StrategyRecord:
     `make(replicas, **options)` returns it; `type_name` is its class in `tf.distribute`.
     `place` is "machine", "cluster" (TF_CONFIG says what this process is in it) or "TPU".
     `usual_replicas` None means all devices that there are. `max_replicas` 1 takes no other
-    number, and `one_because` says why; 0 takes none at all. `moves_together`: several
+    number, and `single_replica_reason` says why; 0 takes none at all. `in_lockstep`: several
     workers take every step together. `is_coordinated`: one process, the coordinator, sends
     steps to workers, and servers hold the variables. `options` are what `make` takes
     besides. `exceptions` holds what differs from "works" in the table, (loop, keras) -> row.
@@ -63,8 +63,8 @@ class StrategyRecord:
     place: str = "machine"
     usual_replicas: int | None = 1
     max_replicas: int = 1
-    one_because: str = "it trains on one device"
-    moves_together: bool = False
+    single_replica_reason: str = "it trains on one device"
+    in_lockstep: bool = False
     is_coordinated: bool = False
     options: tuple[str, ...] = ()
     exceptions: tuple[Support, ...] = ()
@@ -103,9 +103,9 @@ def check_strategy(name: str, replicas: int | None = None) -> int | None:
         return record.usual_replicas
     most = record.max_replicas
     if most == 0:
-        raise InputError(f"{replicas} replicas: strategy {name!r} {record.one_because}")
+        raise InputError(f"{replicas} replicas: strategy {name!r} {record.single_replica_reason}")
     if not isinstance(replicas, Integral) or not 1 <= replicas <= most:
-        allowed = f"1 to {most}" if most > 1 else f"1, since {record.one_because}"
+        allowed = f"1 to {most}" if most > 1 else f"1, since {record.single_replica_reason}"
         raise InputError(f"{replicas} replicas: strategy {name!r} takes {allowed}")
     return int(replicas)
 
@@ -303,7 +303,7 @@ STRATEGIES: dict[str, StrategyRecord] = {
             place="cluster",
             usual_replicas=None,
             max_replicas=MAX_REPLICAS,
-            moves_together=True,
+            in_lockstep=True,
             options=("communication",),
             exceptions=(
                 Support(
@@ -321,7 +321,7 @@ STRATEGIES: dict[str, StrategyRecord] = {
             _make_parameter_server,
             "ParameterServerStrategy",
             place="cluster",
-            one_because="each of its workers trains on one device",
+            single_replica_reason="each of its workers trains on one device",
             is_coordinated=True,
             options=("partitioner",),
             exceptions=(
@@ -352,7 +352,7 @@ STRATEGIES: dict[str, StrategyRecord] = {
             place="TPU",
             usual_replicas=None,
             max_replicas=0,
-            one_because="has one on each core of its TPU; leave them out",
+            single_replica_reason="has one on each core of its TPU; leave them out",
             exceptions=tuple(
                 Support("tpu", loop, keras, works=None, note="needs TPU hardware")
                 for keras in KERAS

@@ -9,15 +9,16 @@ TEMPLATES = Path(__file__).parent / "lab_template"
 EXERCISES = ("first", "second", "third")
 PLACES = {
     "source": "solutions/src/{lab}_{slug}.py",
-    "exercises": "distlab/exercises/{lab}.py",
-    "judges": "distlab/grading/judges/{lab}.py",
+    "exercise": "distlab/labs/{lab}/exercise.py",
+    "home": "distlab/labs/{lab}/__init__.py",
+    "judge": "distlab/labs/{lab}/judge.py",
     "answers": "tests/answers/{lab}.py",
 }
 _PARTS = re.compile(r"^@@ .*\n", re.MULTILINE)
 
 
 def write_lab(root: Path, title: str) -> list[Path]:
-    """Write the four files of a lab called `title` under `root`, with the next free number.
+    """Write the five files of a lab called `title` under `root`, with the next free number.
 
     Raises CourseError for a title without letters, or where one of the files is there.
     """
@@ -40,7 +41,7 @@ def write_lab(root: Path, title: str) -> list[Path]:
 
 def fill_template(text: str, words: dict[str, str]) -> str:
     """Return a template's text with `@word@` replaced, its middle part once for each exercise."""
-    before, exercise, after = [*_PARTS.split(text), ""][:3]
+    before, exercise, after = [*_PARTS.split(text), "", ""][:3]
     middle = [
         _replace(exercise, {"N": str(number), "name": name, "NAME": name.upper(),
                             "function": f"{name}_share"})

@@ -1,6 +1,6 @@
 """The book: the whole course as a static site, for a folder (`file://`) and for any web server.
 
-    distlab book --out build/book
+    distlab book --output build/book
 
 Nothing runs: pages are made of the notebooks as they are stored. In the order of the way:
 

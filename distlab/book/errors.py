@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from distlab.exercises.exercise import Exercise
-from distlab.exercises.failing_logs import LOGS, fill_in
 from distlab.exercises.refusing import EXPLANATIONS
+from distlab.labs.lab07.failing_logs import LOGS, fill_in
 from utils.tf_config import diagnose, lint
+from utils.tf_config.old_programs import OLD_PROGRAMS
 from utils.tf_config.symptoms import COLLATERAL, CONFIGURATION, PROGRAM, Symptom
 
 INTRO = """# Error messages, their causes and cures
@@ -32,6 +33,7 @@ the logs of all tasks together.
 KINDS = {
     "TF_CONFIG cannot be read": CONFIGURATION,
     "The program stops or hangs": PROGRAM,
+    "The program was written for other versions": OLD_PROGRAMS,
     "Another task has gone": COLLATERAL,
 }
 _TWO = '"cluster": {"worker": ["a:2222", "b:2222"]}'
@@ -131,7 +133,7 @@ def _write_lint() -> Iterator[str]:
 def _write_mistakes(course: Path) -> Iterator[str]:
     for path in sorted(course.glob("labs/lab*.ipynb")):
         lab = path.stem.partition("-")[0]
-        module = importlib.import_module(f"distlab.exercises.{lab}")
+        module = importlib.import_module(f"distlab.labs.{lab}.exercise")
         exercises = [each for each in vars(module).values() if isinstance(each, Exercise)]
         yield f"### [Lab {lab[3:]}](../labs/{path.name})\n"
         entries = [

@@ -98,4 +98,4 @@ def write_zip(folder: Path, path: Path) -> None:
 def check_folder(folder: Path) -> None:
     """Raise CourseError for a folder that holds something else than a book."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "searchindex.js").is_file():
-        raise CourseError(f"{folder} holds something else: choose an empty folder with --out")
+        raise CourseError(f"{folder} holds something else: choose an empty folder with --output")

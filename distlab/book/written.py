@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from distlab.home import pictures
 from distlab.home.course import Head, Item
 from distlab.home.page import PARTS
+from distlab.home.pictures import read_picture
 
 LOOK_UP = (
     "reference/glossary", "reference/errors", "reference/cards", "examples/index", "api/index",
@@ -48,7 +48,7 @@ def _write_tile(lesson: Item) -> str:
     )  # fmt: skip
     return (
         f'<div class="dl-place" data-here=""><a class="dl-tile" href="{_link(head)}">'
-        f'<span class="dl-picture">{pictures.draw(head.name)}</span>'
+        f'<span class="dl-picture">{read_picture(head.name)}</span>'
         f'<span class="dl-title"><b>{head.name}</b> {escape(head.title)}</span>'
         f'<span class="dl-shows">{_write_code(head.shows)}</span>'
         f'<span class="dl-minutes">{head.minutes} min</span></a>{labs}</div>'

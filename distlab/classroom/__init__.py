@@ -1,7 +1,7 @@
 """A class as a cluster: the students' laptops train one model, and the teacher sees every lane.
 
-    from distlab.classroom import start         # the teacher, or: distlab class start
-    from distlab.classroom import join          # each student, or: distlab class join ADDRESS
+    from distlab.classroom import start         # the teacher, or: distlab classroom start
+    from distlab.classroom import join          # each student, or: distlab classroom join ADDRESS
 
 It is a rendezvous (`utils.engines.rendezvous`): the laptops prove that they know the code, and
 only numbers travel. What runs is `classroom.program`, which everybody has, with the

@@ -45,7 +45,8 @@ class Classroom:
             raise CourseError(
                 f"{self.address}: something listens there already, such as another class; name "
                 "another --port" if taken else
-                f"{self.address}: is not this machine's; name its own --address, or leave it out"
+                f"{self.address}: is not this machine's; name its own "
+                "--advertise-address, or leave it out"
             )  # fmt: skip
         try:
             confirm_trust(self.address, place.trust_network, tell)
@@ -61,7 +62,7 @@ class Classroom:
     @property
     def line(self) -> str:
         """What a student types."""
-        return f"distlab class join {self.address}"
+        return f"distlab classroom join {self.address}"
 
     @property
     def code_words(self) -> str:

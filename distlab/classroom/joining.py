@@ -64,7 +64,7 @@ def try_connections(
         given = code or read_code()
         known = given or make_code()
         trial = HostedTrial(machines, rendezvous, listener, known, tell)
-        tell(f"testing: type  distlab class test {rendezvous.address}  on {machines - 1} more")
+        tell(f"testing: type  distlab classroom test {rendezvous.address}  on {machines - 1} more")
         if given is None:
             tell(f"the code is  {known}")
         begin_at_enter(rendezvous.gathering.begin, "tries those who are here", tell)

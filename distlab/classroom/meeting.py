@@ -27,7 +27,7 @@ ELSEWHERE = "10.255.255.255"  # nothing is sent there: only our own address towa
 class Place:
     """This laptop in a class: where to meet, what it is called, and where its files go.
 
-    `address` is the teacher's, "host" or "host:port". `own_address` is where the others reach
+    `address` is the teacher's, "host" or "host:port". `advertise_address` is where the others reach
     this machine (None: found by itself).
     """
 
@@ -35,7 +35,7 @@ class Place:
     name: str | None = None
     logs: str | None = None
     checkpoint_dir: str | None = None
-    own_address: str | None = None
+    advertise_address: str | None = None
     join_seconds: float = JOIN_SECONDS
     trust_network: bool = False
 
@@ -45,7 +45,8 @@ class Place:
             only_tests=only_tests,
         )  # fmt: skip
         return RendezvousSettings(
-            add_port(self.address), 1, self.own_address, self.join_seconds, self.trust_network,
+            add_port(self.address), 1, self.advertise_address, self.join_seconds,
+            self.trust_network,
             gathering,
         )  # fmt: skip
 
@@ -55,7 +56,7 @@ class Place:
         logs = self.logs or os.path.join("runs", f"{name_folder()}-{os.getpid()}")
         kept = self.checkpoint_dir or os.path.join(logs, "checkpoint")
         return RunSettings(
-            workers=workers, min_workers=1, restarts=restarts, checkpoint_dir=kept, logs=logs,
+            workers=workers, min_workers=1, max_restarts=restarts, checkpoint_dir=kept, logs=logs,
             grace_seconds=GRACE_SECONDS, handout=handout,
         )  # fmt: skip
 
@@ -81,7 +82,8 @@ def find_own_address() -> str:
             return end.getsockname()[0]
         except OSError:
             raise CourseError(
-                "this machine is in no network: join one, or try it alone with --address 127.0.0.1"
+                "this machine is in no network: join one, or try it alone with --advertise-address "
+                "127.0.0.1"
             ) from None
 
 
@@ -110,7 +112,7 @@ def say(text: str) -> None:
     On standard error, but in a notebook, which shows that in red, on standard output.
     """
     stream = sys.stdout if find_kernel_shell() else sys.stderr
-    print(f"distlab class: {clean_line(text)}", file=stream, flush=True)
+    print(f"distlab classroom: {clean_line(text)}", file=stream, flush=True)
 
 
 Say = Callable[[str], None]

@@ -1,20 +1,20 @@
-"""Everybody's lane: what the students' laptops tell, in the way in which a job shows its tasks.
+"""Everybody's lane: what the students' laptops tell, as something to watch.
 
-The cockpit and the table read a `Roll` as they read a job. Its events come as lines from laptops
-whose clocks differ: each is put on the teacher's clock by the quickest line of that laptop so
-far. What laptops write is taken as anybody's words.
+The cockpit and the table watch a `Roll` as they watch a job (`cockpit_book.Watchable`). Its
+events come as lines from laptops whose clocks differ: each is put on the teacher's clock by the
+quickest line of that laptop so far. What laptops write is taken as anybody's words.
 """
 
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from distlab.classroom.events import read_event
-from utils.cluster.launcher import TaskOrder
+from utils.cluster.group import Group
 from utils.engines.rendezvous.channel import LOST_SECONDS
 from utils.engines.rendezvous.host import Presence
 from utils.engines.rendezvous.names import clean_line
@@ -28,7 +28,7 @@ WAITS = "waits for the next start"
 class Hosted(Protocol):
     """What a roll wants of `HostedRun`."""
 
-    attempt: Any
+    group: Group | None
     starts: int
 
     def look(self) -> list[Presence]: ...
@@ -36,20 +36,17 @@ class Hosted(Protocol):
 
 @dataclass
 class Pupil:
-    """One laptop, as cockpit and table take a task: `name` is the student's."""
+    """One laptop, as a lane: `name` is the student's."""
 
+    calls: ClassVar[bool] = True  # all train, and none on this machine where it could be asked
+    process: ClassVar[None] = None
     name: str
-    index: int
     state: str = "waiting"
     attempt: int = 1
     ended_at: float | None = None
     is_lost: bool = False
     clock: float = float("inf")  # what to add to its own times, at most
     last_time: float = 0.0
-    job: str = "worker"
-    calls: bool = True
-    process: int | None = None
-    order: TaskOrder = field(default_factory=lambda: TaskOrder("worker", "call", 1))
 
     def place(self, told: float, now: float) -> float:
         """Return the moment of its time `told` on our clock, never before the last one."""
@@ -94,7 +91,7 @@ class Roll:
         self._lock = threading.RLock()
         self._pupils: dict[str, Pupil] = {}
         self._seats: dict[str, str] = {}  # task -> name, of the running start
-        self._attempt: Any = None
+        self._group: Group | None = None
         nothing = {"event": "nothing", "time": 0.0, "task": name, "attempt": 1}
         self._events, self._lines = Kept(nothing), Kept((name, ""))
         self.weights: dict[str, tuple[int, str]] = {}  # name -> last step, checksum
@@ -136,11 +133,10 @@ class Roll:
         if self._run is None or self.finished:
             return
         with self._lock:
-            attempt = self._run.attempt
-            if attempt is not self._attempt:
-                self._begin(attempt)
+            if self._run.group is not self._group:
+                self._begin(self._run.group)
             present = self._run.look()
-            if self._attempt is None:
+            if self._group is None:
                 present = [Presence(self._own_name, ""), *present]
             for here in present:
                 self._meet(here)
@@ -151,12 +147,12 @@ class Roll:
             if self.has_begun and self._unseated:
                 self._note_unseated()
 
-    def _begin(self, attempt: Any) -> None:
-        before, self._attempt = self._attempt, attempt
+    def _begin(self, group: Group) -> None:
+        before, self._group = self._group, group
         if before is not None and before.first_failed is not None:
             failed = before.first_failed
             self.attempt = self._run.starts
-            who = self._seats.get(failed.plan.name, self._own_name)
+            who = self._seats.get(failed.name, self._own_name)
             cause = clean_line(failed.describe_end())
             self._note("restart", who, cause=cause)
         self.attempt, self._seats = self._run.starts, {}
@@ -174,7 +170,7 @@ class Roll:
                           "attempt": self.attempt, **fields})  # fmt: skip
 
     def _meet(self, here: Presence) -> None:
-        pupil = self._pupils.setdefault(here.name, Pupil(here.name, len(self._pupils)))
+        pupil = self._pupils.setdefault(here.name, Pupil(here.name))
         if here.task is None:
             pupil.state, pupil.is_lost = "waiting", False
             return
@@ -207,8 +203,8 @@ class Roll:
         """Return how a task has ended; the others of a failed start wait for the next."""
         if here.status == 0:
             return "done"
-        failed = self._attempt.first_failed
-        is_first = failed is not None and failed.plan.name == here.task
+        failed = self._group.first_failed
+        is_first = failed is not None and failed.name == here.task
         return "killed" if here.lost or is_first else "starting"
 
     def describe_weights(self) -> list[str]:
@@ -239,7 +235,7 @@ class Roll:
                     "grow while it runs.")  # fmt: skip
         return ""
 
-    # ---- what readers of a job ask for
+    # ---- what can be watched
 
     @property
     def tasks(self) -> list[Pupil]:
@@ -250,7 +246,7 @@ class Roll:
     @property
     def has_begun(self) -> bool:
         """Whether tasks have been started."""
-        return self._attempt is not None
+        return self._group is not None
 
     def history(self, start: int = 0) -> list[Event]:
         with self._lock:
@@ -262,10 +258,3 @@ class Roll:
 
     def actions(self) -> list[Event]:
         return []
-
-    @property
-    def restarts_left(self) -> int:
-        return 0
-
-    def stop(self) -> None:
-        """A roll stops nothing; the class does."""

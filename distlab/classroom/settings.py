@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 OPTIMIZERS = ("sgd", "momentum", "adam")
 MAX_TEXT, MAX_EPOCHS, MAX_EXAMPLES, MAX_BATCH, MAX_UNITS = 2000, 1000, 10_000, 4096, 512
-MAX_SAVE_EVERY, MAX_PAUSE_SECONDS = 100_000, 5.0
+MAX_CHECKPOINT_EVERY, MAX_PAUSE_SECONDS = 100_000, 5.0
 
 
 @dataclass(frozen=True)
 class ClassSettings:
     """One training run of a class: a small float64 MLP on Fashion-MNIST, over all laptops.
 
-    A checkpoint is saved every `save_every` steps. Everyone sleeps `pause_seconds` after each
+    A checkpoint is saved every `checkpoint_every` steps. Everyone sleeps `pause_seconds` after each
     step, so that a room can follow. Raises InputError, which names the value and what is allowed.
     """
 
@@ -31,14 +31,14 @@ class ClassSettings:
     hidden_units: int = 32
     optimizer: str = "momentum"
     learning_rate: float = 0.05
-    save_every: int = 20
+    checkpoint_every: int = 20
     pause_seconds: float = 0.25
     seed: int = 0
 
     def __post_init__(self) -> None:
         for name, most in (
             ("epochs", MAX_EPOCHS), ("examples", MAX_EXAMPLES), ("global_batch_size", MAX_BATCH),
-            ("hidden_units", MAX_UNITS), ("save_every", MAX_SAVE_EVERY),
+            ("hidden_units", MAX_UNITS), ("checkpoint_every", MAX_CHECKPOINT_EVERY),
         ):  # fmt: skip
             check_count(name.replace("_", " "), getattr(self, name), 1, most)
         check_count("seed", self.seed, 0, 2**31 - 1)

@@ -22,8 +22,8 @@ from utils.errors import DistributedError
 
 MODULES = (
     "lab", "doctor", "data", "train", "run", "classroom", "manifest", "diagnose", "tf_config",
-    "cluster", "simulate", "plan", "user_function", "lab_work", "grade", "release", "build", "book",
-    "help",
+    "processes", "simulate", "plan", "user_function", "lab_work", "grade", "release", "build",
+    "book", "help",
 )  # fmt: skip
 
 

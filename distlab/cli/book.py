@@ -17,7 +17,7 @@ def add_parser(commands: Commands) -> None:
         "Needs the extra packages of '.[book]'.",
     )  # fmt: skip
     text = "where to put it (build/book)"
-    book.add_argument("--out", type=Path, default=Path("build/book"), metavar="DIR", help=text)
+    book.add_argument("--output", type=Path, default=Path("build/book"), metavar="DIR", help=text)
     text = "pack it into one file as well, for a learning platform"
     book.add_argument("--zip", type=Path, metavar="FILE", help=text)
 
@@ -29,13 +29,13 @@ def run_book(parsed: argparse.Namespace) -> int:
     course = progress.find_course()
     if course is None:
         raise CourseError("no course here: change to the folder with README.md and labs/")
-    out = parsed.out.resolve()
+    out = parsed.output.resolve()
     check_folder(out)
     with say_waiting("distlab book: writing the pages"):
         book = build_book(course, out, course / ".distlab" / "book")
     for warning in book.warnings:
         print(warning)
-    print(f"{book.pages} pages: open {parsed.out / 'index.html'}")
+    print(f"{book.pages} pages: open {parsed.output / 'index.html'}")
     if parsed.zip:
         write_zip(out, parsed.zip)
         print(f"{parsed.zip}: {parsed.zip.stat().st_size / 1e6:.1f} MB")

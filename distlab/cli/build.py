@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from distlab.authoring.sources import Target
 
 NEXT = """Each holds three small exercises that work as they are: put yours in their place. Then
-  python -m distlab.grading.judges {lab}    works out the examples of the visible checks
+  python -m distlab.grading.worked {lab}    works out the examples of the visible checks
   distlab build {lab}                       makes the lab and its solution
   pytest tests -k {lab}                     tries every answer; solutions/src/README.md says more"""
 
@@ -38,7 +38,7 @@ def add_parser(commands: Commands) -> None:
     new = add_command(
         commands, "new", run_new,
         "begin a lab with a template that builds, checks and grades as it stands",
-        "Write the four files of a new lab, each with three exercises that work.",
+        "Write the five files of a new lab, each with three exercises that work.",
     )  # fmt: skip
     new.add_argument("kind", choices=["lab"], metavar="KIND", help="lab: what to begin")
     new.add_argument("title", metavar="TITLE", help='in words: "precision and memory"')

@@ -1,4 +1,4 @@
-"""`distlab class`: a room full of laptops trains one model, and the teacher sees every lane."""
+"""`distlab classroom`: a room full of laptops trains one model, and the teacher sees every lane."""
 
 import argparse
 import sys
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 PORT, WORKERS, JOIN_SECONDS = 2950, 8, 600.0
 SETTINGS = (
     "epochs", "examples", "global_batch_size", "hidden_units", "optimizer", "learning_rate",
-    "save_every", "pause_seconds", "seed",
+    "checkpoint_every", "pause_seconds", "seed",
 )  # fmt: skip
-PLACE = ("name", "logs", "own_address", "join_seconds", "trust_network")
+PLACE = ("name", "logs", "advertise_address", "join_seconds", "trust_network")
 EPILOG = (
     "The code is asked for, or read from the environment variable DISTLAB_CODE. TEACHING.md has "
     "the lesson plan."
@@ -24,7 +24,7 @@ EPILOG = (
 
 def add_parser(subparsers: Commands) -> None:
     text = "Train one model on all laptops of a class; the teacher sees what each of them does."
-    parser = subparsers.add_parser("class", help="train with a class", description=text)
+    parser = subparsers.add_parser("classroom", help="train with a class", description=text)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_start(actions)
     join = add_command(
@@ -39,7 +39,7 @@ def add_parser(subparsers: Commands) -> None:
     )  # fmt: skip
     for each in (join, test):
         each.add_argument("address", metavar="ADDRESS", help="the teacher's, as HOST or HOST:PORT")
-        _add_place(each, "--own-address")
+        _add_place(each, with_address=True)
     test.add_argument("--machines", type=int, default=2, metavar="N",
                       help="how many to wait for, this one included (2)")  # fmt: skip
 
@@ -53,8 +53,8 @@ def _add_start(actions: Commands) -> None:
     add = start.add_argument
     add("--workers", type=int, default=WORKERS, metavar="N",
         help=f"laptops in all, this one included ({WORKERS}); Enter begins with fewer")  # fmt: skip
-    add("--address", metavar="ADDRESS", help="this machine's address in the room's network "
-        "(found by itself)")  # fmt: skip
+    add("--advertise-address", metavar="ADDRESS",
+        help="this machine's address in the room's network (found by itself)")  # fmt: skip
     add("--port", type=int, default=PORT, metavar="N", help=f"({PORT})")
     add("--epochs", type=int, default=20, metavar="N", help="epochs in all (20)")
     add("--examples", type=int, default=2560, metavar="N", help="images of each epoch (2560)")
@@ -63,22 +63,22 @@ def _add_start(actions: Commands) -> None:
     add("--hidden-units", type=int, default=32, metavar="N", help="of the network (32)")
     add("--optimizer", default="momentum", metavar="NAME", help="sgd, momentum or adam (momentum)")
     add("--learning-rate", type=float, default=0.05, metavar="X", help="(0.05)")
-    add("--save-every", type=int, default=20, metavar="N", help="steps to a checkpoint (20)")
+    add("--checkpoint-every", type=int, default=20, metavar="N", help="steps to a checkpoint (20)")
     add("--pause-seconds", type=float, default=0.25, metavar="X",
         help="everyone sleeps so long after each step, for the room to follow (0.25)")  # fmt: skip
     add("--seed", type=int, default=0, metavar="N", help="of the first weights (0)")
-    add("--restarts", type=int, default=20, metavar="N",
+    add("--max-restarts", type=int, default=20, metavar="N",
         help="how often all start again after a laptop was lost (20)")  # fmt: skip
     add("--checkpoint-dir", metavar="DIR", help="go on from the checkpoint there (a new folder)")
-    _add_place(start, None)
+    _add_place(start, with_address=False)
     start.add_json()
 
 
-def _add_place(parser: OneLineParser, own_address: str | None) -> None:
+def _add_place(parser: OneLineParser, with_address: bool) -> None:
     add = parser.add_argument
     add("--name", metavar="NAME", help="what the others see (your login)")
     add("--logs", metavar="DIR", help="folder for logs and checkpoints (runs/class-TIME)")
-    add_network(parser, own_address, JOIN_SECONDS)
+    add_network(parser, with_address, JOIN_SECONDS)
 
 
 def run_start(arguments: argparse.Namespace) -> int:
@@ -90,7 +90,7 @@ def run_start(arguments: argparse.Namespace) -> int:
     from utils.engines.rendezvous.names import clean_line
     from utils.tf_config import join_address
 
-    host = arguments.address or find_own_address()
+    host = arguments.advertise_address or find_own_address()
     place = Place(
         join_address(host, arguments.port), **_take(arguments, PLACE[:2] + PLACE[3:]),
         checkpoint_dir=arguments.checkpoint_dir,
@@ -99,9 +99,9 @@ def run_start(arguments: argparse.Namespace) -> int:
     tables: list[Table] = []
 
     def tell(text: str) -> None:
-        tables[0].say(f"distlab class: {clean_line(text)}") if tables else say(text)
+        tables[0].say(f"distlab classroom: {clean_line(text)}") if tables else say(text)
 
-    room = Classroom(settings, place, arguments.workers, arguments.restarts, tell)
+    room = Classroom(settings, place, arguments.workers, arguments.max_restarts, tell)
     room.announce()
     tables.append(Table(room.roll))
     try:

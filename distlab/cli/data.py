@@ -1,4 +1,4 @@
-"""`distlab data`: what data this machine has, checks of it, a download, a conversion."""
+"""`distlab data`: list, verify or download data sets."""
 
 import argparse
 import json
@@ -9,18 +9,15 @@ from pathlib import Path
 
 from distlab.cli.long_command import say_waiting
 from distlab.cli.parser import Commands, OneLineParser, add_command
-from utils.data.bundled import write_bundled
-from utils.data.catalog import DATA_SETS, FULL_EXAMPLES, SAMPLE_EXAMPLES, find_facts
+from utils.data.catalog import DATA_SETS, FULL_EXAMPLES, find_facts
 from utils.data.fetch import DOWNLOAD_SECONDS, fetch
-from utils.data.idx import read_idx_folder
-from utils.data.tfds_folder import prepare, standard_folder
 from utils.data.verify import Place, list_places
 
 NAMES = " or ".join(DATA_SETS)
 
 
 def add_parser(subparsers: Commands) -> None:
-    words = "show, verify, fetch and prepare the data sets"
+    words = "list, verify or download data sets"
     parser = add_command(subparsers, "data", show, words, __doc__)
     parser.set_defaults(json=False)
     _add_json(parser)
@@ -31,18 +28,12 @@ def add_parser(subparsers: Commands) -> None:
     verifying.add_argument("--folder", type=Path, help="check this folder too (needs NAME)")
     fetching = _add_action(actions, "fetch", fetch_full, "download a full set through TFDS")
     fetching.add_argument("name", metavar="NAME", help=NAMES)
-    text = "time limit (default %(default)g)"
-    fetching.add_argument("--seconds", type=float, default=DOWNLOAD_SECONDS, help=text)
-    preparing = _add_action(actions, "prepare", prepare_full, "idx files -> a prepared TFDS folder")
-    preparing.add_argument("name", metavar="NAME", help=NAMES)
-    preparing.add_argument(
-        "--from", dest="source", type=Path, required=True, help="folder with the four idx files"
+    text = "give up after that long [%(default)g]"
+    fetching.add_argument(
+        "--timeout", type=float, default=DOWNLOAD_SECONDS, metavar="SECONDS", help=text
     )
-    preparing.add_argument(
-        "--sample", action="store_true", help="the sample that is bundled, as <name>.npz"
-    )
-    for action in (fetching, preparing):
-        action.add_argument("--to", type=Path, help="TFDS data folder (default: TFDS's own)")
+    text = "TFDS data folder (default: TFDS's own)"
+    fetching.add_argument("--output", type=Path, help=text)
 
 
 def _add_action(
@@ -75,32 +66,15 @@ def verify(arguments: argparse.Namespace) -> int:
 def fetch_full(arguments: argparse.Namespace) -> int:
     """Download a full set, with a time limit."""
     facts = find_facts(arguments.name)
-    _say(f"downloading {facts.title} through TFDS, {arguments.seconds:g} s at most ...")
+    _say(f"downloading {facts.title} through TFDS, {arguments.timeout:g} s at most ...")
     with say_waiting(f"distlab data fetch {arguments.name}", quiet=arguments.json):
-        folder = fetch(facts.name, arguments.to, arguments.seconds)
-    return _report(facts.name, folder, FULL_EXAMPLES, arguments.json)
-
-
-def prepare_full(arguments: argparse.Namespace) -> int:
-    """Turn idx files into a prepared TFDS folder of the full set, or into the bundled sample."""
-    facts = find_facts(arguments.name)
-    data = read_idx_folder(arguments.source.expanduser(), facts)
-    target = arguments.to or standard_folder()
-    write, examples = prepare, FULL_EXAMPLES
-    if arguments.sample:
-        target = arguments.to or Path.cwd()
-        write, examples = write_bundled, SAMPLE_EXAMPLES
-    _say(f"preparing {examples['train']:,} and {examples['test']:,} examples of {facts.title} ...")
-    return _report(facts.name, write(data, target), examples, arguments.json)
-
-
-def _report(name: str, folder: Path, examples: dict[str, int], as_json: bool) -> int:
-    train, test = examples["train"], examples["test"]
-    if as_json:
-        found = {"name": name, "folder": str(folder), "train_examples": train}
+        folder = fetch(facts.name, arguments.output, arguments.timeout)
+    train, test = FULL_EXAMPLES["train"], FULL_EXAMPLES["test"]
+    if arguments.json:
+        found = {"name": facts.name, "folder": str(folder), "train_examples": train}
         print(json.dumps({**found, "test_examples": test}))
     else:
-        print(f"{name}: {train:,} training and {test:,} test examples in {folder}")
+        print(f"{facts.name}: {train:,} training and {test:,} test examples in {folder}")
     return 0
 
 

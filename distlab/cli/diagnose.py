@@ -4,6 +4,7 @@ import argparse
 import errno
 import json
 import os
+import re
 import stat
 import sys
 from dataclasses import asdict
@@ -15,6 +16,10 @@ from distlab.errors import CourseError
 from utils.measure import count
 
 TAIL_BYTES = 1_000_000  # of each log: the end is what counts
+ERROR = re.compile(  # what logs say when something went wrong
+    r"\w*(?:Error|Exception)\b|"
+    r"(?i:\berror:|\bfatal\b|\bkilled\b|\babort|core dumped|segmentation fault)"
+)
 
 
 def add_parser(subparsers: Commands) -> None:
@@ -50,16 +55,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 def describe_unknown(texts: dict[str, str]) -> str:
     """Return what there is to say of logs without a known cause: the errors that Python printed."""
-    from utils.engines.local import find_traceback
+    from utils.cluster.failures import find_traceback
 
     errors = [(name, find_traceback(text.splitlines())) for name, text in texts.items()]
     lines = [f"{name}: {error.splitlines()[-1]}" for name, error in errors if error]
     lines += [f"{name}: is empty" for name, text in texts.items() if not text.strip()]
-    lines.append(
-        f"{count(len(texts), 'log')}: no known cause; "
-        "the first error is in the log of the task that ended first"
-    )
-    return "\n".join(lines)
+    if any(ERROR.search(text) for text in texts.values()):
+        said = "no known cause. The first error is in the log of the task that ended first."
+    else:
+        said = "no error found. If the run failed, its error is in another log."
+    return "\n".join([*lines, f"{count(len(texts), 'log')}: {said}"])
 
 
 def read_logs(name: str) -> dict[str, str]:

@@ -37,7 +37,7 @@ def add_parser(subparsers: Commands) -> None:
     text = "nbgrader's submitted/STUDENT/LAB/, a folder of notebooks, or a platform's zip"
     add("submitted", metavar="SUBMITTED", type=Path, help=text)
     text = "folder for pages, tables and what is kept (%(default)s)"
-    add("--out", metavar="REPORT", type=Path, default=Path("grades"), help=text)
+    add("--output", metavar="REPORT", type=Path, default=Path("grades"), help=text)
     text = "nbgrader's gradebook (gradebook.db in REPORT)"
     add("--gradebook", metavar="FILE", type=Path, help=text)
     text = "how files are named: moodle, canvas, or with (?P<student_id>…), (?P<timestamp>…)"
@@ -45,11 +45,11 @@ def add_parser(subparsers: Commands) -> None:
     text = f"CSV of the class, with names: student,name,… ({ROSTER} here, if there is one)"
     add("--roster", metavar="FILE", type=Path, help=text)
     text = "CSV of when each handed in: student,handed_in, or a grading worksheet of Moodle"
-    add("--times", metavar="FILE", type=Path, help=text)
+    add("--submission-times", metavar="FILE", type=Path, help=text)
     text = "submissions at a time (%(default)s)"
     add("--jobs", metavar="N", type=int, default=min(4, os.cpu_count() or 1), help=text)
     text = "without the sandbox, for your own work only: written on the report"
-    add("--unsealed", action="store_true", help=text)
+    add("--no-sandbox", action="store_true", help=text)
     text = "pages and marks under codes, in REPORT/LAB/anonymous; --set and --marks take codes too"
     add("--anonymous", action="store_true", help=text)
     parser.add_json()
@@ -63,14 +63,16 @@ def _add_rules(add: Callable[..., Any]) -> None:
     add("--due", metavar="TIME", default="", help="2026-11-20T23:59 (UTC) or …T23:59+01:00")
     text = "for each day or hour late: 10%%/day, 0.5/hour; 10%%/day,50%% for 50%% at most"
     add("--penalty", metavar="P", default="", help=text)
-    add("--extra", metavar="FILE", type=Path, help="lines of student,2 days: who has more time")
+    add(
+        "--extensions", metavar="FILE", type=Path, help="lines of student,2 days: who has more time"
+    )
 
 
 def _add_marks(add: Callable[..., Any]) -> None:
     many: dict[str, Any] = {"action": "append", "default": []}
     add("--student", metavar="ID", **many, help="only this one")
     add("--exercise", metavar="ID", **many, help="change the marks of this one only (id or number)")
-    add("--again", action="store_true", help="run what was run already again, with other numbers")
+    add("--rerun", action="store_true", help="run what was run already again, with other numbers")
     text = "set a mark by hand, which no grading changes; POINTS auto takes it back"
     add("--set", nargs=3, metavar=("STUDENT", "EXERCISE", "POINTS"), **many, help=text)
     text = "set many marks by hand: a CSV of student,exercise,points,reason"
@@ -78,7 +80,7 @@ def _add_marks(add: Callable[..., Any]) -> None:
     text = "why the marks of --set are set: shown to the student"
     add("--reason", metavar="TEXT", default="", help=text)
     text = "take marks by hand that are above the maximum"
-    add("--above-maximum", action="store_true", help=text)
+    add("--allow-bonus", action="store_true", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -130,7 +132,7 @@ def _write_report(
     write_report(found, settings.out, book if is_course(book) else None, changes)
     rules = _find(arguments.policy, POLICY)
     policies = {lab: read_policy(rules, lab.partition("-")[0]) for lab in list_labs(found.course)}
-    write_course(arguments.out, found.course, policies, found.roster)
+    write_course(arguments.output, found.course, policies, found.roster)
     return changes
 
 
@@ -172,19 +174,19 @@ def _read_settings(arguments: argparse.Namespace) -> "Settings":
     return Settings(
         lab=lab,
         source=arguments.submitted,
-        out=arguments.out / lab.name,
+        out=arguments.output / lab.name,
         gradebook=_find_gradebook(arguments),
-        policy=override(policy, arguments.due, arguments.penalty, arguments.extra),
+        policy=override(policy, arguments.due, arguments.penalty, arguments.extensions),
         pattern=arguments.pattern,
         jobs=arguments.jobs,
-        sealed=not arguments.unsealed,
-        again=arguments.again,
+        sealed=not arguments.no_sandbox,
+        again=arguments.rerun,
         students=tuple(arguments.student),
         exercises=tuple(ids.get(name, name) for name in arguments.exercise),
         by_hand=_read_marks(arguments),
-        above_maximum=arguments.above_maximum,
+        above_maximum=arguments.allow_bonus,
         roster=read_roster(_find(arguments.roster, ROSTER)),
-        times=arguments.times,
+        times=arguments.submission_times,
     )
 
 
@@ -206,7 +208,7 @@ def _read_marks(arguments: argparse.Namespace) -> "tuple[tuple[str, ByHand], ...
 
 
 def _find_gradebook(arguments: argparse.Namespace) -> Path:
-    return arguments.gradebook or arguments.out / "gradebook.db"
+    return arguments.gradebook or arguments.output / "gradebook.db"
 
 
 def _describe(found: "ClassResult", settings: "Settings") -> None:

@@ -15,7 +15,7 @@ from distlab import progress
 from distlab.cli.long_command import say_waiting
 from distlab.cli.parser import Commands, add_command, suggest
 from distlab.errors import CourseError
-from distlab.handing_in import is_generic, is_plain_name, list_attached, make_zip_name
+from distlab.submission import is_generic, is_plain_name, list_attached, make_zip_name
 
 CELL_SECONDS, LAB_SECONDS = 120.0, 600.0
 
@@ -28,7 +28,9 @@ def add_parser(commands: Commands) -> None:
     submit = add_command(commands, "submit", run_submit, text)
     submit.add_argument("lab", metavar="LAB", help="lab05, 05, or a notebook's path")
     submit.add_argument("--name", help="what your teacher knows you by (your login name)")
-    submit.add_argument("--out", type=Path, default=Path("handed-in"), help="where to put the zip")
+    submit.add_argument(
+        "--output", type=Path, default=Path("handed-in"), help="where to put the zip"
+    )
     text = "start a lab from scratch; what was there is kept as a copy"
     reset = add_command(commands, "reset", run_reset, text)
     reset.add_argument("lab", metavar="LAB", help="lab05, or 05")
@@ -136,7 +138,7 @@ def run_submit(arguments: argparse.Namespace) -> int:
         if not result["passed"]:
             print(f"not yet  {result['id']}: {result['said']}")
     print(f"{right} of {len(results)} checks pass")
-    packed = pack(path, name, arguments.out, _find_attached(path))
+    packed = pack(path, name, arguments.output, _find_attached(path))
     print(f"hand in: {packed}")
     return 0
 

@@ -12,6 +12,13 @@ EPILOG = (
     "your-bucket and the image are yours to fill in."
 )
 
+KERAS_PACKAGE = "keras_multi_worker"
+IMAGE_LINES = {  # of the Dockerfile
+    "installed": "",
+    "legacy": "RUN pip install --no-cache-dir tf_keras\nENV TF_USE_LEGACY_KERAS=1\n",
+    "patched": f"ENV PYTHONPATH=/app/{KERAS_PACKAGE}/startup\n",
+}
+
 
 def add_parser(subparsers: Commands) -> None:
     parser = add_command(
@@ -27,10 +34,17 @@ def add_parser(subparsers: Commands) -> None:
     add("--image", default="registry.example/train:1", metavar="IMAGE",
         help="the container image that you build and push (registry.example/train:1)")  # fmt: skip
     add("--gpus", type=int, default=0, metavar="N", help="GPUs of each worker (0)")
-    add("--restarts", type=int, default=3, metavar="N", help="restarts after a failure (3)")
+    add("--max-restarts", type=int, default=3, metavar="N", help="restarts after a failure (3)")
     add("--machine", metavar="TYPE", help="machine type; on Azure ML the compute cluster's name")
     add("--kind", choices=("job", "tfjob"), default="job", metavar="job|tfjob",
         help="of kubernetes: an Indexed Job, or Kubeflow's TFJob (job)")  # fmt: skip
+    add(
+        "--keras",
+        choices=("installed", "legacy", "patched"),
+        default="installed",
+        metavar="NAME",
+        help="which Keras the image gives the program, as in distlab run [installed]",
+    )
     add("--output", metavar="DIR", help="write the files there (the manifest is printed)")
     add("program", metavar="PROGRAM", help="a Python file in the image, such as train.py")
     text = "passed on as they are"
@@ -55,9 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
         target = "tfjob"
     settings = ManifestSettings(
         (arguments.program, *arguments.arguments), arguments.workers, arguments.name,
-        arguments.image, arguments.gpus, arguments.restarts, arguments.machine,
+        arguments.image, arguments.gpus, arguments.max_restarts, arguments.machine,
     )  # fmt: skip
-    files = make_manifest(target, settings)
+    files = make_manifest(target, settings) | find_keras_files(arguments.keras)
+    files["Dockerfile"] += IMAGE_LINES[arguments.keras]
     if arguments.output:
         for path in write_files(files, arguments.output):
             print(path)
@@ -65,6 +80,17 @@ def run(arguments: argparse.Namespace) -> int:
         print(next(iter(files.values())), end="")
     say(f"{describe_check(target)}; submit it with: {find_target(target).submit}")
     return 0
+
+
+def find_keras_files(choice: str) -> dict[str, str]:
+    """Return the files that the image needs next to the program for this Keras, by name."""
+    from utils import keras_multi_worker
+
+    if choice != "patched":
+        return {}
+    folder = keras_multi_worker.STARTUP.parent
+    names = ("__init__.py", "startup/sitecustomize.py")
+    return {f"{KERAS_PACKAGE}/{name}": (folder / name).read_text() for name in names}
 
 
 def say(text: str) -> None:

@@ -1,8 +1,10 @@
 """`distlab run`: start any program that reads TF_CONFIG as the tasks of a cluster."""
 
 import argparse
+import functools
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +24,7 @@ from distlab.errors import CourseError
 from utils.measure import count
 
 if TYPE_CHECKING:
-    from utils.engines import RunReport, RunSettings
+    from utils.engines import RunReport
 
 EPILOG = (
     "Every task gets its own TF_CONFIG, so tf.distribute finds the other tasks. Your program "
@@ -39,7 +41,7 @@ def add_parser(subparsers: Commands) -> None:
     parser = add_command(
         subparsers, "run", run, "start a program as the tasks of a cluster",
         "Run a program on several workers, as torchrun does for PyTorch. It assigns ports and "
-        "ranks, merges the output, and with --restarts starts all tasks again when one dies.",
+        "ranks, merges the output, and with --max-restarts starts all tasks again when one dies.",
         EPILOG,
     )  # fmt: skip
     parser.usage = "distlab run [options] PROGRAM [its options]"
@@ -49,17 +51,26 @@ def add_parser(subparsers: Commands) -> None:
     add("--ps", type=int, default=0, metavar="N",
         help="number of parameter servers; if there are any, a coordinator runs too (0)"
         )  # fmt: skip
-    add("--restarts", type=int, default=0, metavar="N",
+    add("--max-restarts", type=int, default=0, metavar="N",
         help="how often to start all tasks again after one has failed (0)")  # fmt: skip
     add("--checkpoint-dir", metavar="DIR",
         help="folder for checkpoints, given to the program in DISTLAB_CHECKPOINT_DIR"
         )  # fmt: skip
     add("--logs", metavar="DIR", help="folder for the logs, one TASK.log per task (runs/TIME)")
+    add(
+        "--keras",
+        choices=("installed", "legacy", "patched"),
+        default="installed",
+        metavar="NAME",
+        help="which Keras the program gets: installed (Keras 3), legacy (Keras 2 as tf.keras, for "
+        "programs written before 2024), or patched (Keras 3, whose fit then trains across "
+        "workers) [installed]",
+    )
     add("--gpus", default="auto", metavar="auto|none|N",
         help="divide this machine's GPUs among the workers (auto), or N for each; Ray and Slurm "
         "are asked for N")  # fmt: skip
-    add("--grace-seconds", type=float, default=10.0, metavar="X",
-        help="how long tasks may take to end after Ctrl-C or SIGTERM (10)")  # fmt: skip
+    add("--grace-period", dest="grace_seconds", type=float, default=10.0, metavar="SECONDS",
+        help="the longest that tasks may take to end after Ctrl-C or SIGTERM [10]")  # fmt: skip
     add_rendezvous(parser, "run")
     add("--engine", choices=ENGINES, metavar="NAME",
         help=f"start the tasks with {' or '.join(ENGINES)}; without --engine-address, on a cluster "
@@ -77,16 +88,18 @@ def add_parser(subparsers: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the program to its end; return the status of the task that failed first, 0 if none."""
     from utils.engines import RunSettings
+    from utils.keras_multi_worker import make_keras_variables
 
     check_rendezvous(arguments)
     if arguments.engine_address and not arguments.engine:
         raise CourseError("--engine-address: only with --engine")
     (least, workers), gpus = read_workers(arguments.workers), arguments.gpus
     settings = RunSettings(
-        workers=workers, min_workers=least, ps=arguments.ps, restarts=arguments.restarts,
+        workers=workers, min_workers=least, ps=arguments.ps, max_restarts=arguments.max_restarts,
         checkpoint_dir=arguments.checkpoint_dir, logs=arguments.logs,
         gpus=int(gpus) if re.fullmatch("[0-9]{1,9}", gpus) else gpus,
         grace_seconds=arguments.grace_seconds,
+        variables=make_keras_variables(arguments.keras, os.environ.get("PYTHONPATH", "")),
     )  # fmt: skip
     command = make_command(arguments.program, arguments.arguments, arguments.module)
     output = sys.stderr if arguments.json else sys.stdout
@@ -94,8 +107,10 @@ def run(arguments: argparse.Namespace) -> int:
     def show(task: str, line: str) -> None:
         write(f"[{task}] {line}", output)
 
-    report = start(arguments, command, settings, show)
+    report = find_way(arguments)(command, settings, show=show, say=say)
     tell_cause(report, say)
+    if report.cause and "--keras legacy" in report.cause and arguments.keras != "legacy":
+        say(f"try it: {write_legacy_command(sys.argv[1:])}")
     if arguments.json:
         write(report.to_json(), sys.stdout)
     else:
@@ -103,19 +118,22 @@ def run(arguments: argparse.Namespace) -> int:
     return report.status
 
 
-def start(
-    arguments: argparse.Namespace, command: list[str], settings: "RunSettings",
-    show: Callable[[str, str], None],
-) -> "RunReport":  # fmt: skip
-    """Run the command on this machine, those that meet at the rendezvous, or an engine's."""
-    from utils.engines import run_at_rendezvous, run_on_engine, run_program
+def write_legacy_command(words: list[str]) -> str:
+    """Return the same command line, `run` and what follows, with Keras 2 in place of Keras 3."""
+    rest = re.sub(r"^--keras[ =]\S+ ", "", shlex.join(words[1:]))
+    return f"distlab run --keras legacy {rest}"
+
+
+def find_way(arguments: argparse.Namespace) -> "Callable[..., RunReport]":
+    """Return what runs the command: on this machine, at a rendezvous, or on an engine."""
+    from utils import engines  # imports only what is asked of it
 
     if arguments.engine:
-        where = arguments.engine, arguments.engine_address
-        return run_on_engine(command, settings, *where, show, say)
+        where = {"engine": arguments.engine, "address": arguments.engine_address}
+        return functools.partial(engines.run_on_engine, **where)
     if arguments.rendezvous is None:
-        return run_program(command, settings, show, say)
-    return run_at_rendezvous(command, settings, read_rendezvous(arguments), show, say)
+        return engines.run_program
+    return functools.partial(engines.run_at_rendezvous, rendezvous=read_rendezvous(arguments))
 
 
 def tell_end(report: "RunReport") -> None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 ENGINES = ("ray", "spark", "slurm")  # named here: commands start without importing them
 MAX_RESTARTS = 1000
-WORKERS_HERE, JOIN_SECONDS = 1, 300.0
+LOCAL_WORKERS, JOIN_SECONDS = 1, 300.0
+DESTINATIONS = {"join-timeout": "join_seconds"}  # of options whose name has no unit
 
 
 def add_starting(parser: OneLineParser) -> None:
@@ -29,7 +30,7 @@ def add_starting(parser: OneLineParser) -> None:
         help=f"let it start these tasks: {', '.join(ENGINES)}")  # fmt: skip
     add("--engine-address", metavar="WHERE",
         help="on the cluster there (one of two nodes on this machine)")  # fmt: skip
-    add("--restarts", type=int, metavar="N",
+    add("--max-restarts", type=int, metavar="N",
         help="start these tasks again as often after one has died (0)")  # fmt: skip
     add_rendezvous(parser, "train")
 
@@ -40,25 +41,25 @@ def add_rendezvous(parser: OneLineParser, verb: str) -> None:
     add("--rendezvous", metavar="HOST:PORT",
         help=f"{verb} on several machines that meet at the host's address; type the same line on "
         "all")  # fmt: skip
-    add("--workers-here", type=int, default=WORKERS_HERE, metavar="N",
-        help=f"with --rendezvous: how many workers this machine runs ({WORKERS_HERE})"
+    add("--local-workers", type=int, default=LOCAL_WORKERS, metavar="N",
+        help=f"with --rendezvous: how many workers this machine runs ({LOCAL_WORKERS})"
         )  # fmt: skip
-    add_network(parser, "--address", JOIN_SECONDS, "with --rendezvous: ")
+    add_network(parser, True, JOIN_SECONDS, "with --rendezvous: ")
 
 
 def add_network(
-    parser: OneLineParser, own_address: str | None, join_seconds: float, where: str = ""
+    parser: OneLineParser, with_address: bool, join_seconds: float, where: str = ""
 ) -> None:
-    """Declare how machines find and reach each other; `own_address` is its option, None for none.
+    """Declare how machines find and reach each other; `with_address` adds this machine's own.
 
     `where` begins each help text.
     """
     add = parser.add_argument
-    if own_address:
-        add(own_address, metavar="ADDRESS",
+    if with_address:
+        add("--advertise-address", metavar="ADDRESS",
             help=f"{where}this machine's address as others see it (found by itself)")  # fmt: skip
-    add("--join-seconds", type=float, default=join_seconds, metavar="X",
-        help=f"{where}how long machines wait for each other ({join_seconds:g})")  # fmt: skip
+    add("--join-timeout", dest="join_seconds", type=float, default=join_seconds, metavar="SECONDS",
+        help=f"{where}how long machines wait for each other [{join_seconds:g}]")  # fmt: skip
     add("--trust-network", action="store_true",
         help=f"{where}confirm that anyone in this network may reach TensorFlow's ports"
         )  # fmt: skip
@@ -68,11 +69,12 @@ def check_rendezvous(arguments: argparse.Namespace) -> None:
     """Raise CourseError for its options without it, and for an engine beside it."""
     if arguments.engine and arguments.rendezvous:
         raise CourseError(f"--engine {arguments.engine} with --rendezvous: name one of them")
-    usual = {"workers_here": WORKERS_HERE, "address": None, "join_seconds": JOIN_SECONDS,
-             "trust_network": False}  # fmt: skip
+    usual = {"local-workers": LOCAL_WORKERS, "advertise-address": None,
+             "join-timeout": JOIN_SECONDS, "trust-network": False}  # fmt: skip
     for name, value in usual.items():
-        if getattr(arguments, name) != value and not arguments.rendezvous:
-            raise CourseError(f"--{name.replace('_', '-')}: only with --rendezvous")
+        given = getattr(arguments, DESTINATIONS.get(name, name.replace("-", "_")))
+        if given != value and not arguments.rendezvous:
+            raise CourseError(f"--{name}: only with --rendezvous")
 
 
 def read_rendezvous(arguments: argparse.Namespace) -> "RendezvousSettings":
@@ -80,8 +82,8 @@ def read_rendezvous(arguments: argparse.Namespace) -> "RendezvousSettings":
     from utils.engines import RendezvousSettings
 
     return RendezvousSettings(
-        arguments.rendezvous, arguments.workers_here, arguments.address, arguments.join_seconds,
-        arguments.trust_network,
+        arguments.rendezvous, arguments.local_workers, arguments.advertise_address,
+        arguments.join_seconds, arguments.trust_network,
     )  # fmt: skip
 
 
@@ -119,7 +121,8 @@ class Starting:
 def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
     """Return who starts the tasks; raise CourseError for options that do not fit."""
     given = {"engine": arguments.engine, "engine-address": arguments.engine_address,
-             "restarts": arguments.restarts, "rendezvous": arguments.rendezvous}  # fmt: skip
+             "max-restarts": arguments.max_restarts,
+             "rendezvous": arguments.rendezvous}  # fmt: skip
     for name, value in given.items():
         if value is not None and not has_tasks:
             raise CourseError(
@@ -129,7 +132,7 @@ def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
     if arguments.engine_address and not arguments.engine:
         raise CourseError(f"engine-address {arguments.engine_address}: name its --engine, too")
     check_rendezvous(arguments)
-    restarts = check_count("restarts", arguments.restarts or 0, 0, MAX_RESTARTS)
+    restarts = check_count("max-restarts", arguments.max_restarts or 0, 0, MAX_RESTARTS)
     return Starting(arguments.engine, arguments.engine_address, restarts)
 
 
@@ -147,7 +150,7 @@ def train_at_rendezvous(
 
     run = RunSettings(
         workers=cluster[0], min_workers=min_workers, ps=cluster[1],
-        restarts=arguments.restarts or 0, checkpoint_dir=arguments.checkpoint,
+        max_restarts=arguments.max_restarts or 0, checkpoint_dir=arguments.checkpoint_dir,
     )  # fmt: skip
     words = repeat_options(arguments, (*settings, "events", "json"))
     command = [sys.executable, "-m", "distlab", "train", *words]

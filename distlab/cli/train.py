@@ -44,8 +44,8 @@ COORDINATED = tuple(name for name, record in STRATEGIES.items() if record.is_coo
 USUAL = "(%(default)s)"
 SETTINGS = (
     "strategy", "replicas", "dataset", "loop", "auto_shard", "model", "epochs", "global_batch_size",
-    "optimizer", "learning_rate", "dtype", "seed", "limit", "full_data", "data_folder",
-    "checkpoint", "checkpoint_every", "export",
+    "optimizer", "learning_rate", "dtype", "seed", "max_examples", "full_data", "data_folder",
+    "checkpoint_dir", "checkpoint_every", "export",
 )  # fmt: skip
 
 
@@ -81,11 +81,11 @@ def add_parser(subparsers: Commands) -> None:
     add("--dtype", default=usual.dtype, **_one_of(DTYPES))
     add("--seed", type=int, default=usual.seed, metavar="N",
         help="of the first weights and the order of examples (%(default)s)")  # fmt: skip
-    add("--limit", type=int, metavar="N", help="train on the first N examples only (all)")
+    add("--max-examples", type=int, metavar="N", help="train on the first N examples only (all)")
     add("--full-data", action="store_true", help="the full data set in place of the bundled sample")
     add("--data-folder", metavar="DIR",
-        help="with --full-data: where it is (idx files or a TFDS folder)")  # fmt: skip
-    add("--checkpoint", metavar="DIR",
+        help="with --full-data: a TFDS folder, or an .npz file as Keras has it")  # fmt: skip
+    add("--checkpoint-dir", metavar="DIR",
         help="save there after each epoch and on Ctrl-C, and go on from what is there; "
         "one run at a time")  # fmt: skip
     add("--checkpoint-every", type=int, metavar="N", help="save every N steps too")
@@ -208,7 +208,7 @@ class _Listeners:
             with self._events_written():
                 self._writer(event)
         if event["event"] == "restore":
-            for line in describe_resumption(event["path"], event["passed_over"]):
+            for line in describe_resumption(event["path"], event["skipped_checkpoints"]):
                 print(f"distlab train: {line}", file=sys.stderr)
         elif event["event"] == "start":
             total = event["epochs"] * event["steps_per_epoch"]

@@ -1,4 +1,4 @@
-"""`distlab tune` and `distlab tpu-ready`: our library at work on a function of the user.
+"""`distlab tune-input` and `distlab tpu-ready`: our library at work on a function of the user.
 
 That function, MODULE:FUNCTION, is loaded in a child process (`user_child`), a session of
 its own: when this process ends, is interrupted, or raises, nothing of it is left.
@@ -44,7 +44,7 @@ TPU_READY_MORE = (
 
 def add_parser(commands: Commands) -> None:
     text = "find the settings of a tf.data pipeline by measuring"
-    tune = add_command(commands, "tune", run_tune, text, TUNE, TUNE_MORE)
+    tune = add_command(commands, "tune-input", run_tune, text, TUNE, TUNE_MORE)
     add = tune.add_argument
     add("target", metavar="MODULE:FUNCTION", help="for example my_input:make_dataset")
     add("--step-ms", type=float, default=0.0, metavar="X",
@@ -69,7 +69,7 @@ def run_tune(arguments: argparse.Namespace) -> int:
         "seconds": arguments.seconds,
         "max_cache_bytes": arguments.cache_mb * 1e6,
     }
-    progress = "" if arguments.json else "distlab tune"
+    progress = "" if arguments.json else "distlab tune-input"
     _work_and_print(arguments, "my_input:make_dataset", "input_pipeline:tune", settings, progress)
     return 0
 

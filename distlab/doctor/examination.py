@@ -20,11 +20,9 @@ def list_probes(quick: bool = False) -> list[Probe]:
     return [
         Probe("Python", machine.examine_python),
         Probe("system", machine.examine_system),
-        Probe("processor", machine.examine_processor),
         Probe("cores", machine.examine_cores),
         Probe("memory", machine.examine_memory),
         Probe("disk", machine.examine_disk),
-        Probe("text", machine.examine_text),
         Probe("versions", software.examine_shown_packages),
         Probe("packages", software.examine_other_packages),
         Probe("utils", software.examine_utils),

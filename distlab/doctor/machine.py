@@ -1,8 +1,7 @@
-"""Probes of the machine itself: Python, system, processor, cores, memory, disk, text.
+"""Probes of the machine itself: Python, system, cores, memory, disk.
 
-What a container or a batch system allows is read from Linux control groups, v1 and v2, as
-the kernel documents them (admin-guide/cgroup-v2 and cgroup-v1). A limit holds for a group
-and all groups below it, so every group upwards is read.
+What a container allows is read from its control group, version 2, as the kernel documents it
+(https://docs.kernel.org/admin-guide/cgroup-v2.html): a container sees its own group as the root.
 """
 
 import math
@@ -11,7 +10,6 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -20,59 +18,25 @@ from distlab.doctor.findings import Finding
 from utils.measure import format_bytes
 
 ROOT = Path("/sys/fs/cgroup")
-OWN_GROUPS = Path("/proc/self/cgroup")
-NO_LIMIT = 2**60  # v1 writes "no limit" as a number near 2**63
 
 
-def read_cpu_quota(root: Path = ROOT, own_groups: Path = OWN_GROUPS) -> float | None:
-    """Return how many processors' time this process may use (1.5, say), None for no limit."""
-    quotas = []
-    for text in _read_upwards(root, own_groups, "", "cpu.max"):
-        quota, _, period = text.partition(" ")
-        if quota != "max":
-            quotas.append(int(quota) / int(period or 100_000))
-    for group in _groups_upwards(root, own_groups, "cpu"):
-        quota, period = (_read(group / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
-        if quota and period and int(quota) > 0:
-            quotas.append(int(quota) / int(period))
-    return min(quotas, default=None)
+def read_cpu_quota(root: Path = ROOT) -> float | None:
+    """Return how many processors' time this container may use (1.5, say), None for no limit."""
+    quota, _, period = _read(root / "cpu.max").partition(" ")
+    return int(quota) / int(period or 100_000) if quota.isdigit() else None
 
 
-def read_memory_limit_bytes(root: Path = ROOT, own_groups: Path = OWN_GROUPS) -> int | None:
-    """Return the most memory this process and its group may hold, in bytes; None for no limit."""
-    texts = [*_read_upwards(root, own_groups, "", "memory.max")]
-    texts += _read_upwards(root, own_groups, "memory", "memory.limit_in_bytes")
-    limits = [int(text) for text in texts if text != "max"]
-    return min((limit for limit in limits if limit < NO_LIMIT), default=None)
+def read_memory_limit_bytes(root: Path = ROOT) -> int | None:
+    """Return the most memory this container may hold, in bytes; None for no limit."""
+    limit = _read(root / "memory.max")
+    return int(limit) if limit.isdigit() else None
 
 
-def _read_upwards(root: Path, own_groups: Path, controller: str, name: str) -> Iterator[str]:
-    for group in _groups_upwards(root, own_groups, controller):
-        text = _read(group / name)
-        if text:
-            yield text
-
-
-def _groups_upwards(root: Path, own_groups: Path, controller: str) -> Iterator[Path]:
-    """Yield the folder of this process's group and of those above it ("" is v2's hierarchy)."""
-    for line in (_read(own_groups) or "").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controller in controllers.split(","):
-            mount = root / controllers if controller else root
-            mount = mount if mount.is_dir() else root / controller
-            group = mount / path.lstrip("/")
-            while True:
-                yield group
-                if group == mount:
-                    break
-                group = group.parent
-
-
-def _read(path: Path) -> str | None:
+def _read(path: Path) -> str:
     try:
         return path.read_text().strip()
     except OSError:
-        return None
+        return ""
 
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
@@ -119,28 +83,11 @@ def _examine_wsl(release: str) -> Finding:
     return Finding("system", "ok", f"WSL2, {release}")
 
 
-def examine_processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> Finding | list[Finding]:
-    """Does an x86 processor have AVX, which TensorFlow's packages are built for?"""
-    try:
-        lines = cpuinfo.read_text(errors="replace").splitlines()
-    except OSError:  # macOS: no such file, no such question
-        return []
-    described: dict[str, str] = {}
-    for line in lines:
-        key, _, text = line.partition(":")
-        described.setdefault(key.strip(), text.strip())
-    model, flags = described.get("model name", platform.machine()), described.get("flags")
-    if flags is not None and "avx" not in flags.split():
-        advice = "TensorFlow's packages need AVX: this processor, or virtual machine, has none"
-        return Finding("processor", "problem", model, advice)
-    return Finding("processor", "ok", model)
-
-
-def examine_cores(root: Path = ROOT, own_groups: Path = OWN_GROUPS) -> Finding:
+def examine_cores(root: Path = ROOT) -> Finding:
     """How many cores may this process use: its affinity and its container's quota."""
     everything = os.cpu_count() or 1
     affinity = getattr(os, "sched_getaffinity", lambda pid: range(everything))
-    allowed, quota = len(affinity(0)), read_cpu_quota(root, own_groups)
+    allowed, quota = len(affinity(0)), read_cpu_quota(root)
     usable = min(allowed, math.ceil(quota)) if quota else allowed
     value = f"{usable} usable of {everything}"
     value += f" (quota {quota:.3g})" if quota and quota < allowed else ""
@@ -150,10 +97,10 @@ def examine_cores(root: Path = ROOT, own_groups: Path = OWN_GROUPS) -> Finding:
     return Finding("cores", "ok", value)
 
 
-def examine_memory(root: Path = ROOT, own_groups: Path = OWN_GROUPS) -> Finding:
+def examine_memory(root: Path = ROOT) -> Finding:
     """How much memory is there, and free, under the container's limit?"""
     memory = psutil.virtual_memory()
-    limit = read_memory_limit_bytes(root, own_groups)
+    limit = read_memory_limit_bytes(root)
     total = memory.total if limit is None else min(memory.total, limit)
     available = min(memory.available, total)
     value = f"{format_bytes(total)}, {format_bytes(available)} available"
@@ -182,19 +129,3 @@ def examine_disk(folder: Path | None = None) -> Finding:
         advice = "checkpoints, exports and the full data sets want about 1 GiB"
         return Finding("disk", "warning", value, advice)
     return Finding("disk", "ok", value)
-
-
-def examine_text(encodings: tuple[str, ...] | None = None) -> Finding:
-    """Does text go in and out as UTF-8, as the notebooks are written?"""
-    import locale
-
-    used = encodings or (
-        sys.getfilesystemencoding(),
-        locale.getpreferredencoding(False),
-        getattr(sys.__stdout__, "encoding", None) or "utf-8",
-    )
-    strange = [name for name in used if name.lower().replace("-", "").replace("_", "") != "utf8"]
-    if strange:
-        advice = "names and symbols may fail to print: `export LANG=C.UTF-8` (or PYTHONUTF8=1)"
-        return Finding("text", "warning", strange[0], advice)
-    return Finding("text", "ok", "UTF-8")

@@ -1,6 +1,6 @@
-"""The labs' exercises: one `Exercise` object each, in `labNN.py`.
+"""What the labs share: the `Exercise` object, comparing, and what is said to learners.
 
-A whole lab is one such module:
+A lab's `distlab/labs/labNN/exercise.py` has one object for each exercise:
 
     from distlab.exercises.exercise import Exercise
 
@@ -17,10 +17,10 @@ A whole lab is one such module:
     )
 
 `SHARE.check(read_share)` tries a learner's function on the examples and compares with
-`worked/lab90.json`. An answer that cannot be called with a case as it stands gets a `run`:
+the lab's `worked.json`. An answer that cannot be called with a case as it stands gets a `run`:
 `run=each(try_share)` with `try_share(answer, *case)`, which returns plain data (numbers,
 words, arrays, lists, dictionaries), and is observed by `SHARE.observe(read_share, cases)`.
 
-The teacher's copy shows the rest in `distlab/grading/judges/__init__.py`: the reference
-that judges other numbers, the graded cell, the answers that test both.
+The teacher's copy shows the rest in `distlab/grading/judging.py`: the reference that judges
+other numbers, the graded cell, the answers that test both.
 """

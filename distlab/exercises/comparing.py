@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 
 SUMS = 64  # random sums that are kept of a large array
+NOTHING = (
+    "the function returned nothing (None). Does every path through it end in return? print() shows "
+    "a value on the screen, and doesn't return it"
+)
 
 
 class Anything:
@@ -154,14 +158,32 @@ def show(value: Any) -> str:
         return f"an object of type {type(value).__name__}"
 
 
-def explain_kind(value: Any) -> str:
-    """Return what is wrong with `value` if it, or an item of it, can be read only once, or ""."""
-    items = value if isinstance(value, list | tuple) else []
-    for one in (value, *items):
+def explain_slip(given: Any, right: Any = 0) -> str:
+    """Return what is wrong with the form of an answer, whatever its numbers are, or ""."""
+    if given is None:
+        return "" if right is None else NOTHING
+    items = given if isinstance(given, list | tuple) else []
+    for one in (given, *items):
         kind = str(getattr(one, "what", type(one).__name__))  # a judge sees an Opaque
         if kind in ("generator", "map", "zip", "filter"):
             return f"this is a {kind} object, which can be read only once: put list(...) round it"
-    return ""
+    wanted = right.shape if isinstance(right, Digest) else np.shape(as_numbers(right))
+    return "" if as_numbers(right) is None and wanted == () else _explain_shape(given, wanted)
+
+
+def _explain_shape(given: Any, wanted: tuple[int, ...]) -> str:
+    """Return how the shape of numbers differs from `wanted`, or "": lists are shown in full."""
+    if isinstance(given, str):
+        return "this is a string, and numbers are expected: leave out the quotes or str()"
+    numbers = as_numbers(given)
+    if numbers is None or numbers.shape == wanted:
+        return ""
+    if numbers.shape == (1,) and wanted == ():
+        return "this is a list or array of one number: return the number itself"
+    if max(numbers.ndim, len(wanted)) < 2:
+        return ""
+    turned = " (it's transposed)" if numbers.shape == wanted[::-1] else ""
+    return f"its shape is {list(numbers.shape)}, and should be {list(wanted)}{turned}"
 
 
 def _cut(text: str, longest: int = 200) -> str:

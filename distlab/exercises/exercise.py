@@ -1,7 +1,7 @@
 """One exercise of a lab: how an answer is run, what is known of it, and its visible check.
 
 What is right for other numbers than the worked examples is not here: it is worked out
-by `distlab.grading.judges`, which learners do not have.
+by the lab's `judge.py`, which learners do not have.
 """
 
 import importlib
@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from distlab.exercises.comparing import explain_kind, find_wrong, same, show
+from distlab.exercises.comparing import explain_slip, find_wrong, same, show
 from distlab.exercises.feedback import praise, show_picture, word_fault
 from distlab.exercises.refusing import own_frames, refuse
-from distlab.exercises.watching import watch_calls
+from distlab.exercises.watching import stop_after, watch_calls
 from distlab.exercises.worked import read_worked
+from utils.errors import InputError
 
 Answer = Any  # a learner's function, or a tuple of functions
 Cases = Sequence[Sequence[Any]]
 RIGHT = "right"
+EVIDENCE = ("result", "outside", "inside")
 
 
 def call(answer: Answer, cases: Cases) -> list[Any]:
@@ -37,7 +39,12 @@ def _as_it_came(observed: Any, *case: Any) -> Any:
 
 
 def contrast(got: Any, right: Any) -> str:
-    """Return what was given and what should be; of dictionaries only what differs."""
+    """Return what was given and what should be; of dictionaries only what differs.
+
+    A dictionary {"fault": words} says in words why there is no answer to compare.
+    """
+    if isinstance(got, dict) and set(got) == {"fault"}:
+        return f"went wrong: {got['fault']}"
     if isinstance(got, dict) and isinstance(right, dict) and set(got) == set(right):
         keys = [key for key in right if not same(got[key], right[key])] or list(right)
         got, right = ({key: answer[key] for key in keys} for answer in (got, right))
@@ -72,7 +79,16 @@ class Exercise:
     is the exercise. `shows_case` says whether the message shows the case; `contrast(got,
     right)` words the difference. `plain` says of one with a `run` that the answer takes and
     gives numbers, words, lists, dictionaries and arrays only: `run` can then do without its
-    process, and only calls of the answer travel there.
+    process, and only calls of the answer travel there. In a notebook one run is stopped after
+    `seconds`, if any: those of 20 s are for functions that only compute, and exercises that start
+    processes have limits of their own.
+
+    `evidence` says what a mark proves. "result": all that is judged was given back by the
+    learner's function as plain data, or is in a file that it wrote. "outside": processes, kills,
+    bytes, files, clocks, seen by a process in which nothing of the learner ran. "inside": looked
+    at in the answer's own process, which is strong against mistakes and not against forging. It
+    is "result" for an exercise that is called with its cases or `plain`, otherwise "inside",
+    unless it says so: a `run` that only makes the arguments of a call is a "result".
     """
 
     lab: str
@@ -89,6 +105,15 @@ class Exercise:
     success: str = ""
     by_hand: Sequence[str] = ()
     plain: bool = False
+    seconds: float | None = None
+    evidence: str = ""
+
+    def __post_init__(self) -> None:
+        travels = self.run is call or self.plain
+        kind = self.evidence or ("result" if travels else "inside")
+        if kind not in EVIDENCE:
+            raise InputError(f"{kind!r} is no evidence: one of {', '.join(EVIDENCE)}")
+        object.__setattr__(self, "evidence", kind)
 
     def observe(self, answer: Answer, cases: Cases) -> list[Any]:
         """Run a learner's answer and return what was seen of it for each case.
@@ -101,9 +126,11 @@ class Exercise:
         there = getattr(parts[0], "observe_there", None)
         if there is not None and not self.plain and self.run is not call:
             return there(self, [part.__name__ for part in parts], cases)
+        seconds = None if there is not None else self.seconds
         frames = own_frames() if there is None else nullcontext()
-        with watch_calls(self.by_hand, answer) as called, frames:
-            observed = self.run(answer, cases)
+        with stop_after(seconds, self.function):
+            with watch_calls(self.by_hand, answer) as called, frames:
+                observed = self.run(answer, cases)
         if called:
             raise refuse(
                 f"{self.function} calls {', '.join(sorted(called))}: the lab does not allow that, "
@@ -161,9 +188,14 @@ class Exercise:
             return None
         names = (n for n in self.mistakes if find_wrong(got, expect(n), self.tolerance) is None)
         name = next(names, "")
-        why = self.mistakes.get(name) or explain_kind(got[k]) or self.hint
+        why = self.mistakes.get(name) or self._explain_slip(got[k], right, k) or self.hint
         shown = f"({', '.join(show(a) for a in cases[k])})" if self.shows_case else ""
         return Fault(f"{self.function}{shown} {self.contrast(got[k], right[k])}", name, why)
+
+    def _explain_slip(self, given: Any, right: Sequence[Any], k: int) -> str:
+        """Return what is wrong with the form of answer `k`; None is none where it may be right."""
+        could_be_none = any(answer is None for answer in right)
+        return "" if given is None and could_be_none else explain_slip(given, right[k])
 
 
 def list_exercises(module: Any) -> dict[str, Exercise]:

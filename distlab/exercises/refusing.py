@@ -62,7 +62,11 @@ def refuse_task(error: Any) -> Exception:
 
 
 # what NumPy says of arrays that do not fit together
-_UNFIT = r"matmul: Input operand|shapes \(.*not aligned|not result in an equal division"
+_UNFIT = (
+    r"matmul: Input operand|shapes \(.*not aligned|not result in an equal division|"
+    r"could not be broadcast|inhomogeneous shape|cannot reshape array|dimensions except for the "
+    r"concatenation axis|all input arrays must have the same shape"
+)
 # what TensorFlow or NumPy says -> what a learner can do about it
 EXPLANATIONS = {
     r"ValueError: Passed in object ": "tape.watch takes tensors and variables, not NumPy "
@@ -95,11 +99,10 @@ EXPLANATIONS = {
     "argument of model.compile is loss_weights, so give the metrics by name: metrics=['accuracy']",
     r"feed a value for placeholder": "the optimizer makes its variables too late, inside a "
     "compiled step: call optimizer.build(model.trainable_variables) in the scope first",
-    _UNFIT: "the pieces do not fit together: the parts may have different sizes, so cut at the "
-    "sizes that they have (np.split takes the places, np.cumsum of the sizes), not into equal "
-    "pieces",
+    _UNFIT: "the shapes of two arrays don't fit together: print both (x.shape) in the line before. "
+    "Pieces of an array may differ in size",
     r"Incompatible shapes|must be equal, but are|Dimensions must be equal|Matrix size-incompat": ""
-    "the shapes do not fit together: print the shapes of both, on one replica",
+    "the shapes don't fit together: print the shapes of both, on one replica",
 }
 
 
@@ -133,12 +136,18 @@ def own_frames() -> Iterator[None]:
             raise  # ours, not one of TensorFlow's
         show_lines = partial(_show_error, error, error.__traceback__)  # without the cell's frame
         if why := explain_error(error):
-            line = str(error).strip().split("\n")[0][:160]
+            line = _find_words(str(error))
             whose = "NumPy" if re.search(_UNFIT, line) else "TensorFlow"
             said = f"{why}. ({whose}'s own words: {line})"
             raise refuse(said, "\n".join(show_lines())) from None
         error._render_traceback_ = show_lines  # type: ignore[attr-defined] # IPython asks for it
         raise
+
+
+def _find_words(said: str) -> str:
+    """Return the line that says what went wrong: the last one after "in user code:"."""
+    lines = [line.strip() for line in said.strip().split("\n") if line.strip()] or [""]
+    return lines[-1 if lines[0].startswith("in user code") else 0][:160]
 
 
 def _is_unwritten(said: str) -> bool:
@@ -181,7 +190,8 @@ def require_value(value: Any, function: str, wanted: str) -> Any:
     """Return what `function` returned; AssertionError that says what is wanted if it is None."""
     if value is None:
         raise refuse(
-            f"{function} returned None: {wanted} is wanted. Does every way through it return?"
+            f"{function} returned None, not {wanted}. Does every path through it end in return? "
+            "print() shows a value on the screen, and doesn't return it"
         )
     return value
 
@@ -196,7 +206,7 @@ def require_kind(value: Any, function: str, wanted: str) -> Any:
     for part in wanted.split(".")[1:]:
         kind = getattr(kind, part)
     if not isinstance(value, kind):
-        raise refuse(f"{function} returned a {type(value).__name__}: a {wanted} is wanted")
+        raise refuse(f"{function} returned a {type(value).__name__}, not a {wanted}")
     return value
 
 
@@ -205,7 +215,7 @@ def read_array(value: Any, function: str, wanted: str = "an array of numbers") -
     require_value(value, function, wanted)
     numbers = as_numbers(value)
     if numbers is None:
-        raise refuse(f"{function} returned {show(value)}: {wanted} is wanted")
+        raise refuse(f"{function} returned {show(value)}, not {wanted}")
     return numbers
 
 
@@ -213,5 +223,5 @@ def read_number(value: Any, function: str) -> float:
     """Return what `function` returned as a float; AssertionError if it is not one number."""
     numbers = read_array(value, function, "one number")
     if numbers.size != 1:
-        raise refuse(f"{function} returned {show(value)}: one number is wanted")
+        raise refuse(f"{function} returned {show(value)}, not one number")
     return float(numbers.reshape(()))

@@ -1,14 +1,20 @@
-"""Whether an answer calls what its exercise is to write: the library has a ring, a schedule.
+"""What is watched while an answer runs in a notebook: that it ends, and what it calls.
 
-A tripwire for honest learners, who may overlook the sentence in the lab. It is no guard
-against one who hides the call.
+The library has a ring and a schedule that some exercises ask for: a tripwire for honest
+learners, who may overlook the sentence in the lab. It is no guard against one who hides
+the call.
 """
 
+import ctypes
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+
+from distlab.exercises.refusing import refuse
 
 COURSE = ("utils", "distlab")  # packages whose own calls of each other do not count
 
@@ -46,3 +52,42 @@ def _note_calls(prefixes: tuple[str, ...], called: set[str]) -> Callable[..., No
 
 def _module_of(frame: FrameType | None) -> str:
     return str(frame.f_globals.get("__name__")) if frame else ""
+
+
+class _TooLong(BaseException):
+    """What stops an answer: no `except Exception` catches it."""
+
+
+@contextmanager
+def stop_after(seconds: float | None, function: str = "the answer") -> Iterator[None]:
+    """Stop what runs within, also in threads that it starts, after `seconds`; None: never.
+
+    Raises AssertionError that says so. It works in the main thread alone, where a notebook's
+    cells run, and on systems that have interval timers; elsewhere nothing is stopped.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    if seconds is None or not in_main or not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = set(threading.enumerate())
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for thread in set(threading.enumerate()) - before:  # replicas run in threads
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
+            )
+        raise _TooLong
+
+    handler = signal.signal(signal.SIGALRM, stop)
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again, if a bare except caught it
+    try:
+        yield
+    except _TooLong:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        raise refuse(
+            f"{function} was stopped after {seconds:g} seconds. Does it have a loop that never "
+            "ends? Look at what should make it stop (a while, a repeat())"
+        ) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, handler)

@@ -1,7 +1,7 @@
-"""The worked answers of the visible checks: `worked/labNN.json`, for the examples only.
+"""The worked answers of the visible checks, `distlab/labs/labNN/worked.json`: examples only.
 
 For each exercise and each of its examples they hold what is right and what each known
-mistake gives. `python -m distlab.grading.judges labNN` writes them with the judge's
+mistake gives. `python -m distlab.grading.worked labNN` writes them with the judge's
 reference; a test compares them.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from distlab.errors import CourseError
 from distlab.exercises.comparing import AnyOf, Anything, Digest, as_numbers, make_digest
 
-FOLDER = Path(__file__).parent / "worked"
+FOLDER = Path(__file__).parents[1] / "labs"
 MAX_NUMBERS = 64  # of an array that is kept as it is; of a larger one, its digest
 Worked = Mapping[str, Mapping[str, Sequence[Any]]]  # exercise -> "right" or mistake -> answers
 
@@ -25,10 +25,10 @@ Worked = Mapping[str, Mapping[str, Sequence[Any]]]  # exercise -> "right" or mis
 def read_worked(lab: str) -> Worked:
     """Return the worked answers of a lab; CourseError if they were not worked out yet."""
     try:
-        text = (FOLDER / f"{lab}.json").read_text(encoding="utf-8")
+        text = (FOLDER / lab / "worked.json").read_text(encoding="utf-8")
     except FileNotFoundError:
         raise CourseError(
-            f"{lab} has no worked answers yet: python -m distlab.grading.judges {lab}"
+            f"{lab} has no worked answers yet: python -m distlab.grading.worked {lab}"
         ) from None
     return json.loads(text, object_hook=_read)
 
@@ -49,7 +49,7 @@ def write_worked(lab: str, worked: Worked) -> Path:
         kept = {way: [_keep(answer) for answer in answers] for way, answers in ways.items()}
         lines = [f"  {json.dumps(way)}: {json.dumps(answers)}" for way, answers in kept.items()]
         parts.append(f" {json.dumps(exercise)}: {{\n" + ",\n".join(lines) + "\n }")
-    path = FOLDER / f"{lab}.json"
+    path = FOLDER / lab / "worked.json"
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
     read_worked.cache_clear()
     return path

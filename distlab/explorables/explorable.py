@@ -16,7 +16,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from distlab.explorables.joining import join_script, join_style
+from distlab.explorables.bundle import join_script, join_style
 from distlab.figures.picture import Picture, add_still
 
 MIME = "application/vnd.distlab.explorable+json"

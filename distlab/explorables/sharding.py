@@ -5,7 +5,7 @@ import numpy as np
 from distlab.errors import CourseError
 from distlab.explorables.explorable import Explorable
 from distlab.figures import shares
-from utils.input_pipeline.sharding import deal_examples
+from utils.input_pipeline.sharding import shard_examples
 
 EXAMPLES, MAX_WORKERS, MAX_FILES, MAX_BATCH = 32, 4, 8, 8
 POLICIES = ("FILE", "DATA", "OFF", "LATE")
@@ -18,7 +18,7 @@ def sharding_belt(
 
     `policy` is FILE, DATA, OFF, or LATE: shuffle in an order of its own, then take every
     `workers`-th. `batch` is of one worker. Raises CourseError for another policy and sizes that
-    the sliders do not reach, and what `deal_examples` raises.
+    the sliders do not reach, and what `shard_examples` raises.
     """
     if policy not in POLICIES:
         raise CourseError(f"policy {policy!r} is unknown: choose {', '.join(POLICIES)}")
@@ -35,6 +35,6 @@ def sharding_belt(
     data = {"label": "Who trains on which example", "examples": EXAMPLES, "orders": orders}
     options = {"policy": policy, "files": files, "workers": workers, "batch": batch, "time": 1}
     parts = [part.tolist() for part in np.array_split(np.arange(EXAMPLES), files)]
-    views = deal_examples(parts, workers, policy, batch, orders)
+    views = shard_examples(parts, workers, policy, batch, orders)
     title = f"{policy}: {files} files, {workers} workers, batches of {batch}"
     return Explorable("sharding", data, options, shares(views, EXAMPLES, title=title))

@@ -57,7 +57,7 @@ def bars(
         line_px = to_px(reference[1]) if reference else None
         scale = Scale(left, unit, to_px, line_px if centered else to_px(None), line_px)
         for number, (name, value) in enumerate(values.items()):
-            color = canvas.VERMILLION if name in marked else canvas.BLUE
+            color = canvas.VERMILION if name in marked else canvas.BLUE
             _draw_bar(sheet, top_px + number * ROW_PX, scale, name, value, color)
         if not centered:
             sheet.line([scale.base_px] * 2, [top_px - 4, bottom_px], linewidth=1)

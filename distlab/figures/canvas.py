@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from distlab.errors import CourseError
-from distlab.figures.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION
+from distlab.figures.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from distlab.figures.picture import INK, PAPER, Picture, clean_svg, follow_theme
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ SCREEN_DPI = 100  # an inch of a figure is as wide as where matplotlib shows it
 TITLE_PX, TEXT_PX, SMALL_PX = 15.0, 13.0, 12.0
 
 # The ones with 3:1 on white and on JupyterLab's dark page first.
-COLORS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
+COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 2)), (0, (8, 2, 2, 2)), (0, (4, 4)), ":")
 

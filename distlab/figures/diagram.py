@@ -20,7 +20,7 @@ KINDS: Mapping[str, tuple[str, float]] = {
     "compute": (canvas.GREEN, 0.25),
     "data": (canvas.ORANGE, 0.3),
     "server": (canvas.PURPLE, 0.3),
-    "reduce": (canvas.VERMILLION, 0.25),
+    "reduce": (canvas.VERMILION, 0.25),
 }
 
 

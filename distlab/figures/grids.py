@@ -111,7 +111,7 @@ def matrix(
 ) -> Picture:
     """Draw a small table [rows, columns], each cell with its value and a tint of its size.
 
-    Values below 0 are tinted vermillion with a dashed edge, others blue. With
+    Values below 0 are tinted vermilion with a dashed edge, others blue. With
     `marked`, only those cells (row, column) are tinted and bold: for columns of
     different units. `format` is a format string for one value. Raises
     CourseError when the labels do not fit the shape.
@@ -177,7 +177,7 @@ def _draw_table(
 
 def _draw_cell(sheet: Sheet, x: float, y: float, wide: float, part: float) -> None:
     """Draw a cell whose value is `part` of the largest; nan has no tint."""
-    color = canvas.VERMILLION if part < 0 else canvas.BLUE
+    color = canvas.VERMILION if part < 0 else canvas.BLUE
     strength = 0.0 if part != part else 0.06 + 0.44 * abs(part)
     edge = (0, (3, 2)) if part < 0 else "-"
     place = (x + 1, y + 1, wide - 2, CELL_PX - 2)
@@ -247,7 +247,7 @@ def _draw_lost(sheet: Sheet, lost: list[int], left, wide, y) -> None:
     for i in lost:
         x = left + i * wide
         for ends in ((y + 6, y + STRIP_PX - 6), (y + STRIP_PX - 6, y + 6)):
-            sheet.line([x + 2, x + wide - 2], ends, canvas.VERMILLION, linewidth=1.8)
+            sheet.line([x + 2, x + wide - 2], ends, canvas.VERMILION, linewidth=1.8)
 
 
 def _describe_shares(rows: Mapping, seen: Counter[int], lost: list[int], title: str) -> str:

@@ -7,7 +7,7 @@ on a dark page the same hue is brighter. `ink` is what is written on a fill.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-BLUE, VERMILLION, GREEN = "#0072B2", "#D55E00", "#009E73"
+BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
 PURPLE, ORANGE, SKY = "#CC79A7", "#E69F00", "#56B4E9"
 WHITE, BLACK = "#FFFFFF", "#111111"
 
@@ -25,7 +25,7 @@ class Shade(NamedTuple):
 
 IDEAS: Mapping[str, Shade] = {
     "forward": Shade(BLUE, "#3DA9F5", WHITE),  # and activations, which it makes
-    "backward": Shade(VERMILLION, "#FF8A3C"),  # and gradients
+    "backward": Shade(VERMILION, "#FF8A3C"),  # and gradients
     "weight-gradient": Shade("#F2B48A", "#D08050"),  # the backward pass for weights alone
     "all-reduce": Shade(GREEN, "#1FCB9A"),  # and everything else on the wires
     "variables": Shade(PURPLE, "#F08CC0"),
@@ -39,3 +39,4 @@ IDEAS: Mapping[str, Shade] = {
 REPLICAS = (
     "#4BA3F7", "#E48233", "#4CB86A", "#E274AB", "#00B9C3", "#B59F00", "#AD87ED", "#ED756E",
 )  # fmt: skip
+REPLICA_IDEAS = tuple(f"replica-{k}" for k in range(len(REPLICAS)))

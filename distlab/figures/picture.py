@@ -8,9 +8,12 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from distlab.errors import CourseError
+from distlab.figures.palette import IDEAS, REPLICA_IDEAS
 
 INK = "#212224"  # text, axes and outlines
 PAPER = "#fcfdfe"  # behind labels that cross a line
@@ -56,6 +59,17 @@ class Picture:
         if self.caption:
             words = f'<figcaption style="{CAPTION_CSS}">{html.escape(self.caption)}</figcaption>'
         return f'<figure style="margin:0.5em 0">{self.svg}{words}</figure>'
+
+    def with_ideas(self, ideas: Mapping[str, str]) -> "Picture":
+        """Return the picture whose chart has the colors of ideas: {name in the chart: idea}.
+
+        An idea is a key of `palette.IDEAS`, or of `palette.REPLICA_IDEAS`. Raises CourseError for
+        another one.
+        """
+        known = (*IDEAS, *REPLICA_IDEAS)
+        if unknown := [idea for idea in ideas.values() if idea not in known]:
+            raise CourseError(f"idea must be one of {', '.join(known)}, got {unknown[0]!r}")
+        return replace(self, chart=self.chart and {**self.chart, "ideas": dict(ideas)})
 
     def png(self) -> bytes:
         """Return the picture as PNG bytes on opaque white, at twice its nominal size."""

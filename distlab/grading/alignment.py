@@ -14,7 +14,7 @@ from distlab.grading.answer_reader import AnswerReader
 from distlab.grading.labs import ExerciseSpec, GivenCell, GradedCell, LabSpec
 from distlab.grading.notebook_file import Cell, Notebook
 from distlab.grading.program_cell import is_program
-from distlab.handing_in import ATTACHED
+from distlab.submission import ATTACHED
 
 MAX_REMARKS = 5
 

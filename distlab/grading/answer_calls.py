@@ -190,7 +190,7 @@ def _take_over(given: Any, after: Any) -> None:
         given.clear()
         given.update(after)
     elif isinstance(given, np.ndarray) and isinstance(after, np.ndarray):
-        if given.shape == after.shape and given.flags.writable:
+        if given.shape == after.shape and given.flags.writeable:
             given[...] = after
 
 

@@ -128,7 +128,7 @@ class AnswerReader:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = {(a.asname or a.name).split(".")[0] for a in node.names}
                 self.imported |= names
-                ours = str(getattr(node, "module", "")) == "distlab.exercises"
+                ours = str(getattr(node, "module", "")).startswith("distlab.labs.lab")
                 whole = isinstance(node, ast.Import) or ours
                 self.modules |= names if whole else names & SUBMODULES
                 base = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
@@ -229,7 +229,7 @@ class AnswerReader:
             yield f"reaches for {name}, which is private"
         elif place in PARTS and owner in self.modules and name not in PARTS[place]:
             yield f"uses {place}.{name}, which no answer needs"
-        elif place.startswith("distlab.exercises.") and f"{place}.{name}" not in self.lab.offered:
+        elif place.startswith("distlab.labs.") and f"{place}.{name}" not in self.lab.offered:
             yield "takes the course's own code: the lab wants yours"
         elif owner == "environ" or ast.unparse(node.value) == "os.environ":
             if name not in ENVIRON:

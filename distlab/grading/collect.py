@@ -23,7 +23,7 @@ from distlab.grading.handed_in import (
 )
 from distlab.grading.naming import LabNames, Owner, find_owner, parse_time
 from distlab.grading.roster import Roster
-from distlab.handing_in import is_generic, list_attached
+from distlab.submission import is_generic, list_attached
 
 _COPIES = {"originals", "kept"}  # folders of the course's own, handed in with the whole course
 _QUIET = (".csv", ".md", ".txt", ".html", ".htm", ".pdf")  # lists and read-mes beside hand-ins

@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="distlab.grading.demo", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("build/grade-demo"))
     folder = parser.parse_args(arguments).folder
-    grade = ["grade", LAB, str(make_class(folder)), "--out", str(folder)]
+    grade = ["grade", LAB, str(make_class(folder)), "--output", str(folder)]
     grade += ["--due", DUE, "--penalty", "10%/day"]
     print("distlab", *grade, flush=True)
     try:

@@ -138,7 +138,7 @@ class Book:
         if points is not None and points > most and not above:
             raise CourseError(
                 f"{student}, {exercise.id}: {points:g} is more than the {most:g} points there "
-                "are: add --above-maximum if you mean it"
+                "are: add --allow-bonus if you mean it"
             )
         with _told_plainly(self.path):
             notebook = self._rows.ensure_submission(student, self._rows.ensure_notebook())

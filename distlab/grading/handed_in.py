@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from distlab.errors import CourseError
-from distlab.handing_in import read_packed_name
+from distlab.submission import read_packed_name
 
 Files = Sequence[tuple[str, Path]]  # what is handed in with a notebook: names, and where they lie
 

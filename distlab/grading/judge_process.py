@@ -30,7 +30,7 @@ class JudgeProcess:
         """Return the marks of one observation. Never raises for what a learner handed in."""
         notes = list(observation.notes)
         if not observation.sealed:
-            notes.append("graded without the sandbox (--unsealed)")
+            notes.append("graded without the sandbox (--no-sandbox)")
         if observation.problem:
             notes.insert(0, observation.problem)
         cells = {} if observation.problem else self._judge_cells(observation)

@@ -2,6 +2,64 @@
 
 A judge runs outside the learner's process. It sees the inputs, which it has drawn
 itself from the seed, and the plain data that came out of the learner's process.
+
+A whole exercise, in the five places that it takes. Its object, `distlab/labs/lab90/exercise.py`:
+
+    from distlab.exercises.exercise import Exercise
+
+    SHARE = Exercise(
+        lab="lab90",
+        name="share",
+        function="read_share",
+        examples=((0, 2, 5), (1, 3, 9)),
+        mistakes={
+            "in-blocks": "each worker got a block of neighbors: deal the examples out one by one",
+            "counted-from-one": "workers are numbered from 0, and so are examples",
+        },
+        hint="worker k of W reads k, k + W, k + 2 W, …",
+    )
+
+An answer that cannot be called with a case as it stands gets a `run`, say
+`run=each(try_share)` with `try_share(answer, *case)`, which returns plain data: numbers,
+words, arrays, lists, dictionaries. What is compared may be worked out of that by a `read`.
+
+Its reference, `distlab/labs/lab90/judge.py`:
+
+    from distlab.grading.judging import Judge, LabRules
+    from distlab.labs.lab90 import exercise as lab90
+
+    RULES = LabRules(cell_seconds=10, submission_seconds=30)
+
+
+    def expect_share(worker: int, workers: int, examples: int, way: str = "right") -> list[int]:
+        return {
+            "right": list(range(worker, examples, workers)),
+            "in-blocks": [k for k in range(examples) if k * workers // examples == worker],
+            "counted-from-one": list(range(worker + 1, examples, workers)),
+        }[way]
+
+
+    SHARE = Judge(lab90.SHARE, expect_share)
+
+What its visible check compares with, `distlab/labs/lab90/worked.json`, written by
+`python -m distlab.grading.worked lab90` and compared by tests/course/test_exercises.py.
+
+Its graded cell in `solutions/src/lab90_slug.py`:
+
+    ### BEGIN INPUTS
+    rng = np.random.default_rng([SEED, 1])
+    share_cases = [(k, 3, int(rng.integers(9, 40))) for k in range(3)]
+    ### END INPUTS
+    got_shares = lab90.SHARE.observe(read_share, share_cases)
+    lab90.SHARE.check(read_share)
+    ### BEGIN HIDDEN TESTS
+    from distlab.labs.lab90 import judge as judges
+
+    judges.SHARE.judge(share_cases, got_shares)
+    ### END HIDDEN TESTS
+
+And its answers in `tests/answers/lab90.py`: `RIGHT` has a list of three or more texts for each
+exercise, `WRONG` a dictionary from the names of its mistakes ("" for one that has none) to a text.
 """
 
 import importlib
@@ -10,7 +68,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distlab.exercises.exercise import RIGHT, Cases, Exercise
-from distlab.exercises.worked import Worked
 
 Traffic = Callable[[Mapping[str, Any]], tuple[float, float]]
 
@@ -76,16 +133,5 @@ class Judge:
 
 def list_judges(lab: str) -> dict[str, Judge]:
     """Return the judges of a lab by the name of their exercise."""
-    module = importlib.import_module(f"distlab.grading.judges.{lab}")
+    module = importlib.import_module(f"distlab.labs.{lab}.judge")
     return {j.exercise.name: j for j in vars(module).values() if isinstance(j, Judge)}
-
-
-def work_out_examples(lab: str) -> Worked:
-    """Return what is right, and what each mistake gives, for the examples of visible checks."""
-    return {
-        name: {
-            way: judge.work_out(judge.exercise.examples, way)
-            for way in (RIGHT, *judge.exercise.mistakes)
-        }
-        for name, judge in list_judges(lab).items()
-    }

@@ -158,15 +158,15 @@ def _find_offered(lab: str, texts: list[str]) -> frozenset[str]:
     found = set()
     for text in texts:
         found |= {
-            f"distlab.exercises.{lab}.{n}" for n in re.findall(rf"\b{lab}\.([a-z_]\w*)", text)
+            f"distlab.labs.{lab}.exercise.{n}" for n in re.findall(rf"\b{lab}\.([a-z_]\w*)", text)
         }
         for package, names in re.findall(r"from ((?:distlab|utils)[\w.]*) import ([\w, ]+)", text):
-            found |= {f"{package}.{name.strip()}" for name in names.split(",")}
-    module = importlib.import_module(f"distlab.exercises.{lab}")
+            found |= {f"{package}.{n.split(' as ')[0].strip()}" for n in names.split(",")}
+    module = importlib.import_module(f"distlab.labs.{lab}.exercise")
     constants = {n for text in texts for n in re.findall(rf"\b{lab}\.([A-Z]\w*)", text)}
     data = {n for n in constants if isinstance(getattr(module, n, None), int | float | str | tuple)}
-    found |= {f"distlab.exercises.{lab}.{n}" for n in data}
-    for path in [p for p in found if p.rpartition(".")[0] == "distlab.exercises"]:
+    found |= {f"distlab.labs.{lab}.exercise.{n}" for n in data}
+    for path in [p for p in found if re.fullmatch(r"distlab\.labs\.lab\d\d\.exercise", p)]:
         found |= {f"{path}.{n}" for n in getattr(importlib.import_module(path), "__all__", ())}
     return frozenset(found)
 
@@ -237,7 +237,7 @@ def find_names(text: str) -> tuple[str, ...]:
 
 def _read_rules(name: str) -> LabRules:
     try:
-        return importlib.import_module(f"distlab.grading.judges.{name}").RULES
+        return importlib.import_module(f"distlab.labs.{name}.judge").RULES
     except ModuleNotFoundError as error:
-        raise CourseError(f"{name} has no judge in distlab/grading/judges: it cannot be graded") \
+        raise CourseError(f"{name} has no judge in distlab/labs/{name}: it cannot be graded") \
             from error  # fmt: skip

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from distlab.errors import CourseError
-from distlab.handing_in import MAX_NAME, MAX_NAME_BYTES, read_packed_name
+from distlab.submission import MAX_NAME, MAX_NAME_BYTES, read_packed_name
 
 # Moodle's mod/assign: folders NAME_ID_assignsubmission_file (before 4.1 with a _ at the end),
 # or files that begin so; with blind marking NAME is "Participant". Canvas's content_zipper:

@@ -86,7 +86,7 @@ def judge(lab: LabSpec, request: dict[str, Any]) -> dict[str, Any]:
 
 def warm_up(lab: LabSpec, data: Sequence[str]) -> None:
     """Import and work out what every request needs, before the forks."""
-    for name in ("numpy.random", f"distlab.grading.judges.{lab.name}"):
+    for name in ("numpy.random", f"distlab.labs.{lab.name}.judge"):
         importlib.import_module(name)
     for graded in lab.graded.values():
         graded.asking  # noqa: B018 - a cached property

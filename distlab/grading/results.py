@@ -112,7 +112,9 @@ class ClassResult:
         lines = []
         if unknown:
             said = "have no known time, so no late penalty was applied to them"
-            lines.append(f"{len(unknown)} of {len(hand_ins)} hand-ins {said}: give --times FILE")
+            lines.append(
+                f"{len(unknown)} of {len(hand_ins)} hand-ins {said}: give --submission-times FILE"
+            )
         if late:
             names = ", ".join(late[:10]) + ", ..." * (len(late) > 10)
             lines.append(f"{len(late)} of them are late, says the platform: {names}")

@@ -17,7 +17,7 @@ from distlab.grading.judging import LabRules
 from distlab.grading.observation import CellObservation
 from distlab.grading.process_tree import SHORTAGE
 from distlab.grading.sandbox import Sandbox
-from distlab.handing_in import MAX_ATTACHED_BYTES
+from distlab.submission import MAX_ATTACHED_BYTES
 
 SPARE_SECONDS, MAX_STARTS, PIECE = 15.0, 3, 2**18
 MAX_PROCESSES = {False: 16, True: 96}  # by whether the lab starts processes

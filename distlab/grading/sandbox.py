@@ -34,7 +34,7 @@ SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/ld.so.cache
           "/etc/alternatives", "/etc/fonts", "/etc/localtime", "/etc/ssl/openssl.cnf")  # fmt: skip
 DEVICES = ("null", "zero", "full", "random", "urandom")
 START_SECONDS, BASE_MIB = 180.0, 2048  # what the server itself holds, data sets and all
-ADVICE = "`distlab doctor` says what is missing; --unsealed is for your own work only"
+ADVICE = "`distlab doctor` says what is missing; --no-sandbox is for your own work only"
 
 
 def check_can_seal() -> str:
@@ -44,7 +44,7 @@ def check_can_seal() -> str:
     path = shutil.which("bwrap")
     if path is None:
         raise CourseError("grading needs bubblewrap to seal what it runs: install the package "
-                          "bubblewrap (or --unsealed, for your own work only)")  # fmt: skip
+                          "bubblewrap (or --no-sandbox, for your own work only)")  # fmt: skip
     return path
 
 
@@ -111,6 +111,13 @@ def _show_course(package: Path) -> list[str]:
     for name in INSIDE:
         arguments += ["--ro-bind", str(package / "grading" / name), f"{inside}/grading/{name}"]
     arguments += ["--remount-ro", f"{inside}/grading"]
+    arguments += ["--perms", "0755", "--tmpfs", f"{inside}/labs"]
+    for path in sorted((package / "labs").glob("lab*")):
+        arguments += ["--perms", "0755", "--dir", f"{inside}/labs/{path.name}"]
+    for path in sorted((package / "labs").rglob("*.*")):
+        if path.suffix in (".py", ".json") and path.name != "judge.py":
+            arguments += ["--ro-bind", str(path), f"{inside}/{path.relative_to(package)}"]
+    arguments += ["--remount-ro", f"{inside}/labs"]
     hosts = _open_data(b"127.0.0.1 localhost lab\n::1 localhost\n")
     users = _open_data(b"learner:x:1000:1000::/tmp/home:/bin/sh\n")
     return [*arguments, "--perms", "0644", "--file", hosts, "/etc/hosts",
@@ -137,7 +144,7 @@ def _environment(course: str) -> dict[str, str]:
 class Sandbox:
     """The fork server as its parent sees it; a context manager that leaves nothing behind.
 
-    `lab` is the module of distlab.exercises that it imports, `rules` the lab's. It starts at
+    `lab` is the lab whose `exercise` it imports, `rules` the lab's. It starts at
     once; `wait_until_ready` comes before the first `fork`.
     """
 

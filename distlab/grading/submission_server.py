@@ -278,7 +278,7 @@ def import_everything(lab: str, data: Sequence[str]) -> None:
 
     for name in data:
         load(name)
-    importlib.import_module(f"distlab.exercises.{lab}")
+    importlib.import_module(f"distlab.labs.{lab}.exercise")
 
 
 def try_to_seal() -> str:

@@ -13,8 +13,8 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from distlab.home import pictures
 from distlab.home.course import Item, find_next, read_course
+from distlab.home.pictures import read_picture
 
 PARTS = (
     (range(0, 8), "One machine, many replicas"),
@@ -112,7 +112,7 @@ def _write_tile(lesson: Item, going_on: Item | None) -> str:
     minutes = f"{head.minutes} min" if head.minutes else ""
     here = "" if going_on is not lesson else "continue here" if lesson.done else "start here"
     inside = (
-        f'<span class="dl-picture">{pictures.draw(name)}{_write_ring(lesson)}'
+        f'<span class="dl-picture">{read_picture(name)}{_write_ring(lesson)}'
         f'<span class="dl-here" id="dl-here-{name}" data-live>{here}</span></span>'
         f'<span class="dl-title" id="dl-title-{name}"><b>{name}</b> {escape(head.title)}</span>'
         f'<span class="dl-shows">{_write_code(head.shows)}</span>'

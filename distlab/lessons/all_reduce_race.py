@@ -20,7 +20,7 @@ import numpy as np
 
 from distlab import figures
 from distlab.errors import CourseError
-from distlab.figures.canvas import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION
+from distlab.figures.canvas import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from utils.collectives import ProcessRing
 from utils.strategies import make_strategy
 
@@ -32,7 +32,7 @@ Reduce = Callable[[np.ndarray], np.ndarray]
 Seconds = dict[int, list[float]]  # payload bytes -> seconds of each round
 COLORS = {  # one for each thing in all of the lesson's pictures of times
     "ours": BLUE,
-    "TensorFlow": VERMILLION,
+    "TensorFlow": VERMILION,
     "ring": GREEN,
     "naive": PURPLE,
     "recursive-doubling": ORANGE,

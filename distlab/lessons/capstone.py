@@ -17,9 +17,9 @@ GLOBAL_BATCH_SIZE = 32
 
 @dataclass(frozen=True)
 class Sizes:
-    """Canvases to train on and to test with, epochs, and the scores that must be reached.
+    """Scenes to train on and to test with, epochs, and the scores that must be reached.
 
-    A calibration measures steps of `measured_batch` canvases on each worker.
+    A calibration measures steps of `measured_batch` scenes on each worker.
     """
 
     train: int
@@ -66,18 +66,18 @@ def write_report(
         f"{row.hours:,.2f} | {row.cost:,.2f} |"
         for name, row in bills.items()
     ]
-    text = f"""### A U-Net on canvases: report of {time.strftime("%Y-%m-%d")}
+    text = f"""### A U-Net on scenes: report of {time.strftime("%Y-%m-%d")}
 
-**What was run.** {last.step} steps of {GLOBAL_BATCH_SIZE} canvases on {run.report.workers} \
+**What was run.** {last.step} steps of {GLOBAL_BATCH_SIZE} scenes on {run.report.workers} \
 workers of this machine. Worker {run.victim} was killed after step {run.kill_after}; \
 {run.lost_steps} steps were trained twice, and the next step was reported \
 {run.restart_seconds:.0f} s after the kill.
 
 **How fast.** {run.step_seconds:.2f} s a step, {GLOBAL_BATCH_SIZE / run.step_seconds:.0f} \
-canvases a second; predicted were {predicted_seconds:.2f} s a step ({error:+.0%}). \
+scenes a second; predicted were {predicted_seconds:.2f} s a step ({error:+.0%}). \
 {run.report.seconds:.0f} s in all.
 
-**How good.** On canvases of garments that were never trained on: IoU of the foreground \
+**How good.** On scenes of garments that were never trained on: IoU of the foreground \
 {score.foreground:.3f}, mean of the ten garments {score.garments:.3f}.
 
 **What larger runs would take** (predicted):

@@ -27,7 +27,7 @@ from utils.cluster.failures import ClusterError
 from utils.cluster.job import Job
 from utils.errors import DistributedError
 from utils.events import Event
-from utils.training.recovery import METHODS, RecoveryReport, RecoverySettings, train_resumably
+from utils.training.recovery import METHODS, RecoveryReport, RecoverySettings, train_with_recovery
 
 WORKER_COUNTS = (2, 3)
 KINDS = ("SIGKILL", "SIGTERM", "freeze")
@@ -95,7 +95,7 @@ def draw_fault(seed: int, settings: RecoverySettings) -> Fault:
     rng = random.Random(seed)
     workers = rng.choice(WORKER_COUNTS)
     moment = rng.choice(MOMENTS)
-    every = settings.save_every or settings.steps_per_epoch
+    every = settings.checkpoint_every or settings.steps_per_epoch
     places = {
         "start-up": [0],
         "step": range(1, settings.total_steps),
@@ -135,7 +135,7 @@ def run_faults(faults: Sequence[Fault], settings: RecoverySettings) -> Iterator[
         for cluster in clusters.values():
             stack.enter_context(cluster)
         alone = replace(settings, folder=f"{folder}/undisturbed")
-        wanted = clusters[2].run(train_resumably, alone, timeout=LIMIT_SECONDS, echo=False)[0]
+        wanted = clusters[2].run(train_with_recovery, alone, timeout=LIMIT_SECONDS, echo=False)[0]
         for number, fault in enumerate(faults):
             own = replace(settings, folder=f"{folder}/{number}", method=fault.method)
             yield inject_once(clusters[fault.workers], own, fault, wanted)
@@ -159,7 +159,7 @@ def inject_in_turn(
     restarts = RESTARTS + len(faults) - 1
     try:
         job = cluster.start(
-            train_resumably, settings, restarts=restarts, stall_seconds=STALL_SECONDS
+            train_with_recovery, settings, restarts=restarts, stall_seconds=STALL_SECONDS
         )
     except DistributedError as error:  # the machine could not even start the tasks
         seconds = time.monotonic() - begun
@@ -322,7 +322,7 @@ def _examine_steps(
     faults: Sequence[Fault], settings: RecoverySettings, told: list[Attempt]
 ) -> str | None:
     """Return what is wrong with where the attempts began, or None."""
-    saved, every = 0, settings.save_every or settings.steps_per_epoch
+    saved, every = 0, settings.checkpoint_every or settings.steps_per_epoch
     for attempt in told:
         if attempt.restored is not None and attempt.restored < saved:
             return f"went on from step {attempt.restored}, and {saved} was saved"

@@ -1,6 +1,6 @@
 """Lesson 19: command lines started, watched and disturbed, whoever starts the workers.
 
-    run = watch("distlab run", ["distlab run --workers 2 --restarts 1 train.py"], kill_after=100)
+    run = watch("a run", ["distlab run --workers 2 --max-restarts 1 train.py"], kill_after=100)
     print(run.first_step_seconds, run.again_seconds)
 
 The program prints "worker 1 of 2 is process 4711, from step 0" when it begins, and worker 0

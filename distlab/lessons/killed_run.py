@@ -1,6 +1,6 @@
 """`distlab run` of a program that prints its steps, with one of its workers killed on the way.
 
-    run = run_and_kill([sys.executable, "capstone.py", "--out", "run1"], kill_after=100)
+    run = run_and_kill([sys.executable, "capstone.py", "--output", "run1"], kill_after=100)
     run.report.restarts, run.losses, run.step_seconds
 
 The program's chief prints lines such as "step 100 of 1122: loss 0.1234" and "resumed from step
@@ -113,7 +113,7 @@ def run_and_kill(command: Sequence[str], kill_after: int) -> KilledRun:
     All start again once. Raises CourseError where the run does not succeed.
     """
     run = KilledRun(1, kill_after)
-    settings = RunSettings(workers=2, restarts=1)
+    settings = RunSettings(workers=2, max_restarts=1)
     run.report = run_program(command, settings, run.take_line, run.take_word)
     if run.report.status:
         raise CourseError(f"the run failed: {run.report.cause}")

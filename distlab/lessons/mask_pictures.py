@@ -1,12 +1,12 @@
-"""Canvases, masks and predictions side by side, a color for each kind of clothing."""
+"""Scenes, masks and predictions side by side, a color for each class."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from distlab import figures
-from utils.data.canvases import MASK_CLASS_NAMES
 from utils.data.masks import count_pixels, score_masks
+from utils.data.scenes import MASK_CLASS_NAMES
 
 # Petroff's ten colors (arXiv:2107.02270), as matplotlib's "petroff10"; black for the background
 MIN_PIXELS = 20  # of a garment that is named
@@ -29,7 +29,7 @@ def draw_key() -> figures.Picture:
     return figures.images(patches, names, title="The classes of a mask", columns=6)
 
 
-def draw_canvases(
+def draw_scenes(
     images: Sequence[np.ndarray], masks: Sequence[np.ndarray], title: str
 ) -> figures.Picture:
     """Return pictures [64, 64], each above its mask [64, 64], with what the mask shows."""
@@ -38,7 +38,7 @@ def draw_canvases(
     told = "; ".join(name.replace("\n", ", ") for name in names)
     return figures.images(
         np.stack(columns), names, title=title, columns=len(columns),
-        alt=f"{title}. Each canvas stands above its mask: {told}.",
+        alt=f"{title}. Each scene stands above its mask: {told}.",
     )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def draw_predictions(
     )
     return figures.images(
         np.stack([stack(*row) for row in rows]), names, title=title, columns=len(rows),
-        alt=f"{title}. Each canvas stands above its mask and the prediction: {told}.",
+        alt=f"{title}. Each scene stands above its mask and the prediction: {told}.",
     )  # fmt: skip
 
 
@@ -69,12 +69,12 @@ def stack(image: np.ndarray, *masks: np.ndarray) -> np.ndarray:
 
 
 def score_one(mask: np.ndarray, predicted: np.ndarray) -> float:
-    """Return the mean intersection over union of the garments of one canvas, from 0 to 1."""
+    """Return the mean intersection over union of the garments of one scene, from 0 to 1."""
     return score_masks(count_pixels(mask, predicted)).garments
 
 
 def list_names(mask: np.ndarray) -> str:
-    """Return the kinds of clothing of a mask, one a line, from MIN_PIXELS on."""
+    """Return the classes of a mask, one a line, from MIN_PIXELS on."""
     counts = np.bincount(np.asarray(mask, np.int64).ravel(), minlength=len(MASK_CLASS_NAMES))
     shown = [MASK_CLASS_NAMES[k] for k in range(1, len(counts)) if counts[k] >= MIN_PIXELS]
     return "\n".join(shown) or "nothing"

@@ -12,7 +12,7 @@ import numpy as np
 
 from distlab.errors import CourseError
 from distlab.figures import Picture, split_evenly
-from distlab.figures.canvas import BLUE, VERMILLION, WIDTH_PX, Sheet, draw_sheet, text_width_px
+from distlab.figures.canvas import BLUE, VERMILION, WIDTH_PX, Sheet, draw_sheet, text_width_px
 from distlab.figures.picture import INK
 
 MAX_UNIT_PX = 70.0  # the length of the gradient's arrow
@@ -80,7 +80,7 @@ def draw_updates(
     """Draw each update, name -> (ratio, residual), as an arrow beside the gradient's.
 
     The gradient is a thin arrow of length 1 to the right. An update goes `ratio` along
-    it and `residual` across it. It is blue, or vermillion where it is turned; one that
+    it and `residual` across it. It is blue, or vermilion where it is turned; one that
     is too long for its row is broken; its true length is written beside it. Raises
     CourseError for no updates and for values that are not finite.
     """
@@ -118,7 +118,7 @@ def _draw_update(
     sheet: Sheet, x: float, y: float, end: float, unit: float, ratio: float, residual: float
 ) -> None:
     """Draw one row from (x, y) to at most `end`: the gradient, and the update over it."""
-    color = VERMILLION if residual > MAX_STRAIGHT else BLUE
+    color = VERMILION if residual > MAX_STRAIGHT else BLUE
     over, across = ratio * unit, residual * unit
     shorter = min(1.0, (end - x) / max(over, 1e-9), MAX_ACROSS_PX / max(across, 1e-9))
     tip = (x + shorter * over, y - shorter * across)

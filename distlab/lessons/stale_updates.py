@@ -63,7 +63,7 @@ class StalenessLoop(AsynchronousLoop):
     """An AsynchronousLoop whose `run` returns an Update of each closure, in ticket order.
 
     `delays` slows each worker by so many seconds a step. `max_staleness` drops updates
-    that are staler before they are written. `damp` divides a gradient by 1 + staleness
+    that are staler before they are written. `staleness_scaling` divides a gradient by 1 + staleness
     (no help to Adam, which takes no notice of a gradient's size).
     """
 
@@ -77,13 +77,13 @@ class StalenessLoop(AsynchronousLoop):
         *,
         delays: Sequence[float] | None = None,
         max_staleness: int | None = None,
-        damp: bool = False,
+        staleness_scaling: bool = False,
     ) -> None:
         if max_staleness is not None and max_staleness < 0:
             raise CourseError(f"max_staleness {max_staleness}: give 0 or more, or None")
         self.delays = check_delays(delays, coordination.workers)
         self.max_staleness = NO_BOUND if max_staleness is None else max_staleness
-        self.damp, self.tickets = damp, Tickets(coordination.strategy)
+        self.staleness_scaling, self.tickets = staleness_scaling, Tickets(coordination.strategy)
         super().__init__(coordination, model, optimizer, example_loss, make_batches)
 
     @property
@@ -116,7 +116,7 @@ class StalenessLoop(AsynchronousLoop):
         with tf.control_dependencies([waited]):
             ticket = self.tickets.draw()
         staleness = ticket - version
-        if self.damp:
+        if self.staleness_scaling:
             gradients = [_scale(g, 1 / (1 + staleness)) for g in gradients]
         kept = staleness <= self.max_staleness
         done = tf.cond(kept, lambda: self.write(gradients), lambda: tf.constant(False))

@@ -20,7 +20,7 @@ from distlab.errors import CourseError
 from distlab.lessons.slow_workers import check_delays, sleep_in_graph
 from distlab.lessons.update_records import Round
 from utils.training.parameter_server.coordination import Coordination, find_worker
-from utils.training.parameter_server.counting import count_exactly
+from utils.training.parameter_server.counting import use_atomic_step_counter
 from utils.training.parameter_server.loop import ExampleLoss
 from utils.training.parameter_server.variables import list_pieces
 
@@ -63,7 +63,7 @@ class SynchronousRounds:
         self.pieces = list_pieces(model.trainable_variables)
         with coordination.strategy.scope():
             optimizer.build(self.pieces)
-        count_exactly(optimizer)
+        use_atomic_step_counter(optimizer)
         batches = coordination.coordinator.create_per_worker_dataset(make_batches)
         self._iterator = iter(batches)
         self._compute, self._apply = self._compile_compute(), self._compile_apply()

@@ -9,7 +9,7 @@ from utils.cluster import LocalCluster, make_launcher
 from utils.errors import first_line
 from utils.strategies import find_strategy
 
-SETTINGS = {"epochs": 2, "limit": 256, "global_batch_size": 64, "model": "mlp"}
+SETTINGS = {"epochs": 2, "max_examples": 256, "global_batch_size": 64, "model": "mlp"}
 RUN_SECONDS = 240.0
 MAX_WHY = 400
 
@@ -56,7 +56,7 @@ def try_all(rows: Iterable[Sequence[str]]) -> list[Tried]:
 def _try_one(launcher: Any, strategy: str, loop: str, dtype: str) -> Tried:
     record = find_strategy(strategy)
     tasks = {"workers": 2, "ps": 1} if record.is_coordinated else {"workers": 1}
-    if record.moves_together:
+    if record.in_lockstep:
         tasks = {"workers": 2}
     begun = time.perf_counter()
     try:

@@ -85,7 +85,7 @@ def draw_amdahl(
                for n, s in points.items() if n <= most_devices},
         alt=_describe_curve(parallel_fraction, most_devices, points),
     )  # fmt: skip
-    return replace(picture, chart={**picture.chart, "low": 0})
+    return replace(picture, chart={**picture.chart, "low": 0}).with_ideas({"ideal": "wait"})
 
 
 def _list_curves(

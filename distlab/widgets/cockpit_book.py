@@ -4,7 +4,7 @@ import math
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from distlab.figures.canvas import say_number
 from distlab.figures.lanes import Mark
@@ -12,8 +12,8 @@ from distlab.widgets.cockpit_story import LaneStory
 from utils.environment import LOG_LINE
 
 if TYPE_CHECKING:
-    from utils.cluster.group import Task
-    from utils.cluster.job import Job
+    from collections.abc import Sequence
+
     from utils.events import Event
 
 LAST_LINES, LOG_LINES, LINE_CHARACTERS = 4, 40, 160
@@ -24,6 +24,48 @@ ACTIONS = {
     "pause": ("pause", "paused by you"),
     "resume": ("back", "resumed by you"),
 }
+
+
+class WatchedTask(Protocol):
+    """One lane: a task of a job, or a laptop of a class.
+
+    `state` is a key of `cockpit_lanes.SYMBOLS`; `process` is None if it isn't on this machine.
+    """
+
+    name: str
+    state: str
+    attempt: int
+    process: int | None
+
+    @property
+    def calls(self) -> bool:
+        """Whether it trains; otherwise it serves those that do."""
+
+
+class Watchable(Protocol):
+    """What can be watched: a job of `utils.cluster`, or the roll of a class.
+
+    `error` has a `cause`, "was stopped" for one. What is asked for from `start` on is numbered
+    from the beginning.
+    """
+
+    @property
+    def tasks(self) -> "Sequence[WatchedTask]": ...
+
+    @property
+    def attempt(self) -> int: ...
+
+    @property
+    def finished(self) -> bool: ...
+
+    @property
+    def error(self) -> Any: ...
+
+    def history(self, start: int = 0) -> "list[Event]": ...
+
+    def output(self, start: int = 0) -> list[tuple[str, str]]: ...
+
+    def actions(self) -> "list[Event]": ...
 
 
 @dataclass
@@ -66,7 +108,7 @@ class JobBook:
     thing that happened to the group.
     """
 
-    def __init__(self, job: "Job") -> None:
+    def __init__(self, job: Watchable) -> None:
         self._job, self.lanes = job, dict[str, LaneBook]()
         self.news = self.victim = ""
         self.losses: list[tuple[float, float, int]] = []
@@ -98,9 +140,9 @@ class JobBook:
         elif self._ended is None:
             self._ended = time.time()
 
-    def _open_lane(self, task: "Task") -> None:
+    def _open_lane(self, task: WatchedTask) -> None:
         if task.name not in self.lanes:
-            trains = self.is_synchronous or task.job == "worker"
+            trains = self.is_synchronous or task.name.startswith("worker")
             starts = trains and task.state != "waiting"  # who waits has no place yet
             story = LaneStory(phase="start" if starts else "idle", since=self.begun)
             self.lanes[task.name] = LaneBook(story)

@@ -2,17 +2,13 @@
 
 import math
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from distlab.figures.lanes import Flag, LaneRecord, Span, StageRecord
-from distlab.widgets.cockpit_book import JobBook
+from distlab.widgets.cockpit_book import JobBook, Watchable, WatchedTask
 from distlab.widgets.cockpit_story import Group, list_flags, list_lost, list_spans
 from utils.cluster.traffic import TrafficMeter
 from utils.measure import format_bytes
-
-if TYPE_CHECKING:
-    from utils.cluster.group import Task
-    from utils.cluster.job import Job
 
 TRAFFIC_SECONDS = 1.0
 SYMBOLS = {
@@ -28,12 +24,12 @@ class Bytes:
         self._meter, self._at = TrafficMeter(), 0.0
         self._counts: dict[int, tuple[int, int]] = {}
 
-    def measure(self, tasks: "list[Task]") -> None:
+    def measure(self, tasks: Sequence[WatchedTask]) -> None:
         if time.monotonic() - self._at >= TRAFFIC_SECONDS:
             self._counts = self._meter.read(t.process for t in tasks if t.process is not None)
             self._at = time.monotonic()
 
-    def say(self, task: "Task", own_count: float | None) -> str:
+    def say(self, task: WatchedTask, own_count: float | None) -> str:
         """Say the bytes that the task reports, else those that the kernel has counted."""
         if own_count is not None:
             return f"{format_bytes(own_count)} out (its own count)"
@@ -43,7 +39,9 @@ class Bytes:
         return f"TCP: {format_bytes(sent)} out, {format_bytes(received)} in"
 
 
-def make_stage(job: "Job", book: JobBook, traffic: Bytes, seconds: float = math.inf) -> StageRecord:
+def make_stage(
+    job: Watchable, book: JobBook, traffic: Bytes, seconds: float = math.inf
+) -> StageRecord:
     """Return each task's state now, and what happened in the last `seconds`."""
     tasks, now, finished = list(job.tasks), book.now, job.finished
     if not finished:
@@ -62,7 +60,7 @@ def make_stage(job: "Job", book: JobBook, traffic: Bytes, seconds: float = math.
 
 
 def _make_lane(
-    task: "Task", book: JobBook, state: tuple[str, str], spans: list[Span], sent: str
+    task: WatchedTask, book: JobBook, state: tuple[str, str], spans: list[Span], sent: str
 ) -> LaneRecord:
     lane, begun = book.lanes[task.name], book.begun
     if state[0] == "running" and lane.last.get("attempt", task.attempt) < task.attempt:
@@ -86,7 +84,7 @@ def _make_lane(
 
 
 def name_states(
-    tasks: "list[Task]", finished: bool, stopped: bool = False
+    tasks: Sequence[WatchedTask], finished: bool, stopped: bool = False
 ) -> dict[str, tuple[str, str]]:
     """Return task name -> (state, more words), for people.
 
@@ -108,8 +106,8 @@ def name_states(
     return states
 
 
-def _name_state(task: "Task", finished: bool) -> tuple[str, str]:
-    if task.order.role == "serve":
+def _name_state(task: WatchedTask, finished: bool) -> tuple[str, str]:
+    if not task.calls:
         gone = finished and task.state in ("running", "killed")
         serving = "serving" if task.state == "running" else task.state
         return ("stopped" if gone else serving), ""

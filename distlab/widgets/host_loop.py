@@ -9,6 +9,7 @@ from distlab.widgets.explorer import Explorer, explore
 from utils.measure import count
 
 STEPS = 16
+CALLBACKS = "callbacks, and the next start"
 
 
 def host_loop_explorer(step_ms: float = 4, host_ms: float = 6, steps: int = 1) -> Explorer:
@@ -26,7 +27,7 @@ def show_host_loop(power: int, step_ms: float, host_ms: float) -> Picture:
     each, rows, now = 2**power, [], 0.0
     for execution in range(STEPS // each):
         if host_ms:
-            rows.append(("host", now, now + host_ms, "", "callbacks, and the next start"))
+            rows.append(("host", now, now + host_ms, "", CALLBACKS))
             rows.append(("device", now, now + host_ms, "", "waits"))
         now += host_ms
         for step in range(each):
@@ -40,4 +41,7 @@ def show_host_loop(power: int, step_ms: float, host_ms: float) -> Picture:
         f"{count(each, 'step')}."
     )
     title = f"steps_per_execution={each}: back in Python {count(STEPS // each, 'time')}"
-    return replace(timeline(rows, title=title, unit="ms"), caption=words)
+    picture = timeline(rows, title=title, unit="ms").with_ideas(
+        {"computes": "forward", "waits": "wait", CALLBACKS: "data"}
+    )
+    return replace(picture, caption=words)

@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from distlab.figures import Picture, grouped_bars, split_evenly
+from distlab.figures.palette import REPLICA_IDEAS
 from distlab.widgets.controls import Slider
 from distlab.widgets.explorer import Explorer, explore
+from utils.data import split_batch
 
 
 def last_batch_explorer(examples: int, replicas: int = 4, global_batch_size: int = 128) -> Explorer:
@@ -34,7 +36,7 @@ def show_last_batch(examples: int, replicas: int, global_batch_size: int) -> Pic
     """Return bars of the last batch's parts, by policy, and in words what plain `fit` does."""
     sizes = split_evenly(global_batch_size, replicas)
     full, rest = divmod(examples, global_batch_size)
-    cuts = {"FILE": cut_by_files(rest, sizes), "DATA": split_evenly(rest, replicas)}
+    cuts = {"FILE": cut_by_files(rest, sizes), "DATA": split_batch(rest, replicas)}
     groups = {
         f"policy {name}": {f"replica {i}": n for i, n in enumerate(cut)}
         for name, cut in cuts.items()
@@ -43,7 +45,9 @@ def show_last_batch(examples: int, replicas: int, global_batch_size: int) -> Pic
         sizes, cuts, rest
     )
     title = f"The last batch of an epoch: {rest} examples"
-    return replace(grouped_bars(groups, unit="examples", title=title), caption=words)
+    ideas = {f"replica {i}": REPLICA_IDEAS[i % len(REPLICA_IDEAS)] for i in range(replicas)}
+    picture = grouped_bars(groups, unit="examples", title=title).with_ideas(ideas)
+    return replace(picture, caption=words)
 
 
 def _say_what_fit_does(sizes: list[int], cuts: dict[str, list[int]], rest: int) -> str:

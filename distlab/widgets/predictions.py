@@ -9,7 +9,7 @@ from distlab.figures import Picture
 from distlab.figures.canvas import (
     BLUE,
     SMALL_PX,
-    VERMILLION,
+    VERMILION,
     WIDTH_PX,
     Sheet,
     draw_sheet,
@@ -77,7 +77,7 @@ def draw_prediction(
     """Draw `image` [height, width] or [height, width, 1] beside a bar for each class.
 
     The largest of `probabilities` [classes] is the model's answer: its bar is
-    vermillion and hatched where it is wrong; the true class has its name in bold.
+    vermilion and hatched where it is wrong; the true class has its name in bold.
     """
     answer = int(np.argmax(probabilities))
 
@@ -109,7 +109,7 @@ def _draw_image(sheet: Sheet, image: np.ndarray) -> None:
 
 
 def _draw_row(sheet: Sheet, y, left: float, name: str, value: float, true: bool, wrong) -> None:
-    color, hatch = (VERMILLION, "////") if wrong else (BLUE, None)
+    color, hatch = (VERMILION, "////") if wrong else (BLUE, None)
     wide = (WIDTH_PX - left - 64) * float(value)
     weight = "bold" if true else "normal"
     middle = y + ROW_PX / 2

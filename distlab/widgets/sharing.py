@@ -163,10 +163,12 @@ def show_pace(slow_seconds: float) -> Picture:
     )
     title = f"Four workers, one of which needs {say_number(slow_seconds)} s instead of 1 s"
     both = [*rows["synchronous"], *rows["asynchronous"]]
-    return replace(timeline(both, title=title), caption=words)
+    picture = timeline(both, title=title).with_ideas({"computes": "forward", "waits": "wait"})
+    return replace(picture, caption=words)
 
 
 _KINDS = ("synchronous", "asynchronous")
+KEPT_IDEAS = ("variables", "backward", "optimizer")  # of weights, gradients, optimizer state
 
 
 def memory_explorer(
@@ -177,7 +179,8 @@ def memory_explorer(
 ) -> Explorer:
     """Show the memory of one device: what every replica keeps, and its share of the activations.
 
-    `kept_bytes` names what does not depend on the batch (weights, gradients, …).
+    `kept_bytes` is {name: bytes} of what does not depend on the batch: weights, gradients,
+    optimizer state, in this order.
     """
 
     def show(replicas: int, global_batch_size: int) -> Picture:
@@ -222,7 +225,9 @@ def show_memory(
         for name, shards in {"mirrored": 1, "sharded (ZeRO-3, FSDP)": replicas}.items()
     }
     title = f"Memory of one device of {count(replicas, 'replica')}"
-    return replace(grouped_bars(groups, unit="MiB", title=title), caption=words)
+    ideas = {**dict(zip(kept_bytes, KEPT_IDEAS)), "activations": "forward"}
+    picture = grouped_bars(groups, unit="MiB", title=title).with_ideas(ideas)
+    return replace(picture, caption=words)
 
 
 def estimate_step_seconds(
@@ -277,5 +282,5 @@ def show_gain(link: str, gradient_megabytes: float, step_milliseconds: float) ->
         y_label="speed-up over one device",
         title=f"A step of {step_milliseconds:g} ms, {gradient_megabytes:g} MB of gradients, {link}",
         log_x=True,
-    )
+    ).with_ideas({"one device": "wait"})
     return replace(picture, caption=words)

@@ -112,7 +112,8 @@ def _draw_held(variable_bytes: int, slots: int) -> Picture:
         }
         for strategy, title in names.items()
     }
-    return grouped_bars(groups, unit="MiB", title="Variables and optimizer slots, between steps")
+    picture = grouped_bars(groups, unit="MiB", title="Variables and optimizer slots, between steps")
+    return picture.with_ideas(dict.fromkeys(groups["Mirrored"], "variables"))
 
 
 def _draw_sent(variable_bytes: int, replicas: int) -> Picture:
@@ -121,7 +122,7 @@ def _draw_sent(variable_bytes: int, replicas: int) -> Picture:
         {name: count / 2**20 for name, count in links.items()},
         unit="MiB",
         title=f"Most that one device sends in a step, {replicas} replicas",
-    )
+    ).with_ideas(dict.fromkeys(links, "all-reduce"))
 
 
 def _check(strategy: str) -> None:

@@ -7,7 +7,9 @@ while the picture is on the screen, and sends one frame for each step.
 import base64
 import html
 import threading
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 
@@ -15,9 +17,9 @@ from distlab.explorables import Explorable
 from distlab.explorables.explorable import MIME
 from distlab.lessons.two_replicas import Frame, Replicas, split_classes
 from distlab.widgets.cockpit_panel import take_messages_while_cells_run
-from distlab.widgets.replicas_recording import ALT, PLACE
 from utils.data.images import ImageData
 
+RECORDING = Path(__file__).parents[1] / "lessons" / "two_replicas.svg"
 SLOW_SECONDS, FAST_SECONDS = 1.3, 0.25  # between two steps
 SLOW_STEPS, MAX_STEPS = 3, 400  # after a change; in all
 
@@ -146,10 +148,11 @@ class WatchedReplicas(Explorable):
 def watch_replicas(data: ImageData) -> WatchedReplicas:
     """Show two replicas that train on `data` while one watches. Needs four logical devices.
 
-    Where widgets cannot run, the recording of `replicas_recording` stands in.
+    Where widgets can't run, a recording stands in: an animated SVG, made from a real training.
     """
-    words = html.escape(ALT)
-    still = f'<img src="../distlab/lessons/{PLACE.name}" alt="{words}" style="width:100%">'
+    words = html.escape(ElementTree.parse(RECORDING).getroot().get("aria-label"))
+    source = f"../distlab/lessons/{RECORDING.name}"
+    still = f'<img src="{source}" alt="{words}" style="width:100%">'
     return WatchedReplicas(data, still)
 
 

@@ -161,7 +161,7 @@ my_difference = guess_word("Largest difference", "0.1", "0.001", "less than 0.00
 my_difference
 
 # %% tags=["nbval-ignore-output"]
-job = dict(model="mlp", limit=640, epochs=1, optimizer="sgd", dtype="float64")
+job = dict(model="mlp", max_examples=640, epochs=1, optimizer="sgd", dtype="float64")
 alone = train(strategy="one-device", **job)
 together = train(strategy="mirrored", replicas=2, **job)
 gaps = [np.abs(a - b).max() for a, b in zip(alone.weights, together.weights)]

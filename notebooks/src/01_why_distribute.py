@@ -272,7 +272,7 @@ my_speed_up
 
 # %% tags=["nbval-ignore-output"]
 def best_images_per_second(replicas):  # the fastest of four epochs, 64 images for each replica
-    events, job = [], {"limit": 64 * 4 * 4, "epochs": 4, "global_batch_size": 64 * replicas}
+    events, job = [], {"max_examples": 64 * 4 * 4, "epochs": 4, "global_batch_size": 64 * replicas}
     train(strategy="mirrored", replicas=replicas, on_event=events.append, **job)
     return max(e["images_per_second"] for e in events if e["event"] == "epoch")
 

@@ -284,7 +284,12 @@ images, labels = split.images[order][..., None] / 255, split.labels[order]
 dataset = tf.data.Dataset.from_tensor_slices((images, labels)).batch(64)  # 8 global batches
 four_batches = tf.data.Dataset.from_tensor_slices((images[:32], labels[:32])).batch(8)
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)  # both for `fit`, below
-job = {"model": "mlp", "limit": 512, "epochs": 1, "global_batch_size": 64}  # the same, for train
+job = {
+    "model": "mlp",
+    "max_examples": 512,
+    "epochs": 1,
+    "global_batch_size": 64,
+}  # the same, for train
 job |= {"optimizer": "sgd", "learning_rate": 0.05, "dtype": "float64"}
 
 

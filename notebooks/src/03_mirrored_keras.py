@@ -390,7 +390,7 @@ by_hand.compile(
 x, y = mnist_arrays.images[order, ..., None] / 255.0, mnist_arrays.labels[order]
 by_hand.fit(x, y, batch_size=32, shuffle=False, verbose=0)
 
-job = {"dataset": "mnist", "loop": "fit", "model": "mlp", "limit": 100, "epochs": 1}
+job = {"dataset": "mnist", "loop": "fit", "model": "mlp", "max_examples": 100, "epochs": 1}
 job |= {"global_batch_size": 32, "optimizer": "sgd", "dtype": "float64"}
 for replicas in (3, 4):
     report = train(strategy="mirrored", replicas=replicas, **job)

@@ -437,7 +437,13 @@ fitted.compile(sgd, loss)
 fitted.fit(ordered, verbose=0, shuffle=False)
 
 job = {"strategy": "mirrored", "replicas": 4, "dataset": "fashion_mnist", "model": "mlp"}
-job |= {"limit": 512, "global_batch_size": 64, "epochs": 1, "optimizer": "sgd", "dtype": "float64"}
+job |= {
+    "max_examples": 512,
+    "global_batch_size": 64,
+    "epochs": 1,
+    "optimizer": "sgd",
+    "dtype": "float64",
+}
 others = {"fit": fitted.get_weights()}
 for loop in ("custom", "fit"):
     others[f'train(loop="{loop}")'] = train(loop=loop, **job).weights

@@ -513,7 +513,7 @@ update_explorer(singles)
 # `utils.training.train` weights each example with 1 / (real examples in its global batch) and adds up: the real count again. Here is one epoch of 66 examples in batches of 32, by hand and through `train`, from the same weights and in the same order:
 
 # %%
-job = {"global_batch_size": 32, "limit": 66, "epochs": 1, "seed": 0, "model": "mlp"}
+job = {"global_batch_size": 32, "max_examples": 66, "epochs": 1, "seed": 0, "model": "mlp"}
 job |= {"dtype": "float64", "optimizer": "sgd", "learning_rate": 0.1}
 report = train(strategy="mirrored", replicas=4, **job)
 order = epoch_order(66, seed=0, epoch=0)

@@ -285,8 +285,8 @@ for name in strategies:
 # Both strategies made the same eight steps. Are the weights the same? And what about `train` of `utils`, under either strategy?
 
 # %%
-options = {"model": "mlp", "optimizer": "adam", "dtype": "float64", "replicas": 3, "epochs": 1}
-reports = {n: train(strategy=n, limit=384, global_batch_size=48, **options) for n in strategies}
+job = {"model": "mlp", "optimizer": "adam", "dtype": "float64", "replicas": 3, "epochs": 1}
+reports = {n: train(strategy=n, max_examples=384, global_batch_size=48, **job) for n in strategies}
 for name, report in reports.items():
     triples = zip(weights[name], report.weights, weights["mirrored"], strict=True)
     for ours, theirs, others in triples:

@@ -251,7 +251,7 @@ assert job.attempt == 2 and resumed[0] == resumed[1] and resumed[0] % 20 == 0
 # %% [markdown]
 # Read the picture from left to right. At ✕ worker 1 is killed. Worker 0 is fine, and yet it stops within the same step: its all-reduce needs the gradient of worker 1. So both are ended and started again, and both go on from the last checkpoint, the orange flag. The hatched stretch is training that was done for nothing, and is done again after ↻. A synchronous group is as slow as its slowest member, and when one dies all of them stop.
 #
-# If a notebook's kernel crashes, its cluster ends with it. If some process does survive, `distlab cluster list` in a shell finds it, and `distlab cluster stop` ends those that have lost their notebook. The next cell asks for the same list from Python. Right now it shows what this lesson keeps running: a process that waits to start the next tasks.
+# If a notebook's kernel crashes, its cluster ends with it. If some process does survive, `distlab processes list` in a shell finds it, and `distlab processes stop` ends those that have lost their notebook. The next cell asks for the same list from Python. Right now it shows what this lesson keeps running: a process that waits to start the next tasks.
 
 # %% tags=["nbval-ignore-output"]
 mine = [found.to_record() for found in find_clusters() if found.mark.owner == os.getpid()]
@@ -432,7 +432,7 @@ assert psutil.Process().children(recursive=True) == []  # nothing is left
 # - **Write and check:** `cluster` is the same for all, `task` differs; a linter that reads them together finds contradictions.
 # - **Roles:** worker 0 has the chief's duties where there's no chief; the evaluator isn't part of the cluster.
 # - **Resolvers:** three ways to describe it gave the same cluster.
-# - **Restart:** a killed worker sent the whole group back to the last checkpoint; `distlab cluster list` finds leftovers.
+# - **Restart:** a killed worker sent the whole group back to the last checkpoint; `distlab processes list` finds leftovers.
 # - **Diagnose:** seven mistakes show in the log or as an error, one only as `num_replicas_in_sync: 1`.
 #
 # ## Take-away card

@@ -491,7 +491,7 @@ assert totals == [32.5] * 3 and saved == 32.5
 
 
 # %%
-JOB = {"model": "mlp", "limit": 512, "epochs": 1, "optimizer": "sgd", "dtype": "float64"}
+JOB = {"model": "mlp", "max_examples": 512, "epochs": 1, "optimizer": "sgd", "dtype": "float64"}
 
 
 def train_with_utils(jobs):

@@ -56,8 +56,8 @@ from utils.simulate.failures import (
     simulate_run_seconds,
     young_interval_seconds,
 )
-from utils.training.checkpoints import find_newest_whole
-from utils.training.recovery import METHODS, RecoverySettings, train_resumably
+from utils.training.checkpoints import latest_intact_checkpoint
+from utils.training.recovery import METHODS, RecoverySettings, train_with_recovery
 from utils.training.recovery.trainer import Trainer
 from distlab.widgets import cockpit
 from distlab.widgets.checkpoint_interval import interval_explorer, say_seconds
@@ -159,7 +159,7 @@ def open_manager(trainer):
 
 
 def train_saving(settings):
-    """One worker's program: from the newest checkpoint on, saving every `save_every` steps."""
+    """One worker's program: from the newest checkpoint on, saving every `checkpoint_every` steps."""
     trainer = Trainer(settings)  # its checkpoint: model, optimizer, number of steps
     manager = open_manager(trainer)
     newest = tf.train.latest_checkpoint(settings.folder)  # the chief's, on every worker
@@ -169,7 +169,7 @@ def train_saving(settings):
     report("restore", step=trainer.restored_step)
     for epoch, batch in batches_after(trainer, trainer.restored_step):
         step = trainer.take(epoch, batch)
-        if step % settings.save_every == 0:
+        if step % settings.checkpoint_every == 0:
             manager.save(checkpoint_number=step)
             report("checkpoint", step=step)
     return trainer.finish()
@@ -198,7 +198,7 @@ rows = make_attempt_rows(list(job.events()))
 figures.show(figures.timeline(rows, title="One kill, as measured on this machine", unit="s"))
 print(f"first attempt: {first.done} steps, saved after {first.saved}")
 print(f"second attempt: begins after {second.restored}, {second.lost} steps are trained twice")
-assert second.restored >= first.saved >= 8 and second.lost <= settings.save_every
+assert second.restored >= first.saved >= 8 and second.lost <= settings.checkpoint_every
 np.testing.assert_allclose(resumed.losses, whole.losses[second.restored :], atol=1e-9)
 
 # %% [markdown]
@@ -209,7 +209,7 @@ np.testing.assert_allclose(resumed.losses, whole.losses[second.restored :], atol
 # Here is the same program in the cockpit of [lesson 08](08-tf-config.ipynb), with more epochs, a checkpoint every 20 steps and about ten steps a second. It runs until you stop it, or until you run the next code cell. Kill a worker just after a flag, and another time just before the next one. Compare the hatched stretches. Then switch on **Chaos**: can it ever cost you more than 20 steps at once?
 
 # %% tags=["nbval-ignore-output"]
-endless = replace(settings, folder=f"{folder.name}/played", save_every=20, epochs=2000)
+endless = replace(settings, folder=f"{folder.name}/played", checkpoint_every=20, epochs=2000)
 endless = replace(endless, pause_seconds=0.08, watched=True)  # `watched`: tells when it waits
 played = cluster.start(train_saving, endless, restarts=100)
 next(event for event in played.events() if event.get("step", 0) >= 12)
@@ -292,7 +292,7 @@ except ClusterError as error:
 for path in sorted(path for path in cut.rglob("*") if path.is_file()):
     print(f"{format_bytes(path.stat().st_size):>9}  {path.relative_to(cut)}")
 print("newest in the file checkpoint:", Path(tf.train.latest_checkpoint(cut)).name)
-newest = find_newest_whole(cut, "ckpt")
+newest = latest_intact_checkpoint(cut, "ckpt")
 name = "values/.ATTRIBUTES/VARIABLE_VALUE"  # so TensorFlow calls it in the file
 values = tf.train.load_checkpoint(newest.path).get_tensor(name)
 assert np.all(values == newest.step), "whole: every value is of one step"
@@ -300,11 +300,11 @@ assert np.all(values == newest.step), "whole: every value is of one step"
 # %% [markdown]
 # The file `checkpoint` doesn't name what the killed save left behind, so nothing reads it.
 #
-# The order of writing doesn't help against other damage: a full disk, a copy cut short, a file system that lost its last writes. So we go back to the two healthy checkpoints, cut the newer data file in half, and ask TensorFlow for the newest checkpoint. Then we ask a function of our own. `newest_whole` starts at the newest, reads every value to its last byte (each is stored with a checksum), and returns the first checkpoint that can be read completely.
+# The order of writing doesn't help against other damage: a full disk, a copy cut short, a file system that lost its last writes. So we go back to the two healthy checkpoints, cut the newer data file in half, and ask TensorFlow for the newest checkpoint. Then we ask a function of our own. `latest_intact` starts at the newest, reads every value to its last byte (each is stored with a checksum), and returns the first checkpoint that can be read completely.
 
 
 # %%
-def newest_whole(folder):
+def latest_intact(folder):
     """Return the path of the newest checkpoint of which every value can be read, or None."""
     paths = [path.with_suffix("") for path in Path(folder).glob("ckpt-*.index")]
     for path in sorted(paths, key=lambda path: -int(path.name.split("-")[1])):
@@ -321,12 +321,12 @@ data = kept_folder / "ckpt-8.data-00000-of-00001"
 data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
 newest = tf.train.latest_checkpoint(kept_folder)
 print("newest in the file checkpoint:", Path(newest).name)
-found = newest_whole(kept_folder)
+found = latest_intact(kept_folder)
 print("newest whole checkpoint:", Path(found).name)
-assert found == find_newest_whole(kept_folder, "ckpt").path and found.endswith("ckpt-4")
+assert found == latest_intact_checkpoint(kept_folder, "ckpt").path and found.endswith("ckpt-4")
 
 # %% [markdown]
-# A program that restores `latest_checkpoint` would now fail at every restart, until somebody takes a look. This is why you keep more than one. (`find_newest_whole` in `utils` also returns what it passed over and why.)
+# A program that restores `latest_checkpoint` would now fail at every restart, until somebody takes a look. This is why you keep more than one. (`latest_intact_checkpoint` in `utils` also returns the checkpoints it skipped and why.)
 #
 # ## PreemptionCheckpointHandler: save on notice
 #
@@ -429,7 +429,7 @@ assert (by_hand, handled) == (16, 24)
 #
 # ## The same through utils: what is lost with each
 #
-# `train_resumably` of `utils` is this lesson's loop with the checks built in, for three methods. Two of them you know: `CheckpointManager`, and the handler with regular checkpoints. The third is Keras's `fit` with the callback `BackupAndRestore`, with an addition that makes it exact (the mistake below shows why).
+# `train_with_recovery` of `utils` is this lesson's loop with the checks built in, for three methods. Two of them you know: `CheckpointManager`, and the handler with regular checkpoints. The third is Keras's `fit` with the callback `BackupAndRestore`, with an addition that makes it exact (the mistake below shows why).
 #
 # We train once with each method and disturb each run three times. After steps 6 and 11 it's killed without notice, with SIGKILL. After step 15 it gets a notice: SIGTERM, and SIGKILL for any process that is still running when the *grace period* ends. Clouds give 30 s to 2 minutes. Here the handler gets 20 s, and the other two, which ignore the notice anyway, get 0.15 s.
 
@@ -459,7 +459,7 @@ title = "Steps trained twice after each signal, with a checkpoint every 4 steps"
 figures.show(figures.grouped_bars(lost, unit="steps", title=title))
 for name, each in lost.items():
     print(f"{name:<28}at most {max(each.values())} steps; with notice {each[words[-1]]}")
-assert max(max(each.values()) for each in lost.values()) <= settings.save_every
+assert max(max(each.values()) for each in lost.values()) <= settings.checkpoint_every
 assert lost["PreemptionCheckpointHandler"][words[-1]] == 0
 
 # %% [markdown]
@@ -469,7 +469,7 @@ assert lost["PreemptionCheckpointHandler"][words[-1]] == 0
 
 # %%
 frozen = replace(settings, folder=f"{folder.name}/frozen", method="manager")
-job = cluster.start(train_resumably, frozen, restarts=1, stall_seconds=0.5)
+job = cluster.start(train_with_recovery, frozen, restarts=1, stall_seconds=0.5)
 disturb(job, 11, lambda job: job.pause("worker", 1))
 [found] = [event for event in job.events() if event["event"] == "restart"]
 print(found["task"], found["cause"])
@@ -519,7 +519,7 @@ assert ends[3][0] == 15 and ends["epoch"] == undisturbed and ends[3] != undistur
 # %% [markdown]
 # With `save_freq=3` the weights came back from the middle of the epoch, but the data started at its beginning. So three batches were trained twice: 15 steps instead of 12, and another weight. No error, no warning. Saving once per epoch fixes it. So does counting: the optimizer's step counter is in the backup, and it tells you how many batches to skip.
 #
-# One more argument matters. By default the callback overwrites its only backup, and a kill at that moment leaves half a file. `double_checkpoint=True` keeps the previous one. `utils.training.recovery.fit.WholeBackup` does both for you, and lets only the chief write.
+# One more argument matters. By default the callback overwrites its only backup, and a kill at that moment leaves half a file. `double_checkpoint=True` keeps the previous one. `utils.training.recovery.fit.AtomicBackup` does both for you, and lets only the chief write.
 #
 # ## What it costs: how often to save
 #
@@ -585,28 +585,28 @@ interval_explorer(timing.median_seconds, workers=1000)
 #
 # - A run that was killed after step 11 was resumed, and ended with the uninterrupted run's weights, to 1e-9.
 # - When killed, each method lost at most the steps of one interval; with notice, the handler lost none.
-# - A checkpoint with half a data file was still named as the newest; `newest_whole` passed over it.
+# - A checkpoint with half a data file was still named as the newest; `latest_intact` skipped it.
 # - Without momentum, or without the place in the data, a resumed run quietly ended with other weights.
 # - The time of a save and an MTBF gave the best interval, and 4,000 simulated runs agreed with the formula.
 #
 # ## Take-away card
 #
-# You bring `model`, `optimizer`, `strategy`, `step` (an int64 variable that you add 1 to in every step), `save_every` (in steps), and from [lesson 09](09-multi-worker-mirrored.ipynb) `is_chief` and `shared`, the path of the shared folder:
+# You bring `model`, `optimizer`, `strategy`, `step` (an int64 variable that you add 1 to in every step), `checkpoint_every` (in steps), and from [lesson 09](09-multi-worker-mirrored.ipynb) `is_chief` and `shared`, the path of the shared folder:
 #
 # ```python
 # checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)  # all three
-# if newest := newest_whole(shared):  # this lesson's function; None at the first start
+# if newest := latest_intact(shared):  # this lesson's function; None at the first start
 #     checkpoint.restore(newest).assert_existing_objects_matched()
 #     if is_chief: tf.compat.v1.train.update_checkpoint_state(shared, newest)  # skip damaged ones
 # folder = shared if is_chief else tempfile.mkdtemp()  # every worker saves, the chief's counts
 # manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=3)
 # handler = tf.distribute.experimental.PreemptionCheckpointHandler(strategy.cluster_resolver, manager)
-# if int(step) % save_every == 0:  # these last three lines: in your loop, after every step
+# if int(step) % checkpoint_every == 0:  # these last three lines: in your loop, after every step
 #     manager.save(checkpoint_number=int(step))  # best about every sqrt(2 * save_seconds * mtbf) s
 # handler.save_checkpoint_if_preempted(checkpoint_number=int(step))
 # ```
 #
-# The fourth line matters when `newest_whole` passed over a damaged checkpoint. The file `checkpoint` still names that one, and the handler, as you saw, restores what the file names. So the chief first writes into it the checkpoint that was really restored. A whole program that survives both signals, on one machine or two: [checkpoint_and_resume.py](../examples/checkpoint_and_resume.py).
+# The fourth line matters when `latest_intact` skipped a damaged checkpoint. The file `checkpoint` still names that one, and the handler, as you saw, restores what the file names. So the chief first writes into it the checkpoint that was really restored. A whole program that survives both signals, on one machine or two: [checkpoint_and_resume.py](../examples/checkpoint_and_resume.py).
 #
 # ## Where it is described
 #

@@ -388,11 +388,11 @@ assert [max(values[-10:]) > values[0] for values in losses.values()] == [False, 
 # %% [markdown]
 # Same model, same data, same rate: training that is stable with one closure in flight explodes with a staleness of about one. At 0.5/k it is stable again, with both workers busy. (Where the exploding curve dips, the weights swing past the minimum and come close to it for a moment.)
 #
-# There are two more remedies, both options of `StalenessLoop`, which does for any Keras model what `descend` did for ours. `damp=True` divides a gradient by 1 + its staleness. (That doesn't help Adam, which ignores the size of a gradient.) `max_staleness=n` drops gradients staler than *n*; with 0, only fresh ones are written. Both know the staleness in time, because the ticket is drawn before anything is written. And both look at a second counter, of updates that are *finished*: an update that has its ticket and isn't written yet counts as missed. Here is each of them at the rate that exploded, with both workers busy. ([`descend_squares`](../distlab/lessons/stale_updates.py) runs our least squares through a `StalenessLoop`.) The second cell checks that it is the same descent: with one closure in flight it ends with the weights of our own loop.
+# There are two more remedies, both options of `StalenessLoop`, which does for any Keras model what `descend` did for ours. `staleness_scaling=True` divides a gradient by 1 + its staleness. (That doesn't help Adam, which ignores the size of a gradient.) `max_staleness=n` drops gradients staler than *n*; with 0, only fresh ones are written. Both know the staleness in time, because the ticket is drawn before anything is written. And both look at a second counter, of updates that are *finished*: an update that has its ticket and isn't written yet counts as missed. Here is each of them at the rate that exploded, with both workers busy. ([`descend_squares`](../distlab/lessons/stale_updates.py) runs our least squares through a `StalenessLoop`.) The second cell checks that it is the same descent: with one closure in flight it ends with the weights of our own loop.
 
 
 # %% tags=["nbval-ignore-output"]
-remedies = {"damped": {"damp": True}, "only fresh gradients": {"max_staleness": 0}}
+remedies = {"damped": {"staleness_scaling": True}, "only fresh gradients": {"max_staleness": 0}}
 runs = [(1.25 / curvature, 40, {"delays": (0.03, 0.03), **extra}) for extra in remedies.values()]
 for name, (updates, _) in zip(remedies, cluster.run(descend_squares, x, y, runs)):
     written = sum(update.written for update in updates)
@@ -417,14 +417,14 @@ staleness_race()
 #
 # ## A counter that loses steps
 #
-# Keras 3 counts an optimizer's steps with `iterations.assign(iterations + 1)`: read, add, write back, like `b` above. `count_exactly(optimizer)` replaces that one method by an addition at the server. Who cares? Adam does. To correct the bias of its first averages, it multiplies its rate by a factor that depends on the number of steps and approaches 1 as they add up.
+# Keras 3 counts an optimizer's steps with `iterations.assign(iterations + 1)`: read, add, write back, like `b` above. `use_atomic_step_counter(optimizer)` replaces that one method by an addition at the server. Who cares? Adam does. To correct the bias of its first averages, it multiplies its rate by a factor that depends on the number of steps and approaches 1 as they add up.
 
 
 # %% tags=["nbval-ignore-output"]
 def count_steps(steps):
     """Return what Keras counted, and what the exact counter did, after `steps` of Adam each."""
     coordination, counts = connect(), []
-    for prepare in (lambda optimizer: None, counting.count_exactly):
+    for prepare in (lambda optimizer: None, counting.use_atomic_step_counter):
         with coordination.strategy.scope():
             model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
             optimizer = keras.optimizers.Adam()

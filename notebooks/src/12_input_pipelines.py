@@ -41,7 +41,7 @@ from utils.input_pipeline.chain import take_apart
 from utils.input_pipeline.ladder import (
     LADDER,
     as_written,
-    left_to_tensorflow,
+    autotuned,
     list_files,
     read_at_once,
 )
@@ -223,11 +223,11 @@ def tuned(shards, store=LOCAL, batch=128):
 #
 # `tuned`, in the second cell, adds two more ideas: keep what is the same in every epoch (`cache`), and make the next batches while the step computes (`prefetch`). It caches single examples rather than batches, so that each epoch can shuffle them again.
 #
-# From `naive` to `tuned` is a ladder of eight rungs, each a small change to the one before. The rungs in between are in [`utils/input_pipeline/ladder.py`](../utils/input_pipeline/ladder.py), one function of a few lines each. Read them as a diff. `LADDER` holds all eight by name. Speed is worth nothing if examples get lost, so before any timing `count_elements` compares the number, label and pixels (row by row) of everything that an epoch of each rung delivers.
+# From `naive` to `tuned` is a ladder of eight variants, each a small change to the one before. The variants in between are in [`utils/input_pipeline/ladder.py`](../utils/input_pipeline/ladder.py), one function of a few lines each. Read them as a diff. `LADDER` holds all eight by name. Speed is worth nothing if examples get lost, so before any timing `count_elements` compares the number, label and pixels (row by row) of everything that an epoch of each variant delivers.
 #
 # ### The ladder on the local disk
 #
-# We measure images per second after the first epoch, all rungs in turn, and then once more. The limit is the same loop over one batch that is ready.
+# We measure images per second after the first epoch, all variants in turn, and then once more. The limit is the same loop over one batch that is ready.
 #
 # **Predict.** How many times as fast as naive is tuned? A hint: which of the bars above, read, parse and augment, does a tuned epoch still have to pay for?
 
@@ -237,15 +237,15 @@ my_guess
 
 # %%
 by_hand = {"naive": naive, "interleave": interleaved, "vectorized map": vectorized, "tuned": tuned}
-rungs = {**LADDER, **by_hand}
+variants = {**LADDER, **by_hand}
 wanted = count_elements(naive(shards))
-for name, make in rungs.items():
+for name, make in variants.items():
     dataset = as_written(make(shards))
     assert count_elements(dataset) == wanted and count_elements(dataset) == wanted, name
-print(len(wanted), "examples, each once, in two epochs each of:", ", ".join(rungs))
+print(len(wanted), "examples, each once, in two epochs each of:", ", ".join(variants))
 
 # %% tags=["nbval-ignore-output"]
-datasets = {name: as_written(make(shards)) for name, make in rungs.items()}
+datasets = {name: as_written(make(shards)) for name, make in variants.items()}
 datasets["limit: ready tensors"] = ready
 local = measure_rates(datasets, rounds=2)
 show_guess(my_guess, local.median("tuned") / local.median("naive"), unit="×")
@@ -268,13 +268,13 @@ print("largest gain in this run:", max(worth, key=worth.get))
 # - **Whole batches** replace 128 calls with one.
 # - **The cache** skips reading and decoding. Work you skip is free.
 # - **Prefetch** overlaps making a batch with whatever the loop does. This loop has no step, so the bar says little about training; the time line below says more.
-# - **`tuned`** pays for a new order of the examples in each epoch; the rung `cache` repeats the same batches forever.
+# - **`tuned`** pays for a new order of the examples in each epoch; the variant `cache` repeats the same batches forever.
 #
 # Only compare bars within one picture, since those were measured in turn. From cell to cell even the naive rate changes, with whatever else the computer is doing.
 #
 # ### A slow store
 #
-# Data often sits behind a network. `SLOW` emulates that: each shard answers 50 ms after it is opened, then takes 20 ms for each block of 128 records. The delays are real, and while one request waits, others can go on. The pipelines are the same. First we read one shard alone, then we run five of the rungs:
+# Data often sits behind a network. `SLOW` emulates that: each shard answers 50 ms after it is opened, then takes 20 ms for each block of 128 records. The delays are real, and while one request waits, others can go on. The pipelines are the same. First we read one shard alone, then we run five of the variants:
 
 # %% tags=["nbval-ignore-output"]
 one_shard = as_written(read_shard(shards.files[0], SLOW))
@@ -286,7 +286,7 @@ least = SLOW.wait_seconds(count)
 print(f"{count} records: {watch.seconds * 1e3:.0f} ms, of which {least * 1e3:.0f} ms waiting")
 assert count == 500 and watch.seconds >= least
 chosen = ("naive", "interleave", "parallel interleave", "vectorized map", "tuned")
-slow = measure_rates({n: as_written(rungs[n](shards, SLOW)) for n in chosen}, rounds=2)
+slow = measure_rates({n: as_written(variants[n](shards, SLOW)) for n in chosen}, rounds=2)
 title = "Images per second after the first epoch, slow store"
 figures.show(figures.bars(slow.medians(), unit="images/s", title=title, **marks))
 at_most = len(split) / (8 * SLOW.wait_seconds(500))  # images a second, waits one after another
@@ -306,7 +306,7 @@ print(
 # %% tags=["nbval-ignore-output"]
 stages = ["read", "parse", "parse_batch", "augment", "augment_batch", "wait", "step"]
 spans = {
-    name: trace(rungs[name](shards, SLOW, batch=64), steps=8, step_seconds=0.02)
+    name: trace(variants[name](shards, SLOW, batch=64), steps=8, step_seconds=0.02)
     for name in ("naive", "prefetch")
 }
 for name, found in spans.items():
@@ -342,7 +342,7 @@ for name, found in spans.items():
 # %% tags=["nbval-ignore-output"]
 auto = {
     "naive, as written": as_written(naive(shards)), "naive, by default": naive(shards),
-    "AUTOTUNE everywhere": left_to_tensorflow(shards),
+    "AUTOTUNE everywhere": autotuned(shards),
     "vectorized map": as_written(vectorized(shards)),
 }  # fmt: skip
 assert all(count_elements(dataset) == wanted for dataset in auto.values())
@@ -515,7 +515,7 @@ conveyor(InputCosts(wait, costs["parse"], costs["augment"]), step_seconds=0.005)
 # %% [markdown]
 # ## The same through `utils`
 #
-# First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Start with the ends of its report: *ready tensors* at the top shows how far it is from the limit, and the bottom is a pipeline to copy. In between are the costs of the stages and every change it tried: one that helped "stays", one that didn't "goes". The last line compares the bottleneck it found with the tallest bar of your first picture. If they differ, the computer was probably busy during one of them, so run both again. In a shell: `distlab tune my_input:make_dataset --step-ms 5`.
+# First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Start with the ends of its report: *ready tensors* at the top shows how far it is from the limit, and the bottom is a pipeline to copy. In between are the costs of the stages and every change it tried: one that helped "stays", one that didn't "goes". The last line compares the bottleneck it found with the tallest bar of your first picture. If they differ, the computer was probably busy during one of them, so run both again. In a shell: `distlab tune-input my_input:make_dataset --step-ms 5`.
 
 # %% tags=["nbval-ignore-output"]
 for name, make in by_hand.items():
@@ -557,7 +557,7 @@ assert shards.bytes < 4 * pixels
 #
 # What you saw:
 #
-# - Every rung delivered each example once: counted, not assumed.
+# - Every variant delivered each example once: counted, not assumed.
 # - Timing the chain up to each stage found the most expensive one.
 # - `tuned` ran at more than twice the naive rate, from the local disk and from the slow store.
 # - A cache in the wrong place, or a global seed, froze the augmentation, and no error said so.

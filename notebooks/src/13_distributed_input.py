@@ -43,9 +43,9 @@ from utils.input_pipeline.sharding import (
     all_ids,
     auto_shard,
     check_cover,
-    deal_examples,
-    ids_of_replicas,
-    say_ids,
+    shard_examples,
+    ids_per_replica,
+    format_ids,
     sharding_options,
 )
 from utils.measure import format_bytes
@@ -59,7 +59,7 @@ from utils.strategies import make_strategy
 # %%
 strategy = make_strategy("mirrored", 4)
 numbers = tf.data.Dataset.range(32).with_options(sharding_options("AUTO"))
-views = ids_of_replicas(strategy, strategy.experimental_distribute_dataset(numbers.batch(8)))
+views = ids_per_replica(strategy, strategy.experimental_distribute_dataset(numbers.batch(8)))
 figures.show(figures.shares(views, 32, title="Who gets what: 32 examples, global batch 8"))
 print(check_cover(views, range(32)))
 
@@ -85,7 +85,7 @@ def sizes_of(views):
 def distribute(strategy, examples, batch, policy="AUTO", **options):
     batches = tf.data.Dataset.range(examples).batch(batch, **options)
     batches = batches.with_options(sharding_options(policy))
-    return ids_of_replicas(strategy, strategy.experimental_distribute_dataset(batches))
+    return ids_per_replica(strategy, strategy.experimental_distribute_dataset(batches))
 
 
 views = distribute(strategy, 66, 32)
@@ -132,7 +132,7 @@ def make_dataset(context):
     return mine.batch(batch).prefetch(2)
 
 
-views = ids_of_replicas(strategy, strategy.distribute_datasets_from_function(make_dataset))
+views = ids_per_replica(strategy, strategy.distribute_datasets_from_function(make_dataset))
 print("called for (pipelines, this one):", asked)
 print("first step:", [view[0] for view in views.values()])
 assert check_cover(views, range(32)).once == 32
@@ -160,7 +160,7 @@ batches = read_ids(shards.files).batch(4)
 policies = {policy: auto_shard(batches, 2, policy) for policy in ("FILE", "DATA", "OFF")}
 for policy, views in policies.items():
     print(f"{policy:<5}{check_cover(views, range(32))}")
-    assert views == deal_examples(np.arange(32).reshape(4, 8).tolist(), 2, policy, 4)
+    assert views == shard_examples(np.arange(32).reshape(4, 8).tolist(), 2, policy, 4)
 assert all_ids(policies["FILE"]["worker 0"]) == {*range(8), *range(16, 24)}
 assert policies["DATA"]["worker 1"][0] == [4, 5, 6, 7]
 assert policies["OFF"]["worker 0"] == policies["OFF"]["worker 1"]
@@ -201,13 +201,13 @@ def receive(files, policy, global_batch):
     import tensorflow as tf
 
     from utils.input_pipeline.parsing import parse
-    from utils.input_pipeline.sharding import ids_of_replicas, sharding_options
+    from utils.input_pipeline.sharding import ids_per_replica, sharding_options
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     records = tf.data.Dataset.from_tensor_slices(list(files)).flat_map(tf.data.TFRecordDataset)
     ids = records.map(parse).map(lambda image, label, number: number)
     batches = ids.batch(global_batch).with_options(sharding_options(policy))
-    return ids_of_replicas(strategy, strategy.experimental_distribute_dataset(batches))["replica 0"]
+    return ids_per_replica(strategy, strategy.experimental_distribute_dataset(batches))["replica 0"]
 
 
 pair = LocalCluster(workers=2)
@@ -277,7 +277,7 @@ options = tf.distribute.InputOptions(
     experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
 )
 other, asked = make_strategy("mirrored", 4), []
-views = ids_of_replicas(other, other.distribute_datasets_from_function(make_dataset, options))
+views = ids_per_replica(other, other.distribute_datasets_from_function(make_dataset, options))
 print("called for:", asked)
 print("per replica:", check_cover(views, range(32)))
 for kind, made in (("another", strategy), ("the same", other)):
@@ -425,7 +425,7 @@ print("30 examples over four replicas, policy OFF:", split_evenly(30, 4))
 assert sizes_of(distribute(strategy, 30, 30, "OFF")) == [split_evenly(30, 4)]
 again = auto_shard(read_ids(shards.files).batch(4), 2, "AUTO")
 assert all(all_ids(real["FILE"][who]) == all_ids(view) for who, view in again.items())
-print("AUTO on files shards as FILE does:", [say_ids(all_ids(view)) for view in again.values()])
+print("AUTO on files shards as FILE does:", [format_ids(all_ids(view)) for view in again.values()])
 
 # %% [markdown]
 # ## What it costs

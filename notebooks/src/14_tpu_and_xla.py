@@ -414,7 +414,7 @@ try:
 except DistributedError as error:
     print(error)
     name = "one-device"
-report = train(strategy=name, model="mlp", limit=512, epochs=1)
+report = train(strategy=name, model="mlp", max_examples=512, epochs=1)
 assert np.isfinite(report.loss).all()
 
 # %% [markdown]

@@ -216,7 +216,7 @@ rows = read_table("gpipe_table3_2019")
 spans = {}
 for row in rows:
     share = 1 / row["K"]  # K equal stages share the layers
-    paper = StageTimes(share, share, share).rematerialize()
+    paper = StageTimes(share, share, share).recompute()
     schedule = make_schedule("gpipe", int(row["K"]), int(row["M"]))
     spans[row["K"]] = simulate_pipeline(schedule, paper).longest_stage_span
 table = [[row["Transformer_24"], spans[2.0] / spans[row["K"]]] for row in rows]
@@ -289,8 +289,8 @@ assert round_twice.traffic.count_bytes() * 3 == early.traffic.count_bytes() * 7 
 # You can buy memory with time. A stage keeps only the *input* of each micro-batch, and does its forward again just before its backward. So each micro-batch costs one more forward pass on every stage. (This is also called recomputation or gradient checkpointing; [lesson 18](18-precision-and-memory.ipynb) uses it without a pipeline.)
 
 # %%
-again, simulated = run_beside(pipeline, gpipe, times, rematerialize=True)
-longer = simulate_pipeline(gpipe, times.rematerialize()).makespan / simulated.makespan
+again, simulated = run_beside(pipeline, gpipe, times, recompute=True)
+longer = simulate_pipeline(gpipe, times.recompute()).makespan / simulated.makespan
 groups = {"GPipe": list_kept(step), "GPipe, computed again": list_kept(again)}
 title = "The most activations kept at once, counted on the run"
 figures.show(figures.grouped_bars(groups, unit="kB", title=title))

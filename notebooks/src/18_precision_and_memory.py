@@ -300,7 +300,7 @@ for (scale, weights), (other_scale, others), (third_scale, thirds) in zip(fixed,
 # Step by step, weights and scales are the same as with tf_keras. `SharedLossScaleOptimizer` does this under MirroredStrategy, CentralStorageStrategy, several workers and parameter servers, and `distlab train --dtype mixed_float16` uses it. Across workers it matters even more: there Keras 3's own optimizer hangs in its first step.
 
 # %% tags=["nbval-ignore-output"]
-job = {"model": "mlp", "dtype": "mixed_float16", "limit": 640, "epochs": 2}
+job = {"model": "mlp", "dtype": "mixed_float16", "max_examples": 640, "epochs": 2}
 safe = train(strategy="mirrored", replicas=2, **job)
 print(safe)
 assert safe.loss[1] < safe.loss[0] and safe.loss_scale > 1

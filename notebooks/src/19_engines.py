@@ -122,7 +122,7 @@ assert runs["by hand"].begun == [0] and len(runs["by hand"].lines) >= 2 * 7
 #
 # ## distlab run
 #
-# PyTorch has `torchrun` for this. TensorFlow has nothing like it, so the course brings its own: `distlab run` picks the ports, sets each task's TF_CONFIG, merges what they print, keeps a log for each, and with `--restarts` starts them all again when one has failed. The program stays as it is.
+# PyTorch has `torchrun` for this. TensorFlow has nothing like it, so the course brings its own: `distlab run` picks the ports, sets each task's TF_CONFIG, merges what they print, keeps a log for each, and with `--max-restarts` starts them all again when one has failed. The program stays as it is.
 #
 # This time we kill worker 1, with SIGKILL, as soon as worker 0 reports step 40. The program saves every 20 steps.
 #
@@ -133,7 +133,7 @@ my_guess = guess_number("The second attempt begins at step", 0, 120, step=10)
 my_guess
 
 # %% tags=["nbval-ignore-output"]
-options = "--workers 2 --restarts 1 --checkpoint-dir {} train.py"
+options = "--workers 2 --max-restarts 1 --checkpoint-dir {} train.py"
 way, line = "distlab run", "distlab run " + options.format("local")
 runs[way] = watch(way, [line], folder=home, kill_after=40)
 show_guess(my_guess, runs[way].begun[-1])
@@ -150,7 +150,7 @@ assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 
 # %% tags=["nbval-ignore-output"]
 place = f"127.0.0.1:{pick_free_ports(1)[0]}"
-line = f"distlab run --rendezvous {place} --address {{}} {options}"
+line = f"distlab run --rendezvous {place} --advertise-address {{}} {options}"
 way, code = "rendezvous", {"DISTLAB_CODE": "only-for-lesson-19"}
 machines = [line.format("127.0.0.1", "a"), line.format("127.0.0.2", "b")]
 print(*machines, sep="\n")
@@ -161,7 +161,7 @@ assert sorted(os.listdir(home / "a")) == sorted(os.listdir(home / "b"))  # a cop
 assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 
 # %% [markdown]
-# Each "machine" was given a folder of its own for checkpoints, `a` and `b`, and both hold the newest: there is no shared disk, so the launchers copy it. On real machines leave `--address` out, and expect a warning: TensorFlow's own servers listen on every interface, without a password. Beyond loopback `distlab run` wants `--trust-network` or a yes.
+# Each "machine" was given a folder of its own for checkpoints, `a` and `b`, and both hold the newest: there is no shared disk, so the launchers copy it. On real machines leave `--advertise-address` out, and expect a warning: TensorFlow's own servers listen on every interface, without a password. Beyond loopback `distlab run` wants `--trust-network` or a yes.
 #
 # ## Ray, Spark, Slurm
 #
@@ -545,7 +545,7 @@ assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for 
 # # in your program: nothing but this, and a folder for checkpoints
 # strategy = tf.distribute.MultiWorkerMirroredStrategy()
 # folder = os.environ.get("DISTLAB_CHECKPOINT_DIR", "kept")
-# # distlab run --workers 2 --restarts 3 --checkpoint-dir kept train.py
+# # distlab run --workers 2 --max-restarts 3 --checkpoint-dir kept train.py
 # # distlab run --rendezvous 10.0.0.5:2950 --workers 2 train.py     the same line on each machine
 # # distlab run --engine slurm --engine-address gpu --workers 4 train.py   (or ray, spark)
 # # distlab manifest kubernetes --workers 4 --output job train.py

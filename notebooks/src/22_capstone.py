@@ -41,14 +41,14 @@ from distlab.lessons.capstone import GLOBAL_BATCH_SIZE, choose_sizes, write_repo
 from distlab.lessons.capstone_gallery import save_pictures
 from distlab.lessons.killed_run import run_and_kill
 from distlab.lessons.logbook import Logbook
-from distlab.lessons.mask_pictures import draw_canvases, draw_key, draw_predictions, score_one
+from distlab.lessons.mask_pictures import draw_scenes, draw_key, draw_predictions, score_one
 from utils.calibrate import Scenario, calibrate, find_machine, predict, predict_local
 from utils.cluster import LocalCluster, make_launcher
-from utils.data import load_canvases
-from utils.data.canvases import MASK_CLASS_NAMES, MAX_NOISE
+from utils.data import load_scenes
+from utils.data.scenes import MASK_CLASS_NAMES, MAX_NOISE
 from utils.data.masks import count_pixels, score_masks
 from utils.input_pipeline import tune
-from utils.input_pipeline.canvases import parse_canvas, parse_canvas_batch, write_canvases
+from utils.input_pipeline.scenes import parse_scene, parse_scene_batch, write_scenes
 from utils.measure import Stopwatch, format_bytes, time_calls
 from utils.models import build_unet
 from utils.simulate.failures import young_interval_seconds
@@ -56,30 +56,30 @@ from utils.simulate.failures import young_interval_seconds
 # %% [markdown]
 # ## What is asked
 #
-# A canvas has 64 by 64 pixels of faint noise. On it lie one to three garments of Fashion-MNIST, one partly over the other. For every pixel we want a class: background, or one of ten kinds of clothing. So the label is a picture too, the *mask*. A canvas depends only on a seed and its number, and test canvases are made of garments that never occur in training.
+# A scene has 64 by 64 pixels of faint noise. In it lie one to three garments of Fashion-MNIST, one partly over the other. For every pixel we want a class: background, or one of the ten classes of garments. So the label is a picture too, the *mask*. A scene depends only on a seed and its number, and test scenes are made of garments that never occur in training.
 
 # %% tags=["nbval-ignore-output"]
 sizes = choose_sizes()
-canvases = load_canvases(train=sizes.train, test=sizes.test)
-images, masks = zip(*(canvases.train.draw(number) for number in range(7)))
-figures.show(draw_canvases(images, masks, "Seven canvases, and what each pixel shows"))
+scenes = load_scenes(train=sizes.train, test=sizes.test)
+images, masks = zip(*(scenes.train.draw(number) for number in range(7)))
+figures.show(draw_scenes(images, masks, "Seven scenes, and what each pixel shows"))
 figures.show(draw_key())
-print(f"{len(canvases.train):,} canvases to train on, {len(canvases.test):,} to test with")
+print(f"{len(scenes.train):,} scenes to train on, {len(scenes.test):,} to test with")
 assert images[0].shape == masks[0].shape == (64, 64)
 
 # %% [markdown]
-# How good must it be? *Accuracy* would flatter us: most pixels are background. We use intersection over union, IoU: of all pixels that are a shirt in the mask or in the prediction, the part that is a shirt in both. Two numbers are asked for on test canvases: 0.95 for any garment against the background, and 0.50 on average over the ten kinds.
+# How good must it be? *Accuracy* would flatter us: most pixels are background. We use intersection over union, IoU: of all pixels that are a shirt in the mask or in the prediction, the part that is a shirt in both. Two numbers are asked for on test scenes: 0.95 for any garment against the background, and 0.50 on average over the ten kinds.
 #
 # Before you train anything, ask what no training at all would get. The noise is dark, so call every pixel that is brighter a garment.
 
 # %%
-pictures, truth = (np.stack(part) for part in zip(*canvases.test.take(60)))
+pictures, truth = (np.stack(part) for part in zip(*scenes.test.take(60)))
 bright = score_masks(count_pixels(truth, pictures >= MAX_NOISE))
 print(f"one comparison finds the foreground with an IoU of {bright.foreground:.2f}")
-print(f"as a guess of the kind it's worth {bright.garments:.2f}")
+print(f"as a guess of the class it's worth {bright.garments:.2f}")
 
 # %% [markdown]
-# So the outlines are the easy number, and the kinds are what the network is for. Don't expect it to beat the comparison at outlines, though. It must choose one of eleven classes, and where it hesitates between a shirt, a coat and a pullover, each of them can come out less likely than the background. A good network ends a little below the comparison. One that ends far below it has a bug.
+# So the outlines are the easy number, and the classes are what the network is for. Don't expect it to beat the comparison at outlines, though. It must choose one of eleven classes, and where it hesitates between a shirt, a coat and a pullover, each of them can come out less likely than the background. A good network ends a little below the comparison. One that ends far below it has a bug.
 #
 # A logbook keeps us honest. `decide` writes down a choice and the reason, `measure` what came out, and it refuses to measure what was never decided.
 
@@ -90,12 +90,12 @@ book.decide("storage", "8 TFRecord shards of PNGs", "streamed, they never have t
 # %% [markdown]
 # ## Feed it
 #
-# The canvases are drawn one at a time and written to shards, an image and a mask in each record.
+# The scenes are drawn one at a time and written to shards, an image and a mask in each record.
 
 # %% tags=["nbval-ignore-output"]
 home = Path("runs/lesson22")
 shutil.rmtree(home, ignore_errors=True)  # what an earlier run left
-shards = write_canvases(canvases.train, home / "shards", shards=8)
+shards = write_scenes(scenes.train, home / "shards", shards=8)
 unpacked = 2 * 64 * 64 * shards.examples
 book.measure("storage", f"{format_bytes(shards.bytes)} on disk, {format_bytes(unpacked)} unpacked")
 assert shards.bytes < unpacked
@@ -107,26 +107,26 @@ assert shards.bytes < unpacked
 # %%
 def feed_naively(batch=GLOBAL_BATCH_SIZE):
     files = tf.data.Dataset.from_tensor_slices(list(shards.files))
-    return files.flat_map(tf.data.TFRecordDataset).map(parse_canvas).batch(batch)
+    return files.flat_map(tf.data.TFRecordDataset).map(parse_scene).batch(batch)
 
 
 def feed(batch=GLOBAL_BATCH_SIZE, seed=0):
     files = tf.data.Dataset.from_tensor_slices(list(shards.files))
     records = files.interleave(tf.data.TFRecordDataset, cycle_length=8, num_parallel_calls=2)
     records = records.shuffle(1024, seed=seed).batch(batch, drop_remainder=True)
-    return records.map(parse_canvas_batch, num_parallel_calls=2).prefetch(2)
+    return records.map(parse_scene_batch, num_parallel_calls=2).prefetch(2)
 
 
 numbers = np.concatenate([ids for _, _, ids in feed(batch=20)])
 assert np.array_equal(np.sort(numbers), np.arange(len(numbers)))  # each once
-print("each canvas once, in a new order:", not np.array_equal(numbers, np.sort(numbers)))
+print("each scene once, in a new order:", not np.array_equal(numbers, np.sort(numbers)))
 
 # %% [markdown]
 # ## The model
 #
 # A U-Net goes down and up again. On the way down, convolutions and pooling trade pixels for channels: 32 by 32 with 16 channels becomes 4 by 4 with 128, and there one number can know about a whole garment. On the way up, transposed convolutions bring the size back. What gives it its name are the connections across: at each size the way up also gets what the way down had there, so that edges stay sharp.
 #
-# Four details decide how fast it learns. The first convolution has stride 2: everything after it works on a quarter of the pixels, with a quarter of the arithmetic. That loses the exact edges, so the last layer also gets the canvas itself, sharpened: `tanh` of 32 times the brightness minus 3 is below 0 for noise and close to 1 for nearly all that garments show. `Rescaling`, `he_normal` and `elu` keep the numbers in all of these layers at a size of about 1. And the bias of the last layer starts where most pixels are background, so that the first hundred steps aren't spent on finding that out.
+# Four details decide how fast it learns. The first convolution has stride 2: everything after it works on a quarter of the pixels, with a quarter of the arithmetic. That loses the exact edges, so the last layer also gets the scene itself, sharpened: `tanh` of 32 times the brightness minus 3 is below 0 for noise and close to 1 for nearly all that garments show. `Rescaling`, `he_normal` and `elu` keep the numbers in all of these layers at a size of about 1. And the bias of the last layer starts where most pixels are background, so that the first hundred steps aren't spent on finding that out.
 
 
 # %%
@@ -160,7 +160,7 @@ def build_my_unet(widths=(16, 32, 64, 128)):
 mine, ours = build_my_unet(), build_unet()
 mine.set_weights(ours.get_weights())
 some = tf.constant(images[0][None, ..., None] / np.float32(255))
-print(f"{mine.count_params():,} parameters; a canvas gives logits of shape", mine(some).shape)
+print(f"{mine.count_params():,} parameters; a scene gives logits of shape", mine(some).shape)
 np.testing.assert_allclose(mine(some), ours(some), atol=1e-5)
 
 # %% [markdown]
@@ -168,7 +168,7 @@ np.testing.assert_allclose(mine(some), ours(some), atol=1e-5)
 #
 # ## The step, and a baseline
 #
-# The loss of a canvas is the mean over its pixels. The loss of a replica is the sum over its canvases, divided by the *global* batch, because the optimizer adds up the gradients of all replicas. `make_step` takes the strategy and the precision, so that every variant below is the same code.
+# The loss of a scene is the mean over its pixels. The loss of a replica is the sum over its scenes, divided by the *global* batch, because the optimizer adds up the gradients of all replicas. `make_step` takes the strategy and the precision, so that every variant below is the same code.
 
 
 # %%
@@ -211,13 +211,13 @@ one = tf.distribute.OneDeviceStrategy("CPU:0")
 book.decide("baseline", "one device, float32, batch 32", "everything else is compared with it")
 one_seconds, one_loss = time_step(one, batch)
 rate = GLOBAL_BATCH_SIZE / one_seconds
-book.measure("baseline", f"{one_seconds:.2f} s a step, {rate:.0f} canvases a second")
+book.measure("baseline", f"{one_seconds:.2f} s a step, {rate:.0f} scenes a second")
 assert one_loss < np.log(11)  # it learns: below the loss of a guess
 
 # %% [markdown]
-# The pipeline has to deliver as many canvases per second as the step takes in.
+# The pipeline has to deliver as many scenes per second as the step takes in.
 #
-# **Predict.** The naive pipeline alone, without a step: how many times as many canvases per second does it deliver?
+# **Predict.** The naive pipeline alone, without a step: how many times as many scenes per second does it deliver?
 
 # %%
 my_guess = guess_number("Naive pipeline over the step", 0.1, 1000, "x", log=True)
@@ -228,7 +228,7 @@ book.decide("input", "batch first, two calls at once, prefetch", "two cores, and
 found = tune(feed_naively, step_seconds=one_seconds, seconds=sizes.tune_seconds)
 costs = {cost.name: 1e6 * cost.seconds_per_image for cost in found.costs}
 show_guess(my_guess, 1e6 / sum(costs.values()) / rate, unit="x")
-figures.show(figures.bars(costs, unit="µs", title="Processor time of one canvas in each stage"))
+figures.show(figures.bars(costs, unit="µs", title="Processor time of one scene in each stage"))
 book.measure("input", f"the bottleneck is {found.bottleneck}")
 assert found.limit > 0 and costs
 
@@ -275,7 +275,7 @@ assert abs(two_loss - one_loss) < 0.05
 #
 # ## The plan
 #
-# The run will have two workers of 16 canvases each. `calibrate` measures the step of one process, of two that compute at the same time, and the all-reduce between them. From that, `predict_local` says what a step of the real program will take. A checkpoint costs time as well, and how often a machine goes down decides how often to save. Suppose one of ours fails every half hour.
+# The run will have two workers of 16 scenes each. `calibrate` measures the step of one process, of two that compute at the same time, and the all-reduce between them. From that, `predict_local` says what a step of the real program will take. A checkpoint costs time as well, and how often a machine goes down decides how often to save. Suppose one of ours fails every half hour.
 
 # %% tags=["nbval-ignore-output"] seconds=900
 launcher = make_launcher()
@@ -304,10 +304,10 @@ assert ended.returncode == 0
 # %% [markdown]
 # ## The run
 #
-# The whole job as one program is [examples/capstone.py](../examples/capstone.py): plain TensorFlow, 250 lines, nothing of ours. It draws the canvases, trains, saves, resumes, evaluates and exports. Adam's rate rises over the first steps and then falls along a cosine, as in [lesson 17](17-large-batch-training.ipynb). It follows the optimizer's own count of steps. That count is in the checkpoint, so a resumed run goes on where the curve was. One detail cost us a long search: all epochs are concatenated into one data set, with one iterator. An iterator that ends waits until the thread of tf.data that tunes it wakes up, and that thread sleeps for longer and longer. With an iterator for each epoch, both workers stood still for many seconds after every one of them. Read the program now. In a shell you would start it like this:
+# The whole job as one program is [examples/capstone.py](../examples/capstone.py): plain TensorFlow, 250 lines, nothing of ours. It draws the scenes, trains, saves, resumes, evaluates and exports. Adam's rate rises over the first steps and then falls along a cosine, as in [lesson 17](17-large-batch-training.ipynb). It follows the optimizer's own count of steps. That count is in the checkpoint, so a resumed run goes on where the curve was. One detail cost us a long search: all epochs are concatenated into one data set, with one iterator. An iterator that ends waits until the thread of tf.data that tunes it wakes up, and that thread sleeps for longer and longer. With an iterator for each epoch, both workers stood still for many seconds after every one of them. Read the program now. In a shell you would start it like this:
 #
 # ```
-# distlab run --workers 2 --restarts 1 examples/capstone.py --out runs/lesson22/run --epochs 8 --seed 0
+# distlab run --workers 2 --max-restarts 1 examples/capstone.py --output runs/lesson22/run --epochs 8 --seed 0
 # ```
 #
 # `run_and_kill` does just that, and when the program reports a certain step it kills worker 1 with SIGKILL. This is the one full training of this lesson. The plan's minutes are those of the steps alone: starting twice, scoring and exporting come on top.
@@ -320,7 +320,8 @@ my_guess
 
 # %% tags=["nbval-ignore-output"] seconds=2400
 out = home / "run"
-job = {"out": out, "epochs": sizes.epochs, "canvases": sizes.train, "every": sizes.every, "seed": 0}
+job = {"output": out, "epochs": sizes.epochs, "scenes": sizes.train, "seed": 0}
+job["checkpoint-every"] = sizes.every
 words = [word for name, value in job.items() for word in (f"--{name}", str(value))]
 run = run_and_kill([sys.executable, "../examples/capstone.py", *words], sizes.steps // 3)
 show_guess(my_guess, run.restart_seconds, unit=" s")
@@ -337,7 +338,7 @@ assert report["loss"] < np.log(11)  # better than a guess
 
 # %% tags=["nbval-ignore-output"]
 seconds = {"predicted": predicted, "measured": run.step_seconds}
-figures.show(figures.bars(seconds, unit="s", title="A step of two workers, 16 canvases each"))
+figures.show(figures.bars(seconds, unit="s", title="A step of two workers, 16 scenes each"))
 error = predicted / run.step_seconds - 1
 book.measure("two workers", f"{run.step_seconds:.2f} s a step: {error:+.0%}")
 book.measure("checkpoints", f"{run.lost_steps} steps were trained twice")
@@ -348,12 +349,12 @@ assert 0.1 < predicted / run.step_seconds < 10 and run.lost_steps <= sizes.every
 #
 # ## How good is it?
 #
-# The run left a SavedModel, which needs no code of ours. To predict a large batch, two workers load it and take every second test canvas each. No strategy is needed: predicting is embarrassingly parallel. Only a table of counts comes back.
+# The run left a SavedModel, which needs no code of ours. To predict a large batch, two workers load it and take every second test scene each. No strategy is needed: predicting is embarrassingly parallel. Only a table of counts comes back.
 
 
 # %%
 def predict_share(folder, split, workers):
-    """One worker: predict every n-th canvas, and count true classes against predicted ones."""
+    """One worker: predict every n-th scene, and count true classes against predicted ones."""
     rank = tf.distribute.cluster_resolver.TFConfigClusterResolver().task_id
     model, counts = tf.saved_model.load(folder), np.zeros((11, 11), np.int64)
     mine = range(rank, len(split), workers)
@@ -368,27 +369,27 @@ def predict_share(folder, split, workers):
 # %% tags=["nbval-ignore-output"] seconds=400
 saved = str(out / "saved_model")
 with Stopwatch() as watch, LocalCluster(2, launcher=launcher) as cluster:
-    counts = sum(cluster.run(predict_share, saved, canvases.test, 2, timeout=200, echo=False))
+    counts = sum(cluster.run(predict_share, saved, scenes.test, 2, timeout=200, echo=False))
 launcher.close()
 score = score_masks(counts)
-print(f"{len(canvases.test):,} canvases in {watch.seconds:.1f} s, starting the workers included")
+print(f"{len(scenes.test):,} scenes in {watch.seconds:.1f} s, starting the workers included")
 print(f"IoU: foreground {score.foreground:.3f}, mean of ten garments {score.garments:.3f}")
-assert sizes.are_reached(score) and counts.sum() == 64 * 64 * len(canvases.test)
+assert sizes.are_reached(score) and counts.sum() == 64 * 64 * len(scenes.test)
 
 # %% tags=["nbval-ignore-output"]
 by_class = dict(zip(MASK_CLASS_NAMES, 100 * np.nan_to_num(score.of_class)))
-classes_picture = figures.bars(by_class, unit="%", title="IoU of each class on test canvases")
+classes_picture = figures.bars(by_class, unit="%", title="IoU of each class on test scenes")
 figures.show(classes_picture)
 worst = min(list(by_class)[1:], key=by_class.get)
-kind = MASK_CLASS_NAMES.index(worst)
-others = np.where(np.isin(np.arange(11), (0, kind)), 0, counts[kind])
+label = MASK_CLASS_NAMES.index(worst)
+others = np.where(np.isin(np.arange(11), (0, label)), 0, counts[label])
 print(f"the hardest is {worst}; most often it's taken for {MASK_CLASS_NAMES[np.argmax(others)]}")
 assert len(by_class) == 11
 
 # %% [markdown]
 # ## Look at the masks, good and bad
 #
-# A mean hides how a model fails. So sort test canvases by their score, and look at both ends.
+# A mean hides how a model fails. So sort test scenes by their score, and look at both ends.
 
 # %% tags=["nbval-ignore-output"]
 model = tf.saved_model.load(saved)
@@ -406,7 +407,7 @@ figures.show(bad)
 assert guesses.shape == truth.shape
 
 # %% [markdown]
-# From top to bottom: the canvas, the truth, the prediction. The outlines are nearly always right. What goes wrong is the name: one top becomes another, where a person would hesitate as well, and where one garment covers another, the part that's left over gets the wrong name. More capacity at 4 by 4 pixels, or more canvases, would be the next thing to try. Better hardware wouldn't.
+# From top to bottom: the scene, the truth, the prediction. The outlines are nearly always right. What goes wrong is the name: one top becomes another, where a person would hesitate as well, and where one garment covers another, the part that's left over gets the wrong name. More capacity at 4 by 4 pixels, or more scenes, would be the next thing to try. Better hardware wouldn't.
 #
 # ## The mistake: an average that forgets the pixels
 #
@@ -435,7 +436,7 @@ assert np.isclose(wrong / right, 64 * 64, rtol=1e-3)
 #
 # ## What it costs
 #
-# The same profile, moved to other hardware. Say the real job has ten million canvases and 30 epochs, on 64 A100s with 100 Gb/s between nodes, 16 canvases each, as here. The part of a device's peak that small convolutions reach is our assumption, 0.1, and the price is yours to fill in.
+# The same profile, moved to other hardware. Say the real job has ten million scenes and 30 epochs, on 64 A100s with 100 Gb/s between nodes, 16 scenes each, as here. The part of a device's peak that small convolutions reach is our assumption, 0.1, and the price is yours to fill in.
 
 # %% tags=["nbval-ignore-output"]
 PRICE = 2.5  # a device-hour, in your currency
@@ -444,15 +445,15 @@ large = {"examples": 10_000_000, "epochs": 30, "price": PRICE, "mfu": 0.1}
 one_gpu, many = find_machine("A100"), find_machine("64 A100 on 100 Gb/s")
 bills = {
     "this job, two devices like this machine": predict(profile, Scenario((2,), **small))[0],
-    "10 million canvases, one A100": predict(profile, Scenario((1,), machine=one_gpu, **large))[0],
-    "10 million canvases, 64 A100": predict(profile, Scenario((64,), machine=many, **large))[0],
+    "10 million scenes, one A100": predict(profile, Scenario((1,), machine=one_gpu, **large))[0],
+    "10 million scenes, 64 A100": predict(profile, Scenario((64,), machine=many, **large))[0],
 }
 for name, row in bills.items():
     print(f"{name:<40}{row.hours:8.2f} h {row.cost:10,.2f}  predicted; {row.bottleneck}")
-assert bills["10 million canvases, 64 A100"].hours < bills["10 million canvases, one A100"].hours
+assert bills["10 million scenes, 64 A100"].hours < bills["10 million scenes, one A100"].hours
 
 # %% [markdown]
-# The last word is the bottleneck. An A100 computes a step of this small network sooner than TensorFlow can launch its operations one by one, so launches set the pace. XLA (`jit_compile=True`) fuses many of them, and more canvases per GPU give each launch more to do. And here is the page to hand in, written from what this notebook measured.
+# The last word is the bottleneck. An A100 computes a step of this small network sooner than TensorFlow can launch its operations one by one, so launches set the pace. XLA (`jit_compile=True`) fuses many of them, and more scenes per GPU give each launch more to do. And here is the page to hand in, written from what this notebook measured.
 
 # %% tags=["nbval-ignore-output"]
 page = write_report(home / "report.md", book, run, predicted, score, bills)
@@ -463,7 +464,7 @@ Markdown(page)
 # %% [markdown]
 # ## What you did
 #
-# - You streamed canvases from shards, and built a U-Net whose loss is scaled per pixel and per global batch.
+# - You streamed scenes from shards, and built a U-Net whose loss is scaled per pixel and per global batch.
 # - You wrote decisions down before measuring them, and some of them may have been wrong.
 # - You predicted a step of two workers, lost one of them, and resumed.
 # - You scored masks by IoU, looked at the worst, and predicted with two workers from the exported model.
@@ -477,11 +478,11 @@ Markdown(page)
 # each = tf.nn.sparse_softmax_cross_entropy_with_logits(masks, logits)  # [batch, 64, 64]
 # losses = tf.reduce_mean(each, axis=[1, 2])  # first over the pixels ...
 # loss = tf.nn.compute_average_loss(losses, global_batch_size=32)  # ... then over all replicas
-# # 3 distlab run --workers 2 --restarts 3 examples/capstone.py --out run1
+# # 3 distlab run --workers 2 --max-restarts 3 examples/capstone.py --output run1
 # # 4 score by IoU, look at the worst, export, write the page
 # ```
 #
-# The whole program is [examples/capstone.py](../examples/capstone.py). The same model and data, under every strategy: `distlab train --dataset canvases --model unet`.
+# The whole program is [examples/capstone.py](../examples/capstone.py). The same model and data, under every strategy: `distlab train --dataset fashion-scenes --model unet`.
 #
 # ## Where it is described
 #

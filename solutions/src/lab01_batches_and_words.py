@@ -2,10 +2,10 @@
 # # Lab 01 · Batches and words
 #
 # Before you pay for eight devices, work out how many steps they take, how many examples each one
-# sees and whether the model fits; afterwards, what you really gained. You write four small
-# functions that answer this.
+# sees and whether the model fits; afterwards, what you really gained and what it costs. You write
+# four functions that answer this.
 #
-# **Time:** 30 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
+# **Time:** 35 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
 #
 # | word | what it means in this course |
 # |---|---|
@@ -25,7 +25,7 @@
 # %%
 import numpy as np
 
-from distlab.exercises import lab01
+from distlab.labs.lab01 import exercise as lab01
 
 # %%
 SEED = 2026
@@ -66,6 +66,8 @@ SEED = 2026
 # %% nbgrader={"grade_id": "epoch", "solution": true}
 def plan_epoch(examples, global_batch_size):
     ### BEGIN SOLUTION
+    # divmod keeps the whole batches and the rest apart, so that a rest of 0 can be told from one.
+    # math.ceil gets the steps right too, but n % batch alone says that a full last step has 0.
     whole, left_over = divmod(examples, global_batch_size)
     return whole + (left_over > 0), left_over or global_batch_size
     ### END SOLUTION
@@ -80,9 +82,9 @@ for _left_over in (0, 1, 5, 0):
     epoch_cases.append((_batch * int(rng.integers(3, 40)) + _left_over, _batch))
 ### END INPUTS
 got_epochs = lab01.EPOCH.observe(plan_epoch, epoch_cases)
-lab01.EPOCH.check(plan_epoch)
+lab01.EPOCH.check(plan_epoch)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab01 as judges
+from distlab.labs.lab01 import judge as judges
 
 judges.EPOCH.judge(epoch_cases, got_epochs)
 ### END HIDDEN TESTS
@@ -92,17 +94,17 @@ judges.EPOCH.judge(epoch_cases, got_epochs)
 #
 # **3 points · medium · 8 minutes**
 #
-# Split a global batch as evenly as possible over *all* replicas: no two shares differ by more than
-# one example, and the larger shares come first. (TensorFlow states this rule in the docstring of
-# `batch_sizes_for_worker` in its `distribute.py`, under data, experimental. Where the batch does not
-# divide, it does not always keep to it, as lessons 03 and 13 show. This exercise leaves that out.)
+# TensorFlow doesn't split a batch evenly. Every replica's share is the batch divided by *all*
+# replicas, rounded up, as long as the examples last. The last replica with any takes what is left,
+# and those after it get none. (This is the rule for data in memory, in `fit` and in
+# `experimental_distribute_dataset`. Data in files follow another one; lesson 13 has both.)
 #
 # **Contract.** `replica_batch_sizes(batch_size, workers, replicas_per_worker)` takes the examples
 # of one global batch (0 or more), the number of workers and the replicas on each. It returns a
 # list, tuple or array (no generator) of `workers * replicas_per_worker` counts of examples, worker
 # after worker.
 #
-# **Example.** `replica_batch_sizes(34, 2, 2)` is `[9, 9, 8, 8]`: worker 0 trains on 18 examples
+# **Example.** `replica_batch_sizes(34, 2, 2)` is `[9, 9, 9, 7]`: worker 0 trains on 18 examples
 # and worker 1 on 16.
 #
 # <details><summary>Hint 1</summary>
@@ -113,15 +115,15 @@ judges.EPOCH.judge(epoch_cases, got_epochs)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The sizes must add up to the batch. If you round down, how many examples are still left, and
-# which replicas get them?
+# How many examples are left for replica k, once all replicas before it have taken theirs? Can that
+# be less than a full share, or less than nothing?
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# 11 examples over 3 workers of 1 replica: 11 // 3 is 3, and 2 are left over. Everyone gets 3, the
-# first 2 replicas one more: 4, 4, 3. With fewer examples than replicas the same rule leaves some
-# replicas with none.
+# 11 examples over 4 workers of 1 replica: 11 / 4 is 2.75, so a share is 3. Three replicas take 3
+# each, and 2 are left for the last: 3, 3, 3, 2. With 5 examples a share is 2, and the replicas get
+# 2, 2, 1 and none.
 #
 # </details>
 
@@ -129,26 +131,29 @@ judges.EPOCH.judge(epoch_cases, got_epochs)
 # %% nbgrader={"grade_id": "batches", "solution": true}
 def replica_batch_sizes(batch_size, workers, replicas_per_worker):
     ### BEGIN SOLUTION
+    # Each share is cut from what is left, so the sizes add up to the batch however it divides.
+    # Handing one more to the first replicas also adds up, but isn't what TensorFlow does.
     replicas = workers * replicas_per_worker
-    share, left_over = divmod(batch_size, replicas)
-    return [share + (index < left_over) for index in range(replicas)]
+    share = -(-batch_size // replicas)  # rounded up
+    starts = [share * index for index in range(replicas)]
+    return [max(0, min(share, batch_size - start)) for start in starts]
     ### END SOLUTION
 
 
 # %% nbgrader={"grade": true, "grade_id": "batches-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
-batch_cases = [(2, 1, 4)]
-for _left_over in (0, 2, 3):
+batch_cases = [(2, 1, 4), (6, 1, 4)]
+for _left_over in (0, 1, 2):
     _workers, _replicas_per_worker = int(rng.integers(2, 5)), int(rng.integers(2, 5))
     _share = int(rng.integers(5, 65))
     _batch_size = _share * _workers * _replicas_per_worker + _left_over
     batch_cases.append((_batch_size, _workers, _replicas_per_worker))
 ### END INPUTS
 got_batches = lab01.BATCHES.observe(replica_batch_sizes, batch_cases)
-lab01.BATCHES.check(replica_batch_sizes)
+lab01.BATCHES.check(replica_batch_sizes)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab01 as judges
+from distlab.labs.lab01 import judge as judges
 
 judges.BATCHES.judge(batch_cases, got_batches)
 ### END HIDDEN TESTS
@@ -204,6 +209,8 @@ judges.BATCHES.judge(batch_cases, got_batches)
 # %% nbgrader={"grade_id": "parallelism", "solution": true}
 def choose_parallelism(parameters, activation_gib, device_gib, copy_hours, allowed_hours):
     ### BEGIN SOLUTION
+    # Memory and time are separate questions, so two booleans hold all four cases of the table.
+    # Asking about time first ends with whole copies of a model that no device can hold.
     fits = 16 * parameters / 2**30 + activation_gib <= device_gib
     in_time = copy_hours <= allowed_hours
     if fits:
@@ -236,75 +243,104 @@ for _state, _activations in _kinds:  # parts of the device's memory
 model_cases = [model_cases[i] for i in rng.permutation(len(model_cases))]
 ### END INPUTS
 got_words = lab01.PARALLELISM.observe(choose_parallelism, model_cases)
-lab01.PARALLELISM.check(choose_parallelism)
+lab01.PARALLELISM.check(choose_parallelism)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab01 as judges
+from distlab.labs.lab01 import judge as judges
 
 judges.PARALLELISM.judge(model_cases, got_words)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Exercise 4: what more devices gave
+# ## Exercise 4: what you gain, and what you pay
 #
-# **3 points · medium · 10 minutes**
+# **3 points · hard · 15 minutes**
 #
-# You timed a job with different numbers of replicas, and every replica kept the same batch. So a
-# step of 4 replicas handles four times as many images as a step of one, and the number to compare
-# is images per second.
+# You measured a step with 1, 2, 4 and 8 replicas. Every replica handles `images_per_replica` images
+# in a step, so more replicas mean fewer steps. The provider charges for every hour of every replica
+# (a run of 2 hours on 4 replicas costs 8 replica-hours), and the model has to be ready in time.
 #
-# **Contract.** `measure_scaling(replicas, step_seconds)` takes two lists of the same length: how
-# many replicas, and the seconds of one step with that many. One of the runs has 1 replica; it can
-# be anywhere in the list. The function returns two lists, tuples or arrays of that length,
-# `(speed_ups, efficiencies)`: images per second divided by those of one replica, and the speed-up
-# divided by the number of replicas, a fraction of 1. Answers within 1 % are accepted.
+# **Contract.** `choose_replicas(replicas, step_seconds, images, images_per_replica, allowed_hours)`
+# takes two lists of the same length: how many replicas, and the seconds of one step with that many.
+# One of the runs has 1 replica; it can be anywhere in the list. `images` is how many images training
+# has to get through in all, epochs included. The function returns a dictionary with three entries:
 #
-# **Example.** `measure_scaling([1, 2, 4], [0.100, 0.125, 0.160])` is `([1, 1.6, 2.5], [1, 0.8,
-# 0.625])`.
+# | key | what it holds |
+# |---|---|
+# | `"speed_ups"` | for each run, its images per second divided by those of one replica |
+# | `"efficiencies"` | for each run, the speed-up divided by the number of replicas, a fraction of 1 |
+# | `"choice"` | the number of replicas that gets through `images` within `allowed_hours` for the fewest replica-hours; `None` if no run is in time |
+#
+# The last step of training may find fewer images, and takes as long as a full one. Speed-ups and
+# efficiencies within 1 % are accepted.
+#
+# **Example.** `choose_replicas([1, 2, 4], [0.100, 0.125, 0.160], 10_000_000, 64, 3)` has the
+# speed-ups 1, 1.6, 2.5, the efficiencies 1, 0.8, 0.625 and the choice 2. One replica would take 4.3
+# hours; two take 2.7, which is 5.4 replica-hours; four take 1.7, which is 6.9.
 #
 # <details><summary>Hint 1</summary>
 #
-# Call the batch of one replica `b`. How many images does a step of `n` replicas handle, and in
-# how many seconds?
+# For each run, write down in this order: the images of one step, the steps of the whole training, its
+# hours, its replica-hours. Which of these four is compared with what?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `step_seconds[replicas.index(1)]` is the time of one replica, wherever it is in the list.
+# First leave out what is too late, then look for the smallest of the rest. A run that costs least can
+# be too late, and the fastest one is rarely the cheapest. What is there to choose if nothing is left?
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# One replica takes 0.1 s for `b` images, four take 0.2 s for `4b`: `10b` against `20b` images per
-# second. The speed-up is 2 and the efficiency 2 / 4 = 0.5. The batch cancels out.
+# One replica takes 0.1 s for 50 images, four take 0.2 s for 200: 500 against 1,000 images per second.
+# The speed-up is 2 and the efficiency 2 / 4 = 0.5. For 36,000 images one replica takes 720 steps, 72
+# s, and pays for 72 replica-seconds. Four take 180 steps, 36 s, and pay for 144. If 60 s are allowed,
+# only four are in time.
 #
 # </details>
 
 
 # %% nbgrader={"grade_id": "scaling", "solution": true}
-def measure_scaling(replicas, step_seconds):
+def choose_replicas(replicas, step_seconds, images, images_per_replica, allowed_hours):
     ### BEGIN SOLUTION
+    # The replica-hours decide only among the runs in time, so these are picked first. Taking the
+    # fastest run instead pays for efficiency that is lost, often twice the money.
     one_seconds = step_seconds[replicas.index(1)]
     speed_ups = [n * one_seconds / t for n, t in zip(replicas, step_seconds)]
-    return speed_ups, [s / n for s, n in zip(speed_ups, replicas)]
+    in_time = {}  # replica-hours of each number of replicas
+    for n, seconds in zip(replicas, step_seconds):
+        steps = -(-images // (n * images_per_replica))
+        hours = steps * seconds / 3600
+        if hours <= allowed_hours:
+            in_time[n] = n * hours
+    return {
+        "speed_ups": speed_ups,
+        "efficiencies": [s / n for s, n in zip(speed_ups, replicas)],
+        "choice": min(in_time, key=in_time.get, default=None),
+    }
     ### END SOLUTION
 
 
 # %% nbgrader={"grade": true, "grade_id": "scaling-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
-timing_cases = []
-for _counts in ((1, 2, 4, 8), (8, 4, 1)):
-    _one_seconds = float(rng.uniform(0.05, 0.4))
-    _losses = rng.uniform(0.05, 0.15, size=len(_counts))
-    _seconds = [_one_seconds * (1 + float(x) * (n - 1)) for n, x in zip(_counts, _losses)]
-    timing_cases.append((list(_counts), _seconds))
+scaling_cases = []
+for _counts, _in_time, _slow in (((1, 2, 4, 8), 3, 0), ((8, 4, 1), 3, 0), ((4, 2, 8, 1), 3, 2),
+                                 ((2, 1), 0, 0)):  # fmt: skip
+    _one_seconds, _loss = float(rng.uniform(0.05, 0.4)), float(rng.uniform(0.05, 0.15))
+    _seconds = [_one_seconds * (1 + _loss * (n - 1)) * (1.5 if n == _slow else 1) for n in _counts]
+    _each, _images = int(rng.integers(16, 65)), int(rng.integers(10**6, 10**7))
+    _hours = sorted(_images / n / _each * s / 3600 for n, s in zip(_counts, _seconds))
+    _limit = 1.01 * _hours[_in_time - 1] if _in_time else 0.9 * _hours[0]
+    scaling_cases.append((list(_counts), _seconds, _images, _each, _limit))
+_seconds = [1.0, 1.02, float(rng.uniform(0.88, 0.92))]
+scaling_cases.append(([1, 2, 4], _seconds, 64 * int(rng.integers(1, 4)) + 1, 16, 1.0))
 ### END INPUTS
-got_scaling = lab01.SCALING.observe(measure_scaling, timing_cases)
-lab01.SCALING.check(measure_scaling)
+got_scaling = lab01.SCALING.observe(choose_replicas, scaling_cases)
+lab01.SCALING.check(choose_replicas)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab01 as judges
+from distlab.labs.lab01 import judge as judges
 
-judges.SCALING.judge(timing_cases, got_scaling)
+judges.SCALING.judge(scaling_cases, got_scaling)
 ### END HIDDEN TESTS
 
 # %% [markdown]

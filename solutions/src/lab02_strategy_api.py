@@ -19,7 +19,7 @@ with quiet_tensorflow():
 import numpy as np
 
 from utils.devices import use_logical_devices
-from distlab.exercises import lab02
+from distlab.labs.lab02 import exercise as lab02
 
 print(use_logical_devices(4))
 
@@ -75,7 +75,7 @@ variable_cases = [
 got_copies = lab02.VARIABLE.observe(make_variable, variable_cases)
 lab02.VARIABLE.check(make_variable)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab02 as judges
+from distlab.labs.lab02 import judge as judges
 
 judges.VARIABLE.judge(variable_cases, got_copies)
 ### END HIDDEN TESTS
@@ -136,7 +136,7 @@ mean_cases = [
 got_means = lab02.MEAN.observe(global_mean, mean_cases)
 lab02.MEAN.check(global_mean)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab02 as judges
+from distlab.labs.lab02 import judge as judges
 
 judges.MEAN.judge(mean_cases, got_means)
 ### END HIDDEN TESTS
@@ -190,7 +190,7 @@ collect_cases = [
 got_rows = lab02.COLLECT.observe(collect, collect_cases)
 lab02.COLLECT.check(collect)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab02 as judges
+from distlab.labs.lab02 import judge as judges
 
 judges.COLLECT.judge(collect_cases, got_rows)
 ### END HIDDEN TESTS
@@ -244,7 +244,7 @@ deal_cases = [(replicas, int(rng.integers(9, 40))) for replicas in (2, 3, 4)]
 got_ids = lab02.DEAL.observe(deal_out, deal_cases)
 lab02.DEAL.check(deal_out)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab02 as judges
+from distlab.labs.lab02 import judge as judges
 
 judges.DEAL.judge(deal_cases, got_ids)
 ### END HIDDEN TESTS

@@ -16,7 +16,7 @@ with quiet_tensorflow():
 import numpy as np
 
 from utils.devices import use_logical_devices
-from distlab.exercises import lab03
+from distlab.labs.lab03 import exercise as lab03
 
 print(use_logical_devices(4))
 
@@ -69,7 +69,7 @@ input_cases = [
 got_inputs = lab03.INPUT.observe(make_input, input_cases)
 lab03.INPUT.check(make_input)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab03 as judges
+from distlab.labs.lab03 import judge as judges
 
 judges.INPUT.judge(input_cases, got_inputs)
 ### END HIDDEN TESTS
@@ -124,7 +124,7 @@ model_cases = [(int(rng.integers(2, 5)), int(rng.integers(2**31)))]
 got_models = lab03.MODEL.observe(make_model, model_cases)
 lab03.MODEL.check(make_model)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab03 as judges
+from distlab.labs.lab03 import judge as judges
 
 judges.MODEL.judge(model_cases, got_models)
 ### END HIDDEN TESTS
@@ -180,7 +180,7 @@ for _count in (1, 2):
 got_rates = lab03.CALLBACKS.observe(make_callbacks, callback_cases)
 lab03.CALLBACKS.check(make_callbacks)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab03 as judges
+from distlab.labs.lab03 import judge as judges
 
 judges.CALLBACKS.judge(callback_cases, got_rates)
 ### END HIDDEN TESTS
@@ -228,7 +228,7 @@ reload_cases = [(replicas, int(rng.integers(2**31))) for replicas in (2, 3)]
 got_reloaded = lab03.RELOAD.observe(save_and_reload, reload_cases)
 lab03.RELOAD.check(save_and_reload)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab03 as judges
+from distlab.labs.lab03 import judge as judges
 
 judges.RELOAD.judge(reload_cases, got_reloaded)
 ### END HIDDEN TESTS
@@ -307,7 +307,7 @@ program_cases = [(int(rng.integers(2**31)),)]
 got_programs = lab03.PROGRAM.observe(train_digits, program_cases)
 lab03.PROGRAM.check(train_digits)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab03 as judges
+from distlab.labs.lab03 import judge as judges
 
 judges.PROGRAM.judge(program_cases, got_programs)
 ### END HIDDEN TESTS

@@ -16,7 +16,7 @@ with quiet_tensorflow():
 import numpy as np
 
 from utils.devices import use_logical_devices
-from distlab.exercises import lab04
+from distlab.labs.lab04 import exercise as lab04
 
 print(use_logical_devices(4))
 
@@ -70,7 +70,7 @@ step_cases = [(int(rng.integers(2**31)), examples) for examples in (40, 27)]
 got_steps = lab04.STEP.observe(train_step, step_cases)
 lab04.STEP.check(train_step)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab04 as judges
+from distlab.labs.lab04 import judge as judges
 
 judges.STEP.judge(step_cases, got_steps)
 ### END HIDDEN TESTS
@@ -124,7 +124,7 @@ epoch_cases = [
 got_epochs = lab04.EPOCH.observe(run_epoch, epoch_cases)
 lab04.EPOCH.check(run_epoch)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab04 as judges
+from distlab.labs.lab04 import judge as judges
 
 judges.EPOCH.judge(epoch_cases, got_epochs)
 ### END HIDDEN TESTS
@@ -179,7 +179,7 @@ accuracy_cases = [
 got_accuracies = lab04.ACCURACY.observe(evaluate, accuracy_cases)
 lab04.ACCURACY.check(evaluate)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab04 as judges
+from distlab.labs.lab04 import judge as judges
 
 judges.ACCURACY.judge(accuracy_cases, got_accuracies)
 ### END HIDDEN TESTS
@@ -239,7 +239,7 @@ resume_cases = [
 got_resumed = lab04.RESUME.observe((save_state, load_state), resume_cases)
 lab04.RESUME.check((save_state, load_state))
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab04 as judges
+from distlab.labs.lab04 import judge as judges
 
 judges.RESUME.judge(resume_cases, got_resumed)
 ### END HIDDEN TESTS
@@ -320,7 +320,7 @@ program_cases = [(int(rng.integers(2**31)),)]
 got_programs = lab04.PROGRAM.observe(train, program_cases)
 lab04.PROGRAM.check(train)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab04 as judges
+from distlab.labs.lab04 import judge as judges
 
 judges.PROGRAM.judge(program_cases, got_programs)
 ### END HIDDEN TESTS

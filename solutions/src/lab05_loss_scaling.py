@@ -17,7 +17,7 @@ with quiet_tensorflow():
 import numpy as np
 
 from utils.devices import use_logical_devices
-from distlab.exercises import lab05
+from distlab.labs.lab05 import exercise as lab05
 
 print(use_logical_devices(4))
 
@@ -67,7 +67,7 @@ plain_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 46)]
 got_plain = lab05.PLAIN.observe(replica_loss, plain_cases)
 lab05.PLAIN.check(replica_loss)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab05 as judges
+from distlab.labs.lab05 import judge as judges
 
 judges.PLAIN.judge(plain_cases, got_plain)
 ### END HIDDEN TESTS
@@ -117,7 +117,7 @@ weighted_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 50)]
 got_weighted = lab05.WEIGHTED.observe(weighted_loss, weighted_cases)
 lab05.WEIGHTED.check(weighted_loss)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab05 as judges
+from distlab.labs.lab05 import judge as judges
 
 judges.WEIGHTED.judge(weighted_cases, got_weighted)
 ### END HIDDEN TESTS
@@ -168,7 +168,7 @@ penalized_cases = [
 got_penalized = lab05.PENALIZED.observe(penalized_loss, penalized_cases)
 lab05.PENALIZED.check(penalized_loss)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab05 as judges
+from distlab.labs.lab05 import judge as judges
 
 judges.PENALIZED.judge(penalized_cases, got_penalized)
 ### END HIDDEN TESTS
@@ -216,7 +216,7 @@ uneven_cases = [(int(rng.integers(2**31)), examples, 64) for examples in (3, 21,
 got_uneven = lab05.UNEVEN.observe(uneven_loss, uneven_cases)
 lab05.UNEVEN.check(uneven_loss)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab05 as judges
+from distlab.labs.lab05 import judge as judges
 
 judges.UNEVEN.judge(uneven_cases, got_uneven)
 ### END HIDDEN TESTS
@@ -294,7 +294,7 @@ for _k in rng.permutation(len(_steps)).tolist():
 got_bugs = lab05.DIAGNOSIS.observe(name_bug, bug_cases)
 lab05.DIAGNOSIS.check(name_bug)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab05 as judges
+from distlab.labs.lab05 import judge as judges
 
 judges.DIAGNOSIS.judge(bug_cases, got_bugs)
 ### END HIDDEN TESTS

@@ -18,8 +18,8 @@
 # %%
 import numpy as np
 
-from distlab.exercises import lab06
-from distlab.exercises.lab06 import Send
+from distlab.labs.lab06 import exercise as lab06
+from distlab.labs.lab06.exercise import Send
 
 # %%
 SEED = 2026
@@ -74,7 +74,7 @@ scatter_cases = [
 got_scattered = lab06.SCATTER.observe(reduce_scatter, scatter_cases)
 lab06.SCATTER.check(reduce_scatter)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab06 as judges
+from distlab.labs.lab06 import judge as judges
 
 judges.SCATTER.judge(scatter_cases, got_scattered)
 ### END HIDDEN TESTS
@@ -129,7 +129,7 @@ gather_cases = [
 got_gathered = lab06.GATHER.observe(all_gather, gather_cases)
 lab06.GATHER.check(all_gather)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab06 as judges
+from distlab.labs.lab06 import judge as judges
 
 judges.GATHER.judge(gather_cases, got_gathered)
 ### END HIDDEN TESTS
@@ -182,7 +182,7 @@ all_reduce_cases += [(int(rng.integers(2**31)), 1, 5), (int(rng.integers(2**31))
 got_reduced = lab06.ALL_REDUCE.observe(all_reduce, all_reduce_cases)
 lab06.ALL_REDUCE.check(all_reduce)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab06 as judges
+from distlab.labs.lab06 import judge as judges
 
 judges.ALL_REDUCE.judge(all_reduce_cases, got_reduced)
 ### END HIDDEN TESTS
@@ -234,7 +234,7 @@ seconds_cases = [
 got_seconds = lab06.SECONDS.observe(ring_seconds, seconds_cases)
 lab06.SECONDS.check(ring_seconds)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab06 as judges
+from distlab.labs.lab06 import judge as judges
 
 judges.SECONDS.judge(seconds_cases, got_seconds)
 ### END HIDDEN TESTS

@@ -12,7 +12,7 @@ import json
 
 import numpy as np
 
-from distlab.exercises import lab07
+from distlab.labs.lab07 import exercise as lab07
 
 # %%
 SEED = 2026
@@ -63,7 +63,7 @@ for _workers in (2, 5):
 got_configs = lab07.WORKER.observe(write_config, worker_cases)
 lab07.WORKER.check(write_config)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab07 as judges
+from distlab.labs.lab07 import judge as judges
 
 judges.WORKER.judge(worker_cases, got_configs)
 ### END HIDDEN TESTS
@@ -116,7 +116,7 @@ role_cases = [(dict(_machines), name, count - 1) for name, count in _counts.item
 got_roles = lab07.ROLE.observe(write_role, role_cases)
 lab07.ROLE.check(write_role)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab07 as judges
+from distlab.labs.lab07 import judge as judges
 
 judges.ROLE.judge(role_cases, got_roles)
 ### END HIDDEN TESTS
@@ -170,7 +170,7 @@ for _workers in (4, 6):
 got_repaired = lab07.REPAIR.observe(repair, repair_cases)
 lab07.REPAIR.check(repair)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab07 as judges
+from distlab.labs.lab07 import judge as judges
 
 judges.REPAIR.judge(repair_cases, got_repaired)
 ### END HIDDEN TESTS
@@ -248,7 +248,7 @@ cause_cases += [(_words[k], int(rng.integers(2**31))) for k in rng.permutation(8
 got_causes = lab07.CAUSE.observe(name_cause, cause_cases)
 lab07.CAUSE.check(name_cause)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab07 as judges
+from distlab.labs.lab07 import judge as judges
 
 judges.CAUSE.judge(cause_cases, got_causes)
 ### END HIDDEN TESTS

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from distlab.exercises import lab08
+from distlab.labs.lab08 import exercise as lab08
 
 # %%
 SEED = 2026
@@ -81,7 +81,7 @@ shard_cases = [(2, 2 * _share * int(rng.integers(2, 5)) - 1, 2 * _share)]
 got_shards = lab08.SHARDS.observe(make_worker_dataset, shard_cases)
 lab08.SHARDS.check(make_worker_dataset)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab08 as judges
+from distlab.labs.lab08 import judge as judges
 
 judges.SHARDS.judge(shard_cases, got_shards)
 ### END HIDDEN TESTS
@@ -159,7 +159,7 @@ training_cases = [(2, int(rng.integers(2**31)), 3, 2 * int(rng.integers(8, 20)))
 got_trained = lab08.TRAINING.observe(train_worker, training_cases)
 lab08.TRAINING.check(train_worker)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab08 as judges
+from distlab.labs.lab08 import judge as judges
 
 judges.TRAINING.judge(training_cases, got_trained)
 ### END HIDDEN TESTS
@@ -223,7 +223,7 @@ saving_cases = [(3, float(rng.integers(2, 1000)))]
 got_saved = lab08.SAVING.observe((choose_folder, clean_up), saving_cases)
 lab08.SAVING.check((choose_folder, clean_up))
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab08 as judges
+from distlab.labs.lab08 import judge as judges
 
 judges.SAVING.judge(saving_cases, got_saved)
 ### END HIDDEN TESTS

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from distlab.exercises import lab09
+from distlab.labs.lab09 import exercise as lab09
 
 # %%
 SEED = 2026
@@ -91,7 +91,7 @@ killed_cases = [(int(rng.integers(2**31)), _die_at + int(rng.integers(1, 4)), _e
 got_runs = lab09.KILLED.observe(train, killed_cases)
 lab09.KILLED.check(train)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab09 as judges
+from distlab.labs.lab09 import judge as judges
 
 judges.KILLED.judge(killed_cases, got_runs)
 ### END HIDDEN TESTS
@@ -160,7 +160,7 @@ newest_cases.append((int(rng.integers(2**31)), [97, 98, 99, 100, 101], "data"))
 got_newest = lab09.NEWEST.observe(newest_whole, newest_cases)
 lab09.NEWEST.check(newest_whole)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab09 as judges
+from distlab.labs.lab09 import judge as judges
 
 judges.NEWEST.judge(newest_cases, got_newest)
 ### END HIDDEN TESTS
@@ -211,7 +211,7 @@ interval_cases = [(float(rng.uniform(1, 90)), float(rng.uniform(2e3, 3e5))) for 
 got_intervals = lab09.INTERVAL.observe(best_interval, interval_cases)
 lab09.INTERVAL.check(best_interval)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab09 as judges
+from distlab.labs.lab09 import judge as judges
 
 judges.INTERVAL.judge(interval_cases, got_intervals)
 ### END HIDDEN TESTS
@@ -264,7 +264,7 @@ loss_cases = [
 got_losses = lab09.LOSS.observe(lost_share, loss_cases)
 lab09.LOSS.check(lost_share)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab09 as judges
+from distlab.labs.lab09 import judge as judges
 
 judges.LOSS.judge(loss_cases, got_losses)
 ### END HIDDEN TESTS

@@ -18,7 +18,7 @@ with quiet_tensorflow():
     import tensorflow as tf
 import numpy as np
 
-from distlab.exercises import lab10
+from distlab.labs.lab10 import exercise as lab10
 
 # %%
 SEED = 2026
@@ -72,7 +72,7 @@ closure_cases = [(int(rng.integers(2**31)), int(rng.integers(5, 30)))]
 got_closures = lab10.CLOSURES.observe(run_closures, closure_cases)
 lab10.CLOSURES.check(run_closures)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab10 as judges
+from distlab.labs.lab10 import judge as judges
 
 judges.CLOSURES.judge(closure_cases, got_closures)
 ### END HIDDEN TESTS
@@ -122,7 +122,7 @@ table_cases = [(3 * int(rng.integers(20, 400)) + int(rng.integers(1, 3)),)]
 got_pieces = lab10.PARTITIONER.observe(make_partitioner, table_cases)
 lab10.PARTITIONER.check(make_partitioner)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab10 as judges
+from distlab.labs.lab10 import judge as judges
 
 judges.PARTITIONER.judge(table_cases, got_pieces)
 ### END HIDDEN TESTS
@@ -185,7 +185,7 @@ event_cases = [
 got_staleness = lab10.STALENESS.observe(measure_staleness, event_cases)
 lab10.STALENESS.check(measure_staleness)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab10 as judges
+from distlab.labs.lab10 import judge as judges
 
 judges.STALENESS.judge(event_cases, got_staleness)
 ### END HIDDEN TESTS
@@ -243,7 +243,7 @@ start_cases += [(5, [5, 3, 9, 4], 2), (6, [6, 3, 6, 6], 2), (2, [2, 9, 8, 7], 0)
 got_starts = lab10.START.observe(may_start, start_cases)
 lab10.START.check(may_start)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab10 as judges
+from distlab.labs.lab10 import judge as judges
 
 judges.START.judge(start_cases, got_starts)
 ### END HIDDEN TESTS

@@ -17,8 +17,8 @@ with quiet_tensorflow():
     import tensorflow as tf
 import numpy as np
 
-from distlab.exercises import lab11
-from distlab.exercises.lab11 import augment, parse
+from distlab.labs.lab11 import exercise as lab11
+from distlab.labs.lab11.exercise import augment, parse
 
 # %%
 SEED = 2026
@@ -105,7 +105,7 @@ pipeline_cases = [(int(rng.integers(2**31)), int(rng.integers(48, 97)))]
 got_pipelines = lab11.PIPELINE.observe(make_fast, pipeline_cases)
 lab11.PIPELINE.check(make_fast)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab11 as judges
+from distlab.labs.lab11 import judge as judges
 
 judges.PIPELINE.judge(pipeline_cases, got_pipelines)
 ### END HIDDEN TESTS
@@ -163,7 +163,7 @@ rate_cases = [
 got_rates = lab11.RATE.observe(predict_rate, rate_cases)
 lab11.RATE.check(predict_rate)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab11 as judges
+from distlab.labs.lab11 import judge as judges
 
 judges.RATE.judge(rate_cases, got_rates)
 ### END HIDDEN TESTS
@@ -218,7 +218,7 @@ call_cases = [
 got_calls = lab11.CALLS.observe(count_calls, call_cases)
 lab11.CALLS.check(count_calls)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab11 as judges
+from distlab.labs.lab11 import judge as judges
 
 judges.CALLS.judge(call_cases, got_calls)
 ### END HIDDEN TESTS

@@ -18,7 +18,7 @@
 # %%
 import numpy as np
 
-from distlab.exercises import lab12
+from distlab.labs.lab12 import exercise as lab12
 
 # %%
 SEED = 2026
@@ -79,7 +79,7 @@ column_cases = [
 got_columns = lab12.COLUMNS.observe(column_layer, column_cases)
 lab12.COLUMNS.check(column_layer)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab12 as judges
+from distlab.labs.lab12 import judge as judges
 
 judges.COLUMNS.judge(column_cases, got_columns)
 ### END HIDDEN TESTS
@@ -137,7 +137,7 @@ row_cases = [
 got_rows = lab12.ROWS.observe(row_layer, row_cases)
 lab12.ROWS.check(row_layer)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab12 as judges
+from distlab.labs.lab12 import judge as judges
 
 judges.ROWS.judge(row_cases, got_rows)
 ### END HIDDEN TESTS
@@ -204,7 +204,7 @@ schedule_cases += [(5, 3), (3, 1)]
 got_schedules = lab12.SCHEDULE.observe(make_1f1b, schedule_cases)
 lab12.SCHEDULE.check(make_1f1b)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab12 as judges
+from distlab.labs.lab12 import judge as judges
 
 judges.SCHEDULE.judge(schedule_cases, got_schedules)
 ### END HIDDEN TESTS
@@ -261,7 +261,7 @@ count_cases += [(5, 0.25), (4, 0.2)]
 got_counts = lab12.COUNT.observe(fewest_micro_batches, count_cases)
 lab12.COUNT.check(fewest_micro_batches)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab12 as judges
+from distlab.labs.lab12 import judge as judges
 
 judges.COUNT.judge(count_cases, got_counts)
 ### END HIDDEN TESTS

@@ -16,7 +16,7 @@ with quiet_tensorflow():
 import numpy as np
 
 from utils.devices import use_logical_devices
-from distlab.exercises import lab13
+from distlab.labs.lab13 import exercise as lab13
 
 print(use_logical_devices(4))
 
@@ -87,7 +87,7 @@ overflow_cases = [(int(rng.integers(2**31)), *_places[k]) for k in rng.permutati
 got_places = lab13.OVERFLOW.observe(find_overflow, overflow_cases)
 lab13.OVERFLOW.check(find_overflow)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab13 as judges
+from distlab.labs.lab13 import judge as judges
 
 judges.OVERFLOW.judge(overflow_cases, got_places)
 ### END HIDDEN TESTS
@@ -145,7 +145,7 @@ scale_cases = [
 got_scales = lab13.SCALE.observe(choose_scale, scale_cases)
 lab13.SCALE.check(choose_scale)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab13 as judges
+from distlab.labs.lab13 import judge as judges
 
 judges.SCALE.judge(scale_cases, got_scales)
 ### END HIDDEN TESTS
@@ -237,7 +237,7 @@ program_cases = [(int(rng.integers(2**31)), 2.0 ** int(rng.integers(11, 14)), 3)
 got_programs = lab13.PROGRAM.observe(train, program_cases)
 lab13.PROGRAM.check(train)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab13 as judges
+from distlab.labs.lab13 import judge as judges
 
 judges.PROGRAM.judge(program_cases, got_programs)
 ### END HIDDEN TESTS
@@ -320,7 +320,7 @@ for _parameters, _drawn, _budget, _launch in _measured:
 got_plans = lab13.PLAN.observe(choose_plan, plan_cases)
 lab13.PLAN.check(choose_plan)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab13 as judges
+from distlab.labs.lab13 import judge as judges
 
 judges.PLAN.judge(plan_cases, got_plans)
 ### END HIDDEN TESTS
@@ -382,7 +382,7 @@ gradients_cases = [
 got_gradients = lab13.GRADIENTS.observe(find_gradients, gradients_cases)
 lab13.GRADIENTS.check(find_gradients)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab13 as judges
+from distlab.labs.lab13 import judge as judges
 
 judges.GRADIENTS.judge(gradients_cases, got_gradients)
 ### END HIDDEN TESTS

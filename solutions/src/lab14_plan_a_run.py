@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from distlab.exercises import lab14
+from distlab.labs.lab14 import exercise as lab14
 
 # %%
 SEED = 2026
@@ -69,7 +69,7 @@ traffic_cases = [(1000 * int(rng.integers(1, 10**6)), int(rng.integers(2, 999)))
 got_traffic = lab14.TRAFFIC.observe(count_traffic, traffic_cases)
 lab14.TRAFFIC.check(count_traffic)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab14 as judges
+from distlab.labs.lab14 import judge as judges
 
 judges.TRAFFIC.judge(traffic_cases, got_traffic)
 ### END HIDDEN TESTS
@@ -134,7 +134,7 @@ step_cases = [
 got_steps = lab14.STEP.observe(predict_step, step_cases)
 lab14.STEP.check(predict_step)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab14 as judges
+from distlab.labs.lab14 import judge as judges
 
 judges.STEP.judge(step_cases, got_steps)
 ### END HIDDEN TESTS
@@ -202,7 +202,7 @@ limit_cases = [
 got_limits = lab14.LIMIT.observe(judge_step, limit_cases)
 lab14.LIMIT.check(judge_step)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab14 as judges
+from distlab.labs.lab14 import judge as judges
 
 judges.LIMIT.judge(limit_cases, got_limits)
 ### END HIDDEN TESTS
@@ -278,7 +278,7 @@ saves_cases = [
 got_saves = lab14.SAVES.observe(plan_saves, saves_cases)
 lab14.SAVES.check(plan_saves)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab14 as judges
+from distlab.labs.lab14 import judge as judges
 
 judges.SAVES.judge(saves_cases, got_saves)
 ### END HIDDEN TESTS
@@ -347,7 +347,7 @@ for _devices in (4, 16, 32):  # invented: a step takes 0.3 to 2 times as long as
 got_speed_ups = lab14.MEASURED.observe(predict_speed_up, measured_cases)
 lab14.MEASURED.check(predict_speed_up)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab14 as judges
+from distlab.labs.lab14 import judge as judges
 
 judges.MEASURED.judge(measured_cases, got_speed_ups)
 ### END HIDDEN TESTS

@@ -22,7 +22,7 @@ with quiet_tensorflow():
 import numpy as np
 
 from distlab import figures
-from distlab.exercises import lab15
+from distlab.labs.lab15 import exercise as lab15
 from distlab.lessons.mask_pictures import draw_predictions
 
 # %%
@@ -89,7 +89,7 @@ for _gpus in (4, 32):  # invented: a step takes 0.3 to 2 times as long as the al
 got_steps = lab15.PLAN.observe(predict_step, plan_cases)
 lab15.PLAN.check(predict_step)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.PLAN.judge(plan_cases, got_steps)
 ### END HIDDEN TESTS
@@ -104,17 +104,17 @@ judges.PLAN.judge(plan_cases, got_steps)
 #
 # **2 points · medium · 15 minutes**
 #
-# More than four fifths of a canvas are background. A model that calls everything background has most of
+# More than four fifths of a scene are background. A model that calls everything background has most of
 # its pixels right and is useless. So we take intersection over union, IoU: pixels where the mask
 # *and* the prediction say a class, divided by pixels where the mask *or* the prediction says it.
 #
-# **Contract.** `measure_iou(masks, predicted)` takes two sequences of the same shape, [canvases,
-# height, width], of whole numbers: 0 is background, 1 to 10 are the kinds of garments. Count over all
-# canvases together. It returns two numbers: the IoU of the foreground, where any garment is as good
-# as any other, and the mean IoU of the garments. A kind that is in neither of the two is left out of
+# **Contract.** `measure_iou(masks, predicted)` takes two sequences of the same shape, [scenes,
+# height, width], of whole numbers: 0 is background, 1 to 10 are the classes of garments. Count over all
+# scenes together. It returns two numbers: the IoU of the foreground, where any garment is as good
+# as any other, and the mean IoU of the garments. A class that is in neither of the two is left out of
 # the mean.
 #
-# **Example.** One canvas of four pixels, mask 0 4 4 4, prediction 0 4 0 4: both numbers are 2/3.
+# **Example.** One scene of four pixels, mask 0 4 4 4, prediction 0 4 0 4: both numbers are 2/3.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -142,8 +142,8 @@ def measure_iou(masks, predicted):
     def divide(one, other):
         return (one & other).sum() / (one | other).sum()
 
-    kinds = np.union1d(masks, predicted)
-    found = [divide(masks == k, predicted == k) for k in kinds if k > 0]
+    classes = np.union1d(masks, predicted)
+    found = [divide(masks == k, predicted == k) for k in classes if k > 0]
     return divide(masks > 0, predicted > 0), np.mean(found)
     ### END SOLUTION
 
@@ -152,10 +152,8 @@ def measure_iou(masks, predicted):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 iou_cases = []
-for _canvases in (1, 3, 6):
-    _right = rng.choice(
-        [0, 0, 0, *rng.choice(np.arange(1, 11), 5, replace=False)], (_canvases, 9, 9)
-    )
+for _scenes in (1, 3, 6):
+    _right = rng.choice([0, 0, 0, *rng.choice(np.arange(1, 11), 5, replace=False)], (_scenes, 9, 9))
     _right[0] *= rng.random((9, 9)) < 0.4
     _mistaken = rng.random(_right.shape) < 0.3
     iou_cases.append((_right, np.where(_mistaken, rng.integers(0, 8, _right.shape), _right)))
@@ -163,7 +161,7 @@ for _canvases in (1, 3, 6):
 got_scores = lab15.IOU.observe(measure_iou, iou_cases)
 lab15.IOU.check(measure_iou)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.IOU.judge(iou_cases, got_scores)
 ### END HIDDEN TESTS
@@ -174,15 +172,15 @@ judges.IOU.judge(iou_cases, got_scores)
 # **5 points · hard · 70 minutes**
 #
 # Now write it: one cell, one file. Its first line saves it next to this notebook whenever you run
-# the cell. `load_canvases().train` has 6,000 canvases, and `.draw(number)` draws one of them, always
+# the cell. `load_scenes().train` has 6,000 scenes, and `.draw(number)` draws one of them, always
 # the same: an image and a mask, both uint8 [64, 64]. Scale the images to 0 to 1.
 #
-# **Contract.** `python capstone.py --out DIR --epochs E --seed S [--steps N]`
+# **Contract.** `python capstone.py --output DIR --epochs E --seed S [--steps N]`
 #
 # | part | what it has to do |
 # |---|---|
 # | start | makes a `MultiWorkerMirroredStrategy`, which reads TF_CONFIG; without TF_CONFIG it works alone |
-# | data | global batches of 32 canvases, whatever the number of workers; each worker trains on its part. Seed and step decide which canvases a batch holds |
+# | data | global batches of 32 scenes, whatever the number of workers; each worker trains on its part. Seed and step decide which scenes a batch holds |
 # | model | any that takes float32 [n, 64, 64, 1] and gives logits [n, 64, 64, 11]; no BatchNormalization and no dropout, so that one worker and two agree |
 # | steps | E epochs, or N steps where that is fewer, all attempts together |
 # | `DIR/checkpoints` | a checkpoint after every 10 steps; a program that is started again goes on from the newest |
@@ -192,7 +190,7 @@ judges.IOU.judge(iou_cases, got_scores)
 # It is tried for twenty steps: on one worker (1 point), on two (2 points), and on two of which one
 # gets SIGKILL, and the group is started again (2 points). All of them have to end with the same
 # weights. What counts is what can be seen from outside: the files, the bytes that the kernel carries
-# between the workers, and our own kill. Use canvases from `utils.data`, and write the rest yourself.
+# between the workers, and our own kill. Use scenes from `utils.data`, and write the rest yourself.
 #
 # **Example.** `--epochs 1 --steps 20` stops after 20 steps with checkpoints of steps 10 and 20, and
 # `report.json` may hold `{"steps": 20, "loss": 0.93, "weights_checksum": 3104.7}`.
@@ -201,7 +199,7 @@ judges.IOU.judge(iou_cases, got_scores)
 #
 # 1. Options, strategy, model; export it untrained, and write the report. *The check says that nothing was learned.*
 # 2. The batches and the training step. *The first point.*
-# 3. Two workers. *If the check says "other weights", print the numbers of the canvases on both.*
+# 3. Two workers. *If the check says "other weights", print the numbers of the scenes on both.*
 # 4. Checkpoints: restore before the loop, save in it. *The last two points.*
 #
 # <details><summary>Hint 1</summary>
@@ -230,7 +228,7 @@ judges.IOU.judge(iou_cases, got_scores)
 
 # %% nbgrader={"grade_id": "program", "solution": true} tags=["nbval-ignore-output"]
 # %%writefile capstone.py
-"""Train a U-Net to find garments: python capstone.py --out DIR --epochs E --seed S [--steps N]"""
+"""Train a U-Net to find garments: python capstone.py --output DIR --epochs E --seed S [--steps N]"""
 
 import argparse
 import json
@@ -241,14 +239,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from utils.data import load_canvases
+from utils.data import load_scenes
 
 GLOBAL_BATCH, SAVE_EVERY, CLASSES = 32, 10, 11
 
 
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--steps", type=int)
@@ -256,16 +254,16 @@ def read_options():
 
 
 ### BEGIN SOLUTION
-def make_batches(canvases, seed, first, last):
+def make_batches(scenes, seed, first, last):
     """Return global batches `first` to `last`: the same ones, however many workers there are."""
-    in_epoch = len(canvases) // GLOBAL_BATCH
+    in_epoch = len(scenes) // GLOBAL_BATCH
 
     def draw():
         for step in range(first, last):
             epoch, place = divmod(step, in_epoch)
-            order = np.random.default_rng([seed, epoch]).permutation(len(canvases))
+            order = np.random.default_rng([seed, epoch]).permutation(len(scenes))
             chosen = order[place * GLOBAL_BATCH : (place + 1) * GLOBAL_BATCH]
-            images, masks = zip(*(canvases.draw(int(number)) for number in chosen))
+            images, masks = zip(*(scenes.draw(int(number)) for number in chosen))
             yield np.stack(images)[..., None].astype("float32") / 255, np.stack(masks)
 
     shape = (GLOBAL_BATCH, 64, 64)
@@ -296,7 +294,7 @@ def build_unet(widths=(16, 32, 64, 128)):
         x = keras.layers.Concatenate()([keras.layers.UpSampling2D()(x), skip])
         x = convolve(x, width)
     x = keras.layers.Conv2DTranspose(widths[0], 2, strides=2, activation="elu")(x)
-    # The last layer sees the canvas too, sharpened: noise is negative, garments are near 1.
+    # The last layer sees the scene too, sharpened: noise is negative, garments are near 1.
     sharp = keras.layers.Activation("tanh")(keras.layers.Rescaling(32.0, -3.0)(inputs))
     most = keras.initializers.Constant([4.0] + 10 * [0.0])  # most pixels are background
     logits = keras.layers.Conv2D(CLASSES, 1, bias_initializer=most)  # [n, 64, 64, 11]
@@ -314,7 +312,7 @@ def main():
         optimizer.build(model.trainable_variables)
     step, last_loss = tf.Variable(0, dtype=tf.int64), tf.Variable(0.0)
     state = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step, last_loss=last_loss)
-    folder = options.out / "checkpoints"
+    folder = options.output / "checkpoints"
     if latest := tf.train.latest_checkpoint(folder):
         state.restore(latest)
     aside = folder if chief else tempfile.mkdtemp()  # all save, the chief's files count
@@ -324,8 +322,8 @@ def main():
     def train_replica(images, masks):
         with tf.GradientTape() as tape:
             losses = losses_of(masks, model(images, training=True))  # [n, 64, 64]
-            per_canvas = tf.reduce_mean(losses, axis=(1, 2))
-            loss = tf.nn.compute_average_loss(per_canvas, global_batch_size=GLOBAL_BATCH)
+            per_scene = tf.reduce_mean(losses, axis=(1, 2))
+            loss = tf.nn.compute_average_loss(per_scene, global_batch_size=GLOBAL_BATCH)
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         return loss
@@ -334,10 +332,10 @@ def main():
     def train_step(images, masks):
         return strategy.reduce("SUM", strategy.run(train_replica, args=(images, masks)), axis=None)
 
-    canvases = load_canvases().train
-    total = options.epochs * (len(canvases) // GLOBAL_BATCH)
+    scenes = load_scenes().train
+    total = options.epochs * (len(scenes) // GLOBAL_BATCH)
     total = min(total, options.steps) if options.steps else total
-    batches = make_batches(canvases, options.seed, int(step), total)
+    batches = make_batches(scenes, options.seed, int(step), total)
     for batch in strategy.experimental_distribute_dataset(batches):
         last_loss.assign(train_step(*batch))
         step.assign_add(1)
@@ -347,10 +345,10 @@ def main():
         weights = model.get_weights()
         plain = build_unet()
         plain.set_weights(weights)
-        plain.export(options.out / "saved_model", verbose=False)
+        plain.export(options.output / "saved_model", verbose=False)
         checksum = float(sum(np.abs(w, dtype="float64").sum() for w in weights))
         report = {"steps": int(step), "loss": float(last_loss), "weights_checksum": checksum}
-        (options.out / "report.json").write_text(json.dumps(report))
+        (options.output / "report.json").write_text(json.dumps(report))
     strategy.reduce("SUM", tf.constant(1.0), axis=None)  # wait: who leaves early stops the others
 
 
@@ -367,7 +365,7 @@ alone_cases = [("alone", SEED % 10_000 + 3)]  # one seed for all three, which sh
 got_alone = lab15.PROGRAM.observe(capstone_py, alone_cases)
 lab15.PROGRAM.check(capstone_py, 0)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.PROGRAM.judge(alone_cases, got_alone)
 ### END HIDDEN TESTS
@@ -379,7 +377,7 @@ together_cases = [("together", SEED % 10_000 + 3)]  # one seed for all three, wh
 got_together = lab15.PROGRAM.observe(capstone_py, together_cases)
 lab15.PROGRAM.check(capstone_py, 1)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.PROGRAM.judge(together_cases, got_together)
 ### END HIDDEN TESTS
@@ -391,7 +389,7 @@ killed_cases = [("killed", SEED % 10_000 + 3)]  # one seed for all three, which 
 got_killed = lab15.PROGRAM.observe(capstone_py, killed_cases)
 lab15.PROGRAM.check(capstone_py, 2)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.PROGRAM.judge(killed_cases, got_killed)
 ### END HIDDEN TESTS
@@ -403,16 +401,16 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 #
 # Train for real. Open a terminal in this folder (File, New, Terminal) and start your program:
 #
-#     python capstone.py --out capstone-run --epochs 4 --seed 1
+#     python capstone.py --output capstone-run --epochs 4 --seed 1
 #
 # Four epochs of a small U-Net take a few minutes on two cores. If it is interrupted, start it
 # again with the same words. If you want to see it survive a kill: `distlab run --workers 2
-# --restarts 1 capstone.py --out capstone-run --epochs 4 --seed 1`, and kill one of the workers.
+# --max-restarts 1 capstone.py --output capstone-run --epochs 4 --seed 1`, and kill one of the workers.
 #
 # **Contract.** `trained_model()` returns the name of the file that you hand in: `lab15.pack_model(
 # "capstone-run")` packs `capstone-run/saved_model` into `capstone.savedmodel`, next to this
 # notebook, and returns its name. 4 MiB are the most. `distlab submit lab15` puts the file into the
-# zip next to the notebook; where you upload files by hand, upload both. It is judged on canvases that
+# zip next to the notebook; where you upload files by hand, upload both. It is judged on scenes that
 # nobody has seen: a foreground IoU of at least 0.93 (1 point), and a mean IoU of the garments of at
 # least 0.40 (1 point). The graph is run without Python, and may not read or write files.
 #
@@ -426,9 +424,9 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Outlines are easy, kinds are hard: to tell a coat from a pullover, the model has to see all of it.
+# Outlines are easy, classes are hard: to tell a coat from a pullover, the model has to see all of it.
 # Pooling three times makes one number of the lowest level see most of a garment. And lesson 22 has
-# details in its U-Net and its learning rate that make a model learn the kinds several times as fast.
+# details in its U-Net and its learning rate that make a model learn the classes several times as fast.
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -453,28 +451,28 @@ outline_cases = [("outlines", SEED + 4, 150)]
 got_outlines = lab15.MODEL.observe(trained_model, outline_cases)
 lab15.MODEL.check(trained_model, 0)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
 judges.MODEL.judge(outline_cases, got_outlines)
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade": true, "grade_id": "model-kinds-test", "points": 1}
+# %% nbgrader={"grade": true, "grade_id": "model-classes-test", "points": 1}
 ### BEGIN INPUTS
-kind_cases = [("kinds", SEED + 4, 150)]
+class_cases = [("classes", SEED + 4, 150)]
 ### END INPUTS
-got_kinds = lab15.MODEL.observe(trained_model, kind_cases)
+got_classes = lab15.MODEL.observe(trained_model, class_cases)
 lab15.MODEL.check(trained_model, 1)
 ### BEGIN HIDDEN TESTS
-from distlab.grading.judges import lab15 as judges
+from distlab.labs.lab15 import judge as judges
 
-judges.MODEL.judge(kind_cases, got_kinds)
+judges.MODEL.judge(class_cases, got_classes)
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## Look at it
 #
-# Numbers say how good a model is. Pictures say in what it is bad. The upper row are canvases that
-# your model has not seen, then their masks, then what your model says. Which kinds does it confuse,
+# Numbers say how good a model is. Pictures say in what it is bad. The upper row are scenes that
+# your model has not seen, then their masks, then what your model says. Which classes does it confuse,
 # and would you have known better?
 
 # %% tags=["nbval-ignore-output"]
@@ -483,7 +481,7 @@ try:
 except (NotImplementedError, AssertionError) as error:
     print(error)
 else:
-    figures.show(draw_predictions(*found, "Six canvases, what they show, what the model says"))
+    figures.show(draw_predictions(*found, "Six scenes, what they show, what the model says"))
     assert found[2].shape == (6, 64, 64)
 
 # %% [markdown]

@@ -1,9 +1,12 @@
+# ruff: noqa: E501
 """Lab 01: answers that must pass, in several styles, and answers that must be refused by name."""
 
 EPOCH_IMPORTS = "import math\nimport numpy as np\n"
 SPLIT = """
+def up(count, parts):
+    return -(-count // parts)
 def split(count, parts):
-    return [count // parts + (i < count % parts) for i in range(parts)]
+    return [min(up(count, parts), max(count - k * up(count, parts), 0)) for k in range(parts)]
 """
 CHOOSE = """
 def choose_parallelism(parameters, activation_gib, device_gib, copy_hours, allowed_hours):
@@ -13,11 +16,19 @@ def choose_parallelism(parameters, activation_gib, device_gib, copy_hours, allow
     return "model" if copy_hours <= allowed_hours else "{late_split}"
 """
 SCALE = """
-def measure_scaling(replicas, step_seconds):
+import math
+def choose_replicas(replicas, step_seconds, images, images_per_replica, allowed_hours):
     k = {k}
-    pairs = list(zip(replicas, step_seconds))
-    ups = [{up} for n, t in pairs]
-    return {form}([ups, [{efficiency} for u, n in zip(ups, replicas)]])
+    ups = [{up} for n, t in zip(replicas, step_seconds)]
+    best, lowest = None, math.inf
+    for n, t in zip(replicas, step_seconds):
+        hours = {steps} * t / 3600
+        if {late}:
+            continue
+        if {rank} < lowest:
+            best, lowest = n, {rank}
+    efficiencies = [{efficiency} for u, n in zip(ups, replicas)]
+    return {{"speed_ups": {form}(ups), "efficiencies": {form}(efficiencies), "choice": best}}
 """
 
 
@@ -30,6 +41,9 @@ def scale(
     up="n * step_seconds[k] / t",
     efficiency="u / n",
     form="list",
+    steps="math.ceil(images / (n * images_per_replica))",
+    late="hours > allowed_hours",
+    rank="n * hours",
 ):
     return SCALE.format(**locals())
 
@@ -70,36 +84,38 @@ def plan_epoch(examples, global_batch_size):
 CARDS = """
 def replica_batch_sizes(batch_size, workers, replicas_per_worker):
     sizes = [0] * (workers * replicas_per_worker)
+    full, at = (batch_size + len(sizes) - 1) // len(sizes), 0
     for card in range(batch_size):
-        sizes[card % len(sizes)] += 1
+        at += sizes[at] == full
+        sizes[at] += 1
     return sizes
 """
 CEILINGS = """
+import math
 def replica_batch_sizes(batch_size, workers, replicas_per_worker):
-    left, sizes = batch_size, []
-    for still in range(workers * replicas_per_worker, 0, -1):
-        sizes.append(-(-left // still))
+    share, left, sizes = math.ceil(batch_size / workers / replicas_per_worker), batch_size, []
+    while len(sizes) < workers * replicas_per_worker:
+        sizes.append(share if left > share else left)
         left -= sizes[-1]
     return tuple(sizes)
 """
 EDGES = """
 import numpy as np
 def replica_batch_sizes(batch_size, workers, replicas_per_worker):
-    replicas = workers * replicas_per_worker
-    share, rest = np.divmod(batch_size, replicas)
-    at = np.arange(replicas + 1)
-    return np.diff(np.minimum(at * (share + 1), at * share + rest))
+    share = int(np.ceil(batch_size / (workers * replicas_per_worker)))
+    starts = share * np.arange(workers * replicas_per_worker).reshape(workers, -1)
+    return np.clip(batch_size - starts, 0, share).ravel()
 """
 APPEND = """
 def replica_batch_sizes(batch_size, workers, replicas_per_worker):
+    share, rest = divmod(batch_size, workers * replicas_per_worker)
+    if rest:
+        share += 1
     sizes = []
     for worker in range(workers):
         for replica in range(replicas_per_worker):
-            number = worker * replicas_per_worker + replica
-            size = batch_size // (workers * replicas_per_worker)
-            if number < batch_size - size * workers * replicas_per_worker:
-                size += 1
-            sizes.append(size)
+            before = sum(sizes)
+            sizes.append(0 if before >= batch_size else min(share, batch_size - before))
     return sizes
 """
 BYTES_TABLE = """
@@ -141,38 +157,38 @@ def choose_parallelism(parameters, activation_gib, device_gib, copy_hours, allow
     return ["one device", "data", "model", "both"][row + (copy_hours > allowed_hours)]
 """
 RATES = """
-def measure_scaling(replicas, step_seconds):
-    images = [n / t for n, t in zip(replicas, step_seconds)]
-    alone = dict(zip(replicas, images))[1]
-    speed_ups = [rate / alone for rate in images]
-    return speed_ups, [s / n for s, n in zip(speed_ups, replicas)]
-"""
-FROM_EFFICIENCY = """
-import numpy as np
-def measure_scaling(replicas, step_seconds):
-    replicas, step_seconds = np.array(replicas), np.array(step_seconds)
-    efficiencies = step_seconds[replicas == 1][0] / step_seconds
-    return efficiencies * replicas, efficiencies
-"""
-BATCH_SCALING = """
-def measure_scaling(replicas, step_seconds):
-    b, one = 64, None
+def choose_replicas(replicas, step_seconds, images, images_per_replica, allowed_hours):
+    rates = [n * images_per_replica / t for n, t in zip(replicas, step_seconds)]
+    alone = dict(zip(replicas, rates))[1]
+    speed_ups = [rate / alone for rate in rates]
+    runs = []
     for n, t in zip(replicas, step_seconds):
-        if n == 1:
-            one = b / t
-    ups, effs = [], []
-    for n, t in zip(replicas, step_seconds):
-        ups.append(n * b / t / one)
-        effs.append(ups[-1] / n)
-    return tuple(ups), tuple(effs)
+        steps, rest = divmod(images, n * images_per_replica)
+        runs.append((n * (steps + bool(rest)) * t, n, (steps + bool(rest)) * t))
+    runs = [run for run in runs if run[2] <= 3600 * allowed_hours]
+    choice = min(runs)[1] if runs else None
+    return dict(speed_ups=speed_ups, efficiencies=[s / n for s, n in zip(speed_ups, replicas)], choice=choice)
 """
-SORTED_SCALING = """
+VECTORS = """
 import numpy as np
-def measure_scaling(replicas, step_seconds):
-    order = np.argsort(replicas)
-    t1 = step_seconds[order[0]]
-    table = np.array([[n * t1 / t, t1 / t] for n, t in zip(replicas, step_seconds)])
-    return table.T
+def choose_replicas(replicas, step_seconds, images, images_per_replica, allowed_hours):
+    n, t = np.array(replicas), np.array(step_seconds)
+    efficiencies = t[n == 1][0] / t
+    hours = np.ceil(images / n / images_per_replica) * t / 3600
+    cost = np.where(hours <= allowed_hours, n * hours, np.inf)
+    choice = None if np.isinf(cost).all() else n[cost.argmin()]
+    return {"choice": choice, "speed_ups": efficiencies * n, "efficiencies": efficiencies}
+"""
+SORTED = """
+def choose_replicas(replicas, step_seconds, images, images_per_replica, allowed_hours):
+    seconds = dict(zip(replicas, step_seconds))
+    def hours(n):
+        return (images + n * images_per_replica - 1) // (n * images_per_replica) * seconds[n] / 3600
+    by_price = sorted(seconds, key=lambda n: n * hours(n))
+    in_time = [n for n in by_price if not hours(n) > allowed_hours]
+    return {"speed_ups": tuple(seconds[1] / seconds[n] * n for n in replicas),
+            "efficiencies": tuple(seconds[1] / seconds[n] for n in replicas),
+            "choice": next(iter(in_time), None)}
 """
 RIGHT = {
     "epoch": [
@@ -186,11 +202,11 @@ RIGHT = {
         SIZES_EPOCH,
     ],
     "batches": [
-        batches("tuple(map(len, np.array_split(np.zeros(n), w * r)))"),
-        batches("np.bincount(np.arange(n) % (w * r), minlength=w * r)"),
+        batches("[min(up(n, w * r), max(n - k * up(n, w * r), 0)) for k in range(w * r)]"),
+        batches("np.diff(np.minimum(np.arange(w * r + 1) * up(n, w * r), n))"),
         batches("[float(s) for s in split(n, w * r)]"),
-        batches("[len(range(k, n, w * r)) for k in range(w * r)]"),
-        batches("[n // (w * r) + 1] * (n % (w * r)) + [n // (w * r)] * (w * r - n % (w * r))"),
+        batches("[len(range(n)[k * up(n, w * r):(k + 1) * up(n, w * r)]) for k in range(w * r)]"),
+        batches("np.bincount(np.arange(n) // max(up(n, w * r), 1), minlength=w * r)"),
         CARDS,
         CEILINGS,
         EDGES,
@@ -214,10 +230,10 @@ RIGHT = {
         "import numpy as np\n" + scale(form="np.array"),
         scale(form="tuple"),
         scale(up="round(n * step_seconds[k] / t, 3)"),
+        scale(steps="len(range(0, images, n * images_per_replica))"),
         RATES,
-        FROM_EFFICIENCY,
-        BATCH_SCALING,
-        SORTED_SCALING,
+        VECTORS,
+        SORTED,
     ],
 }
 WRONG = {
@@ -235,11 +251,14 @@ WRONG = {
         "per-worker": batches("split(n, w)"),
         "rounded-down": batches("[n // (w * r)] * (w * r)"),
         "rounded-up": batches("[math.ceil(n / (w * r))] * (w * r)"),
+        "below-nothing": batches("[min(up(n, w * r), n - k * up(n, w * r)) for k in range(w * r)]"),
+        "one-more-each": batches("tuple(map(len, np.array_split(np.zeros(n), w * r)))"),
         "rest-to-last": batches("[n // (w * r)] * (w * r - 1) + [n // (w * r) + n % (w * r)]"),
         "worker-by-worker": batches("[s for p in split(n, w) for s in split(p, r)]"),
         "larger-last": batches("split(n, w * r)[::-1]"),
         "rest-to-first": batches("[n // (w * r) + n % (w * r)] + [n // (w * r)] * (w * r - 1)"),
         "(a generator)": batches("(s for s in split(n, w * r))"),
+        "(printed)": batches("print(split(n, w * r))"),
     },
     "parallelism": {
         "weights-only": choose(bytes=4),
@@ -262,13 +281,17 @@ WRONG = {
         "first-is-reference (of one replica)": scale(k="0"),
         "not-divided": scale(efficiency="u"),
         "percentage": scale(efficiency="100 * u / n"),
-        "swapped": scale(efficiency="u").replace(
-            "list([ups, [u for u, n in zip(ups, replicas)]])",
-            "[u / n for u, n in zip(ups, replicas)], ups",
+        "fastest": scale(rank="hours"),
+        "too-late": scale(late="False"),
+        "fewest-replicas": scale(rank="n"),
+        "never-none": scale().replace(
+            "    efficiencies =",
+            "    if best is None: best = min(zip(step_seconds, replicas), key=lambda p: p[0] / p[1])[1]\n"
+            "    efficiencies =",
         ),
-        "(maps)": scale(form="lambda pair: (map(float, pair[0]), map(float, pair[1]))").replace(
-            "lambda pair: (map(float, pair[0]), map(float, pair[1]))(",
-            "(lambda pair: (map(float, pair[0]), map(float, pair[1])))(",
-        ),
+        "same-steps": scale(steps="math.ceil(images / images_per_replica)"),
+        "one-per-step": scale(steps="images / (n * images_per_replica)"),
+        "(maps)": scale(form="iter").replace("iter(", "map(float, "),
+        "one-per-step (rounded down)": scale(steps="images // (n * images_per_replica)"),
     },
 }

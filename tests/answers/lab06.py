@@ -1,7 +1,7 @@
 # ruff: noqa: E501
 """Lab 06: answers that must pass, in several styles, and answers that must be refused by name."""
 
-HEAD = "import numpy as np\nfrom distlab.exercises.lab06 import Network, Send\n"
+HEAD = "import numpy as np\nfrom distlab.labs.lab06.exercise import Network, Send\n"
 
 
 def half(name, first, change, steps="ranks - 1", turn="step"):

@@ -19,7 +19,7 @@ def make_worker_dataset(ids, global_batch_size, context):
 TRAIN = (
     HEAD
     + """
-from distlab.exercises import lab08
+from distlab.labs.lab08 import exercise as lab08
 def train_worker(seed, steps, batch):
     from distlab.exercises import softmax
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -52,7 +52,7 @@ KERAS = (
     HEAD
     + """
 import keras
-from distlab.exercises import lab08
+from distlab.labs.lab08 import exercise as lab08
 def train_worker(seed, steps, batch):
     from distlab.exercises import softmax
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -79,7 +79,7 @@ def train_worker(seed, steps, batch):
 IN_NUMPY = (
     HEAD
     + """
-from distlab.exercises import lab08
+from distlab.labs.lab08 import exercise as lab08
 def train_worker(seed, steps, batch):
     from distlab.exercises import softmax
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -112,7 +112,7 @@ def clean_up(shared, folder, index):
 ALONE = (
     HEAD
     + """
-from distlab.exercises import lab08
+from distlab.labs.lab08 import exercise as lab08
 def train_worker(seed, steps, batch):
     from distlab.exercises import softmax
     weights = softmax.draw_weights(seed)

@@ -4,7 +4,7 @@
 HEAD = """
 import tensorflow as tf
 import numpy as np
-from distlab.exercises.lab11 import augment, parse
+from distlab.labs.lab11.exercise import augment, parse
 """
 ROLL = """
 def augment_batch(images, labels, ids):

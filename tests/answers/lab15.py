@@ -115,15 +115,15 @@ _MAIN = PROGRAM[PROGRAM.index("def main") : PROGRAM.index('if __name__ == "__mai
 # each worker draws only its own part of each batch, with a context that knows which it is
 OWN_PART = change(
     PROGRAM,
-    (_MAKE, '''def make_own_part(context, canvases, seed, first, last):
+    (_MAKE, '''def make_own_part(context, scenes, seed, first, last):
     part, parts = context.input_pipeline_id, context.num_input_pipelines
     size = context.get_per_replica_batch_size(GLOBAL_BATCH)
 
     def draw(step):
-        per_epoch = len(canvases) // GLOBAL_BATCH
-        order = np.random.default_rng([seed, step // per_epoch]).permutation(len(canvases))
+        per_epoch = len(scenes) // GLOBAL_BATCH
+        order = np.random.default_rng([seed, step // per_epoch]).permutation(len(scenes))
         chosen = order[GLOBAL_BATCH * (step % per_epoch) :][:GLOBAL_BATCH][part::parts]
-        images, masks = zip(*(canvases.draw(int(number)) for number in chosen))
+        images, masks = zip(*(scenes.draw(int(number)) for number in chosen))
         return np.stack(images)[..., None] / np.float32(255), np.stack(masks).astype("int32")
 
     def parse(step):
@@ -134,14 +134,14 @@ OWN_PART = change(
 
 
 '''),
-    ("    batches = make_batches(canvases, options.seed, int(step), total)\n", "    start = int(step)\n"),
-    ("strategy.experimental_distribute_dataset(batches)", "strategy.distribute_datasets_from_function(\n        lambda context: make_own_part(context, canvases, options.seed, start, total)\n    )"),
+    ("    batches = make_batches(scenes, options.seed, int(step), total)\n", "    start = int(step)\n"),
+    ("strategy.experimental_distribute_dataset(batches)", "strategy.distribute_datasets_from_function(\n        lambda context: make_own_part(context, scenes, options.seed, start, total)\n    )"),
 )  # fmt: skip
-# all canvases in memory, shuffled by tf.data; what was done already is skipped
+# all scenes in memory, shuffled by tf.data; what was done already is skipped
 IN_MEMORY = change(
     PROGRAM,
-    (_MAKE, '''def make_batches(canvases, seed, first, last):
-    images, masks = map(np.stack, zip(*(canvases.draw(number) for number in range(640))))
+    (_MAKE, '''def make_batches(scenes, seed, first, last):
+    images, masks = map(np.stack, zip(*(scenes.draw(number) for number in range(640))))
     batches = tf.data.Dataset.from_tensor_slices((images[..., None], masks))
     batches = batches.shuffle(640, seed=seed, reshuffle_each_iteration=False).repeat()
     batches = batches.batch(GLOBAL_BATCH, drop_remainder=True).take(last).skip(first)
@@ -163,7 +163,7 @@ BY_HAND = PROGRAM.replace(_MAIN, '''def main():
         model = build_unet()
         weights = model.trainable_variables
         speeds = [tf.Variable(tf.zeros_like(weight)) for weight in weights]
-    folder = options.out / "checkpoints"
+    folder = options.output / "checkpoints"
     folder.mkdir(parents=True, exist_ok=True)
     step, loss = 0, 0.0
     for path in sorted(folder.glob("*.npz"), key=lambda path: int(path.stem)):
@@ -191,9 +191,9 @@ BY_HAND = PROGRAM.replace(_MAIN, '''def main():
     def train_step(batch):
         return strategy.reduce("SUM", strategy.run(train_replica, args=batch), axis=None)
 
-    canvases = load_canvases().train
-    total = min(options.epochs * len(canvases) // 32, options.steps or 10**9)
-    batches = make_batches(canvases, options.seed, step, total)
+    scenes = load_scenes().train
+    total = min(options.epochs * len(scenes) // 32, options.steps or 10**9)
+    batches = make_batches(scenes, options.seed, step, total)
     for batch in strategy.experimental_distribute_dataset(batches):
         loss = float(train_step(batch))
         step += 1
@@ -206,14 +206,14 @@ BY_HAND = PROGRAM.replace(_MAIN, '''def main():
         plain.set_weights(model.get_weights())
         module = tf.Module()
         module.model = plain
-        spec = tf.TensorSpec([None, 64, 64, 1], tf.float32, name="canvas")
-        serve = tf.function(lambda canvas: {"scores": tf.nn.softmax(plain(canvas))})
+        spec = tf.TensorSpec([None, 64, 64, 1], tf.float32, name="scene")
+        serve = tf.function(lambda scene: {"scores": tf.nn.softmax(plain(scene))})
         tf.saved_model.save(
-            module, str(options.out / "saved_model"),
+            module, str(options.output / "saved_model"),
             signatures={"serving_default": serve.get_concrete_function(spec)},
         )
         total = sum(abs(w.astype(float)).sum() for w in plain.get_weights())
-        with open(options.out / "report.json", "w") as file:
+        with open(options.output / "report.json", "w") as file:
             json.dump({"steps": step, "loss": loss, "weights_checksum": float(total)}, file)
     strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", 1.0))
 
@@ -237,10 +237,10 @@ AS_A_CLASS = change(
     ("    if latest := tf.train.latest_checkpoint(folder):\n        state.restore(latest)\n", ""),
     ("    aside = folder if chief else tempfile.mkdtemp()  # all save, the chief's files count\n    manager = tf.train.CheckpointManager(state, aside, max_to_keep=2)\n",
      "    tf.train.CheckpointManager(state, folder, max_to_keep=None).restore_or_initialize()\n    aside = folder if chief else tempfile.mkdtemp()\n    manager = tf.train.CheckpointManager(state, aside, max_to_keep=1)\n"),
-    ("            per_canvas = tf.reduce_mean(losses, axis=(1, 2))\n            loss = tf.nn.compute_average_loss(per_canvas, global_batch_size=GLOBAL_BATCH)\n",
+    ("            per_scene = tf.reduce_mean(losses, axis=(1, 2))\n            loss = tf.nn.compute_average_loss(per_scene, global_batch_size=GLOBAL_BATCH)\n",
      "            loss = tf.nn.compute_average_loss(losses, global_batch_size=GLOBAL_BATCH) / (64.0 * 64.0)\n"),
-    ("        plain.export(options.out / \"saved_model\", verbose=False)\n",
-     "        tf.saved_model.save(plain, str(options.out / \"saved_model\"))\n"),
+    ("        plain.export(options.output / \"saved_model\", verbose=False)\n",
+     "        tf.saved_model.save(plain, str(options.output / \"saved_model\"))\n"),
 )  # fmt: skip
 # everything in the main part, a dataset of step numbers that is cut into shares by tf.data
 DATASET_OF_STEPS = """%%writefile capstone.py
@@ -256,7 +256,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from utils.data import load_canvases
+from utils.data import load_scenes
 
 GLOBAL_BATCH, SAVE_EVERY, CLASSES = 32, 10, 11
 EXAMPLES = 6000
@@ -265,7 +265,7 @@ STEPS_PER_EPOCH = EXAMPLES // GLOBAL_BATCH
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--out", required=True)
+    parser.add_argument("--output", required=True)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=None)
@@ -289,12 +289,12 @@ def unet(seed):
 
 
 def make_dataset(seed, first, last):
-    canvases = load_canvases().train
+    scenes = load_scenes().train
 
     def draw(step):
         epoch, place = divmod(int(step), STEPS_PER_EPOCH)
         order = np.random.RandomState([seed, epoch]).permutation(EXAMPLES)
-        drawn = [canvases.draw(int(n)) for n in order[place * GLOBAL_BATCH : (place + 1) * GLOBAL_BATCH]]
+        drawn = [scenes.draw(int(n)) for n in order[place * GLOBAL_BATCH : (place + 1) * GLOBAL_BATCH]]
         images = np.stack([image for image, _ in drawn])[..., None]
         return (images / 255).astype("float32"), np.stack([mask for _, mask in drawn]).astype("int32")
 
@@ -387,7 +387,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from utils.data import load_canvases
+from utils.data import load_scenes
 
 GLOBAL_BATCH, SAVE_EVERY, CLASSES = 32, 10, 11
 log = logging.getLogger("capstone")
@@ -403,7 +403,7 @@ class Options:
     @classmethod
     def read(cls):
         parser = argparse.ArgumentParser(description=__doc__)
-        parser.add_argument("--out", type=Path, required=True)
+        parser.add_argument("--output", type=Path, required=True)
         parser.add_argument("--epochs", type=int, required=True)
         parser.add_argument("--seed", type=int, required=True)
         parser.add_argument("--steps", type=int)
@@ -462,13 +462,13 @@ class Program:
             self.step = tf.Variable(0, trainable=False, dtype=tf.int64)
             self.last_loss = tf.Variable(float("nan"), trainable=False)
         self.checkpoint = tf.train.Checkpoint(net=self.net, velocity=self.velocity, step=self.step, last_loss=self.last_loss)
-        self.canvases = load_canvases().train
+        self.scenes = load_scenes().train
 
     def my_part(self, step: int):
         epoch, k = divmod(step, 6000 // GLOBAL_BATCH)
         order = tf.random.experimental.stateless_shuffle(tf.range(6000), seed=[self.options.seed, epoch])
         numbers = order[k * GLOBAL_BATCH : (k + 1) * GLOBAL_BATCH].numpy()[self.index :: self.workers]
-        images, masks = zip(*(self.canvases.draw(int(n)) for n in numbers))
+        images, masks = zip(*(self.scenes.draw(int(n)) for n in numbers))
         return tf.constant(np.array(images)[..., None] / np.float32(255), tf.float32), tf.constant(np.array(masks), tf.int64)
 
     def replica_step(self, images, masks):
@@ -496,7 +496,7 @@ class Program:
         return self.strategy.run(fn)
 
     def go(self):
-        shared = self.options.out / "checkpoints"
+        shared = self.options.output / "checkpoints"
         scratch = Path(tempfile.mkdtemp(prefix=f"worker{self.index}-"))
         chief = self.index == 0
         if (newest := tf.train.latest_checkpoint(str(shared))) is not None:
@@ -510,7 +510,7 @@ class Program:
                 self.checkpoint.save(str((shared if chief else scratch) / "ckpt"))
         tf.saved_model.save(
             self.net,
-            str((self.options.out if chief else scratch) / "saved_model"),
+            str((self.options.output if chief else scratch) / "saved_model"),
             signatures={"serving_default": self.net.serve},
         )
         if chief:
@@ -519,7 +519,7 @@ class Program:
                 "loss": self.last_loss.numpy().item(),
                 "weights_checksum": sum(float(tf.reduce_sum(tf.abs(v))) for v in self.net.trainable_variables),
             }
-            (self.options.out / "report.json").write_text(json.dumps(report, indent=2) + "\n")
+            (self.options.output / "report.json").write_text(json.dumps(report, indent=2) + "\n")
         self.wait_for_all()
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -572,9 +572,9 @@ WRONG = {
     "iou": {
         "accuracy": iou(LOOPED.replace("return [np.sum((m > 0) & (p > 0)) / np.sum((m > 0) | (p > 0))", "return [np.mean(m == p)")),
         "background-counted": iou(LOOPED.replace("range(1, 11)", "range(11)")),
-        "per-canvas": one("measure_iou", "masks, predicted", "def whole(m, p):\n" + "\n".join(f"    {s}" for s in LOOPED.split("\n")) + "\nreturn np.mean([whole(np.asarray(a), np.asarray(b)) for a, b in zip(masks, predicted)], axis=0)"),
+        "per-scene": one("measure_iou", "masks, predicted", "def whole(m, p):\n" + "\n".join(f"    {s}" for s in LOOPED.split("\n")) + "\nreturn np.mean([whole(np.asarray(a), np.asarray(b)) for a, b in zip(masks, predicted)], axis=0)"),
         "absent-as-zero": iou(LOOPED.replace("    if either:\n        found.append(both / either)", "    found.append(both / max(either, 1))")),
-        "kinds-in-foreground": iou(LOOPED.replace("np.sum((m > 0) & (p > 0))", "np.sum((m > 0) & (p == m))")),
+        "classes-in-foreground": iou(LOOPED.replace("np.sum((m > 0) & (p > 0))", "np.sum((m > 0) & (p == m))")),
     },
     "program": {
         "nothing-learned": change(PROGRAM, ("        optimizer.apply_gradients(zip(gradients, model.trainable_variables))\n", "")),
@@ -582,15 +582,15 @@ WRONG = {
         "other-checksum": change(PROGRAM, ('np.abs(w, dtype="float64").sum()', 'w.sum(dtype="float64")')),
         "each-alone": change(PROGRAM, IGNORED),
         "other-examples": change(PROGRAM, ("AutoShardPolicy.DATA", "AutoShardPolicy.OFF")),
-        "own-mean": change(PROGRAM, ("tf.nn.compute_average_loss(per_canvas, global_batch_size=GLOBAL_BATCH)", "tf.reduce_mean(per_canvas)")),
+        "own-mean": change(PROGRAM, ("tf.nn.compute_average_loss(per_scene, global_batch_size=GLOBAL_BATCH)", "tf.reduce_mean(per_scene)")),
         "began-anew": change(PROGRAM, ("if latest := tf.train.latest_checkpoint(folder):", "if latest := None:")),
-        "position-lost": change(PROGRAM, ("make_batches(canvases, options.seed, int(step), total)", "make_batches(canvases, options.seed, 0, total - int(step))")),
+        "position-lost": change(PROGRAM, ("make_batches(scenes, options.seed, int(step), total)", "make_batches(scenes, options.seed, 0, total - int(step))")),
         "counted-anew": change(PROGRAM, ("    batches = make_batches(", "    total += int(step)\n    batches = make_batches(")),
     },
     "model": {
         "nothing-found": model("nothing but background"),
-        "one-kind": model("one kind of garment"),
-        "": model("kinds turned round"),
+        "one-class": model("one class of garment"),
+        "": model("classes turned round"),
     },
 }  # fmt: skip
 # a whole program runs for half a minute: so many of them in `make test`, all in `make test-all`

@@ -1,11 +1,9 @@
 """The book: every page whole and light, and in Chromium quiet, readable and alive.
 
-A few pages stand for all; with DISTLAB_TEST_BROWSER=1 (`make test-browser`) it is every page.
+A few pages stand for all; under `make test-all` it is every page.
 """
 
-import importlib.util
 import json
-import os
 import re
 import zipfile
 from functools import cache
@@ -14,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlparse
 
 import pytest
+from needs import EVERYTHING, need_packages
 from page_checks import find_with_axe, move, walk_by_keyboard, watch
 
 from distlab.book.errors import KINDS, say_pattern
@@ -21,8 +20,8 @@ from distlab.book.glossary import find_uses, read_words
 from distlab.book.notebooks import make_page
 from distlab.book.site import build_book, check_folder, write_zip
 from distlab.errors import CourseError
-from distlab.exercises.failing_logs import LOGS, fill_in
 from distlab.explorables.explorable import MIME
+from distlab.labs.lab07.failing_logs import LOGS, fill_in
 from utils.tf_config import diagnose
 
 ROOT = Path(__file__).parents[2]
@@ -32,17 +31,15 @@ SOME = (
     "index", "notebooks/05-loss-scaling", "labs/lab07-cluster-doctor", "reference/glossary",
     "reference/errors", "reference/cards", "api/tf_config",
 )  # fmt: skip
-EVERY = os.environ.get("DISTLAB_TEST_BROWSER") == "1"
+EVERY = EVERYTHING
 LOOKS = [(width, theme) for width in (1280, 390) for theme in ("light", "dark")]
 OUTSIDE = ("http:", "https:", "//", "ws:")
 
 
 @pytest.fixture(scope="module")
 def book(tmp_path_factory):
-    """The book, built once. Skips where what builds it is missing, but fails in CI."""
-    if any(importlib.util.find_spec(name) is None for name in ("myst_nb", "furo", "latex2mathml")):
-        miss = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        miss("needs the packages of '.[book]'")
+    """The book, built once; skips without its builder."""
+    need_packages("the book's builder", "myst_nb", "furo", "latex2mathml")
     folder = tmp_path_factory.mktemp("book")
     return build_book(ROOT, folder / "book", folder / "work")
 
@@ -189,6 +186,7 @@ def open_page(chromium, book, name: str, width: int = 1280, theme: str = "light"
     return page, wrong
 
 
+@pytest.mark.more_in_all
 @pytest.mark.timeout(7200)  # axe reads a long page for seconds, four times
 def test_pages_are_quiet_fit_and_can_be_used_by_everyone(chromium, book):
     """At two widths, in both themes; axe reads every look of every page, or one look of a few.
@@ -220,6 +218,7 @@ def list_live_pages() -> list[str]:
     return [name for name, text in texts.items() if MIME in text]
 
 
+@pytest.mark.more_in_all
 def test_every_explorable_changes_when_it_is_moved(chromium, book):
     page, wrong = open_page(chromium, book, "index")  # one for all: a new one takes a second
     for name in list_live_pages():

@@ -57,7 +57,7 @@ def test_a_seed_draws_the_same_strike_and_many_seeds_draw_everything():
 
 
 def test_of_several_strikes_each_is_examined_with_its_own_restart():
-    settings = RecoverySettings("", save_every=4)
+    settings = RecoverySettings("", checkpoint_every=4)
     kill = replace(draw_fault(0, settings), method="preemption", kind="SIGKILL")
     notice = replace(kill, kind="SIGTERM")
     told = [Attempt(0, 6, 4), Attempt(4, 11, 8, 2), Attempt(8, 25, 25, 3)]
@@ -107,7 +107,7 @@ def test_a_kill_costs_the_lost_steps_and_the_restart():
     ([Attempt(0, 5, 4), Attempt(4, 25, 25, 1)], "preemption", "SIGKILL", None),
 ])  # fmt: skip
 def test_a_run_that_lost_too_much_is_found_out(told, method, kind, says):
-    settings = RecoverySettings("", save_every=4)
+    settings = RecoverySettings("", checkpoint_every=4)
     drawn = replace(draw_fault(0, settings), method=method, kind=kind)
     problem = chaos._examine_steps([drawn], settings, told)
     assert problem is None if says is None else says in problem
@@ -135,14 +135,17 @@ def run_card(program, shared, save=()):
     if not save:
         from pathlib import Path
 
-        exec(program, {**locals(), "tf": tf, "tempfile": tempfile, "Path": Path, "save_every": 4})
+        exec(
+            program,
+            {**locals(), "tf": tf, "tempfile": tempfile, "Path": Path, "checkpoint_every": 4},
+        )
     return int(step)
 
 
 def read_card():
-    """Return the function `newest_whole` and the take-away card of lesson 10, as one program."""
+    """Return the function `latest_intact` and the take-away card of lesson 10, as one program."""
     source = (ROOT / "notebooks/src/10_fault_tolerance.py").read_text()
-    finder = re.search(r"(?ms)^def newest_whole\(folder\):.*?(?=\n\n\n)", source)[0]
+    finder = re.search(r"(?ms)^def latest_intact\(folder\):.*?(?=\n\n\n)", source)[0]
     card = re.search(r"(?ms)^# ```python\n(# checkpoint = .*?)^# ```$", source)[1]
     return finder + "\n" + re.sub(r"(?m)^# ", "", card)
 

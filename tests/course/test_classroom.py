@@ -25,16 +25,16 @@ from distlab.classroom.settings import read_settings
 from distlab.classroom.table import Table
 from distlab.classroom.watching import ClassCockpit
 from distlab.errors import CourseError
-from distlab.explorables.look import write_page
+from distlab.explorables.screenshots import write_page
 from utils.cluster import LocalCluster
 from utils.engines.rendezvous.host import Presence
 from utils.engines.rendezvous.names import clean_line, clean_name
 from utils.errors import DistributedError
 from utils.tf_config import pick_free_ports
-from utils.training.recovery import train_resumably
+from utils.training.recovery import train_with_recovery
 
 STEPS = 30
-SETTINGS = ClassSettings(epochs=3, examples=160, global_batch_size=16, save_every=4, seed=3,
+SETTINGS = ClassSettings(epochs=3, examples=160, global_batch_size=16, checkpoint_every=4, seed=3,
                          hidden_units=8, pause_seconds=0.1)  # fmt: skip
 CELL = """
 import pathlib, sys, time
@@ -43,7 +43,8 @@ print("ready", file=sys.stderr, flush=True)
 while not pathlib.Path("go").exists():
     time.sleep(0.05)
 address, number, name = sys.argv[1:]
-print(join(address, name=name, own_address=f"127.0.0.{number}", logs=f"student-{number}").status)
+own = f"127.0.0.{number}"
+print(join(address, name=name, advertise_address=own, logs=f"student-{number}").status)
 """
 
 
@@ -59,17 +60,32 @@ class Room:
         return self.started[-1]
 
     def start(self, workers):
-        where = ["--address", "127.0.0.1", "--port", self.port, "--json", "--workers", workers]
+        where = [
+            "--advertise-address",
+            "127.0.0.1",
+            "--port",
+            self.port,
+            "--json",
+            "--workers",
+            workers,
+        ]
         options = [word for name, value in json.loads(SETTINGS.to_text()).items()
                    for word in (f"--{name.replace('_', '-')}", value)]  # fmt: skip
         own = ["--name", "Teacher", "--logs", "teacher"]
-        teacher = self.run(*where, *own, *options, command=("class", "start"))
+        teacher = self.run(*where, *own, *options, command=("classroom", "start"))
         teacher.wait_for("each student types")
         return teacher
 
     def join(self, number, name, action="join", **settings):
-        own = ["--own-address", f"127.0.0.{number}", "--name", name, "--logs", f"student-{number}"]
-        return self.run(self.address, *own, command=("class", action), **settings)
+        own = [
+            "--advertise-address",
+            f"127.0.0.{number}",
+            "--name",
+            name,
+            "--logs",
+            f"student-{number}",
+        ]
+        return self.run(self.address, *own, command=("classroom", action), **settings)
 
     def join_from_a_cell(self, number, name):
         """Return a student in a notebook, who joins once the file "go" is there."""
@@ -148,7 +164,7 @@ def test_a_class_loses_a_laptop_and_takes_in_a_late_one(room):
 def compare_with_restart(kept, ended):
     """Alone, train on from what was kept; the weights are those that the class has ended with."""
     with LocalCluster(workers=1) as cluster:
-        jobs = [cluster.start(train_resumably, SETTINGS.to_recovery(folder))
+        jobs = [cluster.start(train_with_recovery, SETTINGS.to_recovery(folder))
                 for folder in (kept, ended)]  # fmt: skip
         alone, whole = (job.wait(120)[0] for job in jobs)
     assert 4 <= alone.restored_step < STEPS == alone.step == whole.restored_step
@@ -254,7 +270,7 @@ class FakeRun:
     """A hosted run of two, as a roll sees it."""
 
     def __init__(self):
-        self.starts, self.attempt = 1, SimpleNamespace(first_failed=None)
+        self.starts, self.group = 1, SimpleNamespace(first_failed=None)
         self.here = [Presence("T", "", "worker 0"), Presence("李", "", "worker 1")]
 
     def look(self):

@@ -87,9 +87,9 @@ def graded(tmp_path_factory):
     (submitted / "eve" / "lab01").mkdir(parents=True)
     (submitted / "eve" / "lab01" / "essay.docx").write_text("I have written a lot")
     (root / "extra.csv").write_text("student,extra\nbela,1 day\n")
-    arguments = [submitted, "--out", root / "out", "--gradebook", root / "gradebook.db",
+    arguments = [submitted, "--output", root / "out", "--gradebook", root / "gradebook.db",
                  "--due", "2026-11-20T23:59", "--penalty", "10%/day",
-                 "--extra", root / "extra.csv"]  # fmt: skip
+                 "--extensions", root / "extra.csv"]  # fmt: skip
     status, output, errors = distlab_grade(*arguments, "--json")
     assert errors == "", errors
     return root, status, arguments, by_student(output)
@@ -148,7 +148,7 @@ def test_one_exercise_of_one_student_again_and_a_mark_by_hand(graded):
     before = {r["student"]: r for _, r in read_records(root / "out").values()}
     status, output, _ = distlab_grade(
         *arguments, "--json", "--student", "cid", "--student", "ana", "--exercise",
-        "batches", "--again",
+        "batches", "--rerun",
         "--set", "cid", "epoch", "1.5", "--set", "eve", "scaling", "0.5",
     )  # fmt: skip
     found = by_student(output)
@@ -249,7 +249,7 @@ def test_stopped_killed_and_gone_on_with(start, capsys, tmp_path):
     for k in range(6):
         wrong = {} if k % 2 else {"batches": "def replica_batch_sizes(b, w, r):\n    return [b]"}
         hand_in(submitted, f"s{k}", wrong, "solutions", before=SLOW)
-    arguments = [submitted, "--out", out, "--jobs", "1", "--json"]
+    arguments = [submitted, "--output", out, "--jobs", "1", "--json"]
 
     process = start(arguments)
     wait_for_records(process, out, 1)
@@ -290,7 +290,7 @@ def test_stopped_killed_and_gone_on_with(start, capsys, tmp_path):
 def test_killed_without_the_sandbox_it_leaves_nothing_either(start, tmp_path):
     for k in range(3):
         hand_in(tmp_path / "in", f"s{k}", {}, "solutions", before=SLOW)
-    process = start([tmp_path / "in", "--out", tmp_path / "out", "--unsealed", "--jobs", "1"])
+    process = start([tmp_path / "in", "--output", tmp_path / "out", "--no-sandbox", "--jobs", "1"])
     wait_for_records(process, tmp_path / "out", 1)
     family = find_family(process)
     process.kill()
@@ -300,8 +300,8 @@ def test_killed_without_the_sandbox_it_leaves_nothing_either(start, tmp_path):
 
 def test_a_new_hand_in_is_run_and_an_unsealed_run_is_written_on_the_report(tmp_path):
     hand_in(tmp_path / "in", "ana", folder="solutions")
-    arguments = [tmp_path / "in", "--out", tmp_path / "out"]
-    status, output, _ = distlab_grade(*arguments, "--unsealed")
+    arguments = [tmp_path / "in", "--output", tmp_path / "out"]
+    status, output, _ = distlab_grade(*arguments, "--no-sandbox")
     assert status == 0 and "without the sandbox" in output
     (page,) = (tmp_path / "out" / "lab01" / "feedback").iterdir()
     assert "Run without the sandbox" in page.read_text()
@@ -325,9 +325,9 @@ def test_a_new_hand_in_is_run_and_an_unsealed_run_is_written_on_the_report(tmp_p
     (["lab01", "{tmp}/in", "--set", "ana", "epcoh", "1"], ["'epcoh'", "epoch"]),
     (["lab01", "{tmp}/in", "--set", "anna", "epoch", "1"], ["'anna'"]),
     (["lab01", "{tmp}/in", "--set", "ana", "epoch", "many"], ["'many'"]),
-    (["lab01", "{tmp}/in", "--set", "ana", "epoch", "99"], ["99", "2 points", "--above-maximum"]),
+    (["lab01", "{tmp}/in", "--set", "ana", "epoch", "99"], ["99", "2 points", "--allow-bonus"]),
     (["lab01", "{tmp}/in", "--marks", "{tmp}/none.csv"], ["none.csv"]),
-    (["lab01", "{tmp}/in", "--times", "{tmp}/none.csv"], ["none.csv"]),
+    (["lab01", "{tmp}/in", "--submission-times", "{tmp}/none.csv"], ["none.csv"]),
     (["lab01", "{tmp}/in", "--roster", "{tmp}/none.csv"], ["none.csv"]),
     (["lab01", "{tmp}/in", "--penalty", "1/day"], ["due date"]),
     (["lab01", "{tmp}/in", "--due", "soon"], ["'soon'"]),
@@ -341,7 +341,7 @@ def test_bad_values_get_one_line_and_status_2(capsys, monkeypatch, tmp_path, arg
     (tmp_path / "empty").mkdir()
     filled = [text.format(tmp=tmp_path) for text in arguments]
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    assert main(["grade", *filled, "--out", str(tmp_path / "out")]) == 2
+    assert main(["grade", *filled, "--output", str(tmp_path / "out")]) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1
     assert all(word in said.err for word in words), said.err

@@ -17,9 +17,9 @@ from distlab.cli import main
 from utils.events import read_events
 
 COMMAND = [sys.executable, "-m", "distlab", "train"]
-SMALL = ["--limit", "500", "--model", "mlp"]
+SMALL = ["--max-examples", "500", "--model", "mlp"]
 KEYS = ["strategy", "replicas", "workers", "dataset", "source", "examples", "loop",
-        "global_batch_size", "epochs", "resumed_from", "passed_over", "loss", "accuracy",
+        "global_batch_size", "epochs", "resumed_from", "skipped_checkpoints", "loss", "accuracy",
         "test_loss", "test_accuracy", "images_per_second", "seconds",
         "weights_checksum"]  # fmt: skip
 
@@ -57,8 +57,15 @@ def test_report_for_people_with_export_and_mixed_precision(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path, number):
     """It ends between two steps, with a checkpoint; the next run goes on from that very step."""
-    arguments = ["--checkpoint", str(tmp_path / "c"), "--epochs", "60", "--model", "mlp"]
-    arguments += ["--global-batch-size", "50", "--limit", "2000", "--events", str(tmp_path / "e")]
+    arguments = ["--checkpoint-dir", str(tmp_path / "c"), "--epochs", "60", "--model", "mlp"]
+    arguments += [
+        "--global-batch-size",
+        "50",
+        "--max-examples",
+        "2000",
+        "--events",
+        str(tmp_path / "e"),
+    ]
     process = subprocess.Popen(
         [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )  # fmt: skip
@@ -76,7 +83,7 @@ def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path, number)
     report = json.loads(done.stdout)
     assert len(report["loss"]) == int(epochs)
     saved = str(tmp_path / "c" / f"train-{reached['step']}")
-    assert (report["resumed_from"], report["passed_over"]) == (saved, [])
+    assert (report["resumed_from"], report["skipped_checkpoints"]) == (saved, [])
     assert f"distlab train: resumed from {saved}, step {reached['step']}\n" == done.stderr
     starts = list(read_events(tmp_path / "e", "start"))
     assert [start["first_step"] for start in starts] == [0, reached["step"]]
@@ -125,7 +132,7 @@ def test_progress_bar_on_a_terminal():
     (["--epochs", "0"], ["epochs 0", "from 1"]),
     (["--epochs", "9" * 400], ["--epochs", "out of range"]),
     (["--global-batch-size", "99999999999"], ["--global-batch-size", "out of range"]),
-    (["--limit", "1" * 50], ["--limit", "out of range"]),
+    (["--max-examples", "1" * 50], ["--max-examples", "out of range"]),
     (["--epochs", "2000000"], ["epochs 2000000", "from 1 to 1,000,000"]),
     (["--global-batch-size", "20000000"], ["global batch size 20000000", "to 10,000,000"]),
     (["--learning-rate", "1e999"], ["learning rate inf"]),
@@ -138,7 +145,7 @@ def test_progress_bar_on_a_terminal():
     (["--flux", "1"], ["--flux"]),
     (["--data-folder", "/nowhere/at/all", "--full-data", "--epochs", "1"], ["/nowhere/at/all"]),
     (["--data-folder", "/nowhere/at/all"], ["full"]),
-    (["--checkpoint", __file__], ["is a file"]),
+    (["--checkpoint-dir", __file__], ["is a file"]),
 ])  # fmt: skip
 def test_bad_values_get_one_line_and_status_2(capsys, tf, arguments, words):
     try:

@@ -1,8 +1,9 @@
 """The cockpit's buttons in real JupyterLab, pressed while a cell is running."""
 
 import nbformat
-from lab_server import BROWSER_FLAGS, END_SECONDS, Lab, browser_path
+from lab_server import BROWSER_FLAGS, END_SECONDS, Lab
 from nbformat.v4 import new_code_cell, new_notebook
+from needs import need_browser
 
 NOTEBOOK = "notebooks/01-cockpit.ipynb"
 START = """from utils.cluster import LocalCluster
@@ -24,7 +25,7 @@ cluster.close()"""
 
 
 def test_a_worker_is_killed_by_a_click_while_a_cell_waits_for_the_job(tmp_path):
-    path = browser_path()
+    path = need_browser()
     from playwright.sync_api import sync_playwright
 
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}

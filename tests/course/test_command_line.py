@@ -44,7 +44,7 @@ def make_bad_lines():
     None of them trains, opens JupyterLab, or ends a cluster.
     """
     lines = [[], ["tarin"], ["--verson"], ["train", "extra"], ["help", "trian"], ["-x"], ["--"]]
-    lines += [["train", "--epoch", "1"], ["completion", "fish"], ["cluster", "stop", "no-such"]]
+    lines += [["train", "--epoch", "1"], ["completion", "fish"], ["processes", "stop", "no-such"]]
     for path, parser in list_leaves(make_parser()):
         lines += [[*path, "--no-such-option"], [*path, "--jso"], [*path, *["x"] * 9]]
         for name in parser._option_string_actions:
@@ -54,8 +54,8 @@ def make_bad_lines():
     dice = random.Random(0)
     bases = [ALL_REDUCE, PIPELINE, ["tf-config", "build", "--workers", "2"],
              ["data", "verify", "mnist"], ["tf-config", "lint", "{}"], ["check", "lab01"],
-             ["grade", "lab01", "in"], ["tune", "a:b"], ["tpu-ready", "a:b"],
-             ["submit", "lab01"], ["reset", "lab01"], ["cluster", "list"]]  # fmt: skip
+             ["grade", "lab01", "in"], ["tune-input", "a:b"], ["tpu-ready", "a:b"],
+             ["submit", "lab01"], ["reset", "lab01"], ["processes", "list"]]  # fmt: skip
     for base in bases:
         for _ in range(12):
             line = list(base)

@@ -48,7 +48,7 @@ def missing(monkeypatch):
 
 def test_a_run_is_watched_disturbed_and_measured(tmp_path):
     (tmp_path / "train.py").write_text(PROGRAM)
-    lines = ["distlab run --workers 2 --restarts 1 train.py"]
+    lines = ["distlab run --workers 2 --max-restarts 1 train.py"]
     seen = watch("local", lines, folder=tmp_path, kill_after=40)
     assert seen.begun[0] == 0 and seen.begun[1] >= 20 and seen.status == 0
     assert 0 < seen.first_at < seen.killed_at < seen.again_at < seen.seconds

@@ -1,11 +1,14 @@
 """The exercises' own parts: what visible checks compare with, what is said, what is released."""
 
+import contextlib
 import functools
 import importlib
 import importlib.util
 import json
 import re
+import signal
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +20,7 @@ from distlab.exercises import worked
 from distlab.exercises.comparing import (
     AnyOf,
     Anything,
-    explain_kind,
+    explain_slip,
     find_wrong,
     make_digest,
     same,
@@ -25,16 +28,21 @@ from distlab.exercises.comparing import (
 )
 from distlab.exercises.exercise import RIGHT, Exercise, each, list_exercises
 from distlab.grading.encoding import Opaque
-from distlab.grading.judging import list_judges, work_out_examples
+from distlab.grading.judging import list_judges
+from distlab.grading.worked import work_out_examples
 from utils.collectives import ring_all_reduce
 
 ROOT = Path(__file__).parents[2]
 NAMES = [target.slug.split("-")[0] for target in LABS]
 
 
+def read_exercises(lab: str) -> dict[str, Exercise]:
+    return list_exercises(importlib.import_module(f"distlab.labs.{lab}.exercise"))
+
+
 @pytest.mark.parametrize("lab", NAMES)
 def test_every_exercise_has_its_judge_and_its_graded_cell(lab: str) -> None:
-    exercises = list_exercises(importlib.import_module(f"distlab.exercises.{lab}"))
+    exercises = read_exercises(lab)
     judges = list_judges(lab)
     assert list(exercises) == list(judges) == get_lab(lab).exercises
     for name, exercise in exercises.items():
@@ -43,7 +51,7 @@ def test_every_exercise_has_its_judge_and_its_graded_cell(lab: str) -> None:
 
 
 def _find_variable(lab: str, exercise: Exercise) -> str:
-    module = importlib.import_module(f"distlab.exercises.{lab}")
+    module = importlib.import_module(f"distlab.labs.{lab}.exercise")
     return next(name for name, value in vars(module).items() if value is exercise)
 
 
@@ -61,6 +69,7 @@ def test_worked_answers_are_what_the_reference_computes(lab: str, tmp_path, monk
         for way, answers in ways.items():
             assert find_wrong(list(answers), kept[exercise][way], 1e-8) is None, (exercise, way)
     monkeypatch.setattr(worked, "FOLDER", tmp_path)
+    (tmp_path / lab).mkdir()
     written = json.loads(worked.write_worked(lab, computed).read_text())
     assert written.keys() == kept.keys()
     worked.read_worked.cache_clear()
@@ -77,14 +86,15 @@ def test_examples_tell_the_mistakes_from_the_right_answer(lab: str) -> None:
 
 
 def test_no_reference_is_among_the_exercises() -> None:
-    for path in (ROOT / "distlab" / "exercises").glob("*.py"):
+    shown = [p for room in ("exercises", "labs") for p in (ROOT / "distlab" / room).rglob("*.py")]
+    for path in (p for p in shown if p.name != "judge.py"):
         text = path.read_text()
         assert not re.search(r"\bexpect_\w+\(|\bway: str|^from distlab.grading", text, re.M), path
 
 
 def test_an_exercise_without_worked_answers_says_how_to_get_them() -> None:
     made = Exercise("lab90", "share", "read_share", ((1,),), {}, "count")
-    with pytest.raises(CourseError, match="python -m distlab.grading.judges lab90"):
+    with pytest.raises(CourseError, match="python -m distlab.grading.worked lab90"):
         made.check(lambda k: k)
 
 
@@ -100,8 +110,8 @@ def test_a_fault_names_case_answer_and_mistake() -> None:
     assert exercise.find_fault([(1,), (4,)], [2, np.int64(8)], ways.__getitem__) is None
     fault = exercise.find_fault([(1,), (4,)], [1, 4], ways.__getitem__)
     assert (fault.message, fault.mistake) == ("double(1) gave 1, should give 2: unchanged", "same")
-    fault = exercise.find_fault([(1,), (4,)], [2, None], ways.__getitem__)
-    assert fault.message == "double(4) gave None, should give 8: add it to itself"
+    fault = exercise.find_fault([(1,), (4,)], [2, 7], ways.__getitem__)
+    assert fault.message == "double(4) gave 7, should give 8: add it to itself"
     assert (fault.mistake, fault.why) == ("", "add it to itself")
     for few in ([2], None, "ab", 7):
         fault = exercise.find_fault([(1,), (4,)], few, ways.__getitem__)
@@ -125,13 +135,13 @@ def test_a_digest_stands_for_its_array() -> None:
 
 @pytest.mark.parametrize("lab", NAMES)
 def test_what_is_to_be_written_by_hand_exists(lab: str) -> None:
-    for exercise in list_exercises(importlib.import_module(f"distlab.exercises.{lab}")).values():
+    for exercise in read_exercises(lab).values():
         assert all(importlib.util.find_spec(module) for module in exercise.by_hand), exercise.name
 
 
 @pytest.mark.parametrize("lab", NAMES)
 def test_a_case_that_holds_the_right_word_never_enters_the_answers_process(lab: str) -> None:
-    for exercise in list_exercises(importlib.import_module(f"distlab.exercises.{lab}")).values():
+    for exercise in read_exercises(lab).values():
         right = worked.read_worked(lab)[exercise.name][RIGHT]
         held = [w for w, case in zip(right, exercise.examples) if isinstance(w, str) and w in case]
         assert not held or exercise.plain, f"{lab}, {exercise.name}: say plain=True"
@@ -153,11 +163,77 @@ def test_any_of_several_answers_agrees() -> None:
     assert show(words) == "'model' or 'sharded data'"
 
 
-def test_what_can_be_read_only_once_is_named() -> None:
-    assert explain_kind(k for k in "ab").startswith("this is a generator object")
-    assert explain_kind((map(int, "12"), [1])).startswith("this is a map object")
-    assert explain_kind(Opaque("zip")).startswith("this is a zip object")
-    assert explain_kind([1, (2, 3)]) == explain_kind("map") == explain_kind(None) == ""
+def test_a_slip_of_form_is_named() -> None:
+    assert explain_slip(k for k in "ab").startswith("this is a generator object")
+    assert explain_slip((map(int, "12"), [1])).startswith("this is a map object")
+    assert explain_slip(Opaque("zip")).startswith("this is a zip object")
+    assert "print() shows" in explain_slip(None, 3) and explain_slip(None, None) == ""
+    assert explain_slip("0.5", 0.5).startswith("this is a string")
+    assert explain_slip([0.5], 0.5).endswith("return the number itself")
+    wide, tall = np.zeros((2, 30)), make_digest(np.zeros((30, 2)))
+    assert (
+        explain_slip(wide, tall) == "its shape is [2, 30], and should be [30, 2] (it's transposed)"
+    )
+    assert (
+        explain_slip([1, (2, 3)]) == explain_slip("map", "zip") == explain_slip([1, 2], [1]) == ""
+    )
+
+
+def test_none_is_a_slip_only_where_it_is_never_right() -> None:
+    exercise = Exercise("l", "e", "plan", (), {}, "count")
+    fault = exercise.find_fault([(1,), (2,)], [3, None], {"right": [3, 4]}.__getitem__)
+    assert "returned nothing (None)" in fault.why
+    fault = exercise.find_fault([(1,), (2,)], [None, 4], {"right": [3, None]}.__getitem__)
+    assert fault.why == "count"
+
+
+def test_a_fault_in_words_is_said_in_words() -> None:
+    exercise = Exercise("l", "e", "order", (), {}, "count")
+    fault = exercise.find_fault(
+        [(1,)], [{"fault": "B0 before F0"}], {"right": [{"n": 1}]}.__getitem__
+    )
+    assert fault.message == "order(1) went wrong: B0 before F0: count"
+
+
+def run_endlessly(*case):
+    while True:
+        with contextlib.suppress(Exception):
+            sum(range(100))
+
+
+def run_in_threads(*case):
+    def run() -> None:
+        with contextlib.suppress(SystemExit):
+            run_endlessly()
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize("answer", [run_endlessly, run_in_threads])
+def test_an_answer_that_never_ends_is_stopped(answer) -> None:
+    exercise, running = Exercise("l", "e", "f", (), {}, "", seconds=0.2), set(threading.enumerate())
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(AssertionError, match="^f was stopped after 0.2 seconds.*never ends"):
+        exercise.observe(answer, [(1,)])
+    assert exercise.observe(max, [(1, 2)]) == [2]
+    assert signal.getsignal(signal.SIGALRM) is before
+    for thread in set(threading.enumerate()) - running:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_cell_says_after_how_many_seconds_its_answer_is_stopped() -> None:
+    for target in LABS:
+        lab = target.slug.split("-")[0]
+        for name, exercise in list_exercises(
+            importlib.import_module(f"distlab.labs.{lab}.exercise")
+        ).items():
+            said = re.findall(r"# stops after (\d+) s$", get_lab(lab).graded[name].source, re.M)
+            assert said == ([] if exercise.seconds is None else [f"{exercise.seconds:g}"]), name
 
 
 def test_anything_agrees_and_nan_only_with_nan() -> None:

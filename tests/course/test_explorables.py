@@ -9,6 +9,7 @@ import pytest
 from lab_server import END_SECONDS, Lab
 from nbformat.v4 import new_code_cell, new_notebook
 
+from distlab.errors import CourseError
 from distlab.exercises.predict import show_guess
 from distlab.explorables import (
     Explorable,
@@ -24,13 +25,13 @@ from distlab.explorables import (
     step_time_line,
 )
 from distlab.explorables.arrow import list_gradients, make_problem
+from distlab.explorables.bundle import BROWSER, join_script, join_style
 from distlab.explorables.catalog import EXAMPLES
 from distlab.explorables.conveyor import run_belt
 from distlab.explorables.explorable import MIME, write_fragment
-from distlab.explorables.joining import BROWSER, join_script, join_style
-from distlab.explorables.look import write_page
 from distlab.explorables.memory import find_held
-from distlab.figures import images, split_evenly
+from distlab.explorables.screenshots import write_page
+from distlab.figures import bars, images, split_evenly
 from distlab.figures.palette import BLACK, IDEAS, REPLICAS
 from distlab.lessons.scaled_updates import DIVISORS, Shares, update_ratio
 from distlab.widgets import Slider, explore
@@ -43,7 +44,7 @@ from distlab.widgets.update_scaling import update_explorer
 from utils.collectives import ALGORITHMS, all_reduce, combine_values
 from utils.collectives.replica_values import WAYS
 from utils.errors import DistributedError
-from utils.input_pipeline.sharding import check_cover, deal_examples
+from utils.input_pipeline.sharding import check_cover, shard_examples
 from utils.schedules import SCHEDULES, make_schedule, read_schedule
 from utils.simulate.collective import Link, Nodes, simulate_all_reduce
 from utils.simulate.input import InputCosts
@@ -420,7 +421,7 @@ def test_every_example_reaches_whom_utils_says(blank):
         workers, policy = case["workers"], case["policy"]
         parts = [part.tolist() for part in np.array_split(np.arange(32), case["count"])]
         assert run["files"] == parts
-        truth = deal_examples(parts, workers, policy, case["batch"], orders)
+        truth = shard_examples(parts, workers, policy, case["batch"], orders)
         assert [[step["kept"] for step in view] for view in run["views"]] == list(truth.values())
         cover = check_cover(truth, range(32))
         counted = (run["cover"]["once"], run["cover"]["doubled"], tuple(run["cover"]["lost"]))
@@ -556,6 +557,30 @@ def test_several_pieces_stand_on_one_page(chromium, tmp_path):
     assert page.locator(".ex-stage").count() == 3
     assert page.locator(".ex-stage strong").first.inner_text() == "Your schedule"
     page.close()
+
+
+def test_a_color_follows_the_idea_and_not_the_words(chromium, tmp_path):
+    def list_fills(first: str, second: str, idea: str = "") -> list[str]:
+        def show(n):
+            picture = bars({first: n, second: 1.0}, unit="s", title="Two")
+            return picture.with_ideas({first: idea}) if idea else picture
+
+        piece = explore(show, n=Slider("N", 1, 9, 3))
+        piece._repr_mimebundle_()  # makes the frames of a page without a kernel
+        path = write_page(piece, tmp_path / "bars.html")
+        page = chromium.new_page()
+        page.goto(path.as_uri())
+        page.locator(".ex-stage svg rect").nth(1).wait_for()
+        fills = [rect.get_attribute("fill") for rect in page.locator(".ex-stage svg rect").all()]
+        page.close()
+        return fills
+
+    usual = list_fills("weights", "host")
+    assert usual == list_fills("anything", "else")
+    waits = list_fills("weights", "host", idea="wait")
+    assert waits == list_fills("anything", "else", idea="wait") != usual
+    with pytest.raises(CourseError, match="idea must be one of forward, .*, got 'no-such'"):
+        bars({"one": 1.0}, unit="s", title="One").with_ideas({"one": "no-such"})
 
 
 def test_a_piece_that_stands_twice_on_a_page_has_two_names(chromium, tmp_path):

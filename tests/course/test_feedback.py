@@ -13,14 +13,17 @@ import numpy as np
 import pytest
 from lab_runner import load_answers
 
-from distlab import figures, progress
-from distlab.exercises import feedback, lab01, lab12
+from distlab import progress
+from distlab.exercises import feedback
 from distlab.exercises.answer_pictures import draw_answer
 from distlab.exercises.comparing import make_digest
 from distlab.exercises.exercise import list_exercises
 from distlab.exercises.refusing import refuse_task
 from distlab.exercises.worked import read_worked
+from distlab.labs.lab01 import exercise as lab01
+from distlab.labs.lab12 import exercise as lab12
 from utils.cluster.failures import ClusterError
+from utils.data import split_batch
 
 ROOT = Path(__file__).parents[2]
 FEW = "plan_epoch(66, 32) gave [2, 2], should give [3, 2]"
@@ -196,7 +199,7 @@ WORDS = {  # what an answer gave, right or wrong, and what its picture says of i
 @pytest.mark.parametrize("name", WORDS)
 def test_what_an_answer_gave_is_drawn_whether_right_or_wrong(name):
     lab, exercise = name.split()
-    module = importlib.import_module(f"distlab.exercises.{lab}")
+    module = importlib.import_module(f"distlab.labs.{lab}.exercise")
     cases = list_exercises(module)[exercise].examples
     observed, words = WORDS[name]
     right = read_worked(lab)[exercise]["right"]
@@ -210,7 +213,8 @@ def test_what_an_answer_gave_is_drawn_whether_right_or_wrong(name):
 
 def test_where_nobody_looks_nothing_that_draws_is_imported(tmp_path):
     code = (
-        "import sys, distlab.exercises.lab01; print({'anywidget', 'matplotlib'} & {*sys.modules})"
+        "import sys, distlab.labs.lab01.exercise\n"
+        "print({'anywidget', 'matplotlib'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout == "set()\n", done.stderr
@@ -221,7 +225,7 @@ def test_the_answer_is_drawn_under_the_card(at_work):
     assert "66 in batches of 32: 3 spans" in card and "5 in batches of 32: 1 span" in card
 
     def share(batch, workers, each):
-        return figures.split_evenly(batch, workers * each)
+        return split_batch(batch, workers * each)
 
     assert "34 on 2 × 2: 4 spans" in say_right(lambda: lab01.BATCHES.check(share))[0]
 

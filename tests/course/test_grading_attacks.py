@@ -80,7 +80,7 @@ class Teacher:
         values = {
             "SECRET": self.folder / "secret.txt", "GRADEBOOK": self.folder / "gradebook.db",
             "OTHER": self.submitted / "honest 1.ipynb", "PORT": self.listener.getsockname()[1],
-            "SOLUTIONS": ROOT / "distlab/grading/judges/lab01.py", "HOST": socket.gethostname(),
+            "SOLUTIONS": ROOT / "distlab/labs/lab01/judge.py", "HOST": socket.gethostname(),
             "UNIX": f"distlab-{os.getpid()}",
         }  # fmt: skip
         for name, value in values.items():

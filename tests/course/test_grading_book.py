@@ -178,7 +178,7 @@ def test_nbgraders_feedback_shows_marks_and_nothing_acts_or_leaks(lab, course):
     assert "Score: 7.0 / 10.0" in text and "document.title=" in text
     assert "<script>document.title" not in text and "<img src=x" not in text
     assert "<b>mine" not in text and "javascript:1" not in text.partition("Comments:")[0]
-    assert "distlab.grading.judges" not in text and "HIDDEN" not in text
+    assert "import judge" not in text and "HIDDEN" not in text
     assert (root / "feedback" / "ana").is_dir()
 
 

@@ -10,10 +10,9 @@ import pytest
 from capstone_models import TRAINED, make_model
 from grading_notebooks import ROOT, fill, make_code, read_stub, write
 from lab_runner import load_answers
+from needs import EVERYTHING
 
 from distlab.cli.lab_work import pack
-from distlab.exercises.lab15 import have_moved, try_program
-from distlab.exercises.saved_models import MODEL_FILE, pack_model, unpack_model
 from distlab.grading.alignment import Aligner
 from distlab.grading.collect import collect
 from distlab.grading.executor import observe
@@ -22,11 +21,13 @@ from distlab.grading.labs import read_lab
 from distlab.grading.naming import LabNames
 from distlab.grading.notebook_file import read_notebook
 from distlab.grading.observation import Submission
-from distlab.handing_in import MAX_ATTACHED_BYTES
+from distlab.labs.lab15.exercise import have_moved, try_program
+from distlab.labs.lab15.saved_models import MODEL_FILE, pack_model, unpack_model
+from distlab.submission import MAX_ATTACHED_BYTES
 
 LAB, ANSWERS = read_lab("lab15", ROOT), load_answers("lab15")
 NAMES = LabNames(LAB.name, LAB.slug)
-EVERYTHING = "lab15" in os.environ.get("DISTLAB_BOTH_WAYS", "").split()
+pytestmark = pytest.mark.more_in_all
 PROGRAM = ANSWERS.RIGHT["program"][0]
 MODEL = "def trained_model():\n    return lab15.pack_model('capstone-run')\n"
 RIGHT = {"plan": ANSWERS.RIGHT["plan"][0], "iou": ANSWERS.RIGHT["iou"][0], "program": PROGRAM,
@@ -36,10 +37,10 @@ import argparse, json
 from pathlib import Path
 import keras
 parser = argparse.ArgumentParser()
-for word in ("--out", "--epochs", "--seed", "--steps"):
+for word in ("--output", "--epochs", "--seed", "--steps"):
     parser.add_argument(word)
 options = parser.parse_args()
-out = Path(options.out)
+out = Path(options.output)
 (out / "checkpoints").mkdir(parents=True, exist_ok=True)
 (out / "checkpoints" / "checkpoint").write_text("step 20")
 inputs = keras.Input((64, 64, 1))
@@ -129,8 +130,8 @@ def test_a_bias_that_begins_where_most_pixels_are_background_has_not_learned():
 
 REACHING = {
     "the course's loop": "from utils.training import train",
-    "the course's lesson": "import distlab.exercises.lab15",
-    "the judge": "from distlab.grading.judges import lab15",
+    "the course's lesson": "import distlab.labs.lab15.exercise",
+    "the judge": "from distlab.labs.lab15 import judge",
     "a daemon": "import os\nif os.fork() == 0:\n    os.setsid()",
     "a program": "import subprocess\nsubprocess.Popen(['sleep', '1000'])",
     "a socket of its own": "import socket\nsocket.create_server(('', 5000))",
@@ -181,7 +182,7 @@ def read_remarks(program: str) -> tuple[str, ...]:
 
 
 def test_nothing_of_the_learner_runs_where_a_file_or_a_program_is_judged():
-    patch = "from distlab.exercises import lab15\nlab15.try_model = lab15.try_program = print\n"
+    patch = "from distlab.labs.lab15 import exercise as e\ne.try_model = e.try_program = print\n"
     hidden = {**RIGHT, "model": patch + "def trained_model():\n    return '/etc/passwd'\n"}
     cells = {c.id: c for c in make_plan(hidden, before=(patch,)).cells}
     assert [p.text for p in cells["model-test"].parts] == [f"trained_model = '{MODEL_FILE}'"]

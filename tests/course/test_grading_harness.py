@@ -9,18 +9,19 @@ from itertools import cycle, islice
 import pytest
 from grading_notebooks import LAB, RIGHT, ROOT, WRONG, fill, read_stub, write
 from lab_runner import get_lab, load_answers
+from needs import EVERYTHING
 
 from distlab.grading import clocks
 from distlab.grading.cell_verdict import judge_right
 from distlab.grading.executor import observe
 from distlab.grading.judge_process import JudgeProcess
 from distlab.grading.judging import LabRules, WrongAnswer
-from distlab.grading.labs import read_lab
+from distlab.grading.labs import list_labs, read_lab
 from distlab.grading.observation import CellObservation, Observation, Submission
 from distlab.grading.sandbox import Sandbox
 
 SEED = 2027
-LABS = os.environ.get("DISTLAB_BOTH_WAYS", "lab01 lab05 lab06 lab12").split()
+LABS = list_labs(ROOT) if EVERYTHING else ["lab01", "lab05", "lab06", "lab12"]
 LABS = [name for name in LABS if name != "lab15"]  # handed in with a file: test_grading_capstone
 BOOKS = int(os.environ.get("DISTLAB_BOOKS", "3"))  # of right and of wrong answers, in each lab
 

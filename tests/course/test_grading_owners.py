@@ -17,7 +17,7 @@ from distlab.grading import handed_in
 from distlab.grading.collect import collect, set_times
 from distlab.grading.naming import LabNames, clean_name
 from distlab.grading.roster import read_roster, read_times
-from distlab.handing_in import is_plain_name
+from distlab.submission import is_plain_name
 from utils.errors import DistributedError
 
 SLUG = "lab01-batches-and-words"

@@ -21,13 +21,13 @@ BODIES = {
     "an array of zeros": "import numpy as np\nreturn np.zeros(3)",
     "only printed": "print(('forward', 1), {'scale': 1024.0}, 0.37)",
     "the worked answers, from their file": "import json\n"
-    "with open('/course/distlab/exercises/worked/@LAB@.json') as file:\n"
+    "with open('/course/distlab/labs/@LAB@/worked.json') as file:\n"
     "    return json.load(file)['@NAME@']['right'][0]",
     "the teacher's reference": "import importlib\n"
-    "judges = importlib.import_module('distlab.grading.judges.@LAB@')\n"
+    "judges = importlib.import_module('distlab.labs.@LAB@.judge')\n"
     "return judges.list_judges('@LAB@')['@NAME@'].work_out([arguments])[0]",
     "the course's own run, replaced": "import sys\n"
-    "course = sys.modules['distlab.exercises.@LAB@']\n"
+    "course = sys.modules['distlab.labs.@LAB@.exercise']\n"
     "course.Meter.watch = lambda self, tensor: tensor\n"
     "course.same = course.find_wrong = lambda *a: None\nreturn {}",
     "TensorFlow and NumPy, patched": "import numpy as np, tensorflow as tf, keras\n"
@@ -61,7 +61,7 @@ def hand_in(name: str, folder) -> dict[str, Submission]:
 
 
 def lab_function(name: str, exercise: str) -> str:
-    return list_exercises(import_module(f"distlab.exercises.{name}"))[exercise].function
+    return list_exercises(import_module(f"distlab.labs.{name}.exercise"))[exercise].function
 
 
 @pytest.mark.parametrize("name", LABS)

@@ -98,19 +98,6 @@ def report(lab, tmp_path_factory):
     return found, folder / "out"
 
 
-@pytest.fixture(scope="module")
-def browser():
-    if not CHROMIUM.exists():
-        pytest.skip("no Chromium on this machine")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=flags)
-        yield browser
-        browser.close()
-
-
 def list_pages(report):
     return [
         report[1] / "class.html",
@@ -119,8 +106,8 @@ def list_pages(report):
     ]
 
 
-def test_nothing_that_a_student_wrote_runs_loads_or_hides_anything(report, browser):
-    page, asked, said = browser.new_page(), [], []
+def test_nothing_that_a_student_wrote_runs_loads_or_hides_anything(report, chromium):
+    page, asked, said = chromium.new_page(), [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("dialog", lambda dialog: said.append(dialog.message))
     page.on("console", lambda message: said.append(message.text))
@@ -135,8 +122,8 @@ def test_nothing_that_a_student_wrote_runs_loads_or_hides_anything(report, brows
     page.close()
 
 
-def test_hostile_text_is_shown_as_it_was_written(report, browser):
-    page = browser.new_page()
+def test_hostile_text_is_shown_as_it_was_written(report, chromium):
+    page = chromium.new_page()
     page.goto((report[1] / "feedback" / page_name(EVIL)).as_uri())
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     text = page.locator("main").inner_text()
@@ -172,8 +159,8 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_can_be_read_in_both_themes_and_on_a_phone(report, browser, scheme):
-    page = browser.new_page(color_scheme=scheme, viewport={"width": 360, "height": 700})
+def test_pages_can_be_read_in_both_themes_and_on_a_phone(report, chromium, scheme):
+    page = chromium.new_page(color_scheme=scheme, viewport={"width": 360, "height": 700})
     for path in list_pages(report):
         page.goto(path.as_uri())
         page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
@@ -186,8 +173,8 @@ def test_pages_can_be_read_in_both_themes_and_on_a_phone(report, browser, scheme
     page.close()
 
 
-def test_pages_have_headings_languages_and_named_sections(report, browser):
-    page = browser.new_page()
+def test_pages_have_headings_languages_and_named_sections(report, chromium):
+    page = chromium.new_page()
     for path in list_pages(report):
         page.goto(path.as_uri())
         assert page.locator("html").get_attribute("lang") == "en" and page.title()
@@ -199,8 +186,8 @@ def test_pages_have_headings_languages_and_named_sections(report, browser):
     page.close()
 
 
-def test_a_students_page_says_what_was_asked_given_and_wanted(report, browser, lab):
-    page = browser.new_page()
+def test_a_students_page_says_what_was_asked_given_and_wanted(report, chromium, lab):
+    page = chromium.new_page()
     page.goto((report[1] / "feedback" / page_name("bo")).as_uri())
     epoch = page.locator("section.exercise").first
     values = [e.inner_text() for e in epoch.locator("dd").all()]
@@ -227,8 +214,8 @@ def test_no_page_shows_hidden_tests_the_reference_or_another_student(report, lab
     assert "default_rng" not in text
 
 
-def test_the_class_page_counts_what_it_should(report, browser):
-    page = browser.new_page()
+def test_the_class_page_counts_what_it_should(report, chromium):
+    page = chromium.new_page()
     page.goto((report[1] / "class.html").as_uri())
     head = page.locator("header").inner_text()
     assert "5 graded, 2 not yet" in head and "1 of these were run without the sandbox" in head
@@ -304,13 +291,13 @@ def test_course_table_weighs_labs_and_leaves_out_what_waits(tmp_path):
                          "di,di,5,,50.0,lab02", "eve,Eve Else,,,0.0,"]  # fmt: skip
 
 
-def test_the_page_over_all_labs_tells_who_falls_behind_and_how_each_week_went(tmp_path, browser):
+def test_the_page_over_all_labs_tells_who_falls_behind_and_how_each_week_went(tmp_path, chromium):
     roster = Roster({"eve": Student("eve", "Eve <b>Else</b>")})
     zone = ZoneInfo("Europe/Prague")
     policies = {"lab01": Policy(datetime(2026, 11, 27, 12), zone=zone),
                 "lab02": Policy(datetime(2026, 11, 20, 12), zone=zone)}  # fmt: skip
     write_course(tmp_path, COURSE, policies, roster)
-    page = browser.new_page()
+    page = chromium.new_page()
     page.goto((tmp_path / "course.html").as_uri())
     behind = page.locator("section[aria-labelledby=behind] li").all_inner_texts()
     assert behind == [

@@ -169,7 +169,9 @@ def test_unknown_times_are_said_loudly(lab, tmp_path):
                make_result(lab, "cy", owner=replace(CANVAS, late=True), policy=policy))  # fmt: skip
     found = ClassResult(lab, results, policy)
     unknown, late, clocks = found.describe_times()
-    assert unknown.startswith("2 of 3 hand-ins have no known time") and "--times" in unknown
+    assert (
+        unknown.startswith("2 of 3 hand-ins have no known time") and "--submission-times" in unknown
+    )
     assert late.endswith("cy") and clocks.startswith("1 of 3 times")
     write_report(found, tmp_path)
     assert "2 of 3 hand-ins have no known time" in (tmp_path / "class.html").read_text()

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from lab_server import BROWSER_FLAGS, END_SECONDS, Lab, browser_path
+from lab_server import BROWSER_FLAGS, END_SECONDS, Lab
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from needs import need_browser
 
 from distlab import progress
 from distlab.cli.lab import CONFIG_FOLDER
 from distlab.figures.palette import IDEAS
-from distlab.home import pictures
 from distlab.home.course import find_next, read_course
 from distlab.home.page import make_page
+from distlab.home.pictures import read_picture
 
 ROOT = Path(__file__).parents[2]
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -93,11 +94,11 @@ def test_the_page_says_how_far_one_is(course):
 
 def test_every_lesson_has_a_picture_of_its_own():
     lessons = sorted(p.name[:2] for p in (ROOT / "notebooks").glob("[0-9][0-9]-*.ipynb"))
-    drawn = [pictures.draw(lesson) for lesson in lessons]
-    assert len(set(drawn)) == len(drawn) and pictures.draw("99") not in drawn
+    drawn = [read_picture(lesson) for lesson in lessons]
+    assert len(set(drawn)) == len(drawn) and read_picture("99") not in drawn
     for svg in drawn:
         assert re.search(r'role="img" aria-label="[^"]{20,}"', svg)
-        for side, limit in (("x", pictures.WIDTH), ("y", pictures.HEIGHT)):
+        for side, limit in (("x", 240), ("y", 120)):
             places = re.findall(rf' c?{side}="([\d.]+)"', svg)
             assert all(float(place) <= limit for place in places)
 
@@ -119,7 +120,7 @@ def test_a_damaged_file_of_lessons_is_put_aside(course):
 
 def test_home_in_jupyterlab(course, tmp_path):
     """It opens first, opens notebooks in tabs, fills as cells run and checks pass, by itself."""
-    path = browser_path()
+    path = need_browser()
     from playwright.sync_api import sync_playwright
 
     (tmp_path / "home").mkdir()

@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 from lab_runner import LABS, get_lab, load_answers
+from needs import EVERYTHING
 
 from distlab.authoring import sources
 from distlab.exercises.exercise import Exercise
@@ -27,8 +28,7 @@ def list_answers(kind: str) -> list[tuple[str, str, str, str]]:
 
 def find_most(name: str, exercise: str) -> int | None:
     """Return how many answers are tried: None for all, fewer where each takes half a minute."""
-    everything = name in os.environ.get("DISTLAB_BOTH_WAYS", "").split()
-    return None if everything else getattr(load_answers(name), "DEAR", {}).get(exercise)
+    return None if EVERYTHING else getattr(load_answers(name), "DEAR", {}).get(exercise)
 
 
 def name_mistake(why: str) -> str:
@@ -84,7 +84,7 @@ def test_answer_that_stops_is_refused_in_the_learners_words(name, exercise, said
 def test_no_seed_draws_what_the_visible_check_shows(target) -> None:
     """Whoever writes down the answers of the worked examples would be right with that seed."""
     name = target.slug.split("-")[0]
-    module = importlib.import_module(f"distlab.exercises.{name}")
+    module = importlib.import_module(f"distlab.labs.{name}.exercise")
     examples = [_list_plain(e.examples) for e in vars(module).values() if isinstance(e, Exercise)]
     cells = [c.source for c in sources.read_source(target).cells if "### BEGIN INPUTS" in c.source]
     assert examples and cells

@@ -11,8 +11,9 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from lab_server import BROWSER_FLAGS, END_SECONDS, Lab, browser_path
+from lab_server import BROWSER_FLAGS, END_SECONDS, Lab
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from needs import need_browser
 
 from distlab.cli import lab, make_parser
 from utils.errors import DistributedError
@@ -107,7 +108,7 @@ def test_a_killed_half_takes_the_other_and_the_kernels_with_it(start, victim):
 
 
 def test_the_course_home_in_a_browser(start):
-    path = browser_path()
+    path = need_browser()
     from playwright.sync_api import sync_playwright
 
     running = start()
@@ -129,7 +130,7 @@ def test_the_course_home_in_a_browser(start):
 
 
 def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course):
-    path = browser_path()
+    path = need_browser()
     from playwright.sync_api import sync_playwright
 
     lesson = course / "notebooks" / "07-central-storage.ipynb"

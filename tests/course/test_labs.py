@@ -14,8 +14,8 @@ from notebook_style import check_graded_cell
 
 from distlab.authoring import sources
 from distlab.authoring.build import find_stale
-from distlab.exercises import lab01
 from distlab.exercises.predict import show_guess
+from distlab.labs.lab01 import exercise as lab01
 
 NONSENSE = ["None", "'?'", "7", "[]", "{}", "[[1], [2, 3]]", "float('nan')", "np.zeros((2, 2))"]
 FUNCTIONS = {"epoch": "plan_epoch", "batches": "replica_batch_sizes",

@@ -27,9 +27,10 @@ def call(course: Path, *command: str) -> str:
 
 
 def test_template_works_as_it_stands(tmp_path: Path) -> None:
-    junk = shutil.ignore_patterns("__pycache__", "worked")
+    junk = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "distlab", tmp_path / "distlab", ignore=junk)
-    (tmp_path / "distlab" / "exercises" / "worked").mkdir()
+    for lab in (tmp_path / "distlab" / "labs").glob("lab??"):
+        shutil.rmtree(lab)
     (tmp_path / "utils").symlink_to(ROOT / "utils")
     for folder in ("notebooks/src", "solutions/src", "labs", "tests/answers"):
         (tmp_path / folder).mkdir(parents=True)
@@ -37,10 +38,10 @@ def test_template_works_as_it_stands(tmp_path: Path) -> None:
         shutil.copyfile(ROOT / "tests" / name, tmp_path / "tests" / Path(name).name)
     before = tmp_path / "solutions/src/lab97_before.py"
     before.touch()
-    made = call(tmp_path, "distlab", "new", "lab", TITLE).split("\n")[:4]
+    made = call(tmp_path, "distlab", "new", "lab", TITLE).split("\n")[:5]
     assert made[0] == "solutions/src/lab98_gradient_clipping_by_2.py"
     before.unlink()
-    call(tmp_path, "distlab.grading.judges", "lab98")
+    call(tmp_path, "distlab.grading.worked", "lab98")
     call(tmp_path, "distlab", "build")
     assert not [name for name in made if "@" in (tmp_path / name).read_text()]
     for folder, end in (("labs", ""), ("solutions", "-solution")):

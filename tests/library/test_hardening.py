@@ -15,8 +15,8 @@ from utils.events import EventWriter, read_events, to_json_line
 from utils.files import hold_folder, make_folder
 from utils.training import TrainConfig, train
 
-QUICK = {"limit": 200, "model": "mlp", "epochs": 1}
-FLAGS = ["--limit", "200", "--model", "mlp", "--epochs", "1"]
+QUICK = {"max_examples": 200, "model": "mlp", "epochs": 1}
+FLAGS = ["--max-examples", "200", "--model", "mlp", "--epochs", "1"]
 FULL = "/dev/full"  # Linux: every write to it finds the disk full
 
 
@@ -60,7 +60,7 @@ def test_only_numbers_that_are_not_finite_become_null():
 
 
 def test_diverged_run_resumes(tf, tmp_path):
-    settings = {**QUICK, "optimizer": "sgd", "learning_rate": 1e9, "checkpoint": tmp_path}
+    settings = {**QUICK, "optimizer": "sgd", "learning_rate": 1e9, "checkpoint_dir": tmp_path}
     train(**settings)
     report = train(**{**settings, "epochs": 2})
     assert len(report.loss) == 2 and np.isnan(report.loss[1])
@@ -72,11 +72,11 @@ def test_two_runs_may_not_share_a_checkpoint_folder(tf, tmp_path):
     def start_another(event):
         if event["event"] == "start":
             with pytest.raises(DistributedError, match="another run is saving there"):
-                train(**QUICK, checkpoint=tmp_path)
+                train(**QUICK, checkpoint_dir=tmp_path)
             seen.append(event)
 
-    train(**QUICK, checkpoint=tmp_path, on_event=start_another)
-    assert seen and train(**QUICK, checkpoint=tmp_path).epochs == 1  # it was let go
+    train(**QUICK, checkpoint_dir=tmp_path, on_event=start_another)
+    assert seen and train(**QUICK, checkpoint_dir=tmp_path).epochs == 1  # it was let go
 
 
 def test_failed_run_lets_go_of_its_folder(tf, tmp_path):
@@ -84,32 +84,32 @@ def test_failed_run_lets_go_of_its_folder(tf, tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(**QUICK, checkpoint=tmp_path, on_event=fail)
+        train(**QUICK, checkpoint_dir=tmp_path, on_event=fail)
     os.close(hold_folder("checkpoint", tmp_path))
 
 
 def test_full_disk_is_one_line_and_keeps_earlier_checkpoints(tf, tmp_path, monkeypatch):
     whole = train(**{**QUICK, "epochs": 2})
-    train(**QUICK, checkpoint=tmp_path)
+    train(**QUICK, checkpoint_dir=tmp_path)
     (tmp_path / "train-9_temp").mkdir()
     with monkeypatch.context() as patch, pytest.raises(DistributedError) as refused:
         patch.setattr(tf.train.CheckpointManager, "save", save_short_of_space)
-        train(**{**QUICK, "epochs": 2}, checkpoint=tmp_path)
+        train(**{**QUICK, "epochs": 2}, checkpoint_dir=tmp_path)
     assert str(refused.value) == (
         f"checkpoint {tmp_path}: cannot be written (No space left on device)"
     )
     assert not (tmp_path / "train-9_temp").exists()
-    resumed = train(**{**QUICK, "epochs": 2}, checkpoint=tmp_path)
+    resumed = train(**{**QUICK, "epochs": 2}, checkpoint_dir=tmp_path)
     assert resumed.weights_checksum == whole.weights_checksum
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"gibberish {"])
 def test_damaged_list_of_checkpoints_is_written_anew_and_nothing_is_lost(tf, tmp_path, content):
     """TensorFlow ignores such a list, and would begin again over the checkpoints."""
-    train(**QUICK, checkpoint=tmp_path)
+    train(**QUICK, checkpoint_dir=tmp_path)
     (tmp_path / "checkpoint").write_bytes(content)
     seen = []
-    train(**{**QUICK, "epochs": 2}, checkpoint=tmp_path, on_event=seen.append)
+    train(**{**QUICK, "epochs": 2}, checkpoint_dir=tmp_path, on_event=seen.append)
     assert first_step(seen) == 4
     assert tf.train.latest_checkpoint(tmp_path) == str(tmp_path / "train-8")
     listed = tf.train.get_checkpoint_state(str(tmp_path)).all_model_checkpoint_paths
@@ -118,16 +118,16 @@ def test_damaged_list_of_checkpoints_is_written_anew_and_nothing_is_lost(tf, tmp
 
 def test_checkpoint_newer_than_the_list_or_the_clock_is_used(tf, tmp_path):
     """Killed between the files and the list; or the clock was set back since."""
-    train(**QUICK, checkpoint=tmp_path)
+    train(**QUICK, checkpoint_dir=tmp_path)
     listed = (tmp_path / "checkpoint").read_text()
-    train(**{**QUICK, "epochs": 2}, checkpoint=tmp_path)
+    train(**{**QUICK, "epochs": 2}, checkpoint_dir=tmp_path)
     (tmp_path / "checkpoint").write_text(listed)
     seen = []
-    train(**{**QUICK, "epochs": 2}, checkpoint=tmp_path, on_event=seen.append)
+    train(**{**QUICK, "epochs": 2}, checkpoint_dir=tmp_path, on_event=seen.append)
     assert first_step(seen) == 8
     path = tmp_path / "checkpoint"
     path.write_text(path.read_text().replace("timestamp: 1", "timestamp: 9"))
-    train(**{**QUICK, "epochs": 2}, checkpoint=tmp_path, on_event=seen.append)
+    train(**{**QUICK, "epochs": 2}, checkpoint_dir=tmp_path, on_event=seen.append)
     assert [e["first_step"] for e in seen if e["event"] == "start"] == [8, 8]
 
 
@@ -136,15 +136,15 @@ def test_checkpoints_of_another_program_are_left_alone(tf, tmp_path):
     tf.train.CheckpointManager(tracked, str(tmp_path), max_to_keep=9).save()
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(DistributedError, match="holds ckpt-1 of another program"):
-        train(**QUICK, checkpoint=tmp_path)
+        train(**QUICK, checkpoint_dir=tmp_path)
     assert sorted(os.listdir(tmp_path)) == before
 
 
 def test_folder_that_cannot_be_written_is_refused_before_training(tf, tmp_path):
     (tmp_path / "file").write_text("")
-    for name in ("export", "checkpoint"):
+    for name, called in (("export", "export"), ("checkpoint_dir", "checkpoint")):
         seen = []
-        with pytest.raises(DistributedError, match=f"{name} .*cannot be written"):
+        with pytest.raises(DistributedError, match=f"{called} .*cannot be written"):
             train(**QUICK, **{name: tmp_path / "file" / "inner"}, on_event=seen.append)
         assert not seen
     with pytest.raises(DistributedError, match="export /proc/x: cannot be written"):
@@ -160,8 +160,8 @@ def test_export_over_a_file_is_one_line(tf, tmp_path):
 
 
 @pytest.mark.parametrize("settings, words", [
-    ({"checkpoint": "runs [1]"}, "in the name of a checkpoint"),
-    ({"checkpoint": ""}, "is empty"),
+    ({"checkpoint_dir": "runs [1]"}, "in the name of a checkpoint"),
+    ({"checkpoint_dir": ""}, "is empty"),
     ({"export": "x" * 300}, "name another folder"),
     ({"export": "\udcff"}, "not a name"),
     ({"learning_rate": "0.1"}, "learning rate 0.1"),
@@ -177,9 +177,9 @@ def test_odd_settings_are_refused_in_one_line(settings, words):
 
 def test_numbers_of_numpy_are_taken_and_home_is_found(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    config = TrainConfig(epochs=np.int64(3), seed=np.int32(1), checkpoint="~/run é",
+    config = TrainConfig(epochs=np.int64(3), seed=np.int32(1), checkpoint_dir="~/run é",
                          learning_rate=np.float32(0.5))  # fmt: skip
-    assert config.checkpoint == tmp_path / "run é"
+    assert config.checkpoint_dir == tmp_path / "run é"
     assert json.loads(json.dumps(config.fingerprint(9)))["seed"] == 1 and config.epochs == 3
 
 

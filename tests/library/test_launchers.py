@@ -1,23 +1,34 @@
 """What every launcher must do, tried on each: start, say, return, be killed, leave nothing."""
 
 import importlib
+import json
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
+from machines import CODE, Launcher
 from process_watch import Held, lives, wait_for
 
 from utils.cluster.launcher import TaskOrder
-from utils.cluster.local_launcher import ColdLauncher, WarmLauncher, can_fork
+from utils.cluster.local_launcher import ColdLauncher
 from utils.cluster.task import pack_call
+from utils.cluster.warm_launcher import WarmLauncher, can_fork
+from utils.engines import RendezvousSettings, RunSettings
+from utils.engines.rendezvous.door import open_address
+from utils.engines.rendezvous.host import MeetingLauncher
 from utils.errors import DistributedError, RunError
 from utils.processes.preload import TRAINING_MODULES
+from utils.tf_config import TaskConfig, deal_addresses, pick_free_ports
 
-LAUNCHERS = [ColdLauncher, *([WarmLauncher] if can_fork() else [])]
+PROGRAM = Path(__file__).parents[1] / "launched_program.py"
+NAMES = ("worker 0", "worker 1")
 
 
 class Told:
@@ -40,7 +51,7 @@ class Told:
     def take_result(self, task, body):
         self._add(task, "result", pickle.loads(body))
 
-    def take_end(self, task, status):
+    def take_end(self, task, status, why=""):
         self._add(task, "end", status)
 
     def get(self, task, kind):
@@ -53,56 +64,121 @@ class Told:
         assert there, f"{task}: no {kind} in {self.said}"
         return self.get(task, kind)
 
+    def wait_for_child(self, task):
+        """Return the process that the function `wait_with_child` has started."""
+        [(line,)] = self.wait(task, "line")
+        return int(line.removeprefix("child "))
 
-@pytest.fixture(scope="module", params=LAUNCHERS, ids=lambda kind: kind.__name__)
-def launcher(request):
-    with closing(request.param()) as launcher:
-        yield launcher
+
+class Tried:
+    """A launcher that is tried: it calls functions of this file or, with `folder`, programs do."""
+
+    def __init__(self, launcher, folder=None):
+        self.launcher, self.calls = launcher, folder is None
+        self._path = None if folder is None else Path(folder, "call.json")
+        self.command = [sys.executable, str(PROGRAM), str(self._path)]
+
+    def start(self, function, *arguments, names=NAMES):
+        """Start one task for each name; return who is told of them, and the tasks."""
+        found, told = self.launcher.find_addresses(len(names)), Told()
+        assert len(found) == len(set(found)) >= len(names)
+        cluster = deal_addresses(found, 0, len(found))
+        orders = [self._order(TaskConfig(cluster, "worker", int(name[-1]))) for name in names]
+        if not self.calls:
+            self._path.write_text(json.dumps([function.__name__, arguments]))
+        body = pack_call(function, arguments, {}) if self.calls else b""
+        return told, self.launcher.start(orders, body, told)
+
+    def _order(self, config):
+        if not self.calls:
+            return RunSettings().make_order(config, self.command, 0)
+        name = f"worker {config.index}"
+        environment = {"TEST_ORDER": name, "TF_CONFIG": config.to_json()}
+        return TaskOrder(name, "call", 1, environment, config.address)
 
 
-def start(launcher, function, *arguments, names=("worker 0", "worker 1")):
-    addresses = launcher.find_addresses(len(names))
-    assert len(set(addresses)) == len(names) and all(
-        a.rpartition(":")[2].isdigit() for a in addresses
-    )
-    told = Told()
-    orders = [TaskOrder(name, "call", 1, {"TEST_ORDER": name}) for name in names]
-    return told, launcher.start(orders, pack_call(function, arguments, {}), told)
+@contextmanager
+def open_cold(folder) -> Iterator[Tried]:
+    with closing(ColdLauncher()) as launcher:
+        yield Tried(launcher)
+
+
+@contextmanager
+def open_warm(folder) -> Iterator[Tried]:
+    with closing(WarmLauncher()) as launcher:
+        yield Tried(launcher)
+
+
+@contextmanager
+def open_programs(folder) -> Iterator[Tried]:
+    with closing(ColdLauncher()) as launcher:
+        yield Tried(launcher, folder)
+
+
+@contextmanager
+def open_meeting(folder) -> Iterator[Tried]:
+    """This process hosts, and runs worker 0; worker 1 is on another "machine"."""
+    tried = Tried(None, folder)
+    address = f"127.0.0.1:{pick_free_ports(1)[0]}"
+    settings, where = RunSettings(workers=2), RendezvousSettings(address)
+    listener = open_address(address)
+    words = tried.command, settings, where, listener, CODE, lambda text: None
+    with closing(MeetingLauncher(*words)) as tried.launcher:
+        own = [
+            "--rendezvous",
+            address,
+            "--advertise-address",
+            "127.0.0.2",
+            "--logs",
+            folder / "logs",
+        ]
+        member = Launcher(*own, *tried.command[1:], cwd=folder)
+        try:
+            yield tried
+        finally:
+            tried.launcher.close()
+            member.end()
+            member.close()
+
+
+WAYS = {"cold": open_cold, "programs": open_programs, "meeting": open_meeting}
+WAYS |= {"warm": open_warm} if can_fork() else {}
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def tried(request, tmp_path_factory):
+    with WAYS[request.param](tmp_path_factory.mktemp(request.param)) as tried:
+        yield tried
 
 
 def speak(count):
-    import os
-    import sys
-
     from utils.events import report
 
     for number in range(count):
-        print("line", number)
+        print("line", number, flush=True)
         report("counted", number=number)
-    print("to stderr", file=sys.stderr)
+    print("to stderr", file=sys.stderr, flush=True)
     os.write(1, b"no end of line")
-    return os.environ["TEST_ORDER"], os.getpid()
+    return os.environ.get("TEST_ORDER"), os.getpid()
 
 
-def test_lines_and_events_come_in_order_then_the_result_then_the_end(launcher):
-    told, tasks = start(launcher, speak, 300)
-    for name in ("worker 0", "worker 1"):
+def test_lines_and_events_come_in_order_then_the_result_then_the_end(tried):
+    told, tasks = tried.start(speak, 300)
+    for name in NAMES if tried.calls else ():
         [(result,)] = told.wait(name, "result")
         assert result[0] == "result" and result[1][0] == name
         assert tasks.find_process(name) in (result[1][1], None)
         assert not told.get(name, "end"), "it stays until it is released"
     tasks.release()
-    for name in ("worker 0", "worker 1"):
+    for name in NAMES:
         assert told.wait(name, "end") == [(0,)]
         lines = [line for (line,) in told.get(name, "line")]
         assert lines == [f"line {n}" for n in range(300)] + ["to stderr", "no end of line"]
-        assert told.get(name, "event") == [("counted", n) for n in range(300)]
         kinds = [said[0] for said in told.said[name]]
-        assert kinds[-1] == "end" and set(kinds[kinds.index("result") :]) <= {
-            "result",
-            "line",
-            "end",
-        }
+        assert kinds[-1] == "end" and tasks.find_host(name)
+        if tried.calls:
+            assert told.get(name, "event") == [("counted", n) for n in range(300)]
+            assert set(kinds[kinds.index("result") :]) <= {"result", "line", "end"}
     tasks.end()
 
 
@@ -110,45 +186,61 @@ def fail(words):
     raise ValueError(words)
 
 
-def test_an_error_is_a_result_and_a_status_that_is_not_zero(launcher):
-    told, tasks = start(launcher, fail, "no such column", names=["worker 0"])
-    [((kind, summary, details),)] = told.wait("worker 0", "result")
-    assert (kind, summary) == ("error", "ValueError: no such column") and "Traceback" in details
+def test_an_error_is_a_result_and_a_status_that_is_not_zero(tried):
+    told, tasks = tried.start(fail, "no such column", names=NAMES[1:])
+    if tried.calls:
+        [((kind, summary, details),)] = told.wait("worker 1", "result")
+        assert (kind, summary) == ("error", "ValueError: no such column")
+        assert "Traceback" in details
+    else:
+        told.wait("worker 1", "end")
+        assert told.get("worker 1", "line")[-1] == ("ValueError: no such column",)
     tasks.end()
-    assert told.get("worker 0", "end") == [(1,)]
+    assert told.get("worker 1", "end") == [(1,)]
 
 
 def leave(status):
-    import os
-
     print("last words", flush=True)
     os._exit(status)
 
 
-def test_a_task_that_leaves_has_its_last_words_its_status_and_no_result(launcher):
-    told, tasks = start(launcher, leave, 3, names=["worker 0"])
-    assert told.wait("worker 0", "end") == [(3,)]
-    assert told.said["worker 0"] == [("line", "last words"), ("end", 3)]
-    tasks.start_again("worker 0")
-    assert told.wait("worker 0", "end", 2) == [(3,), (3,)]
-    tasks.act("worker 0", "kill")  # it has ended: nothing happens
+def test_a_task_that_leaves_has_its_last_words_its_status_and_no_result(tried):
+    told, tasks = tried.start(leave, 3, names=NAMES[1:])
+    assert told.wait("worker 1", "end") == [(3,)]
+    assert told.said["worker 1"] == [("line", "last words"), ("end", 3)]
+    tasks.start_again("worker 1")
+    assert told.wait("worker 1", "end", 2) == [(3,), (3,)]
+    tasks.act("worker 1", "kill")  # it has ended: nothing happens
     tasks.end()
+
+
+def listen():
+    import socket
+
+    config = json.loads(os.environ["TF_CONFIG"])
+    host, _, port = config["cluster"]["worker"][config["task"]["index"]].rpartition(":")
+    with socket.create_server((host, int(port))):
+        time.sleep(300)
+
+
+def test_a_task_is_seen_to_listen_at_its_own_address(tried):
+    _, tasks = tried.start(listen)
+    wait_for(lambda: all(map(tasks.listens, NAMES)))
+    tasks.end()
+    assert not tasks.listens("worker 0")
 
 
 def wait_with_child():
     import subprocess
-    import time
 
-    from utils.events import report
-
-    report("child", number=subprocess.Popen(["sleep", "300"]).pid)
+    print("child", subprocess.Popen(["sleep", "300"]).pid, flush=True)
     time.sleep(300)
 
 
-def test_a_killed_task_ends_with_what_it_started_and_the_other_goes_on(launcher):
-    told, tasks = start(launcher, wait_with_child)
-    children = {name: told.wait(name, "event")[0][1] for name in ("worker 0", "worker 1")}
-    assert "kill" in launcher.actions
+def test_a_killed_task_ends_with_what_it_started_and_the_other_goes_on(tried):
+    told, tasks = tried.start(wait_with_child)
+    children = {name: told.wait_for_child(name) for name in NAMES}
+    assert "kill" in tried.launcher.actions
     tasks.act("worker 1", "kill")
     assert told.wait("worker 1", "end") == [(-signal.SIGKILL,)]
     wait_for(lambda: not lives(children["worker 1"]))
@@ -165,30 +257,31 @@ def list_files(launcher):
     return sorted(os.listdir(launcher.folder)) if hasattr(launcher, "folder") else []
 
 
-def test_nothing_is_left_after_an_end_nor_after_the_close(launcher):
-    before = list_files(launcher)
-    start(launcher, os.getpid)[1].end()
+def test_nothing_is_left_after_an_end_nor_after_the_close(tried):
+    before = list_files(tried.launcher)
+    tried.start(speak, 1)[1].end()
     held = Held()
     for _ in range(3):
-        told, tasks = start(launcher, wait_with_child, names=["worker 0"])
-        child = told.wait("worker 0", "event")[0][1]
+        told, tasks = tried.start(wait_with_child, names=NAMES[1:])
+        child = told.wait_for_child("worker 1")
         tasks.end()
         wait_for(lambda child=child: not lives(child))
     held.assert_nothing_stays()
-    assert list_files(launcher) == before
+    assert list_files(tried.launcher) == before
 
 
-@pytest.mark.parametrize("kind", LAUNCHERS)
-def test_closing_ends_the_tasks_and_nothing_starts_any_more(kind):
+@pytest.mark.parametrize("way", WAYS)
+def test_closing_ends_the_tasks_and_nothing_starts_any_more(way, tmp_path):
     held = Held()
-    launcher = kind()
-    told, _ = start(launcher, wait_with_child)
-    children = [told.wait(name, "event")[0][1] for name in ("worker 0", "worker 1")]
-    folder = getattr(launcher, "folder", "")
-    launcher.close()
-    launcher.close()
-    wait_for(lambda: not any(lives(child) for child in children))
-    assert not os.path.exists(folder) and not launcher.alive
+    with WAYS[way](tmp_path) as tried:
+        launcher = tried.launcher
+        told, _ = tried.start(wait_with_child)
+        children = [told.wait_for_child(name) for name in NAMES]
+        folder = getattr(launcher, "folder", "")
+        launcher.close()
+        launcher.close()
+        wait_for(lambda: not any(lives(child) for child in children))
+        assert not os.path.exists(folder) and not launcher.alive
     held.assert_nothing_stays()
 
 
@@ -204,7 +297,7 @@ def test_tasks_that_cannot_be_started_are_named_and_none_is_left(monkeypatch):
 
         monkeypatch.setattr(launcher, "start_process", start_one)
         with pytest.raises(DistributedError, match="worker 1 was not started"):
-            start(launcher, time.sleep, 300)
+            Tried(launcher).start(time.sleep, 300)
         assert not lives(started[0].number)
 
 

@@ -201,9 +201,9 @@ def test_a_run_that_resumes_keeps_scale_and_counter(references, tmp_path, loop):
     """After 7 steps the counter stands at 1, so the scale doubles in the second step after them."""
     settings = Own(7).settings(strategy="mirrored", replicas=2, loop=loop)
     whole = train(**{**settings, "epochs": 2})
-    half = train(**settings, checkpoint=tmp_path)
+    half = train(**settings, checkpoint_dir=tmp_path)
     assert_as_reference(half, references[7])
-    resumed = train(**{**settings, "epochs": 2}, checkpoint=tmp_path)
+    resumed = train(**{**settings, "epochs": 2}, checkpoint_dir=tmp_path)
     assert resumed.resumed_from is not None
     np.testing.assert_allclose(resumed.weights[0], whole.weights[0], rtol=0, atol=1e-6)
     assert (resumed.loss_scale, resumed.skipped_steps) == (whole.loss_scale, 2)
@@ -227,7 +227,7 @@ def test_the_scale_ends_at_one(tf):
 
 def test_a_static_scale_is_divided_out_again(tf):
     """`loss_scale_factor` of a Keras optimizer: the loop multiplies, the optimizer divides."""
-    plain = {"model": "mlp", "limit": 128, "epochs": 1, "dtype": "float64"}
+    plain = {"model": "mlp", "max_examples": 128, "epochs": 1, "dtype": "float64"}
     from keras.optimizers import SGD
 
     scaled = train(**plain, optimizer=SGD(0.05, loss_scale_factor=1024.0))
@@ -240,7 +240,8 @@ def test_a_static_scale_is_divided_out_again(tf):
 @pytest.mark.parametrize("loop", ["custom", "fit"])
 def test_named_models_learn_in_half_precision(tf, dtype, loop):
     report = train(
-        strategy="mirrored", replicas=2, dtype=dtype, loop=loop, limit=2000, model="mlp", epochs=2
+        strategy="mirrored", replicas=2, dtype=dtype, loop=loop, max_examples=2000, model="mlp",
+        epochs=2,
     )  # fmt: skip
     assert report.weights[0].dtype == np.float32 and report.loss[1] < report.loss[0] < 2.0
     assert (report.loss_scale is not None) == (dtype == "mixed_float16")

@@ -1,6 +1,7 @@
 """Manifests: each checked strictly against the schema that its target publishes."""
 
 import gzip
+import importlib
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from needs import need_packages
 
 from utils.engines.manifests import (
     TARGETS,
@@ -22,15 +24,14 @@ from utils.tf_config import parse_tf_config
 VENDORED = Path(__file__).parents[1] / "vendored" / "tfjob"
 ALL = [
     ManifestSettings(("train.py", "--epochs", "3"), workers=4, name="digits", gpus=1),
-    ManifestSettings(("train.py",), workers=1, restarts=0),
+    ManifestSettings(("train.py",), workers=1, max_restarts=0),
 ]
 
 
 def need(module):
-    """Return the module; without it, skip on laptops and fail in CI."""
-    if os.environ.get("CI"):
-        __import__(module)
-    return pytest.importorskip(module)
+    """Return the module; skip without it."""
+    need_packages("the manifests' checkers", module)
+    return importlib.import_module(module)
 
 
 def load(target, settings):
@@ -214,6 +215,11 @@ def test_the_command_prints_or_writes_the_files(tmp_path):
     folder = tmp_path / "files"
     done = distlab("kubernetes", "--kind", "tfjob", "--output", str(folder), "train.py")
     assert sorted(os.listdir(folder)) == ["Dockerfile", "tfjob.yaml"]
+    for keras, line in (("legacy", "ENV TF_USE_LEGACY_KERAS=1"), ("patched", "/startup")):
+        there = tmp_path / keras
+        distlab("vertex", "--keras", keras, "--output", str(there), "train.py")
+        assert (there / "Dockerfile").read_text().rstrip().endswith(line)
+    assert (there / "keras_multi_worker/startup/sitecustomize.py").is_file()
     done = distlab("sagemaker", "--output", str(folder), "train.py", status=2)
     assert len(done.stderr.splitlines()) == 1 and "Dockerfile: there already" in done.stderr
 
@@ -252,7 +258,7 @@ def test_words_gpus_and_restarts_reach_the_container():
     for gpus, package in ((0, "'tensorflow==2."), (1, "'tensorflow[and-cuda]==2.")):
         files = make_manifest("kubernetes", ManifestSettings(("train.py",), gpus=gpus))
         assert f"pip install --no-cache-dir {package}" in files["Dockerfile"]
-    none = ManifestSettings(("train.py",), restarts=0)
+    none = ManifestSettings(("train.py",), max_restarts=0)
     assert "RetryStrategy" not in load("sagemaker", none)[0]
     assert not load("vertex", none)[0]["jobSpec"]["scheduling"]["restartJobOnWorkerRestart"]
 

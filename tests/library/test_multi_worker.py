@@ -11,6 +11,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from needs import EVERYTHING
 
 from utils.cluster import ClusterError, LocalCluster, make_launcher
 from utils.data import load
@@ -20,14 +21,15 @@ from utils.errors import DistributedError
 EPOCHS, BATCH = 2, 64
 EXACT = {"dtype": "float64", "optimizer": "sgd", "model": "mlp", "epochs": EPOCHS}
 JOBS = {
-    "uneven": {**EXACT, "limit": 202},  # the last batch has 10
-    "even": {**EXACT, "limit": 192},
-    "adam": {"optimizer": "adam", "model": "mlp", "epochs": EPOCHS, "limit": 500},
-    "file": {**EXACT, "limit": 202, "auto_shard": "file"},
-    "off": {**EXACT, "limit": 202, "auto_shard": "off"},
+    "uneven": {**EXACT, "max_examples": 202},  # the last batch has 10
+    "even": {**EXACT, "max_examples": 192},
+    "adam": {"optimizer": "adam", "model": "mlp", "epochs": EPOCHS, "max_examples": 500},
+    "file": {**EXACT, "max_examples": 202, "auto_shard": "file"},
+    "off": {**EXACT, "max_examples": 202, "auto_shard": "off"},
 }
-ALL = bool(os.environ.get("DISTLAB_TEST_ALL"))  # as `make test-all` sets it
-GROUPS = [(2, 1), (2, 2), (3, 1), (3, 2)] if ALL else [(2, 1), (3, 2)]  # workers, replicas of each
+GROUPS = (
+    [(2, 1), (2, 2), (3, 1), (3, 2)] if EVERYTHING else [(2, 1), (3, 2)]
+)  # workers, replicas of each
 LOOPS = ("custom", "fit")
 # job -> the loops that train it in each of the two groups
 CHOSEN = {"uneven": (LOOPS, LOOPS), "even": (LOOPS, ()), "adam": (LOOPS, ("fit",)),
@@ -36,7 +38,7 @@ CHOSEN = {"uneven": (LOOPS, LOOPS), "even": (LOOPS, ()), "adam": (LOOPS, ("fit",
 
 def loops_of(name, group):
     """Each job is trained by both loops; in every group, the uneven one is."""
-    return LOOPS if ALL else CHOSEN[name][GROUPS.index(group)]
+    return LOOPS if EVERYTHING else CHOSEN[name][GROUPS.index(group)]
 
 
 def choose(*names):
@@ -149,7 +151,7 @@ def by_hand(tf):
 
     def by_hand(name):
         if name not in found:
-            steps = plan_steps(JOBS[name]["limit"])
+            steps = plan_steps(JOBS[name]["max_examples"])
             kind = {"optimizer": "adam", "dtype": "float32"} if name == "adam" else {}
             weights, means = train_by_hand(tf, steps, **kind)
             found[name] = weights, epoch_means(steps, means)
@@ -175,7 +177,7 @@ def test_data_gives_the_one_process_run(train_on, by_hand, name, group, loop):
         assert (report.workers, report.replicas) == group
         assert report.test_loss == outcomes[0][0].test_loss
     reads = [steps for _, steps in outcomes]
-    for step, *parts in zip(plan_steps(JOBS[name]["limit"]), *reads, strict=True):
+    for step, *parts in zip(plan_steps(JOBS[name]["max_examples"]), *reads, strict=True):
         assert Counter(sum(parts, [])) == Counter(step.tolist())
 
 
@@ -390,7 +392,7 @@ def train_in_parts(folder, temporary, settings, stop_after):
         report(event["event"], **fields, index=task)
 
     try:
-        done = train(strategy="multi-worker", checkpoint=folder, should_stop=should_stop,
+        done = train(strategy="multi-worker", checkpoint_dir=folder, should_stop=should_stop,
                      on_event=send, **settings)  # fmt: skip
         end = done.weights, done.loss
     except TrainingStopped as stopped:
@@ -467,7 +469,7 @@ def test_one_worker_on_parameter_servers_trains_as_one_process(clusters, by_hand
 
 
 def test_two_workers_on_parameter_servers_learn_and_go_on(clusters, tmp_path):
-    settings = {"model": "mlp", "limit": 2000, "checkpoint": str(tmp_path / "c")}
+    settings = {"model": "mlp", "max_examples": 2000, "checkpoint_dir": str(tmp_path / "c")}
     job = clusters.start(2, 1, coordinate, {**settings, "epochs": 2}, ps=1)
     first = job.wait(120)
     assert first.workers == 2 and len(first.loss) == 2 and first.loss[1] < first.loss[0]
@@ -490,7 +492,8 @@ def test_two_workers_on_parameter_servers_learn_and_go_on(clusters, tmp_path):
     ({"strategy": "multi-worker", "replicas": 0}, "0 replicas.*1 to 16"),
     ({"strategy": "multi-worker", "auto_shard": "auto"}, "auto shard 'auto'.*data, file, off"),
     ({"auto_shard": "off"}, "is for strategy 'multi-worker'"),
-    ({"strategy": "multi-worker", "auto_shard": "file", "checkpoint": "c"}, "leave the checkpoint"),
+    ({"strategy": "multi-worker", "auto_shard": "file", "checkpoint_dir": "c"},
+     "leave the checkpoint"),
 ])  # fmt: skip
 def test_what_cannot_be_is_said_in_one_line(tf, monkeypatch, settings, words):
     from utils.training import train

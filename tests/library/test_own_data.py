@@ -201,7 +201,7 @@ def make_endless():
 def test_a_resumed_run_has_the_weights_of_the_uninterrupted_one(tf, tmp_path, loop, change):
     settings = {**OWN, **change, "strategy": "mirrored", "loop": loop, "optimizer": "adam"}
     whole = train(**settings)
-    saved = {"checkpoint": tmp_path, "checkpoint_every": 4}
+    saved = {"checkpoint_dir": tmp_path, "checkpoint_every": 4}
     with pytest.raises(Cut):
         train(on_event=cut_at(9), **settings, **saved)
     resumed = train(**settings, **saved)
@@ -289,7 +289,7 @@ def make_deaf():
     ({"loss": lambda labels, outputs: labels[0] - outputs[0, 0]}, "one number for the batch"),
     ({"optimizer": lambda: 3}, "optimizer int: give a name"),
     ({"optimizer": make_optimizer, "learning_rate": 0.1}, "has its own"),
-    ({"limit": 10}, "limit 10: is for the bundled data"),
+    ({"max_examples": 10}, "max_examples 10: is for the bundled data"),
     ({"strategy": "mirrored", "replicas": 3, "train_data": make_share}, "3 replicas divide"),
     ({"train_data": None}, "test_data needs train_data"),
 ])  # fmt: skip
@@ -336,7 +336,7 @@ def test_workers_that_read_their_own_share_train_as_by_hand(launcher, by_hand, l
 
 def test_own_data_on_parameter_servers(launcher, by_hand, tmp_path):
     """With one worker there is nobody to be stale against; then it goes on from its checkpoint."""
-    settings = {**OWN, "strategy": "parameter-server", "checkpoint": str(tmp_path / "c"),
+    settings = {**OWN, "strategy": "parameter-server", "checkpoint_dir": str(tmp_path / "c"),
                 "export": str(tmp_path / "e")}  # fmt: skip
     with LocalCluster(1, 1, launcher=launcher) as cluster:
         cluster.run(train_there, {**settings, "epochs": 2}, timeout=200, echo=False)

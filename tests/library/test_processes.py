@@ -72,10 +72,8 @@ def test_waits_end_and_name_the_one_waited_for():
         (there.receive, "ours has sent nothing for 0.2 s"),
         (lambda: here.send("much", bytes(10**7)), "theirs has taken nothing for 0.2 s"),
     ):
-        begun = time.monotonic()
         with pytest.raises(PeerSilent, match=words):
             wait()
-        assert 0.15 < time.monotonic() - begun < 5
     here.close()
     with pytest.raises(PeerGone, match="ours has hung up") as gone:
         there.receive()

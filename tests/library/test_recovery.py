@@ -12,7 +12,7 @@ import pytest
 from distlab.lessons.chaos import read_attempts
 from utils.cluster import ClusterError, LocalCluster, make_launcher
 from utils.errors import DistributedError
-from utils.training.recovery import METHODS, RESTART_CODE, RecoverySettings, train_resumably
+from utils.training.recovery import METHODS, RESTART_CODE, RecoverySettings, train_with_recovery
 
 SETTINGS = RecoverySettings(folder="", pause_seconds=0.02)
 
@@ -39,7 +39,7 @@ def whole(pair, tmp_path_factory):
 
 def run_to_end(cluster, folder, method, **changes):
     settings = replace(SETTINGS, folder=str(folder), method=method, pause_seconds=0.0, **changes)
-    return cluster.run(train_resumably, settings, timeout=120, echo=False)
+    return cluster.run(train_with_recovery, settings, timeout=120, echo=False)
 
 
 def assert_same_weights(report, wanted):
@@ -50,7 +50,7 @@ def assert_same_weights(report, wanted):
 def strike(cluster, folder, method, step, act, **changes):
     """Start a run, call `act(job)` once worker 0 has reported `step`; return results and events."""
     settings = replace(SETTINGS, folder=str(folder), method=method, **changes)
-    job = cluster.start(train_resumably, settings, restarts=1, stall_seconds=0.5)
+    job = cluster.start(train_with_recovery, settings, restarts=1, stall_seconds=0.5)
     for event in job.events():
         if event["event"] == "step" and event["step"] == step and event["task"] == "worker 0":
             act(job)
@@ -68,18 +68,27 @@ def test_one_worker_and_two_and_all_methods_end_with_the_same_weights(clusters, 
             assert (report.step, report.restored_step) == (25, 0)
 
 
-@pytest.mark.parametrize("method, save_every", [
+@pytest.mark.parametrize("method, checkpoint_every", [
     ("manager", 4), ("manager", None), ("preemption", 4), ("backup", 4), ("backup", None),
 ])  # fmt: skip
-def test_a_killed_run_goes_on_from_its_last_checkpoint(pair, whole, tmp_path, method, save_every):
+def test_a_killed_run_goes_on_from_its_last_checkpoint(
+    pair, whole, tmp_path, method, checkpoint_every
+):
     """25 steps, 5 an epoch; killed after step 11, in the middle of an epoch."""
     results, events, job = strike(
-        pair, tmp_path, method, 11, lambda job: job.kill("worker", 1), save_every=save_every
+        pair,
+        tmp_path,
+        method,
+        11,
+        lambda job: job.kill("worker", 1),
+        checkpoint_every=checkpoint_every,
     )
     assert job.attempt == 2
     first, second = read_attempts(events)
-    assert 11 <= first.done <= 25 and second.restored >= first.saved >= (8 if save_every else 10)
-    assert second.restored % (save_every or 5) == 0
+    assert 11 <= first.done <= 25 and second.restored >= first.saved >= (
+        8 if checkpoint_every else 10
+    )
+    assert second.restored % (checkpoint_every or 5) == 0
     for report in results:
         assert_same_weights(report, whole)
         assert len(report.losses) == 25 - second.restored
@@ -122,7 +131,7 @@ def hold_and_train(settings):
     hold_notice()
     report("held")
     time.sleep(0.3)
-    return train_resumably(settings)
+    return train_with_recovery(settings)
 
 
 def test_a_frozen_task_is_found_named_and_restarted(pair, whole, tmp_path):
@@ -138,7 +147,7 @@ def test_a_frozen_task_is_found_named_and_restarted(pair, whole, tmp_path):
 def stop_half_way(cluster, folder, method):
     """Leave the checkpoints of a run that was killed for good after step 13."""
     settings = replace(SETTINGS, folder=str(folder), method=method)
-    job = cluster.start(train_resumably, settings)
+    job = cluster.start(train_with_recovery, settings)
     for event in job.events():
         if event["event"] == "checkpoint" and event["step"] == 12 and event["task"] == "worker 0":
             job.kill("worker", 0)
@@ -149,7 +158,7 @@ def stop_half_way(cluster, folder, method):
 
 def resume(cluster, folder, method):
     settings = replace(SETTINGS, folder=str(folder), method=method, pause_seconds=0.0)
-    job = cluster.start(train_resumably, settings)
+    job = cluster.start(train_with_recovery, settings)
     results = job.wait(120)
     found = [e for e in job.events() if e["event"] == "restore" and e["task"] == "worker 0"]
     return results, found[0]
@@ -163,42 +172,40 @@ def newest(folder, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_newest_checkpoint_cut_short_is_passed_over_with_a_reason(
-    clusters, whole, tmp_path, method
-):
+def test_a_newest_checkpoint_cut_short_is_skipped_with_a_reason(clusters, whole, tmp_path, method):
     stop_half_way(clusters[1], tmp_path, method)
     path, name = newest(tmp_path, method)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     results, restored = resume(clusters[1], tmp_path, method)
     assert restored["step"] in (8, 12)  # the kill may have come after step 16 was saved
-    [reason] = restored["passed_over"]
+    [reason] = restored["skipped_checkpoints"]
     assert reason.startswith(name) and len(reason) > len(name) + 5
     assert_same_weights(results[0], whole)
 
 
 def test_one_changed_byte_is_found(tf, tmp_path):
-    from utils.training.checkpoints import Restored, find_damage, find_newest_whole
+    from utils.training.checkpoints import Restored, find_damage, latest_intact_checkpoint
 
     saved = tf.train.Checkpoint(values=tf.Variable(tf.range(5000.0)))
     for step in (4, 8):
         saved.write(str(tmp_path / f"ckpt-{step}"))
-    assert find_newest_whole(tmp_path, "ckpt") == Restored(8, f"{tmp_path}/ckpt-8")
+    assert latest_intact_checkpoint(tmp_path, "ckpt") == Restored(8, f"{tmp_path}/ckpt-8")
     [data] = tmp_path.glob("ckpt-8.data*")
     body = bytearray(data.read_bytes())
     body[len(body) // 2] ^= 1
     data.write_bytes(body)
     assert "checksum" in find_damage(str(tmp_path / "ckpt-8")).lower()
-    found = find_newest_whole(tmp_path, "ckpt")
+    found = latest_intact_checkpoint(tmp_path, "ckpt")
     assert found.step == 4 and found.path == f"{tmp_path}/ckpt-4"
-    [reason] = found.passed_over
+    [reason] = found.skipped_checkpoints
     assert reason.startswith("ckpt-8: ")
     for path in tmp_path.glob("ckpt-*.index"):
         path.write_bytes(b"")
-    found = find_newest_whole(tmp_path, "ckpt")
-    assert (found.step, found.path) == (0, None) and len(found.passed_over) == 2
+    found = latest_intact_checkpoint(tmp_path, "ckpt")
+    assert (found.step, found.path) == (0, None) and len(found.skipped_checkpoints) == 2
 
 
-def test_the_list_never_names_what_was_passed_over(tf, tmp_path):
+def test_the_list_never_names_skipped_checkpoints(tf, tmp_path):
     from utils.training.checkpoints import write_list
 
     saved = tf.train.Checkpoint(value=tf.Variable(1.0))
@@ -225,19 +232,19 @@ def save_for_ever(folder, method):
     import tensorflow as tf
 
     from utils.events import report
-    from utils.training.checkpoints import find_newest_whole
+    from utils.training.checkpoints import latest_intact_checkpoint
     from utils.training.recovery import fit
 
     model = keras.Sequential([keras.Input((700,)), keras.layers.Dense(700, use_bias=False)])
     model.compile(keras.optimizers.SGD(momentum=0.9))
     model.optimizer.build(model.trainable_variables)
-    backup = fit.WholeBackup(folder, 1, is_chief=True)
+    backup = fit.AtomicBackup(folder, 1, is_chief=True)
     backup.set_model(model)
     value = tf.Variable(tf.zeros((1400, 700)))
     saved = tf.train.Checkpoint(value=value)
     manager = tf.train.CheckpointManager(saved, folder, max_to_keep=3)
     is_backup = method == "backup"
-    start = backup.restore(model)[0] if is_backup else find_newest_whole(folder, "ckpt").step
+    start = backup.restore(model)[0] if is_backup else latest_intact_checkpoint(folder, "ckpt").step
     for number in range(start + 1, 10**6):
         if method == "backup":
             model.set_weights([np.full((700, 700), number)])
@@ -255,11 +262,11 @@ def read_back(folder, method):
     import keras
     import tensorflow as tf
 
-    from utils.training.checkpoints import find_newest_whole
+    from utils.training.checkpoints import latest_intact_checkpoint
     from utils.training.recovery import fit
 
     if method != "backup":
-        found = find_newest_whole(folder, "ckpt")
+        found = latest_intact_checkpoint(folder, "ckpt")
         if found.path is None:
             return 0, None
         reader = tf.train.load_checkpoint(found.path)
@@ -267,7 +274,7 @@ def read_back(folder, method):
     model = keras.Sequential([keras.Input((700,)), keras.layers.Dense(700, use_bias=False)])
     model.compile(keras.optimizers.SGD(momentum=0.9))
     model.optimizer.build(model.trainable_variables)
-    step, _ = fit.WholeBackup(folder, 1, is_chief=True).restore(model)
+    step, _ = fit.AtomicBackup(folder, 1, is_chief=True).restore(model)
     return step, model.get_weights()[0]
 
 
@@ -303,7 +310,7 @@ def test_killed_in_mid_write_many_times_and_never_half_loaded(clusters, tf, tmp_
 
 
 def test_the_stock_callback_trains_batches_twice_after_a_backup_in_mid_epoch(tf, tmp_path):
-    """Guards the reason for WholeBackup: when Keras counts batches too, this fails."""
+    """Guards the reason for AtomicBackup: when Keras counts batches too, this fails."""
     import keras
 
     def fit(model, *callbacks):
@@ -335,7 +342,7 @@ def test_the_stock_callback_trains_batches_twice_after_a_backup_in_mid_epoch(tf,
 
 
 def test_settings_that_cannot_be_are_refused():
-    for settings in ({"method": "hope"}, {"save_every": 0}, {"pause_seconds": -1}):
+    for settings in ({"method": "hope"}, {"checkpoint_every": 0}, {"pause_seconds": -1}):
         with pytest.raises(DistributedError, match="choose|must be"):
             RecoverySettings("x", **settings)
     assert set(METHODS) == {"manager", "preemption", "backup"}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from machines import Launcher, Namespaces
+from needs import need_namespaces
 from process_watch import lives, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,22 +31,7 @@ if restart == 0 or "--stay" in sys.argv:
 """
 
 
-def is_possible():
-    """Whether this user can make a network namespace and a bridge here."""
-    if os.getuid() or shutil.which("ip") is None:
-        return False
-    try:
-        Namespaces(1).close()
-        return True
-    except subprocess.CalledProcessError:
-        return False
-
-
-if not is_possible():
-    miss = "network namespaces need root and ip (iproute2)"
-    if os.environ.get("CI") == "true":
-        pytest.fail(miss, pytrace=False)
-    pytest.skip(miss, allow_module_level=True)
+need_namespaces()
 
 
 @pytest.fixture
@@ -105,7 +91,7 @@ def read_copies(machines, name, numbers=(0, 1, 2, 3)):
 
 def test_kills_of_a_worker_a_launcher_and_the_host(machines):
     """One run of four machines survives the first two, and ends everywhere at the third."""
-    words = ["--workers", "3:4", "--restarts", 3, "--checkpoint-dir", "kept", "program.py"]
+    words = ["--workers", "3:4", "--max-restarts", 3, "--checkpoint-dir", "kept", "program.py"]
     words += ["--stay"]
     launchers = machines.start_all(*words)
     processes = machines.find_processes(0)
@@ -168,7 +154,7 @@ def test_a_pulled_cable_and_a_pair_that_is_kept_apart(machines):
 def test_a_real_training_program_over_four_machines(machines):
     """TensorFlow's own all-reduce over the slow links; every machine ends with the same loss."""
     example = ROOT / "examples" / "multi_worker_custom_loop.py"
-    words = ["--workers", 2, example, "--epochs", 1, "--limit", 256]
+    words = ["--workers", 2, example, "--epochs", 1, "--max-examples", 256]
     launchers = machines.start_all(*words, order=(0, 1))
     ends = {number: launcher.end(300) for number, launcher in launchers.items()}
     assert [ends[number][0] for number in (0, 1)] == [0, 0], ends[0][2]

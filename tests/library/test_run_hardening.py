@@ -13,7 +13,7 @@ from utils.cluster.streams import LineReader
 from utils.engines.handshake import Garbled, admit
 from utils.engines.rendezvous.channel import MAX_FRAME_BYTES
 from utils.engines.rendezvous.compare import hash_file
-from utils.engines.rendezvous.lines import LineBuffer, cut_tail
+from utils.engines.rendezvous.lines import LineBuffer
 from utils.errors import InputError
 
 WIDE = "\N{GRINNING FACE}" * 5000  # twelve bytes each in a frame
@@ -63,7 +63,7 @@ def test_a_reader_that_leaves_ends_nothing(run, tmp_path):
 def test_messages_that_find_a_full_disk_end_nothing(run, tmp_path):
     text = "import os, sys\nsys.exit(os.environ['DISTLAB_RESTART'] == '0')"
     with open("/dev/full", "w") as full:
-        running = run(text, "--restarts", "1", wait=False, stderr=full)
+        running = run(text, "--max-restarts", "1", wait=False, stderr=full)
         assert running.communicate(timeout=120)[0] == "" and running.returncode == 0
 
 
@@ -93,14 +93,12 @@ def test_pieces_of_a_line_lose_nothing():
 
 def test_what_is_sent_of_lines_fits_into_a_frame_in_any_alphabet():
     buffer = LineBuffer("there")
-    for _ in range(500):
-        buffer.add("worker 1", WIDE)
-    lines = buffer.take()
-    assert len(json.dumps(["lines", {"lines": lines}])) < MAX_FRAME_BYTES
-    assert lines[-1][1].startswith("… ") and "lines left out here" in lines[-1][1]
-    tail = cut_tail([*[WIDE] * 200, "the last"])
-    assert tail[-1] == "the last" and len(tail) > 1
-    assert len(json.dumps(["ended", {"tail": tail}])) < MAX_FRAME_BYTES
+    for line in [*[WIDE] * 500, "the last"]:
+        buffer.add(line)
+    said, *lines = buffer.take()
+    assert len(json.dumps(["lines", {"lines": [said, *lines]}])) < MAX_FRAME_BYTES
+    assert said == f"… {501 - len(lines)} lines left out here; its log on there has them"
+    assert lines[-1] == "the last" and len(lines) > 1 and buffer.take() == []
 
 
 @pytest.mark.parametrize("noise", [b"[" * 1024, b'{"a":' * 200, b"\x00" * 100, b"null"])

@@ -19,10 +19,10 @@ from utils.input_pipeline.sharding import (
     all_ids,
     auto_shard,
     check_cover,
-    deal_examples,
-    ids_of_replicas,
+    format_ids,
+    ids_per_replica,
     last_part,
-    say_ids,
+    shard_examples,
     sharding_options,
 )
 from utils.strategies import make_strategy
@@ -66,7 +66,7 @@ def test_views_name_what_is_lost_and_what_is_doubled():
     ],
 )
 def test_ids_are_said_in_short(ids, words):
-    assert say_ids(ids) == words
+    assert format_ids(ids) == words
 
 
 def test_policies_share_files_examples_or_nothing(tf, tmp_path):
@@ -87,17 +87,17 @@ def test_dealing_by_counting_is_what_tensorflow_does(tf, tmp_path, files, worker
     batches = read_ids(tf, make_files(tf, tmp_path, files)).batch(batch)
     parts = [list(range(8 * k, 8 * k + 8)) for k in range(files)]
     for policy in ("FILE", "DATA", "OFF"):
-        assert deal_examples(parts, workers, policy, batch) == auto_shard(batches, workers, policy)
+        assert shard_examples(parts, workers, policy, batch) == auto_shard(batches, workers, policy)
 
 
 def test_to_shuffle_and_then_shard_loses_as_many_as_it_doubles():
     orders = [list(range(32)), list(range(31, -1, -1))]
-    views = deal_examples([range(32)], 2, "LATE", 4, orders)
+    views = shard_examples([range(32)], 2, "LATE", 4, orders)
     assert views["worker 1"][0] == [30, 28, 26, 24]
     cover = check_cover(views, range(32))
     assert cover.doubled == tuple(range(0, 32, 2)) and cover.lost == tuple(range(1, 32, 2))
     with pytest.raises(DistributedError, match="1 files for 2 workers"):
-        deal_examples([range(32)], 2, "FILE", 4)
+        shard_examples([range(32)], 2, "FILE", 4)
 
 
 def test_file_needs_files_and_auto_falls_back_to_data(tf, tmp_path):
@@ -128,7 +128,7 @@ def strategy():
 
 def distribute(tf, strategy, examples, batch):
     batches = tf.data.Dataset.range(examples).batch(batch).with_options(sharding_options("OFF"))
-    return ids_of_replicas(strategy, strategy.experimental_distribute_dataset(batches))
+    return ids_per_replica(strategy, strategy.experimental_distribute_dataset(batches))
 
 
 def test_a_global_batch_is_split_first_replicas_first(tf, strategy):
@@ -157,7 +157,7 @@ def test_a_function_of_the_input_context_is_called_once_a_worker_and_cuts_for_it
         return numbers.shard(context.num_input_pipelines, context.input_pipeline_id).batch(size)
 
     distributed = strategy.distribute_datasets_from_function(make)
-    views = ids_of_replicas(strategy, distributed, steps=2)
+    views = ids_per_replica(strategy, distributed, steps=2)
     assert contexts == [(1, 3)]
     assert views["replica 1"] == [[2, 3], [8, 9]] and check_cover(views, range(12)).once == 12
 
@@ -231,7 +231,7 @@ def receive(names, policy, batch, examples=None):
     """What this worker's replica receives, through experimental_distribute_dataset."""
     import tensorflow as tf
 
-    from utils.input_pipeline.sharding import ids_of_replicas, sharding_options
+    from utils.input_pipeline.sharding import ids_per_replica, sharding_options
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     if names:
@@ -240,7 +240,7 @@ def receive(names, policy, batch, examples=None):
     else:
         ids = tf.data.Dataset.range(examples)
     batches = ids.batch(batch).with_options(sharding_options(policy))
-    return ids_of_replicas(strategy, strategy.experimental_distribute_dataset(batches))
+    return ids_per_replica(strategy, strategy.experimental_distribute_dataset(batches))
 
 
 def by_worker(results):

@@ -295,7 +295,7 @@ def test_throughput_against_partitions_of_gpipe(recomputed):
     for row in rows:
         stages = int(row["K"])
         times = StageTimes(1 / stages, 1 / stages, 1 / stages)
-        times = times.rematerialize() if recomputed else times
+        times = times.recompute() if recomputed else times
         speeds[stages] = 1 / simulate("gpipe", stages, int(row["M"]), times).longest_stage_span
     for row in rows:
         ratio = speeds[int(row["K"])] / speeds[2]
@@ -303,9 +303,9 @@ def test_throughput_against_partitions_of_gpipe(recomputed):
 
 
 def test_rematerialization_adds_a_forward_to_each_backward():
-    run = simulate("gpipe", 4, 8, StageTimes([1, 1, 1, 2], 2, 3).rematerialize())
+    run = simulate("gpipe", 4, 8, StageTimes([1, 1, 1, 2], 2, 3).recompute())
     assert run.busy_per_stage.tolist() == [56, 56, 56, 72]
-    chunked = StageTimes(1.0, [[1, 1], [2, 1]], 1.0).rematerialize()  # a chunk's forward is 0.5
+    chunked = StageTimes(1.0, [[1, 1], [2, 1]], 1.0).recompute()  # a chunk's forward is 0.5
     assert chunked.backward_input.tolist() == [[1.5, 1.5], [2.5, 1.5]]
 
 

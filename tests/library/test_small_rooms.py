@@ -105,7 +105,7 @@ def test_timings_count_what_was_called():
         time_calls(print, repeats=0)
     with Stopwatch() as watch:
         sum(range(1000))
-    assert 0 < watch.seconds < 10
+    assert watch.seconds > 0
 
 
 def test_bytes_and_rates(tf):

@@ -14,7 +14,13 @@ from utils.training import TrainConfig, train
 from utils.training.report import weights_checksum
 
 EPOCHS = 2  # the second has another order, and goes on with the first one's optimizer
-EXACT = {"dtype": "float64", "optimizer": "sgd", "epochs": EPOCHS, "limit": 202, "model": "mlp"}
+EXACT = {
+    "dtype": "float64",
+    "optimizer": "sgd",
+    "epochs": EPOCHS,
+    "max_examples": 202,
+    "model": "mlp",
+}
 MANY = [("mirrored", 2), ("mirrored", 3), ("mirrored", 4)]
 MANY += [("central-storage", 2), ("central-storage", 3), ("central-storage", 4)]
 SINGLE = [("default", 1), ("one-device", 1), ("mirrored", 1), ("central-storage", 1)]
@@ -82,7 +88,7 @@ def test_weights_equal_one_device_with_uneven_last_batch(by_hand, strategy, repl
 @pytest.mark.parametrize("strategy, replicas", [("mirrored", 3), ("central-storage", 4)])
 def test_convolutions_too(tf, strategy, replicas, loop):
     weights, _ = train_by_hand(tf, limit=130, batch=64, epochs=EPOCHS, model="cnn")
-    settings = {**EXACT, "limit": 130, "model": "cnn", "global_batch_size": 64}
+    settings = {**EXACT, "max_examples": 130, "model": "cnn", "global_batch_size": 64}
     report = train(strategy=strategy, replicas=replicas, loop=loop, **settings)
     assert_same_weights(report, weights)
 
@@ -91,7 +97,7 @@ def test_convolutions_too(tf, strategy, replicas, loop):
 @pytest.mark.parametrize("limit, batch", [(66, 32), (2, 64), (1, 64), (65, 64), (7, 2)])
 def test_fewer_examples_than_replicas(tf, limit, batch, loop):
     weights, losses = train_by_hand(tf, limit=limit, batch=batch, epochs=EPOCHS)
-    settings = {**EXACT, "limit": limit, "global_batch_size": batch}
+    settings = {**EXACT, "max_examples": limit, "global_batch_size": batch}
     report = train(strategy="mirrored", replicas=4, loop=loop, **settings)
     assert_same_weights(report, weights)
     np.testing.assert_allclose(report.loss, losses, atol=1e-5)
@@ -101,7 +107,7 @@ def test_fewer_examples_than_replicas(tf, limit, batch, loop):
 @pytest.mark.parametrize("strategy, replicas", [("mirrored", 2), ("mirrored", 4), ("mirrored", 3),
                                                 ("central-storage", 3)])  # fmt: skip
 def test_adam_losses_in_float32(tf, strategy, replicas, loop):
-    settings = {"epochs": EPOCHS, "limit": 1000, "global_batch_size": 64, "model": "mlp"}
+    settings = {"epochs": EPOCHS, "max_examples": 1000, "global_batch_size": 64, "model": "mlp"}
     _, losses = train_by_hand(
         tf, limit=1000, batch=64, epochs=EPOCHS, optimizer="adam", dtype="float32"
     )  # fmt: skip
@@ -138,7 +144,7 @@ def test_export_loads_anywhere_and_predicts_the_same(tf, tmp_path):
     import keras
 
     report = train(
-        strategy="mirrored", replicas=2, epochs=1, limit=200, model="mlp", export=tmp_path
+        strategy="mirrored", replicas=2, epochs=1, max_examples=200, model="mlp", export=tmp_path
     )  # fmt: skip
     images = (load("fashion_mnist").test.images[:50, ..., None] / 255).astype("float32")
     model = keras.models.load_model(tmp_path / "model.keras")
@@ -151,20 +157,21 @@ def test_export_loads_anywhere_and_predicts_the_same(tf, tmp_path):
 @pytest.mark.parametrize("loop", ["custom", "fit"])
 def test_mixed_bfloat16_learns(tf, loop):
     report = train(
-        strategy="mirrored", dtype="mixed_bfloat16", loop=loop, limit=2000, model="mlp", epochs=2
+        strategy="mirrored", dtype="mixed_bfloat16", loop=loop, max_examples=2000, model="mlp",
+        epochs=2,
     )  # fmt: skip
     assert report.weights[0].dtype == np.float32 and report.loss[1] < report.loss[0] < 2.0
 
 
 def test_both_data_sets_learn(tf):
     for dataset in ("fashion-mnist", "mnist"):
-        report = train(dataset=dataset, limit=3000, epochs=2, model="mlp")
+        report = train(dataset=dataset, max_examples=3000, epochs=2, model="mlp")
         assert report.dataset == dataset and report.examples == 3000
         assert report.test_accuracy > 0.7 and "bundled" in report.source
 
 
 def test_report_checksum_and_json(tf):
-    report = train(**{**EXACT, "epochs": 1, "limit": 64})
+    report = train(**{**EXACT, "epochs": 1, "max_examples": 64})
     by_rule = b"".join(w.astype("<f8").tobytes() for w in report.weights)
     import hashlib
 
@@ -177,7 +184,7 @@ def test_report_checksum_and_json(tf):
 
 def test_events_tell_the_whole_run(tf, tmp_path):
     with EventWriter(tmp_path / "events.jsonl") as writer:
-        report = train(**{**EXACT, "checkpoint": tmp_path / "c"}, on_event=writer)
+        report = train(**{**EXACT, "checkpoint_dir": tmp_path / "c"}, on_event=writer)
     events = list(read_events(tmp_path / "events.jsonl"))
     assert [e["event"] for e in events if e["event"] != "step"] == (
         ["start"] + ["epoch", "checkpoint"] * EPOCHS + ["end"]
@@ -202,10 +209,10 @@ def test_events_tell_the_whole_run(tf, tmp_path):
     ({"loop": "while"}, ["while", "fit"]),
     ({"optimizer": "sdg"}, ["sdg", "sgd"]),
     ({"seed": -1}, ["-1"]),
-    ({"checkpoint_every": 5}, ["checkpoint"]),
-    ({"checkpoint": __file__}, ["is a file"]),
+    ({"checkpoint_every": 5}, ["checkpoint_dir"]),
+    ({"checkpoint_dir": __file__}, ["is a file"]),
     ({"epoch": 3}, ["epoch", "epochs"]),
-    ({"limit": 10**6}, ["1000000", "10,000"]),
+    ({"max_examples": 10**6}, ["1000000", "10,000"]),
 ])  # fmt: skip
 def test_bad_settings_name_the_value_and_what_is_allowed(change, words):
     with pytest.raises(DistributedError) as refused:

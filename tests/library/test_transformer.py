@@ -16,7 +16,7 @@ from utils.parallel.stage import Rules
 from utils.schedules import make_schedule
 from utils.training import train
 
-TINY = {"model": "transformer", "dtype": "float64", "optimizer": "sgd", "limit": 35,
+TINY = {"model": "transformer", "dtype": "float64", "optimizer": "sgd", "max_examples": 35,
         "global_batch_size": 16, "epochs": 2}  # fmt: skip
 
 
@@ -39,8 +39,8 @@ def test_it_trains_as_by_hand(by_hand, strategy, replicas, loop):
 def test_it_resumes_and_exports(by_hand, tmp_path):
     import keras
 
-    train(**{**TINY, "epochs": 1}, checkpoint=tmp_path / "kept")
-    report = train(**TINY, checkpoint=tmp_path / "kept", export=tmp_path / "out")
+    train(**{**TINY, "epochs": 1}, checkpoint_dir=tmp_path / "kept")
+    report = train(**TINY, checkpoint_dir=tmp_path / "kept", export=tmp_path / "out")
     assert report.resumed_from is not None
     assert_same_weights(report, by_hand[0])
     model = keras.models.load_model(tmp_path / "out" / "model.keras")
@@ -149,11 +149,11 @@ def test_more_devices_than_heads_are_refused(tf):
         SplitAttention(layer, DeviceGroup(DEVICES[:3]))
 
 
-@pytest.mark.parametrize("name, rematerialize", [("gpipe", True), ("1f1b", False)])
-def test_pipelined_by_layers_it_gives_the_unsplit_gradients(tf, name, rematerialize):
+@pytest.mark.parametrize("name, recompute", [("gpipe", True), ("1f1b", False)])
+def test_pipelined_by_layers_it_gives_the_unsplit_gradients(tf, name, recompute):
     model = build_transformer(dtype="float64")
     images, labels = make_batch(6)
     schedule = make_schedule(name, 2, 3)
     pipeline = cut_model(model, [1.0] * len(model.layers), 2, DEVICES[:2])
-    step = run_pipeline(pipeline, schedule, images, labels, Rules(rematerialize=rematerialize))
+    step = run_pipeline(pipeline, schedule, images, labels, Rules(recompute=recompute))
     assert_equal_step(step, model, images, labels)

@@ -1,20 +1,31 @@
-"""Real clusters in a notebook: processes on this machine, TF_CONFIG, diagnosis.
+"""Real clusters: processes, TF_CONFIG, and the one supervisor that keeps them going.
 
 The way of a task:
 1. `local` LocalCluster.start packs the function (`task.pack_call`: cloudpickle, and the
-   caller's `sys.path`, as modules travel by name) and makes a job.
-2. `job` is what a reader holds; its `supervisor` makes each attempt, asks the launcher for
+   caller's `sys.path`, as modules travel by name) and makes a job. A run of a program
+   (`engines.programs`) begins at 2.
+2. `job` is what a reader holds. Its `supervisor` makes each attempt, asks the launcher for
    addresses, and has a `group` made with an order and a TF_CONFIG for each task.
-3. `launcher` is the protocol between the group and whatever starts processes;
-   `local_launcher` starts them here: pipes (`streams`), a function file, then a fork of the
-   warm process (`task_server`, a `processes.fork_server`) or a fresh Python.
+3. `launcher` is the protocol between the group and whatever starts processes. Here there are
+   pipes (`local_tasks`, `streams`), then a program or a fresh Python (`local_launcher`,
+   `cold_task`) or a fork of a warm process (`warm_launcher`, `task_server`).
 4. `task` runs in the new process: `enter_task` takes the descriptors, `perform` unpacks the
    function and calls it, and the result goes back over a framed connection.
 5. The group keeps what is told of each task; lines, events and actions go to the `record`,
-   which `job` reads. A failure is explained by `failures`, a delay by `waiting`.
-6. `processes.registry` marks every process and folder, so that nothing is left behind.
+   which `job` reads. `failures` explains a failure, `waiting` a delay.
+6. `signals` remembers Ctrl-C for a run, `interrupts` stops a job. `slowing` freezes a task after
+   each step, `traffic` counts its bytes.
+7. `processes` says who ends whom, so that nothing is left behind.
 """
 
-from .failures import ClusterError as ClusterError
-from .local import LocalCluster as LocalCluster
-from .local_launcher import make_launcher as make_launcher
+import importlib
+from typing import Any
+
+NAMES = {"ClusterError": "failures", "LocalCluster": "local", "make_launcher": "warm_launcher"}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name from its module, which is imported only now."""
+    if name not in NAMES:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(importlib.import_module(f"{__name__}.{NAMES[name]}"), name)

@@ -1,8 +1,10 @@
-"""The tasks of one attempt of a job: what each is, does and has said."""
+"""The tasks of one attempt: what each is, does and has said."""
 
 import pickle
+import signal
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,22 +13,49 @@ from ..events import Event
 from .launcher import LaunchedTasks, Launcher, TaskOrder
 from .record import JobRecord
 
+WORDS = {"SIGKILL": "kill", "SIGTERM": "terminate", "SIGINT": "interrupt"}
+TAIL_LINES, MAX_TAIL_LINE = 2000, 4000
+LOOK_SECONDS = 0.05
+
+
+def name_action(number: int) -> str:
+    """Return the action of `LaunchedTasks.act` that sends signal `number`."""
+    name = signal.Signals(number).name
+    return WORDS.get(name, name)
+
+
+def describe_status(status: int | None) -> str:
+    """Return how a process ended, in words, by its status: minus the number of a signal."""
+    if status is None:
+        return "has not ended"
+    if status < 0:
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
+
 
 @dataclass
 class Task:
     """One task of a cluster with its own TF_CONFIG. `state` is one of
-    starting, running, paused, frozen (for too long), done, failed, killed."""
+    starting, running, paused, frozen (for too long), done, failed, killed.
+
+    The attempt has succeeded once all tasks that are `awaited` are done. `lines` are its last
+    ones, long ones cut. `log` is where all of them are kept, if they are kept.
+    """
 
     order: TaskOrder
     job: str
     index: int
+    awaited: bool = True
+    log: str = ""
     state: str = "starting"
     process: int | None = None  # None where it runs on another machine
     status: int | None = None
+    why: str = ""  # of its end, where the status does not say it
     attempt: int = 1
-    lines: list[str] = field(default_factory=list)
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     result: tuple[Any, ...] | None = None
     ended_at: float | None = None
+    launched: LaunchedTasks | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -37,12 +66,35 @@ class Task:
         """Whether it calls the job's function; otherwise it serves those that do."""
         return self.order.role == "call"
 
+    @property
+    def is_program(self) -> bool:
+        return self.order.role == "program"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has given its result or ended."""
+        return self.result is not None or self.status is not None
+
+    @property
+    def host(self) -> str:
+        return self.launched.find_host(self.name) if self.launched else ""
+
+    @property
+    def listens(self) -> bool:
+        return self.launched is not None and self.launched.listens(self.name)
+
+    def describe_end(self) -> str:
+        """Return how it ended, in words."""
+        if self.why:
+            return f"is lost with its machine, which {self.why}"
+        return describe_status(self.status)
+
 
 class Group:
     """The tasks of one attempt: keeps their states by what a launcher tells of them.
 
-    It is the launcher's listener, and adds what readers of the job may see to `record`,
-    whose lock guards the tasks, too.
+    It is the launcher's listener, and adds what readers may see to `record`, whose lock guards
+    the tasks, too. `first_failed` is the task that failed first, None if none has.
     """
 
     def __init__(self, tasks: Sequence[Task], attempt: int, record: JobRecord) -> None:
@@ -50,6 +102,7 @@ class Group:
         self._named = {task.name: task for task in self.tasks}
         self._launcher: Launcher | None = None
         self._launched: LaunchedTasks | None = None
+        self.first_failed: Task | None = None
         for task in self.tasks:
             task.attempt = attempt
 
@@ -64,13 +117,13 @@ class Group:
         """Start one task again, once it has ended."""
         with self._record.changed:
             self._record.changed.wait_for(lambda: task.status is not None, timeout=5)
-            task.state, task.status, task.result = "starting", None, None
+            task.state, task.status, task.result, task.ended_at = "starting", None, None, None
         self._launched.start_again(task.name)
         self._note_start(task)
 
     def _note_start(self, task: Task) -> None:
         with self._record.changed:
-            task.process = self._launched.find_process(task.name)
+            task.launched, task.process = self._launched, self._launched.find_process(task.name)
             if task.state == "starting":
                 task.state = "running"
 
@@ -86,6 +139,23 @@ class Group:
             self._record.add_action(name, task.name, task.attempt)
         self._launched.act(task.name, action)
 
+    def let_end(
+        self, seconds: float, number: int = 0, hurries: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Wait until all that count are over, at most `seconds`, or until `hurries()`.
+
+        Programs are asked to end first, with signal `number`.
+        """
+        for task in self.tasks if number and seconds else ():
+            if task.is_program and task.status is None:
+                self._launched.act(task.name, name_action(number))
+        deadline = time.monotonic() + seconds
+        with self._record.changed:
+            while not all(task.is_over for task in self.vital) and not hurries():
+                if time.monotonic() > deadline:
+                    return
+                self._record.changed.wait(LOOK_SECONDS)
+
     def end(self) -> None:
         """End all tasks, and wait until they have ended."""
         if self._launched is not None:
@@ -96,24 +166,25 @@ class Group:
         return self._named[name]
 
     @property
-    def callers(self) -> list[Task]:
-        return [task for task in self.tasks if task.calls]
+    def vital(self) -> list[Task]:
+        """The tasks that fail the attempt when they fail: a server's death is survived."""
+        return [task for task in self.tasks if task.calls or task.is_program]
 
     @property
     def failed(self) -> list[Task]:
-        return [task for task in self.callers if task.state in ("failed", "killed")]
+        return [task for task in self.vital if task.state in ("failed", "killed")]
 
     @property
     def done(self) -> bool:
-        """Whether every task that calls the function has returned from it."""
-        return all(task.result is not None and task.result[0] == "result" for task in self.callers)
+        """Whether every task that is awaited has succeeded."""
+        return all(task.state == "done" for task in self.tasks if task.awaited)
 
     # ---- what the launcher tells
 
     def take_line(self, task: str, line: str) -> None:
         with self._record.changed:
-            self._named[task].lines.append(line)
-            self._record.add_line(task, line)
+            self._named[task].lines.append(line[:MAX_TAIL_LINE])
+        self._record.add_line(task, line)
 
     def take_event(self, task: str, event: Event) -> None:
         self._record.add_event({**event, "task": task, "attempt": self._named[task].attempt})
@@ -129,10 +200,13 @@ class Group:
             named.state = "done" if result[0] == "result" else "failed"
             self._record.changed.notify_all()
 
-    def take_end(self, task: str, status: int) -> None:
+    def take_end(self, task: str, status: int, why: str = "") -> None:
         with self._record.changed:
             named = self._named[task]
-            named.status, named.ended_at = status, named.ended_at or time.monotonic()
-            if named.result is None:
+            named.status, named.why = status, why
+            named.ended_at = named.ended_at or time.monotonic()
+            if named.is_program and status == 0:
+                named.state = "done"
+            elif named.result is None:
                 named.state = "killed" if status < 0 else "failed"
             self._record.changed.notify_all()

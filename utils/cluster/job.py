@@ -1,20 +1,22 @@
 """A job on a cluster: start, watch, disturb, wait."""
 
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..errors import InputError
 from ..events import Event
-from .failures import ClusterError, explain_delay
-from .group import Task
+from .failures import ClusterError
+from .group import Task, name_action
 from .interrupts import stopping_at_interrupt
 from .launcher import Launcher
 from .record import JobRecord
 from .slowing import Slowing
 from .supervisor import Supervisor
+from .waiting import explain_delay
 
-WORDS = {"SIGKILL": "kill", "SIGTERM": "terminate", "SIGINT": "interrupt"}
+STOP_SECONDS = 15.0
 
 
 class Job:
@@ -22,17 +24,32 @@ class Job:
 
     def __init__(
         self,
-        make_tasks: Callable[[], Sequence[Task]],
+        make_tasks: Callable[[Supervisor], Sequence[Task]],
         function: bytes,
         launcher: Launcher,
         restarts: int = 0,
         stall_seconds: float = 10.0,
     ) -> None:
-        self._record = JobRecord()
+        self._record, self._stop_signal = JobRecord(), 0
         self._supervisor = Supervisor(
-            make_tasks, function, launcher, restarts, stall_seconds, self._record
-        )
+            make_tasks, launcher, self._record, function, restarts, stall_seconds,
+            stopped_by=lambda: self._stop_signal,
+        )  # fmt: skip
         self._slowing = Slowing(self._record, self._supervisor)
+        self._supervisor.start()
+        self._thread = threading.Thread(target=self._supervise, daemon=True)
+        self._thread.start()
+
+    def _supervise(self) -> None:
+        supervisor = self._supervisor
+        try:
+            supervisor.run()
+        except Exception as error:  # a fault of ours must end the job, not hang its reader
+            words = f"its supervisor failed ({error!r})"
+            supervisor.error = ClusterError("job", words, "report this")
+        if self._stop_signal and supervisor.error is None and not supervisor.group.done:
+            supervisor.error = ClusterError("job", "was stopped", "")
+        self._record.finish()
 
     # ---- what it is like now
 
@@ -97,7 +114,7 @@ class Job:
     def kill(self, job: str, index: int = 0, number: int = signal.SIGKILL) -> None:
         """Send SIGKILL, or signal `number`, to a task and whatever it started."""
         name = signal.Signals(number).name
-        self._supervisor.group.act(self._find(job, index), WORDS.get(name, name), name)
+        self._supervisor.group.act(self._find(job, index), name_action(number), name)
 
     def pause(self, job: str, index: int = 0) -> None:
         """Freeze a task (SIGSTOP)."""
@@ -158,7 +175,7 @@ class Job:
             error = explain_delay(self.tasks, timeout or 0)
             self.stop()
             raise error
-        self._supervisor.join(10)
+        self._thread.join(10)
         if self.error is not None:
             raise self.error
         results = [task.result[1] for task in self.tasks if task.calls]
@@ -166,4 +183,7 @@ class Job:
 
     def stop(self) -> None:
         """End every task now; safe to call twice."""
-        self._supervisor.stop()
+        with self._record.changed:
+            self._stop_signal = signal.SIGKILL
+            self._record.changed.notify_all()
+        self._thread.join(STOP_SECONDS)

@@ -1,20 +1,21 @@
 """Launcher: what starts the tasks of a job, wherever they run.
 
-A job gives a launcher plain data: for each task an order with its TF_CONFIG, and one
-pickled function for all. The launcher gives back what the tasks say: lines, events, one
-result each, an end. It knows nothing of restarts, failures or waiting: that is the job's.
-`local_launcher` starts processes of this machine; another one may ask Ray, Spark, Slurm or
-several machines. Who writes one:
+A supervisor gives a launcher plain data: an order for each task, and one pickled function for
+those that call one. The launcher gives back what the tasks say: lines, events, one result each,
+an end. Restarts, failures, grace and causes are the supervisor's. `local_launcher` starts
+processes on this machine. Others ask Ray, Spark, Slurm or several machines. To write one:
 
 1. `find_addresses` comes first: "host:port" for each task, at which TensorFlow's servers
    can listen and reach each other. TF_CONFIG is made of them, and a port may be lost
-   until the task binds it (the job then starts anew, with other addresses).
+   until the task binds it (all then start again, with other addresses).
 2. `start` gets all orders of one attempt at once, as a barrier stage or `srun` wants them.
    Wherever a task then runs, it puts the order's `environment` into `os.environ`, sends on
    what it writes to stdout and stderr as lines and what it reports (`utils.events.report`,
    which writes to the descriptor that EVENTS_VARIABLE names) as events, and calls
    `task.perform(order, function)`. That returns the exit status and the result, pickled;
    the task then stays until `release` or `end`, as one that leaves early fails its peers.
+   A program (role "program") is simpler: it has its command and its environment, its lines
+   are sent on, and it has an end and no result.
 3. The listener is told of each task, from any thread, in this order: its lines and
    events as they come; the result, once, after what was written before it; the
    end, once, after everything else. A task that dies has an end and no result.
@@ -25,11 +26,17 @@ No descriptor, process number or signal is asked for: `act` takes words, and onl
 is a must. Every launcher passes tests/library/test_launchers.py.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from ..events import Event
+
+Stop = Callable[[], int]  # the number of the signal that asks to stop, 0 for none
+
+
+class Stopped(Exception):
+    """A launcher was asked to stop while it waited for places."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +44,16 @@ class TaskOrder:
     """One task to start: who it is, what it does, and its environment, TF_CONFIG included.
 
     `role` "call" calls the function, "serve" waits as a server of a parameter-server
-    cluster. `replicas` is the number of logical devices that its CPU is split into.
+    cluster, and "program" runs `command`. `replicas` is the number of logical devices that
+    the CPU of a caller is split into. `address` is the task's own one of TF_CONFIG.
     """
 
     name: str
     role: str
-    replicas: int
+    replicas: int = 1
     environment: dict[str, str] = field(default_factory=dict)
+    address: str = ""
+    command: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,8 +71,11 @@ class TaskListener(Protocol):
     def take_result(self, task: str, body: bytes) -> None:
         """The result, as `task.perform` pickled it."""
 
-    def take_end(self, task: str, status: int) -> None:
-        """It has ended: its exit status, or minus the number of the signal that ended it."""
+    def take_end(self, task: str, status: int, why: str = "") -> None:
+        """It has ended: its exit status, or minus the number of the signal that ended it.
+
+        `why` says what the status doesn't: the machine is lost, and how.
+        """
 
 
 class LaunchedTasks(Protocol):
@@ -84,6 +97,12 @@ class LaunchedTasks(Protocol):
         With it, its port and its traffic can be looked at; nothing depends on it.
         """
 
+    def find_host(self, task: str) -> str:
+        """Return the name of the machine that a task runs on."""
+
+    def listens(self, task: str) -> bool:
+        """Return whether a task, or what it has started, listens at the address of its order."""
+
     def release(self) -> None:
         """Let the tasks that have given their result leave."""
 
@@ -104,8 +123,12 @@ class Launcher(Protocol):
     def alive(self) -> bool:
         """Whether it can start tasks still."""
 
-    def find_addresses(self, count: int) -> list[str]:
-        """Return "host:port" for so many tasks, which are free at this moment."""
+    def find_addresses(self, count: int, stop: Stop = lambda: 0) -> list[str]:
+        """Return "host:port" for `count` tasks, free at this moment: orders come in this order.
+
+        A launcher that may start fewer workers returns fewer. Raises Stopped if `stop()`
+        isn't 0 while it waits.
+        """
 
     def start(
         self, orders: Sequence[TaskOrder], function: bytes, listener: TaskListener

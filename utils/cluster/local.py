@@ -7,20 +7,19 @@ Every task is an operating-system process with its own TF_CONFIG and its own por
 on loopback. Nothing outlives the `with` block, nor the process that holds it.
 """
 
-import atexit
 import importlib
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..checks import check_count
 from ..errors import InputError
-from ..tf_config import ClusterSpec, build_tf_config, deal_addresses
+from ..tf_config import TaskConfig, deal_addresses
 from .group import Task
 from .job import Job
 from .launcher import Launcher, TaskOrder
-from .local_launcher import make_launcher
+from .supervisor import Supervisor
 from .task import pack_call
+from .warm_launcher import make_launcher
 
 MAX_TASKS = 32
 RUN_SECONDS = 600.0
@@ -69,14 +68,12 @@ class LocalCluster:
         self._launcher, self._own_launcher = launcher, launcher is None
         self._environment = dict(environment or {})
         self._jobs: list[Job] = []
-        close = weakref.WeakMethod(self.close)
-        self._at_exit = atexit.register(lambda: (close() or int)())
 
     @property
     def launcher(self) -> Launcher:
         """What starts the tasks; made when it is first needed, and again if it has gone."""
         if self._own_launcher and self._launcher is not None and not self._launcher.alive:
-            self._launcher.close()  # ended from outside, as `distlab cluster stop` does
+            self._launcher.close()  # ended from outside, as `distlab processes stop` does
             self._launcher = None
         if self._launcher is None:
             self._launcher = self._make_launcher()
@@ -148,7 +145,6 @@ class LocalCluster:
         if self._own_launcher and self._launcher is not None:
             self._launcher.close()
             self._launcher = None
-        atexit.unregister(self._at_exit)
 
     def __enter__(self) -> "LocalCluster":
         _ = self.launcher  # a warm process starts now
@@ -157,19 +153,21 @@ class LocalCluster:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _make_tasks(self) -> list[Task]:
+    def _make_tasks(self, supervisor: Supervisor) -> list[Task]:
         """Return the tasks of one attempt, with addresses that are free now."""
         chief = int(bool(self.ps))
-        addresses = self.launcher.find_addresses(chief + self.workers + self.ps)
+        wanted = chief + self.workers + self.ps
+        addresses = self.launcher.find_addresses(wanted, supervisor.stopped_by)
         spec = deal_addresses(addresses, chief, self.workers)
-        return [self._make_task(spec, job, index) for job, index in spec.tasks]
+        return [self._make_task(TaskConfig(spec, job, index)) for job, index in spec.tasks]
 
-    def _make_task(self, spec: ClusterSpec, job: str, index: int) -> Task:
-        calls = job == "chief" or not self.ps
+    def _make_task(self, config: TaskConfig) -> Task:
+        calls = config.job == "chief" or not self.ps
         order = TaskOrder(
-            name=f"{job} {index}",
+            name=f"{config.job} {config.index}",
             role="call" if calls else "serve",
             replicas=self.replicas_per_worker,
-            environment={**self._environment, "TF_CONFIG": build_tf_config(spec, job, index)},
+            environment={**self._environment, "TF_CONFIG": config.to_json()},
+            address=config.address,
         )
-        return Task(order, job, index)
+        return Task(order, config.job, config.index, awaited=calls)

@@ -1,4 +1,4 @@
-"""What a job's readers can see of it while it runs: lines, events, and what was done to tasks."""
+"""What readers can see of tasks while they run: lines, events, and what was done to them."""
 
 import threading
 import time
@@ -35,6 +35,15 @@ class JobRecord:
         """Note that somebody does `action` to a task."""
         with self.changed:
             self._actions.append(make_event(action, task=task, attempt=attempt))
+
+    def say(self, text: str) -> None:
+        """Take what the supervisor has to say of all tasks: a job tells it by its events."""
+
+    def note_restart(self, task: str, cause: str, attempt: int) -> None:
+        """Note that all start again as the `attempt`-th, because of a task."""
+        told = {"event": "restart", "time": time.time(), "task": task}
+        self.add_event({**told, "cause": cause, "attempt": attempt})
+        self.add_line(task, f"--- {cause}: the group starts again ---")
 
     def finish(self) -> None:
         """Say that nothing more will come."""

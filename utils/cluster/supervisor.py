@@ -1,91 +1,137 @@
-"""What keeps a job going: watches its tasks, and starts the group again where that is allowed."""
+"""What keeps tasks going: watches them, and starts all again where that is allowed.
 
-import threading
+One for functions and programs, on every launcher: `Job` has it in a thread, and a run of a
+program (`engines.programs`) in the main one.
+"""
+
+import signal
 import time
 from collections.abc import Callable, Sequence
 
-from .failures import (
-    ACCIDENT_RETRIES,
-    ClusterError,
-    FreezeWatch,
-    explain_failure,
-    has_left,
-    is_accident,
-)
+from .failures import ACCIDENT_RETRIES, explain_failure, has_left
 from .group import Group, Task
-from .launcher import Launcher
+from .launcher import Launcher, Stop, Stopped
 from .record import JobRecord
+from .waiting import FreezeWatch, PortWatch
 
 GRACE_SECONDS = 1.0  # for the peers of a failed task to say what they saw
 LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too
+SERVERS_SECONDS = 0.2  # for the servers of a coordinator that has succeeded
+SETTLE_SECONDS = 0.05  # what is told first need not have happened first
+LOOK_SECONDS = 0.1
 
 
 class Supervisor:
-    """Runs a job's attempts, one group after the other, in a thread of its own.
+    """Runs attempts, one group after the other, until one succeeds or none may start again.
 
-    `group` is the running attempt's, `attempt` its number, `error` why the job has
-    failed for good, `slow_seconds` how long tasks are frozen on purpose after each step. The
-    first group is started by the constructor.
+    `make_tasks(self)` returns the tasks of the next attempt. `restarts` counts what was paid
+    for so far, by starting all again or one worker that its coordinator can do without;
+    accidents are free. A frozen task counts as failed after `stall_seconds`, None for never.
+    Once `stopped_by()` is a signal's number, the tasks are asked to end with it and have
+    `grace_seconds`; with SIGKILL they have none.
     """
 
     def __init__(
-        self, make_tasks: Callable[[], Sequence[Task]], function: bytes, launcher: Launcher,
-        restarts: int, stall_seconds: float, record: JobRecord,
+        self, make_tasks: Callable[["Supervisor"], Sequence[Task]], launcher: Launcher,
+        record: JobRecord, function: bytes = b"", restarts: int = 0,
+        stall_seconds: float | None = None, grace_seconds: float = 0.0,
+        stopped_by: Stop = lambda: 0,
     ) -> None:  # fmt: skip
         self._make_tasks, self._function, self._launcher = make_tasks, function, launcher
-        self.restarts_left, self._stall_seconds = restarts, stall_seconds
         self._record, self._changed = record, record.changed
-        self.attempt, self.error = 1, None
+        self._stall_seconds, self._grace_seconds = stall_seconds, grace_seconds
+        self.stopped_by, self.restarts, self.restarts_left = stopped_by, 0, restarts
+        self.attempt, self._accidents_left = 0, ACCIDENT_RETRIES
+        self.group: Group | None = None
+        self.error: Exception | None = None
         self.slow_seconds: dict[str, float] = {}
-        self._accidents_left, self._stopping = ACCIDENT_RETRIES, False
-        self.group = self._start_group(1)
-        self._thread = threading.Thread(target=self._supervise, daemon=True)
-        self._thread.start()
 
-    def stop(self) -> None:
-        """End every task now; safe to call twice."""
+    def start(self) -> None:
+        """Start the tasks of the next attempt.
+
+        Raises RunError if one cannot be started, Stopped if that was asked for meanwhile.
+        """
+        self._freezes, self._ports = FreezeWatch(), PortWatch(self._record.say)
+        group = Group(self._make_tasks(self), self.attempt + 1, self._record)
+        group.start(self._launcher, self._function)
         with self._changed:
-            self._stopping = True
+            self.group, self.attempt = group, self.attempt + 1
             self._changed.notify_all()
-        self.join(15)
 
-    def join(self, seconds: float) -> None:
-        self._thread.join(seconds)
+    def run(self) -> None:
+        """Go on until the tasks have succeeded, were stopped, or have failed for good.
+
+        None is left then. `error` says why they have failed, `group` is the last attempt.
+        """
+        try:
+            if self.group is None:
+                self.start()
+            while self._watch():
+                self.start()
+        except Stopped:
+            pass
+        finally:
+            if self.group is not None:
+                self.group.end()
 
     def is_slow(self, task: str) -> bool:
         return self.slow_seconds.get(task, 0) > 0
 
-    def _start_group(self, attempt: int) -> Group:
-        self._freezes = FreezeWatch()
-        group = Group(self._make_tasks(), attempt, self._record)
-        group.start(self._launcher, self._function)
-        return group
+    def _hurries(self) -> bool:
+        return self.stopped_by() == signal.SIGKILL
 
-    def _supervise(self) -> None:
-        try:
-            self._watch()
-        except Exception as error:  # a fault of ours must end the job, not hang its reader
-            self.error = ClusterError("job", f"its supervisor failed ({error!r})", "report this")
-        self.group.end()
-        if self._stopping and self.error is None and not self.group.done:
-            self.error = ClusterError("job", "was stopped", "")
-        self._record.finish()
-
-    def _watch(self) -> None:
-        """Return when the job is done, was stopped, or has failed for good."""
+    def _watch(self) -> bool:
+        """Watch the group; return whether all are to start again."""
+        group = self.group
         while True:
             with self._changed:
-                if not (self._stopping or self.group.failed or self.group.done):
-                    self._changed.wait(timeout=0.5)
-                stopping, failed, done = self._stopping, self.group.failed, self.group.done
-            if stopping or (done and not failed):
-                return
-            if (failed or self._has_stalled()) and not self._try_again():
-                return
+                if not (self.stopped_by() or group.failed or group.done):
+                    self._changed.wait(LOOK_SECONDS)
+            if self.stopped_by():
+                self._stop()
+            elif group.failed and all(map(self._can_be_replaced, group.failed)):
+                self._replace(group.failed[0])
+                continue
+            elif group.failed or self._has_stalled():
+                return self._try_again()
+            elif group.done:
+                self._end_servers()
+            else:
+                self._ports.look(group.tasks)
+                continue
+            return False
+
+    def _stop(self) -> None:
+        number = self.stopped_by()
+        if number != signal.SIGKILL:
+            words = f"passed on to every task, which has {self._grace_seconds:g} s to end"
+            self._record.say(f"{signal.Signals(number).name}: {words}")
+            self.group.let_end(self._grace_seconds, number, self._hurries)
+
+    def _end_servers(self) -> None:
+        """Once a coordinator has succeeded: end who waits for it, which is no failure."""
+        left = [task for task in self.group.tasks if task.is_program and task.status is None]
+        self.group.let_end(SERVERS_SECONDS if left else 0.0, signal.SIGTERM, self._hurries)
+        self.group.end()
+        for task in left:
+            task.status = 0
+
+    def _can_be_replaced(self, task: Task) -> bool:
+        """Whether only this one is to start again: a coordinator does without a worker."""
+        spare = task.is_program and task.job == "worker" and not task.awaited
+        return spare and self.restarts_left > 0
+
+    def _replace(self, task: Task) -> None:
+        self._count_restart()
+        self._record.say(f"{task.name} {task.describe_end()}; it starts again, the others go on")
+        self.group.start_again(task)
+
+    def _count_restart(self) -> None:
+        self.restarts, self.restarts_left = self.restarts + 1, self.restarts_left - 1
 
     def _has_stalled(self) -> bool:
-        """Return whether a task has been frozen for too long, in a job that may restart."""
-        if not self.restarts_left:
+        """Return whether a task has been frozen for too long, and all may start again."""
+        if not self.restarts_left or self._stall_seconds is None:
             return False
         tasks = [t for t in self.group.tasks if t.state == "paused" or not self.is_slow(t.name)]
         task = self._freezes.find(tasks, self._stall_seconds)
@@ -95,39 +141,32 @@ class Supervisor:
         return task is not None
 
     def _try_again(self) -> bool:
-        """After a failure: gather what the others say, end the group, start it again if allowed."""
-        self._wait_for_peers()
-        error = explain_failure(self.group.tasks)
-        said = (error.details, *(line for task in self.group.tasks for line in task.lines))
-        chief = next((task.status for task in self.group.tasks if task.job == "chief"), None)
-        accident = is_accident(said, chief)
-        self.group.end()
-        if self._accidents_left and accident:
+        """After a failure: gather what the others say, end them; return whether all start again."""
+        group = self.group
+        if group.failed:
+            time.sleep(SETTLE_SECONDS)
+            group.first_failed = min(group.failed, key=lambda task: task.ended_at)
+        leaving = self.restarts_left and any(map(has_left, group.vital))
+        seconds = LEAVE_SECONDS if leaving else GRACE_SECONDS
+        group.let_end(seconds, signal.SIGTERM, self._hurries)
+        error, is_accident = explain_failure(group.tasks, group.first_failed)
+        group.end()
+        if self._accidents_left and is_accident:
             self._accidents_left -= 1
+            words = "an accident that is nobody's fault, such as a lost port: all start again"
         elif self.restarts_left:
-            self.restarts_left -= 1
+            self._count_restart()
+            words = f"restart {self.restarts} of {self.restarts + self.restarts_left}"
+            words = f"{error.task} {_end_of(group)}; all tasks start again, {words}"
         else:
             self.error = error
             return False
-        self._note_restart(error)
-        group = self._start_group(self.attempt + 1)
-        with self._changed:
-            self.group, self.attempt = group, self.attempt + 1
-            self._changed.notify_all()
+        if self.stopped_by():
+            return False
+        self._record.say(words)
+        self._record.note_restart(error.task, error.cause, self.attempt + 1)
         return True
 
-    def _note_restart(self, error: ClusterError) -> None:
-        told = {"event": "restart", "time": time.time(), "task": error.task}
-        self._record.add_event({**told, "cause": error.cause, "attempt": self.attempt + 1})
-        self._record.add_line(error.task, f"--- {error.cause}: the group starts again ---")
 
-    def _wait_for_peers(self) -> None:
-        """Give the peers of a failed task time to say what they saw, or to leave as it did."""
-        callers = self.group.callers
-
-        def all_have_ended() -> bool:
-            return self._stopping or all(t.result or t.status is not None for t in callers)
-
-        with self._changed:
-            left = self.restarts_left and any(has_left(task) for task in callers)
-            self._changed.wait_for(all_have_ended, LEAVE_SECONDS if left else GRACE_SECONDS)
+def _end_of(group: Group) -> str:
+    return group.first_failed.describe_end() if group.first_failed else "was frozen for too long"

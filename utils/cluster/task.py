@@ -7,7 +7,6 @@ import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..environment import quiet_tensorflow
@@ -90,11 +89,11 @@ def _describe(error: BaseException) -> tuple[str, str, str]:
     return ("error", summary, traceback.format_exc())
 
 
-def enter_task(order: TaskOrder, ends: TaskEnds, on_done: Callable[[], None] = lambda: None) -> int:
+def enter_task(order: TaskOrder, ends: TaskEnds) -> int:
     """Become the task `order` on this machine; return the exit status.
 
-    Once there is a result, of which `on_done` is told, the task sends it and waits until its
-    parent hangs up: a worker that leaves early would fail its peers.
+    Once there is a result, the task sends it and waits until its parent hangs up: a worker
+    that leaves early would fail its peers.
     """
     os.dup2(ends.output, 1)
     os.dup2(ends.output, 2)
@@ -108,7 +107,6 @@ def enter_task(order: TaskOrder, ends: TaskEnds, on_done: Callable[[], None] = l
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     connection = Connection(socket.socket(fileno=ends.result), "the parent", FOR_EVER)
-    on_done()  # before it is sent: a parent that has it may hang up at once
     try:
         connection.send("result", body)
         connection.receive()

@@ -1,6 +1,6 @@
 """The fork server of this machine's tasks: `python -m …cluster.task_server MODULES DESCRIPTOR`.
 
-Started by `local_launcher.WarmLauncher`; MODULES are what it imports beside TensorFlow.
+Started by `warm_launcher.WarmLauncher`; MODULES are what it imports beside TensorFlow.
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import Any
 from ..processes.fork_server import ForkLoop, serve
 from ..processes.lifetime import name_process
 from ..processes.preload import import_modules, import_tensorflow
-from ..processes.registry import MARK_VARIABLE, parse_mark, remove_folder
+from ..processes.registry import MARK_VARIABLE, parse_mark, remove_folder, remove_orphaned_folders
 from .launcher import TaskOrder
 from .task import TaskEnds, enter_task
 
@@ -23,6 +23,7 @@ class TaskLoop(ForkLoop):
         name_process("distlab-warm")
         import_tensorflow()
         import_modules([name for name in sys.argv[1].split(",") if name])
+        remove_orphaned_folders()
         return {}
 
     def run(self, request: Any, body: bytes, descriptors: Sequence[int]) -> int:

@@ -24,6 +24,7 @@ from ..processes.connection import (
     accept,
     connect,
     listen,
+    split_address,
     wait_for,
 )  # fmt: skip
 from .ring import split_into_chunks
@@ -45,6 +46,8 @@ class ProcessRing:
     def __init__(self, addresses: Sequence[str], rank: int, limit_seconds: float = 30.0) -> None:
         if not 0 <= rank < len(addresses):
             raise InputError(f"rank {rank} with {len(addresses)} addresses: give one for each")
+        for address in addresses:
+            split_address(address)  # refuses what is none, before this rank listens
         self.rank, self.ranks = rank, len(addresses)
         self.messages_sent = self.bytes_sent = 0
         self._addresses, self._limit, self._calls = addresses, limit_seconds, 0

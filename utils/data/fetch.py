@@ -74,7 +74,7 @@ def _run_limited(command: list[str], seconds: float, title: str) -> None:
         except subprocess.TimeoutExpired:
             raise InputError(
                 f"the download of {title} was not done after {seconds:g} s and was stopped: "
-                "check the network, or allow more with --seconds"
+                "check the network, or allow more with --timeout"
             ) from None
         if status != 0:
             output.seek(0)

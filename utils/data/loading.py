@@ -5,12 +5,11 @@ import os
 from pathlib import Path
 
 from ..errors import InputError
-from .bundled import load_bundled
+from .bundled import load_bundled, read_npz
 from .catalog import DataSetFacts, find_facts
 from .fetch import DOWNLOAD_SECONDS, fetch
-from .idx import has_idx_files, read_idx_folder
 from .images import ImageData
-from .tfds_folder import find_prepared, read_full_prepared, standard_folder
+from .tfds_folder import find_prepared, make_full, read_full_prepared, standard_folder
 
 
 def load(
@@ -19,23 +18,22 @@ def load(
     folder: str | os.PathLike[str] | None = None,
     download: bool = False,
 ) -> ImageData:
-    """Return the data set `name`, "fashion_mnist" or "mnist", in the original's order.
+    """Return the data set `name`, "fashion_mnist" or "mnist".
 
     By default the bundled sample: the first 10,000 training and 2,000 test
     examples, the same on every machine, no network. With `full=True` all 60,000
     and 10,000, from the first of these that exists:
 
-    1. `folder`, if given: a prepared TFDS folder or the four idx files; nothing else is tried;
+    1. `folder`, if given: a prepared TFDS folder, or an .npz file as Keras has it; nothing
+       else is tried;
     2. TFDS's standard folder, $TFDS_DATA_DIR or ~/tensorflow_datasets;
-    3. idx files that a system package installed (Debian's dataset-fashion-mnist);
-    4. a download through TFDS into the standard folder, only with `download=True`,
+    3. a download through TFDS into the standard folder, only with `download=True`,
        ended after two minutes.
 
-    Images are uint8 [examples, 28, 28], labels int64 [examples]. The content of a
-    full set is compared with the original's checksum, that of the sample by
-    `distlab data verify`. Raises InputError that names a damaged file, or says what
-    to do where there is no full set. Starts no TensorFlow runtime, so it may come
-    before devices are split or a strategy is made.
+    Images are uint8 [examples, 28, 28], labels int64 [examples]. A full set is in the order
+    in which its files have it (TFDS stores it shuffled). Raises InputError that names a
+    damaged file, or says what to do if there is no full set. Starts no TensorFlow runtime,
+    so it may come before devices are split or a strategy is made.
     """
     facts = find_facts(name)
     if not full:
@@ -47,8 +45,6 @@ def load(
     prepared = find_prepared(standard_folder(), facts.name)
     if prepared is not None:
         return read_full_prepared(prepared, facts)
-    if facts.idx_folder is not None and has_idx_files(facts.idx_folder):
-        return read_idx_folder(facts.idx_folder, facts)
     if download:
         return read_full_prepared(fetch(facts.name, seconds=DOWNLOAD_SECONDS), facts)
     raise InputError(f"the full {facts.title} is not on this machine: {_advise(facts)}")
@@ -61,24 +57,21 @@ def _load_sample(name: str) -> ImageData:
 
 
 def read_folder(folder: Path, facts: DataSetFacts) -> ImageData:
-    """Read the full set from `folder`: a prepared TFDS folder or the four idx files.
+    """Read the full set from `folder`: a prepared TFDS folder, or an .npz file as Keras has it.
 
-    Raises InputError if it holds neither, or names the file that is damaged.
+    Raises InputError if it is neither, or names the file that is damaged.
     """
+    if folder.suffix == ".npz":
+        return make_full(facts, read_npz(folder, "download it again"), f"file {folder}")
     prepared = find_prepared(folder, facts.name)
     if prepared is not None:
         return read_full_prepared(prepared, facts)
-    if has_idx_files(folder):
-        return read_idx_folder(folder, facts)
     raise InputError(
-        f"{folder} holds neither a prepared TFDS folder of {facts.name} nor its idx files "
-        "(train-images-idx3-ubyte and the other three, plain or .gz)"
+        f"{folder} has no prepared TFDS folder of {facts.name}. Name one, or an .npz file with "
+        "x_train, y_train, x_test and y_test"
     )
 
 
 def _advise(facts: DataSetFacts) -> str:
-    package = f"install Debian's {facts.idx_package}, " if facts.idx_package else ""
-    return (
-        f"{package}name a folder with its idx files or its TFDS folder, "
-        f"or run `distlab data fetch {facts.name.replace('_', '-')}`"
-    )
+    name = facts.name.replace("_", "-")
+    return f"run `distlab data fetch {name}`, or name a TFDS folder or an .npz file"

@@ -2,21 +2,21 @@
 
 For a class, the pixels that are of it in both masks over the pixels that are of it in either
 (the Jaccard index, as PASCAL VOC scores segmentation, Everingham and others 2010). It is
-counted over all canvases together, so a class that is missing from one of them costs nothing.
+counted over all scenes together, so a class that is missing from one of them costs nothing.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from .canvases import MASK_CLASSES
+from .scenes import MASK_CLASSES
 
 
 @dataclass(frozen=True)
 class MaskScore:
     """Intersection over union, each from 0 to 1; nan for a class that is in neither mask.
 
-    `foreground` takes all garments as one class, `garments` is the mean over the kinds of
+    `foreground` takes all garments as one class, `garments` is the mean over the classes of
     clothing, `of_class` has each class, the background first.
     """
 
@@ -37,7 +37,7 @@ def count_pixels(masks: np.ndarray, predicted: np.ndarray, classes: int = MASK_C
 def score_masks(counts: np.ndarray) -> MaskScore:
     """Return the scores of a table of counts, [true class, predicted class]; class 0 is background.
 
-    The mean over garments leaves out kinds that are in neither mask.
+    The mean over garments leaves out classes that are in neither mask.
     """
     counts = np.asarray(counts, np.float64)
     both = np.diagonal(counts)

@@ -2,15 +2,18 @@
 
 import os
 
-from .canvases import CanvasData, load_canvases
 from .images import ImageData
 from .loading import load
+from .scenes import SceneData, load_scenes
 
 
 def open_data(
     name: str, full: bool = False, folder: str | os.PathLike[str] | None = None
-) -> ImageData | CanvasData:
-    """Return the data set `name`: "canvases", or one that `load` knows; raises InputError as it."""
-    if name == "canvases":
-        return load_canvases(full=full, folder=folder)
+) -> ImageData | SceneData:
+    """Return the data set `name`: "fashion-scenes", or one that `load` knows.
+
+    Raises InputError for any other name, as `load` does.
+    """
+    if name == "fashion-scenes":
+        return load_scenes(full=full, folder=folder)
     return load(name, full=full, folder=folder)

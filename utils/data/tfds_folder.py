@@ -10,7 +10,6 @@ and no multi-worker strategy can be made.
 """
 
 import contextlib
-import hashlib
 import io
 import os
 import shutil
@@ -25,7 +24,6 @@ from ..environment import quiet_tensorflow
 from ..errors import InputError
 from .bundled import load_bundled
 from .catalog import FULL_EXAMPLES, TFDS_VERSION, DataSetFacts, find_facts
-from .idx import content_sha256
 from .images import ImageData, Split
 
 if TYPE_CHECKING:
@@ -143,25 +141,25 @@ def move_into_place(written: Path, target: Path) -> None:
 
 
 def read_full_prepared(folder: Path, facts: DataSetFacts) -> ImageData:
-    """Read the full data set from a prepared folder, in the original order, and check it.
+    """Read the full data set from a prepared folder, in the order in which it is stored.
 
-    Raises InputError that names what is missing, damaged or not the full set.
+    TFDS compares what it downloads with checksums of its own, and TFRecord files carry one for
+    each record. Raises InputError that names what is missing, damaged or not the full set.
     """
-    splits = read_prepared(folder, facts)
+    return make_full(facts, read_prepared(folder, facts), f"TFDS folder {folder}")
+
+
+def make_full(facts: DataSetFacts, splits: dict[str, Split], source: str) -> ImageData:
+    """Return the full set `splits`, read from `source`; InputError if examples are missing."""
     for name, split in splits.items():
         if len(split) != FULL_EXAMPLES[name]:
             raise InputError(
-                f"{folder} holds {len(split):,} {name} examples; the full {facts.title} "
+                f"the {source} holds {len(split):,} {name} examples; the full {facts.title} "
                 f"has {FULL_EXAMPLES[name]:,}"
-            )
-        if (content_sha256(split.images), content_sha256(split.labels)) != facts.sha256[name]:
-            raise InputError(
-                f"the {name} files in {folder} are damaged or not {facts.title}'s: "
-                "their content differs from the original"
             )
     return ImageData(
         name=facts.name,
-        source=f"TFDS folder {folder}",
+        source=source,
         full=True,
         train=splits["train"],
         test=splits["test"],
@@ -170,18 +168,12 @@ def read_full_prepared(folder: Path, facts: DataSetFacts) -> ImageData:
 
 
 def read_prepared(folder: Path, facts: DataSetFacts) -> dict[str, Split]:
-    """Return the splits "train" and "test" of a prepared folder, in the original order.
+    """Return the splits "train" and "test" of a prepared folder, in the order stored.
 
-    TFDS stores a data set either in order (`disable_shuffling`) or sorted by a hash of
-    each example's number; the second is undone. Raises InputError that names the file
-    which is missing, damaged or of another data set.
+    Raises InputError that names the file which is missing, damaged or of another data set.
     """
     builder = _open(folder, facts)
-    splits = {}
-    for split in FULL_EXAMPLES:
-        stored = _read_stored(builder, split)
-        splits[split] = stored if builder.info.disable_shuffling else _restore_order(stored, split)
-    return splits
+    return {split: _read_stored(builder, split) for split in FULL_EXAMPLES}
 
 
 def _open(folder: Path, facts: DataSetFacts) -> "tfds.core.DatasetBuilder":
@@ -224,19 +216,6 @@ def _read_stored(builder: "tfds.core.DatasetBuilder", split: str) -> Split:
         examples += pairs
     images, labels = zip(*examples, strict=True)
     return Split(np.stack(images), np.array(labels, np.int64))
-
-
-def _restore_order(stored: Split, split: str) -> Split:
-    """Undo TFDS's shuffle, which sorts by the MD5 of the split's name and the example's number."""
-    salt = hashlib.md5(split.encode(), usedforsecurity=False)
-    digests = []
-    for number in range(len(stored)):
-        digest = salt.copy()
-        digest.update(str(number).encode())
-        digests.append(digest.digest())
-    stored_numbers = sorted(range(len(stored)), key=digests.__getitem__)
-    order = np.argsort(stored_numbers)
-    return Split(stored.images[order], stored.labels[order])
 
 
 def _one_line(error: Exception) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 from ..errors import InputError
 from . import bundled
 from .catalog import DATA_SETS, DataSetFacts, find_facts
-from .idx import has_idx_files, read_idx_folder
 from .images import ImageData
 from .loading import read_folder
 from .tfds_folder import find_prepared, read_full_prepared, standard_folder
@@ -18,8 +17,8 @@ from .tfds_folder import find_prepared, read_full_prepared, standard_folder
 class Place:
     """A data set in one place.
 
-    `state` is "found" (not checked), "verified" (every byte of the content has
-    the right checksum) or "damaged" (`problem` names the file and what is wrong).
+    `state` is "found" (not checked), "verified" (read whole, its checksums correct: the
+    sample's own, or those of a TFDS folder's records) or "damaged" (`problem` says what is wrong).
     The numbers of examples are None unless verified.
     """
 
@@ -40,8 +39,8 @@ def list_places(
 ) -> list[Place]:
     """Return every place where `name`, or any data set, is found, and check it if `check`.
 
-    The bundled sample always comes first; then TFDS's standard folder, the idx
-    files of a system package and `folder`, as far as they exist. A check reads
+    The bundled sample always comes first; then TFDS's standard folder and `folder`, as
+    far as they exist. A check reads
     the whole data set: about a second for the sample, some seconds for a full
     set. `sample_root` is where the samples are, the course's own folder when
     None. Raises InputError for an unknown name or a `folder` without a name.
@@ -81,8 +80,5 @@ def _find_readers(
     prepared = find_prepared(standard_folder(), facts.name)
     if prepared is not None:
         yield "TFDS folder", prepared, partial(read_full_prepared, prepared, facts)
-    idx_folder = facts.idx_folder
-    if idx_folder is not None and has_idx_files(idx_folder):
-        yield "idx files", idx_folder, partial(read_idx_folder, idx_folder, facts)
     if folder is not None:
         yield "named folder", folder, partial(read_folder, folder, facts)

@@ -9,28 +9,38 @@ first error is named with its likely cause. Nothing is left behind, however this
 | module | what it holds |
 |---|---|
 | `settings` | what to run: how many tasks, restarts, logs; what a run reports |
-| `task_process`, `task_output` | one task: a process group, its end; its log and its lines |
-| `attempt` | all tasks of one start, from first to last |
-| `local` | `run_program`: attempts on this machine, until one succeeds or none is left |
-| `signals` | SIGINT and SIGTERM while a run goes on |
+| `programs` | `run_program`: a run on this machine; what a run is on every launcher |
 | `rendezvous` | `run_at_rendezvous`: the same on several machines that meet at an address |
-| `engine_run` | `run_on_engine`: the same run, its tasks started by Ray, Spark or Slurm |
-| `engine_launcher` | `make_launcher`: functions on an engine, as on a `LocalCluster` |
+| `engine_launcher` | `run_on_engine`: the same, started by Ray, Spark or Slurm; `make_launcher` |
 | `catalog` | the engines that are known, and what each needs here |
 | `hub`, `agent`, `handshake` | where agents call; an engine's part of a task; who has the key |
 | `driver`, `ray_driver`, `spark_driver`, `slurm_driver` | the process that asks an engine |
 | `slurm_local` | a Slurm cluster of two nodes on this machine |
 | `accelerators` | dividing this machine's GPUs among its workers |
+| `manifests` | job files for Kubernetes and clouds |
 
-Importing this package does not import TensorFlow.
+Restarts, grace, causes and signals are those of `cluster.supervisor`. Importing this package
+imports neither TensorFlow nor what a run does not need.
 """
 
-from .catalog import ENGINES as ENGINES
-from .engine_launcher import make_launcher as make_launcher
-from .engine_run import run_on_engine as run_on_engine
-from .local import run_program as run_program
-from .rendezvous import RendezvousSettings as RendezvousSettings
-from .rendezvous import run_at_rendezvous as run_at_rendezvous
-from .settings import RunReport as RunReport
-from .settings import RunSettings as RunSettings
-from .settings import TaskReport as TaskReport
+import importlib
+from typing import Any
+
+NAMES = {
+    "ENGINES": "catalog",
+    "make_launcher": "engine_launcher",
+    "run_on_engine": "engine_launcher",
+    "run_program": "programs",
+    "RendezvousSettings": "rendezvous.settings",
+    "run_at_rendezvous": "rendezvous",
+    "RunReport": "settings",
+    "RunSettings": "settings",
+    "TaskReport": "settings",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name from its module, which is imported only now."""
+    if name not in NAMES:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(importlib.import_module(f"{__name__}.{NAMES[name]}"), name)

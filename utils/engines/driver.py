@@ -36,6 +36,7 @@ class Wanted:
 
     `folder` is for temporary files; `command` starts an agent, with `environment` set and the
     agent's number, from 0, in DISTLAB_RANK (or in Slurm's own variable); `gpus` are those of each.
+    An agent that ends with a status other than 0 or 75 is to be started again.
     """
 
     count: int

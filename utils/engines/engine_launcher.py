@@ -5,24 +5,46 @@ the actor, Spark the whole stage, Slurm the whole job. Ranks, ports, TF_CONFIG, 
 and ends are the same with each, as with tasks of this machine.
 """
 
+import contextlib
 import os
-import signal
-import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 
-from ..cluster.launcher import TaskListener, TaskOrder
-from ..cluster.local_launcher import NUMBERS
-from ..errors import RunError
-from ..events import Event
+from ..cluster.launcher import Stop, Stopped, TaskListener, TaskOrder
+from ..cluster.local_tasks import ACTIONS
+from ..errors import InputError, RunError
+from ..processes.connection import answers
 from .catalog import check_gpus, find_engine, find_own_host
 from .driver import Driver
 from .hub import AgentLine, Hub
+from .programs import Print, Run, Say, refuse_range, say_word, show_line
+from .settings import RunReport, RunSettings
 
 START_SECONDS = 600.0  # a queue may be long; who waits is told every few seconds
 ADDRESS_SECONDS, LEAVE_SECONDS, END_SECONDS = 30.0, 0.5, 15.0
-LOOPBACK = ("127.", "::1")
+PROBE_SECONDS = 0.3
+
+
+def run_on_engine(
+    command: Sequence[str],
+    settings: RunSettings,
+    engine: str,
+    address: str | None = None,
+    show: Print = show_line,
+    say: Say = say_word,
+) -> RunReport:
+    """Run `command` as `run_program` does, its tasks started by `engine` (see `make_launcher`).
+
+    The engine's processes get what is named in the settings and TF_CONFIG beside their own
+    environment, and this folder, which must be there on every machine. After a failure the
+    engine starts them again, as often as `settings.max_restarts` allows.
+    """
+    refuse_range(settings)
+    gpus = settings.gpus if isinstance(settings.gpus, int) else 0
+    if gpus and settings.ps:
+        raise InputError(f"gpus {gpus}: an engine gives them to servers, too; leave --gpus out")
+    with contextlib.closing(make_launcher(engine, address, say, gpus=gpus)) as launcher:
+        return Run(command, settings, launcher, show, say).run()
 
 
 def make_launcher(
@@ -37,17 +59,13 @@ def make_launcher(
     give each task. Raises InputError, in one line, if something is missing here.
     """
     check_gpus(engine, address, gpus)
-    return EngineLauncher(engine, address, say or _say, start_seconds, gpus)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    return EngineLauncher(engine, address, say or say_word, start_seconds, gpus)
 
 
 class EngineLauncher:
     """See `make_launcher`. The engine is asked when the first addresses are wanted."""
 
-    actions = frozenset(NUMBERS) | {number.name for number in signal.Signals}
+    actions = ACTIONS
 
     def __init__(
         self, engine: str, address: str | None, say: Callable[[str], None], start_seconds: float,
@@ -70,20 +88,17 @@ class EngineLauncher:
     def alive(self) -> bool:
         return not self._closed and (self._driver is None or self._driver.alive)
 
-    def find_addresses(self, count: int, check: Callable[[], None] = lambda: None) -> list[str]:
-        """Return "host:port" of so many tasks; waits until the engine has started them all.
-
-        `check` is called meanwhile, and may raise.
-        """
+    def find_addresses(self, count: int, stop: Stop = lambda: 0) -> list[str]:
+        """Return "host:port" of so many tasks; waits until the engine has started them all."""
         while True:
-            self.lines = self.gather(count, check)
+            self.lines = self.gather(count, stop)
             found = [line.find_address(ADDRESS_SECONDS) for line in self.lines]
             if all(found):
                 return found
             silent = [line for line, one in zip(self.lines, found) if not one]
             self.hub.dismiss(silent)  # those that died a moment ago, or do not answer
 
-    def gather(self, count: int, check: Callable[[], None] = lambda: None) -> list[AgentLine]:
+    def gather(self, count: int, stop: Stop = lambda: 0) -> list[AgentLine]:
         """Return the agents of so many tasks, in the order of their ranks."""
         if self._closed:
             raise RunError(f"{self.description}: this launcher is closed; make a new one")
@@ -93,11 +108,12 @@ class EngineLauncher:
         if self._driver is None:
             wanted = self.engine.module, count, self.address, self.hub.call, self._gpus
             self._driver = Driver(*wanted)
-        return self.hub.gather(
-            count, self._start_seconds, self._say, lambda: (check(), self._check_driver())
-        )
+        return self.hub.gather(count, self._start_seconds, self._say, lambda: self._check(stop))
 
-    def _check_driver(self) -> None:
+    def _check(self, stop: Stop) -> None:
+        """Raise what ends the waiting for agents."""
+        if stop():
+            raise Stopped
         try:
             self._driver.check()
         except RunError as error:
@@ -120,29 +136,6 @@ class EngineLauncher:
             self._driver.close()
 
 
-class _Running:
-    """One task while it runs: passes on what its agent tells."""
-
-    def __init__(self, name: str, listener: TaskListener) -> None:
-        self.name, self._listener = name, listener
-        self.arrived, self.ended, self.status = False, threading.Event(), None
-
-    def take_line(self, line: str) -> None:
-        self._listener.take_line(self.name, line)
-
-    def take_event(self, event: Event) -> None:
-        self._listener.take_event(self.name, event)
-
-    def take_result(self, body: bytes) -> None:
-        self.arrived = True
-        self._listener.take_result(self.name, body)
-
-    def take_end(self, status: int) -> None:
-        self.status = status
-        self._listener.take_end(self.name, status)
-        self.ended.set()
-
-
 class EngineTasks:
     """The tasks of one start. Once one has failed, `end` has the engine start its agents anew."""
 
@@ -153,29 +146,33 @@ class EngineTasks:
         self._launcher, self._function, self._listener = launcher, function, listener
         self._orders = {order.name: order for order in orders}
         self._lines = dict(zip(self._orders, lines))
-        self._running: dict[str, _Running] = {}
         self._ended = False
         for name in self._orders:
             self._start(name)
 
     def _start(self, name: str) -> None:
-        running = self._running[name] = _Running(name, self._listener)
-        self._lines[name].start(self._orders[name], os.getcwd(), running, self._function)
+        self._lines[name].start(self._orders[name], os.getcwd(), self._listener, self._function)
 
     def start_again(self, task: str) -> None:
-        if not self._running[task].ended.wait(5):
-            raise RunError(f"{task} has not ended: it cannot start again")
         line = self._lines[task]
+        if not line.ended.wait(5):
+            raise RunError(f"{task} has not ended: it cannot start again")
         if line.gone:
             self._lines[task] = self._launcher.gather(line.rank + 1)[line.rank]
         self._start(task)
 
     def act(self, task: str, action: str) -> None:
-        if not self._running[task].ended.is_set():
+        if not self._lines[task].ended.is_set():
             self._lines[task].send("act", action=action)
 
     def find_process(self, task: str) -> int | None:
         return None
+
+    def find_host(self, task: str) -> str:
+        return self._lines[task].host
+
+    def listens(self, task: str) -> bool:
+        return answers(self._orders[task].address, PROBE_SECONDS)
 
     def release(self) -> None:
         for name in self._orders:
@@ -185,9 +182,9 @@ class EngineTasks:
         if self._ended:
             return
         self._ended = True
-        failed = any(running.status for running in self._running.values())
+        failed = any(line.status for line in self._lines.values())
         self.release()
-        self._wait(LEAVE_SECONDS, while_=lambda: all(self._running[n].arrived for n in self.left))
+        self._wait(LEAVE_SECONDS, while_=lambda: all(self._lines[n].arrived for n in self.left))
         for name in self.left:
             self._lines[name].send("end")
         self._wait(END_SECONDS)
@@ -195,7 +192,7 @@ class EngineTasks:
         if failed or silent:
             self._launcher.hub.dismiss(list(self._lines.values()))
         for name in list(self.left):
-            self._running[name].ended.wait(5)
+            self._lines[name].ended.wait(5)
 
     def _wait(self, seconds: float, while_: Callable[[], bool] = lambda: True) -> None:
         deadline = time.monotonic() + seconds
@@ -205,4 +202,4 @@ class EngineTasks:
     @property
     def left(self) -> list[str]:
         """The tasks that have not ended."""
-        return [name for name, running in self._running.items() if not running.ended.is_set()]
+        return [name for name, line in self._lines.items() if not line.ended.is_set()]

@@ -7,9 +7,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from ..cluster.launcher import TaskOrder
+from ..cluster.launcher import TaskListener, TaskOrder
 from ..cluster.streams import Streams
 from ..errors import RunError
 from ..processes.connection import Connection, listen, split_address
@@ -21,20 +21,11 @@ WAITING_SECONDS = 10.0  # between two words on who has not called yet
 KILLED = -9
 
 
-class AgentListener(Protocol):
-    """Who is told what the task of one agent says. Called in the hub's thread."""
-
-    def take_line(self, line: str) -> None: ...
-
-    def take_event(self, event: dict[str, Any]) -> None: ...
-
-    def take_result(self, body: bytes) -> None: ...
-
-    def take_end(self, status: int) -> None: ...
-
-
 class AgentLine:
-    """The launcher's end of the connection to one agent, as a source for `Streams`."""
+    """The launcher's end of the connection to one agent, as a source for `Streams`.
+
+    Of its running task, `arrived` says whether the result is there, `ended` and `status` its end.
+    """
 
     def __init__(
         self, connection: Connection, rank: int, host: str, on_gone: Callable[["AgentLine"], None]
@@ -42,8 +33,9 @@ class AgentLine:
         self.rank, self.host, self.gone = rank, host, False
         self._connection, self._on_gone = connection, on_gone
         self._sending, self._told = threading.Lock(), threading.Condition()
-        self._listener: AgentListener | None = None
-        self._address: str | None = None
+        self._listener: TaskListener | None = None
+        self._task, self._address = "", ""
+        self.arrived, self.ended, self.status = False, threading.Event(), None
 
     def fileno(self) -> int:
         return self._connection.fileno()
@@ -69,16 +61,19 @@ class AgentLine:
         elif said == "end":
             self._end(content["status"])
         elif listener is not None and said == "line":
-            listener.take_line(body.decode(errors="replace"))
+            listener.take_line(self._task, body.decode(errors="replace"))
         elif listener is not None and said == "event":
-            listener.take_event(json.loads(body))
+            listener.take_event(self._task, json.loads(body))
         elif listener is not None and said == "result":
-            listener.take_result(body)
+            self.arrived = True
+            listener.take_result(self._task, body)
 
     def _end(self, status: int) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:
-            listener.take_end(status)
+            self.status = status
+            listener.take_end(self._task, status)
+            self.ended.set()
 
     def send(self, what: str, body: bytes = b"", **fields: Any) -> None:
         """Order something of the agent; nothing if it has gone."""
@@ -88,19 +83,17 @@ class AgentLine:
     def find_address(self, seconds: float) -> str | None:
         """Return "host:port", free a moment ago on the agent's machine; None if it has gone."""
         with self._told:
-            self._address = None
+            self._address = ""
         self.send("address")
         with self._told:
             self._told.wait_for(lambda: self._address or self.gone, seconds)
-            return None if self.gone else self._address
+            return None if self.gone else self._address or None
 
-    def start(
-        self, order: TaskOrder, folder: str, listener: AgentListener, body: bytes = b"",
-        command: list[str] | None = None,
-    ) -> None:  # fmt: skip
+    def start(self, order: TaskOrder, folder: str, listener: TaskListener, body: bytes) -> None:
         """Have a task started; an agent that has gone tells of its end at once."""
-        self._listener = listener
-        self.send("start", body, order=order.to_dict(), folder=folder, command=command)
+        self.arrived, self.ended, self.status = False, threading.Event(), None
+        self._task, self._listener = order.name, listener
+        self.send("start", body, order=order.to_dict(), folder=folder)
         if self.gone:
             self._end(KILLED)
 

@@ -34,7 +34,7 @@ TENSORFLOW = "2.21.0"
 class ManifestSettings:
     """What to run: `program` and its options in `image`, once on each of `workers`.
 
-    `gpus` are those of one worker, `restarts` how often a failed run starts again. Raises
+    `gpus` are those of one worker, `max_restarts` how often a failed run starts again. Raises
     InputError for what no target would take.
     """
 
@@ -43,13 +43,13 @@ class ManifestSettings:
     name: str = "train"
     image: str = "registry.example/train:1"
     gpus: int = 0
-    restarts: int = 3
+    max_restarts: int = 3
     machine: str | None = None
 
     def __post_init__(self) -> None:
         check_count("workers", self.workers, 1, MAX_WORKERS)
         check_count("gpus", self.gpus, 0, 64)
-        check_count("restarts", self.restarts, 0, 1000)
+        check_count("max-restarts", self.max_restarts, 0, 1000)
         if not NAME.fullmatch(self.name) or len(self.name) > MAX_NAME:
             allowed = f"at most {MAX_NAME} small letters, digits and -, a letter first"
             raise InputError(f"name {self.name!r}: give {allowed}")
@@ -81,7 +81,8 @@ def make_job(settings: ManifestSettings) -> list[dict[str, Any]]:
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": settings.name},
         "spec": {
             "completionMode": "Indexed", "completions": settings.workers,
-            "parallelism": settings.workers, "backoffLimit": settings.restarts * settings.workers,
+            "parallelism": settings.workers,
+            "backoffLimit": settings.max_restarts * settings.workers,
             "template": {"metadata": {"labels": {"app": settings.name}}, "spec": pod},
         },
     }  # fmt: skip
@@ -116,7 +117,7 @@ def make_tfjob(settings: ManifestSettings) -> list[dict[str, Any]]:
         "replicas": settings.workers, "restartPolicy": "OnFailure",
         "template": {"spec": {"containers": [container]}},
     }  # fmt: skip
-    policy = {"cleanPodPolicy": "Running", "backoffLimit": settings.restarts * settings.workers}
+    policy = {"cleanPodPolicy": "Running", "backoffLimit": settings.max_restarts * settings.workers}
     return [{
         "apiVersion": TRAINING_OPERATOR, "kind": "TFJob", "metadata": {"name": settings.name},
         "spec": {"runPolicy": policy, "tfReplicaSpecs": {"Worker": replicas}},
@@ -137,7 +138,7 @@ def make_vertex(settings: ManifestSettings) -> list[dict[str, Any]]:
         }
         for count in (1, settings.workers - 1) if count
     ]  # fmt: skip
-    scheduling = {"restartJobOnWorkerRestart": settings.restarts > 0}
+    scheduling = {"restartJobOnWorkerRestart": settings.max_restarts > 0}
     spec = {"workerPoolSpecs": pools, "scheduling": scheduling}
     return [{"displayName": settings.name, "jobSpec": spec}]
 
@@ -148,7 +149,7 @@ def make_sagemaker(settings: ManifestSettings) -> list[dict[str, Any]]:
         cure = "name a machine type that has as many, such as ml.g4dn.12xlarge with 4"
         raise InputError(f"gpus {settings.gpus}: on SageMaker they come with the machine; {cure}")
     default = "ml.g4dn.xlarge" if settings.gpus else "ml.m5.xlarge"
-    retries = {"RetryStrategy": {"MaximumRetryAttempts": min(30, settings.restarts)}}
+    retries = {"RetryStrategy": {"MaximumRetryAttempts": min(30, settings.max_restarts)}}
     return [{
         "TrainingJobName": settings.name,
         "RoleArn": "arn:aws:iam::123456789012:role/your-sagemaker-role",
@@ -164,7 +165,7 @@ def make_sagemaker(settings: ManifestSettings) -> list[dict[str, Any]]:
             "VolumeSizeInGB": 50,
         },
         "StoppingCondition": {"MaxRuntimeInSeconds": 86400},
-        **(retries if settings.restarts else {}),
+        **(retries if settings.max_restarts else {}),
     }]  # fmt: skip
 
 
@@ -284,8 +285,8 @@ def write_files(files: dict[str, str], folder: str) -> list[Path]:
     if there:
         raise InputError(f"{', '.join(there)}: there already; name another folder")
     try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
         for path, text in zip(paths, files.values()):
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
     except OSError as error:
         raise InputError(f"output {folder}: cannot be written ({error.strerror})") from None

@@ -2,14 +2,14 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ..checks import check_count, check_number
+from ..cluster.launcher import TaskOrder
 from ..environment import memory_variables
 from ..errors import InputError
-from ..processes.registry import MARK_VARIABLE
 from ..tf_config import TaskConfig
 from .accelerators import VISIBLE, divide_gpus, list_gpus
 
@@ -28,33 +28,35 @@ class RunSettings:
     """How a program is run: `workers` tasks, or a parameter-server cluster where `ps` is not 0.
 
     With `min_workers`, a rendezvous goes on with fewer, down to that many.
-    With `ps` the program runs on a coordinator (task "chief 0") as well. `restarts` is how
+    With `ps` the program runs on a coordinator (task "chief 0") as well. `max_restarts` is how
     often all tasks start again after one has failed. `checkpoint_dir` is passed on to the
     program in the variable DISTLAB_CHECKPOINT_DIR. `logs` is a folder for one log a
     task. `gpus` is "auto" (this machine's are divided among its workers), "none", or
     how many each worker gets, which an engine is asked for.
     `grace_seconds` is what a task gets to end by itself when it is asked to. `handout` is
-    text that every task finds in the variable DISTLAB_HANDOUT.
+    text that every task finds in the variable DISTLAB_HANDOUT. `variables` are added to every
+    task's environment.
     Raises InputError for numbers that cannot be.
     """
 
     workers: int = 2
     min_workers: int | None = None
     ps: int = 0
-    restarts: int = 0
+    max_restarts: int = 0
     checkpoint_dir: str | None = None
     logs: str | None = None
     gpus: str | int = "auto"
     grace_seconds: float = GRACE_SECONDS
     handout: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_count("workers", self.workers, 1, MAX_TASKS)
         if self.min_workers is not None:
             check_count("min-workers", self.min_workers, 1, self.workers)
         check_count("ps", self.ps, 0, MAX_TASKS)
-        check_count("restarts", self.restarts, 0, MAX_RESTARTS)
-        check_number("grace-seconds", self.grace_seconds, least=0.0)
+        check_count("max-restarts", self.max_restarts, 0, MAX_RESTARTS)
+        check_number("grace-period", self.grace_seconds, least=0.0)
         if isinstance(self.gpus, int):
             check_count("gpus", self.gpus, 1, MAX_GPUS)
         elif self.gpus not in ("auto", "none"):
@@ -66,31 +68,27 @@ class RunSettings:
         elastic = self.min_workers not in (None, self.workers)
         return f"{self.min_workers}:{self.workers}" if elastic else str(self.workers)
 
-    def make_environment(
-        self, config: TaskConfig, mark: str, restart: int, gpus: Sequence[str] | None
-    ) -> dict[str, str]:
-        """Return a task's environment on this machine; `gpus` are its own, None to leave them be.
-
-        The code of a rendezvous is not passed on.
-        """
+    def make_order(self, config: TaskConfig, command: Sequence[str], restart: int) -> TaskOrder:
+        """Return the order for one task of the program: the same wherever it runs."""
         environment = {
-            **os.environ, **memory_variables(), "TF_CONFIG": config.to_json(), MARK_VARIABLE: mark,
-            RESTART_VARIABLE: str(restart), "PYTHONUNBUFFERED": "1",
-        }  # fmt: skip
-        environment.pop(CODE_VARIABLE, None)
+            **memory_variables(),
+            "TF_CONFIG": config.to_json(),
+            RESTART_VARIABLE: str(restart),
+            **self.variables,
+        }
         if self.checkpoint_dir is not None:
             environment[CHECKPOINT_VARIABLE] = os.path.abspath(self.checkpoint_dir)
         if self.handout is not None:
             environment[HANDOUT_VARIABLE] = self.handout
-        if gpus is not None:
-            environment[VISIBLE] = ",".join(gpus) if config.job == "worker" else ""
-        return environment
+        if self.gpus == "none":
+            environment[VISIBLE] = ""
+        name = f"{config.job} {config.index}"
+        return TaskOrder(name, "program", 1, environment, config.address, tuple(command))
 
-    def divide_gpus(self, workers: int) -> list[list[str]] | list[None]:
-        """Return the GPUs of each of this machine's workers; None each to leave them be."""
+    def divide_gpus(self, workers: int) -> list[list[str]]:
+        """Return the GPUs of each of this machine's workers; none each to leave them be."""
         each = self.gpus if isinstance(self.gpus, int) else None
-        divided = divide_gpus([] if self.gpus == "none" else list_gpus(), workers, each)
-        return divided if any(divided) or self.gpus == "none" else [None] * workers
+        return divide_gpus([] if self.gpus == "none" else list_gpus(), workers, each)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from .store import LOCAL, Shards, Store, read_shard
 BATCH = 128
 CALLS = 2  # at once, in maps: one for each core of the course's machine
 SHARDS_AT_ONCE = 8
-Rung = Callable[..., Any]
+Variant = Callable[..., Any]
 
 
 def list_files(shards: Shards) -> Any:
@@ -105,7 +105,7 @@ def tuned(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
     return batches.map(augment_batch, CALLS).prefetch(2)
 
 
-def left_to_tensorflow(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
+def autotuned(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
     """Parallel everywhere and prefetched, every number left to AUTOTUNE, no cache."""
     import tensorflow as tf
 
@@ -115,7 +115,7 @@ def left_to_tensorflow(shards: Shards, store: Store = LOCAL, batch: int = BATCH)
     return records.map(parse, auto).map(augment, auto).batch(batch).prefetch(auto)
 
 
-LADDER: dict[str, Rung] = {
+LADDER: dict[str, Variant] = {
     "naive": naive,
     "interleave": interleaved,
     "parallel interleave": interleaved_in_parallel,
@@ -127,11 +127,11 @@ LADDER: dict[str, Rung] = {
 }
 
 
-def build_rung(name: str, shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
+def build_variant(name: str, shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
     """Return the pipeline called `name` in `LADDER`, run as written.
 
     Raises InputError for a name that it does not hold.
     """
     if name not in LADDER:
-        raise InputError(f"rung {name!r}: choose from {', '.join(LADDER)}")
+        raise InputError(f"variant must be one of {', '.join(LADDER)}, got {name!r}")
     return as_written(LADDER[name](shards, store, batch))

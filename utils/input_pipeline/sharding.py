@@ -30,8 +30,10 @@ class Cover:
 
     def __str__(self) -> str:
         parts = [f"{self.once} once"]
-        parts += [f"lost: {say_ids(self.lost)}"] if self.lost else ["none lost"]
-        parts += [f"more than once: {say_ids(self.doubled)}"] if self.doubled else ["none doubled"]
+        parts += [f"lost: {format_ids(self.lost)}"] if self.lost else ["none lost"]
+        parts += (
+            [f"more than once: {format_ids(self.doubled)}"] if self.doubled else ["none doubled"]
+        )
         return ", ".join(parts)
 
 
@@ -40,7 +42,7 @@ def check_cover(views: Mapping[str, Iterable[Iterable[int]]], expected: Iterable
     seen = Counter(number for steps in views.values() for step in steps for number in step)
     wanted = set(expected)
     if strange := set(seen) - wanted:
-        raise InputError(f"ids {say_ids(strange)} were received and not expected")
+        raise InputError(f"ids {format_ids(strange)} were received and not expected")
     return Cover(
         once=sum(1 for number in wanted if seen[number] == 1),
         lost=tuple(sorted(wanted - set(seen))),
@@ -48,7 +50,7 @@ def check_cover(views: Mapping[str, Iterable[Iterable[int]]], expected: Iterable
     )
 
 
-def ids_of_replicas(strategy: Any, distributed: Any, steps: int | None = None) -> Views:
+def ids_per_replica(strategy: Any, distributed: Any, steps: int | None = None) -> Views:
     """Return what each local replica receives in each step of a distributed dataset.
 
     A replica without data in a step has an empty list. With `steps`, no more than
@@ -95,7 +97,7 @@ def auto_shard(dataset: Any, workers: int, policy: str) -> Views:
     return views
 
 
-def deal_examples(
+def shard_examples(
     files: Sequence[Sequence[int]],
     workers: int,
     policy: str,
@@ -141,7 +143,7 @@ def sharding_options(policy: str) -> Any:
     return options
 
 
-def say_ids(ids: Iterable[int]) -> str:
+def format_ids(ids: Iterable[int]) -> str:
     """Return ids in short: "0–15, 32–47", "0, 2, 4 … 62 (every 2nd)", "none"."""
     numbers = sorted(set(ids))
     if not numbers:

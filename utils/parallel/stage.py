@@ -67,7 +67,7 @@ Post = Callable[[Key, Any], None]
 class Rules:
     """How a pipeline runs.
 
-    `rematerialize`: a forward keeps its input alone, and the backward computes the
+    `recompute`: a forward keeps its input alone, and the backward computes the
     forward again. `slowed_to`: no operation takes less than its time there, in
     seconds, and no message less than its delay; the work is done for real first.
     `learning_rate`: None adds gradients up over the step; a number updates the
@@ -76,7 +76,7 @@ class Rules:
     present ones. `limit_seconds` is the longest that a stage waits for another.
     """
 
-    rematerialize: bool = False
+    recompute: bool = False
     slowed_to: StageTimes | None = None
     learning_rate: float | None = None
     stash: bool = True
@@ -84,18 +84,18 @@ class Rules:
 
     @property
     def computes_again(self) -> bool:
-        return self.rematerialize or not self.stash
+        return self.recompute or not self.stash
 
     def tabulate(self, schedule: Schedule) -> np.ndarray:
         """Return the least seconds of each [F, B, W, BW; stage; chunk]."""
         if self.slowed_to is None:
             return np.zeros((len(KINDS), schedule.stages, schedule.chunks))
-        times = self.slowed_to.rematerialize() if self.computes_again else self.slowed_to
+        times = self.slowed_to.recompute() if self.computes_again else self.slowed_to
         return times.tabulate(schedule.stages, schedule.chunks)
 
 
 @dataclass(eq=False)
-class Held:
+class MicroBatchState:
     """What a stage keeps of one micro-batch from its forward to its backward for weights.
 
     `inputs` is [micro_batch, ...]. `version` counts the updates that the weights had seen.
@@ -156,7 +156,7 @@ class Stage:
         self.labels, self.divide_by = labels, divide_by
         self.report = StageReport()
         self._least = rules.tabulate(schedule)[:, number]  # [kind, chunk] seconds
-        self._held: dict[tuple[int, int], Held] = {}  # (chunk, micro-batch)
+        self._held: dict[tuple[int, int], MicroBatchState] = {}  # (chunk, micro-batch)
         self._updates = [0] * len(parts)
         if rules.learning_rate is not None:
             self.report.history = {chunk: [_copy(p.weights)] for chunk, p in enumerate(parts)}
@@ -207,7 +207,7 @@ class Stage:
             outputs = forward.outputs
         kept = forward.activation_bytes if forward else array_bytes([inputs])
         kept_values = values if self.rules.stash else None
-        self._held[chunk, number] = Held(inputs, version, kept_values, forward, kept)
+        self._held[chunk, number] = MicroBatchState(inputs, version, kept_values, forward, kept)
         self.report.versions[chunk, number] = version
         self._count()
         place = self._place(chunk)
@@ -220,7 +220,7 @@ class Stage:
         self.report.loss += float(loss)
         return ("B", number, place), gradient
 
-    def _recall(self, operation: Operation) -> tuple[Part, Held]:
+    def _recall(self, operation: Operation) -> tuple[Part, MicroBatchState]:
         """Return what is held of a micro-batch, computed again where only its input is."""
         part, held = self.parts[operation.chunk], self._held[operation.chunk, operation.micro_batch]
         if held.forward is None:

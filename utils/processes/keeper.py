@@ -2,7 +2,8 @@
 
 Its argument is the identity of a cluster, its standard input a pipe. The launcher writes a word
 into that before it leaves; if the pipe ends without one, the launcher is dead, and every process
-that carries the mark of its cluster is killed.
+that carries the mark of its cluster is killed. It also removes what earlier clusters left that
+were killed together with their keepers.
 """
 
 import contextlib
@@ -12,18 +13,28 @@ import sys
 from collections.abc import Iterator
 
 from .module_command import make_module_command
-from .registry import Mark, end_cluster, make_mark, remove_folder
+from .registry import Mark, end_cluster, make_mark, remove_folder, remove_orphaned_folders
 
 DONE = b"done\n"
+DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Keeper:
-    """The launcher's end. Start it before the tasks; `close` once they have ended."""
+    """The launcher's end. Start it before the tasks; `close` once they have ended.
+
+    It is deaf from its first moment: Slurm, for one, asks all processes of a step to end.
+    """
 
     def __init__(self, identity: str) -> None:
-        self.process = subprocess.Popen(
-            make_module_command(__name__, identity), stdin=subprocess.PIPE, start_new_session=True
-        )
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, DEAF_TO)  # which a child inherits
+        try:
+            self.process = subprocess.Popen(
+                make_module_command(__name__, identity),
+                stdin=subprocess.PIPE,
+                start_new_session=True,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def close(self) -> None:
         """Let it leave; safe to call twice."""
@@ -50,7 +61,6 @@ def keep_marked() -> Iterator[Mark]:
 
 
 def main() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    remove_orphaned_folders()
     if sys.stdin.buffer.read() != DONE:
         end_cluster(sys.argv[1])

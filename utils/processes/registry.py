@@ -70,11 +70,7 @@ def parse_mark(value: str) -> Mark | None:
 
 
 def make_mark() -> Mark:
-    """Return the mark of a new cluster of this process, and make its folder.
-
-    Removes the folders of clusters that were killed at one blow with their owners.
-    """
-    remove_orphaned_folders()
+    """Return the mark of a new cluster of this process, and make its folder."""
     folder = os.path.abspath(tempfile.mkdtemp(prefix=PREFIX))
     started = psutil.Process().create_time()
     mark = Mark(secrets.token_hex(4), os.getpid(), started, _name_namespace(), folder)

@@ -13,7 +13,7 @@ def partition_layers(costs: Sequence[float], stages: int) -> tuple[range, ...]:
 
     `costs` are the layers' costs in order, in any one unit, none negative.
     Returns the layer numbers of each stage, at least one each. An exact dynamic
-    programme over (stages, layers), as in PipeDream's partitioner (Narayanan et
+    program over (stages, layers), as in PipeDream's partitioner (Narayanan et
     al. 2019, section 3.1); of all cuts with the smallest largest run it takes
     the most even (the smallest sum of squares). Takes time stages * layers^2.
     Raises InputError for more stages than layers and for costs that cannot be.

@@ -92,7 +92,7 @@ def compare_gpipe() -> list[Compared]:
     rows = read_table("gpipe_table3_2019")
 
     def span(row: dict) -> float:
-        times = StageTimes(1 / row["K"], 1 / row["K"], 1 / row["K"]).rematerialize()
+        times = StageTimes(1 / row["K"], 1 / row["K"], 1 / row["K"]).recompute()
         schedule = make_schedule("gpipe", int(row["K"]), int(row["M"]))
         return simulate_pipeline(schedule, times).longest_stage_span
 

@@ -48,7 +48,7 @@ class StageTimes:
     backward_weight: ArrayLike
     communication: float = 0.0
 
-    def rematerialize(self) -> "StageTimes":
+    def recompute(self) -> "StageTimes":
         """Return the times when each backward computes its forward again (B becomes F + B).
 
         A stage then keeps only its input of each micro-batch, and during a

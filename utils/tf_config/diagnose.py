@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ..errors import shorten
 from .lint import examine
+from .old_programs import OLD_PROGRAMS, find_package
 from .spec import TaskConfig
 from .symptoms import COLLATERAL, CONFIGURATION, PROGRAM, TASK, Symptom
 
@@ -58,7 +59,7 @@ def diagnose(log_or_exception_text: str, tf_config: str | None = None) -> Diagno
     text = "\n".join(map(_cut_line, log_or_exception_text[-TAIL_CHARACTERS:].split("\n")))
     config, findings = examine(tf_config) if tf_config is not None else (None, [])
     own = config.name if config else None
-    for symptom in (*CONFIGURATION, *PROGRAM, *COLLATERAL):
+    for symptom in (*CONFIGURATION, *PROGRAM, *OLD_PROGRAMS, *COLLATERAL):
         found = _recognize(symptom, text, own)
         if found:
             return found
@@ -114,7 +115,9 @@ def _recognize(symptom: Symptom, text: str, own: str | None) -> Diagnosis | None
             cause = cause.replace("{job}:{index}", "another task")
     for name, value in groups.items():
         cause = cause.replace("{" + name + "}", _put_on_one_line(value or "", 120))
-    cure = symptom.cure.replace("{kind}", groups.get("kind") or "")
+    module = groups.get("module") or ""
+    cure = symptom.cure.replace("{kind}", groups.get("kind") or "").replace("{module}", module)
+    cure = cure.replace("{package}", find_package(module))
     return Diagnosis(cause, cure, task, _find_line(text, match.start()), symptom.name)
 
 

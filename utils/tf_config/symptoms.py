@@ -22,7 +22,7 @@ class Symptom:
     needs: str = ""
 
 
-def _symptom(name: str, pattern: str, cause: str, cure: str, needs: str = "") -> Symptom:
+def make_symptom(name: str, pattern: str, cause: str, cure: str, needs: str = "") -> Symptom:
     return Symptom(name, re.compile(pattern, re.MULTILINE), cause, cure, needs)
 
 
@@ -35,60 +35,60 @@ SMALLER = (
 FIRST = "make the strategy the first thing of the program, before any op, variable or dataset"
 
 CONFIGURATION = (
-    _symptom(
+    make_symptom(
         "not-json", r"JSONDecodeError: (?P<words>.*)",
         "TF_CONFIG is not JSON ({words})",
         f"write it with json.dumps, not str(); {LINT}", needs="_load_tf_config",
     ),
-    _symptom(
+    make_symptom(
         "wrong-index", r"`task_id` (?P<given>-?\d+) exceeds the maximum id of (?P<kind>\w+)",
         "task index {given} is out of range for job {kind}",
         "indexes count from 0 (two addresses are 0 and 1): lower the index, or add an address",
     ),
-    _symptom(
+    make_symptom(
         "wrong-index", r"invalid literal for int\(\) with base 10: (?P<given>.*)",
         "the task index {given} is not a number",
         "write 0, 1, … without quotes", needs="tfconfig_cluster_resolver",
     ),
-    _symptom(
+    make_symptom(
         "type-not-in-cluster", r"`task_type` '(?P<kind>\w+)' not found in cluster_spec",
         "the cluster lists no task of type {kind}",
         "list its address, or give this task a type that is listed",
     ),
-    _symptom(
+    make_symptom(
         "misspelt-job", r"Disallowed task type found in cluster spec.*ClusterSpec\((?P<spec>.*)\)",
         "the cluster has a job that TensorFlow does not know: {spec}",
         "jobs are called chief, worker, ps and evaluator, nothing else",
     ),
-    _symptom(
+    make_symptom(
         "misspelt-job", r"Unrecognized task_type: (?P<kind>[^,]*)",
         "{kind} is no task type", "types are chief, worker, ps and evaluator, nothing else",
     ),
-    _symptom(
+    make_symptom(
         "no-task", r"When `cluster_spec` is given, you must also specify",
         "TF_CONFIG has a cluster but not which task this is",
         'add "task": {"type": "worker", "index": 0}',
     ),
-    _symptom(
+    make_symptom(
         "two-chiefs", r"There must be at most one '(?P<kind>chief|evaluator)' job",
         "the cluster lists more than one {kind}", "keep one; the others are workers",
     ),
-    _symptom(
+    make_symptom(
         "wrong-strategy", r"There must be at least one (?P<kind>ps|worker)\.",
         "ParameterServerStrategy was given a cluster without {kind} tasks",
         "add {kind} addresses to the cluster, or use MultiWorkerMirroredStrategy",
     ),
-    _symptom(
+    make_symptom(
         "wrong-strategy", r"Cluster spec must be non-empty",
         "ParameterServerStrategy was given no cluster",
         "set TF_CONFIG (chief, worker and ps) before the resolver is made",
     ),
-    _symptom(
+    make_symptom(
         "wrong-strategy", r"There is no id for task_type '(?P<kind>\w+)'",
         "MultiWorkerMirroredStrategy was made in a {kind} task, which it does not know",
         "a {kind} task runs tf.distribute.Server(…).join(); or take {kind} out of the cluster",
     ),
-    _symptom(
+    make_symptom(
         "wrong-strategy", r"KeyError: 'evaluator'",
         "MultiWorkerMirroredStrategy was made in an evaluator task",
         "an evaluator stands outside the cluster: give it a strategy of one machine",
@@ -97,40 +97,40 @@ CONFIGURATION = (
 )  # fmt: skip
 
 PROGRAM = (
-    _symptom(
+    make_symptom(
         "late-strategy", r"Collective ops must be configured at program startup",
         "the strategy was made after TensorFlow had run its first operation",
         f"{FIRST}; in a notebook, restart the kernel",
     ),
-    _symptom(
+    make_symptom(
         "second-strategy", r"Collective ops are already configured",
         "this process has made another multi-worker strategy before",
         "use one strategy per process: keep the first, or start a fresh process",
     ),
-    _symptom(
+    make_symptom(
         "taken-port", r"Failed to add port to server:[^\n]*'[^\n]*:(?P<port>\d+)'",
         "port {port} is taken: another program, or another task with the same index, listens there",
-        "end that program (distlab cluster list), or give each task its own free port",
+        "end that program (distlab processes list), or give each task its own free port",
     ),
-    _symptom(
+    make_symptom(
         "taken-port", r"Could not start gRPC server",
         "the task's port is taken: another program, or another task with the same index, listens "
         "there",
-        "end that program (distlab cluster list), or give each task its own free port",
+        "end that program (distlab processes list), or give each task its own free port",
     ),
-    _symptom(
+    make_symptom(
         "duplicate-index", TASK + r" unexpectedly tried to connect with a different incarnation",
         "two processes say that they are {job}:{index}, or that task restarted while others ran",
         "give each process an index of its own; after a restart, start the whole group again",
     ),
-    _symptom(
+    make_symptom(
         "second-strategy", r"Device /job:localhost\S* is joining a group with size ?(?P<mine>\d+)"
         r", but that group has size (?P<other>\d+)",
         "a second strategy in this process has {mine} replicas, the first had {other}",
         "use one process per number of replicas, or "
         "cross_device_ops=tf.distribute.ReductionToOneDevice()",
     ),
-    _symptom(
+    make_symptom(
         "mismatched-sizes", r"Device " + TASK + r"\S* is joining a group with size ?(?P<mine>\d+)"
         r", but that group has size (?P<other>\d+)",
         "the tasks disagree about the cluster: {job}:{index} counts {mine} replicas, others "
@@ -138,71 +138,71 @@ PROGRAM = (
         "give every task the same cluster and the same number of devices; lint all their "
         "configurations together",
     ),
-    _symptom(
+    make_symptom(
         "mismatched-shapes", r"Shape mismatch in the collective instance[^\n]*device " + TASK +
         r"\S* expected shape (?P<mine>\[.*?\])[^\n]*?expected shape (?P<other>\[.*?\])",
         "{job}:{index} reduces a tensor of shape {mine} where another task has {other}",
         "run the same model and the same reductions on every task; reduce sums, not batches",
     ),
-    _symptom(
+    make_symptom(
         "keras-fit-multi-worker", r"Attempt to convert a value \(PerReplica",
         "Keras 3's fit cannot train under MultiWorkerMirroredStrategy",
-        "use a custom loop, or patch Keras's trainer (utils.keras_multi_worker)",
+        "run the same command with --keras legacy or --keras patched, or write a custom loop",
     ),
-    _symptom(
+    make_symptom(
         "keras-fit-parameter-server",
         r"pass this dataset to ClusterCoordinator\.create_per_worker_dataset",
         "a dataset was used directly under ParameterServerStrategy, as Keras 3's fit does",
-        "make it with ClusterCoordinator.create_per_worker_dataset and schedule the steps "
-        "yourself",
+        "run the same command with --keras legacy; or make the dataset with "
+        "ClusterCoordinator.create_per_worker_dataset and schedule the steps yourself",
     ),
-    _symptom(
+    make_symptom(
         "out-of-memory", r"OOM when allocating tensor with shape ?(?P<shape>\[[\d, ]*\])"
         r"(?:[^\n]*? by allocator (?P<where>\w+))?",
         "memory ran out when a tensor of shape {shape} was made ({where})", SMALLER,
     ),
-    _symptom(
+    make_symptom(
         "out-of-memory", r"Out of memory while trying to allocate (?P<size>[\d.]+ ?\w+)",
         "memory ran out when a program that XLA has compiled asked for {size}", SMALLER,
     ),
-    _symptom(
+    make_symptom(
         "out-of-memory", r"CUDA_ERROR_OUT_OF_MEMORY|failed to allocate [^\n]* from device",
         "the GPU's memory is in use: most often another process holds it",
         "end that process (nvidia-smi lists them); one process a GPU, or "
         "tf.config.experimental.set_memory_growth(gpu, True)",
     ),
-    _symptom(
+    make_symptom(
         "out-of-memory", r"std::bad_alloc|Cannot allocate memory|Out of memory: Killed process \d+|"
         r"(?:^|[\].] ?)(?:_Array)?MemoryError|oom[-_]kill|OOM ?Killed|[\d,-]+: Out Of Memory",
         "the machine's memory ran out",
         "start fewer workers here, load less data at once, or lower the batch size",
     ),
-    _symptom(
+    make_symptom(
         "nccl-network", r"NCCL WARN[^\n]*(?:[Nn]o (?:usable )?(?:socket )?interface found|"
         r"No interface found)",
         "NCCL finds no network interface to reach the other machines through",
         "name the interface on every machine: NCCL_SOCKET_IFNAME=eth0; NCCL_DEBUG=INFO shows them",
     ),
-    _symptom(
+    make_symptom(
         "nccl-network", r"(?:NCCL WARN|NET/Socket)[^\n]*[Cc]onnect to (?P<where>[\w.:\[\]-]+)"
         r"(?:<\d+>)?[^\n]* failed ?:? ?(?P<words>[^\n]*)",
         "NCCL cannot connect to {where} ({words}): a firewall, or the wrong network interface",
         "let the machines reach each other on all ports, and name the interface that they share: "
         "NCCL_SOCKET_IFNAME=eth0; NCCL_DEBUG=INFO shows what it chose",
     ),
-    _symptom(
+    make_symptom(
         "nccl-gpu", r"Duplicate GPU detected : rank (?P<mine>\d+) and rank (?P<other>\d+)",
         "ranks {mine} and {other} use the same GPU, which NCCL cannot do",
         "give each worker GPUs of its own: CUDA_VISIBLE_DEVICES, which `distlab run` divides",
     ),
-    _symptom(
+    make_symptom(
         "nccl-network", r"NCCL[^\n]*(?:ncclSystemError|unhandled system error|ncclRemoteError|"
         r"remote process exited)",
         "NCCL's network failed under the all-reduce, or another worker ended in it",
         "look in the other tasks' logs first; if all only say this, run with NCCL_DEBUG=INFO, and "
         "try NCCL_SOCKET_IFNAME=eth0 or NCCL_IB_DISABLE=1",
     ),
-    _symptom(
+    make_symptom(
         "unknown-host", r"(?:DNS resolution failed|Name or service not known)"
         r"(?:[^\n]*? for (?P<host>[\w.:-]+))?",
         "a host name of the cluster cannot be resolved",
@@ -211,38 +211,38 @@ PROGRAM = (
 )  # fmt: skip
 
 COLLATERAL = (
-    _symptom(
+    make_symptom(
         "dead-parameter-server", r"remote target /job:(?P<job>ps)/replica:\d+/task:(?P<index>\d+)",
         "parameter server {job}:{index} has gone, and its variables with it",
         "start the whole cluster again from the last checkpoint; its own log has the reason",
         needs="UnavailableError",
     ),
-    _symptom(
+    make_symptom(
         "dead-peer", r"unhealthy \(stopped sending heartbeats\):\s+" + TASK,
         "{job}:{index} died or froze: it has stopped answering",
         "look in its own log for the first error, then start the whole group again from its "
         "checkpoint",
     ),
-    _symptom(
+    make_symptom(
         "dead-peer", r"(?:Collective ops is aborted by: |UnavailableError)"
         r"[^\n]*(?:Socket closed|Connection re(?:set|fused)|failed to connect)" + ON_PEER,
         "{job}:{index} has gone: it died, was stopped, or ended before the others",
         "look in its own log for the first error; if there is none, give every task the same "
         "number of steps and a barrier at the end",
     ),
-    _symptom(
+    make_symptom(
         "renewed-server", r"Delete called on non-empty BufRendezvous|[Gg]roup \d+ not found",
         "another task's server started again, or ended, in the middle of a collective: that task "
         "made a second strategy, restarted alone, or ended before the others",
         "make one strategy per process and use it again, as utils.strategies.make_strategy does; "
         "give every task the same number of steps; start the group together",
     ),
-    _symptom(
+    make_symptom(
         "dead-peer", r"Collective ops is aborted by: (?P<words>[^\n]*)",
         "another task ended the collective: {words}",
         "look in the other tasks' logs for the first error, then start the whole group again",
     ),
-    _symptom(
+    make_symptom(
         "dead-peer", r"UnavailableError|Socket closed|Connection reset by peer",
         "another task cannot be reached any more",
         "look in the other tasks' logs for the first error, then start the whole group again",

@@ -39,12 +39,13 @@ Check = Callable[[str], None]
 class Restored:
     """Where a run goes on: `step` 0 and no `path` where it begins from the start.
 
-    `passed_over` names each damaged checkpoint that is newer than the one restored, and why.
+    `skipped_checkpoints` names each damaged checkpoint that is newer than the restored one, and
+    says why.
     """
 
     step: int = 0
     path: str | None = None
-    passed_over: tuple[str, ...] = ()
+    skipped_checkpoints: tuple[str, ...] = ()
 
 
 class CheckpointFolder:
@@ -132,24 +133,24 @@ class CheckpointFolder:
             except InputError as error:
                 refusal = str(error)
         if self._group is not None:
-            step, path, passed_over, refusal = self._group.broadcast(
-                [found.step, found.path, found.passed_over, refusal]
+            step, path, skipped_checkpoints, refusal = self._group.broadcast(
+                [found.step, found.path, found.skipped_checkpoints, refusal]
             )
-            found = Restored(step, path, tuple(passed_over))
+            found = Restored(step, path, tuple(skipped_checkpoints))
         if refusal is not None:
             raise InputError(refusal)
         return found
 
     def _find_here(self, check: Check | None) -> Restored:
-        found = find_newest_whole(self.shared, self.name)
-        if found.path is None and found.passed_over:
+        found = latest_intact_checkpoint(self.shared, self.name)
+        if found.path is None and found.skipped_checkpoints:
             raise InputError(
-                f"checkpoint {self.shared}: none of {len(found.passed_over)} can be read "
-                f"({found.passed_over[0]}); name another folder"
+                f"checkpoint {self.shared}: none of {len(found.skipped_checkpoints)} can be read "
+                f"({found.skipped_checkpoints[0]}); name another folder"
             )
         if found.path is not None and check is not None:
             check(found.path)
-        self._newest = found.step if found.passed_over else None
+        self._newest = found.step if found.skipped_checkpoints else None
         return found
 
     def _restore(self, path: str) -> None:
@@ -190,16 +191,16 @@ class CheckpointFolder:
         self.close()
 
 
-def find_newest_whole(folder: str | Path, name: str = NAME) -> Restored:
+def latest_intact_checkpoint(folder: str | Path, name: str = NAME) -> Restored:
     """Return the newest whole checkpoint in `folder`, and the damaged newer ones."""
-    passed_over = []
+    skipped_checkpoints = []
     for step in list_steps(folder, name):
         path = f"{folder}/{name}-{step}"
         damage = find_damage(path)
         if damage is None:
-            return Restored(step, path, tuple(passed_over))
-        passed_over.append(f"{name}-{step}: {damage}")
-    return Restored(passed_over=tuple(passed_over))
+            return Restored(step, path, tuple(skipped_checkpoints))
+        skipped_checkpoints.append(f"{name}-{step}: {damage}")
+    return Restored(skipped_checkpoints=tuple(skipped_checkpoints))
 
 
 def find_damage(path: str) -> str | None:

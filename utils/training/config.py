@@ -10,7 +10,7 @@ from ..checks import check_choice, check_count, check_number
 from ..errors import InputError
 from ..strategies import LOOPS, STRATEGIES, check_strategy, find_strategy
 
-DATASETS = ("fashion-mnist", "mnist", "canvases")
+DATASETS = ("fashion-mnist", "mnist", "fashion-scenes")
 OPTIMIZERS = {"sgd": 0.05, "momentum": 0.02, "adam": 0.001}  # with the usual learning rate
 KERAS_OPTIMIZERS = (  # further names, with Keras's own usual rate
     "adadelta", "adafactor", "adagrad", "adamax", "adamw", "ftrl", "lamb", "lion", "muon", "nadam",
@@ -18,11 +18,11 @@ KERAS_OPTIMIZERS = (  # further names, with Keras's own usual rate
 )  # fmt: skip
 DTYPES = ("float32", "float64", "mixed_bfloat16", "mixed_float16")
 MODELS = ("cnn", "mlp", "transformer", "unet")
-MODEL_OF_CANVASES = "unet"  # it alone gives a class for every pixel
+MODEL_OF_SCENES = "unet"  # it alone gives a class for every pixel
 AUTO_SHARD = ("data", "file", "off")  # tf.data.experimental.AutoShardPolicy
 WILDCARDS = set("*?[]\\")  # TensorFlow looks for checkpoints with these as patterns
 MAX_EPOCHS, MAX_BATCH_SIZE = 10**6, 10**7
-PLACES = ("data_folder", "checkpoint", "export")  # may differ from worker to worker
+PLACES = ("data_folder", "checkpoint_dir", "export")  # may differ from worker to worker
 
 Maker = Callable[..., Any]
 
@@ -58,9 +58,9 @@ class TrainConfig:
 
     `auto_shard` is how the workers of "multi-worker" share the bundled data: by "data" they
     train as one process does, by "file" and "off" they do not (`training.input_feed`).
-    `limit` None takes all training examples (of canvases also as many test examples at most),
-    `checkpoint_every` None a checkpoint at the end
-    of each epoch only. `epochs` counts from the very start, also for a run that resumes.
+    `max_examples` None takes all training examples (of scenes also as many test examples at
+    most), `checkpoint_every` None a checkpoint at the end of each epoch only. `epochs` counts
+    from the very start, also for a run that resumes.
     Raises InputError, which names the value and what is allowed.
     """
 
@@ -76,10 +76,10 @@ class TrainConfig:
     learning_rate: float | None = None
     dtype: str = "float32"
     seed: int = 0
-    limit: int | None = None
+    max_examples: int | None = None
     full_data: bool = False
     data_folder: str | Path | None = None
-    checkpoint: str | Path | None = None
+    checkpoint_dir: str | Path | None = None
     checkpoint_every: int | None = None
     export: str | Path | None = None
     train_data: Any = None
@@ -95,16 +95,16 @@ class TrainConfig:
         self._check_cluster()
         self._check_model()
         for name, most in (
-            ("epochs", MAX_EPOCHS), ("global_batch_size", MAX_BATCH_SIZE), ("limit", None),
+            ("epochs", MAX_EPOCHS), ("global_batch_size", MAX_BATCH_SIZE), ("max_examples", None),
             ("checkpoint_every", None), ("steps_per_epoch", None),
         ):  # fmt: skip
             _set(self, name, _check_count(name, getattr(self, name), most))
         _set(self, "seed", check_count("seed", self.seed, 0, 2**31 - 1))
         self._check_optimizer()
-        if self.checkpoint_every is not None and self.checkpoint is None:
-            raise InputError("checkpoint_every needs checkpoint: the folder to save in")
+        if self.checkpoint_every is not None and self.checkpoint_dir is None:
+            raise InputError("checkpoint_every needs checkpoint_dir: the folder to save in")
         self._check_data()
-        for name in ("checkpoint", "export"):
+        for name in ("checkpoint_dir", "export"):
             _set(self, name, _check_folder(name, getattr(self, name)))
 
     @property
@@ -112,8 +112,8 @@ class TrainConfig:
         return self.train_data is not None
 
     @property
-    def has_canvases(self) -> bool:
-        return not self.has_own_data and self.dataset == "canvases"
+    def has_scenes(self) -> bool:
+        return not self.has_own_data and self.dataset == "fashion-scenes"
 
     def _check_model(self) -> None:
         if isinstance(self.model, str):
@@ -126,10 +126,10 @@ class TrainConfig:
             )
 
     def _check_model_fits_data(self) -> None:
-        wanted = self.has_canvases
-        if self.has_own_data or (self.model == MODEL_OF_CANVASES) == wanted:
+        wanted = self.has_scenes
+        if self.has_own_data or (self.model == MODEL_OF_SCENES) == wanted:
             return
-        able = [name for name in MODELS if (name == MODEL_OF_CANVASES) == wanted]
+        able = [name for name in MODELS if (name == MODEL_OF_SCENES) == wanted]
         kind = "a class for every pixel" if wanted else "one class for an image"
         raise InputError(
             f"model {self.model!r}: data set {self.dataset} wants {kind}; choose "
@@ -160,7 +160,7 @@ class TrainConfig:
                 if getattr(self, name) is not None:
                     raise InputError(f"{name} needs train_data: the data to train on")
             return
-        for name, usual in (("limit", None), ("full_data", False), ("auto_shard", "data")):
+        for name, usual in (("max_examples", None), ("full_data", False), ("auto_shard", "data")):
             if getattr(self, name) != usual:
                 raise InputError(
                     f"{name} {getattr(self, name)}: is for the bundled data; with train_data "
@@ -176,13 +176,13 @@ class TrainConfig:
             )
         if self.auto_shard == "data":
             return
-        if not record.moves_together:
-            able = next(r for r in STRATEGIES.values() if r.moves_together)
+        if not record.in_lockstep:
+            able = next(r for r in STRATEGIES.values() if r.in_lockstep)
             raise InputError(
                 f"auto shard {self.auto_shard!r}: is for strategy {able.name!r}; "
                 f"strategy {self.strategy!r} has data"
             )
-        if self.checkpoint is not None:
+        if self.checkpoint_dir is not None:
             raise InputError(
                 f"auto shard {self.auto_shard!r}: such a run cannot go on from a checkpoint in the "
                 "middle of an epoch; choose data, or leave the checkpoint out"
@@ -266,7 +266,7 @@ def _check_folder(name: str, path: str | Path | None) -> Path | None:
     if is_other or not str(path):
         trouble = "is a file" if is_other else "is empty"
         raise InputError(f"{name} {str(path)!r}: {trouble}; name a folder")
-    if name == "checkpoint" and WILDCARDS & set(str(folder)):
+    if name == "checkpoint_dir" and WILDCARDS & set(str(folder)):
         raise InputError(
             f"checkpoint {folder}: TensorFlow reads none of {' '.join(sorted(WILDCARDS))} in the "
             "name of a checkpoint; name another folder"

@@ -80,9 +80,9 @@ def make_fit_loop(state: TrainState, run: Run, feed: InputFeed) -> EpochLoop:
     Plain `fit` fails or drifts where a batch does not divide by the replicas. The model is
     compiled without XLA, which makes small CNNs slower on CPUs.
     """
-    for what in patch_keras_fit() if run.group.moves_together else ():
+    for what in patch_keras_fit() if run.group.in_lockstep else ():
         run.report("patched", what=what)
-    one_by_one = run.config.checkpoint_every or run.group.moves_together  # see STEPS_PER_EXECUTION
+    one_by_one = run.config.checkpoint_every or run.group.in_lockstep  # see STEPS_PER_EXECUTION
     with state.strategy.scope():
         state.model.compile(
             optimizer=state.optimizer,

@@ -1,6 +1,6 @@
 """The training program: one for every strategy.
 
-The trip of a run, top to bottom: config -> data -> strategy -> feed -> state -> loop ->
+A training run, top to bottom: config -> data -> strategy -> feed -> state -> loop ->
 checkpoint -> report. How a step works stands in `step`, the three loops in `loops`.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data import CanvasData, ImageData, open_data
+from ..data import ImageData, SceneData, open_data
 from ..data.masks import MaskScore
 from ..environment import quiet_tensorflow, versions
 from ..errors import InputError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .state import Means, TrainState
     from .worker_group import WorkerGroup
 
-BundledData = ImageData | CanvasData
+BundledData = ImageData | SceneData
 OTHER_BACKENDS = ("jax", "torch", "openvino")
 
 
@@ -81,14 +81,14 @@ def train(
     group.compare({**config.facts(), **_versions(), **_image_facts(images)})
     if config.export is not None and group.is_chief:
         make_folder("export", Path(config.export))
-    trip = Trip(config, group, images, Watch(on_event, should_stop, read_log))
+    training = TrainingRun(config, group, images, Watch(on_event, should_stop, read_log))
     try:
-        return trip.run(begun)
+        return training.run(begun)
     finally:
-        trip.close()
+        training.close()
 
 
-class Trip:
+class TrainingRun:
     """One run of `train`: what it is fed, what it trains, where it stands."""
 
     def __init__(
@@ -128,22 +128,22 @@ class Trip:
             feed = make_own_feed(name, given, config, self.group, coordinated)
             self.group.compare(feed.facts)
             return feed
-        if config.has_canvases:
-            return self._make_canvas_feed(name, read_log)
+        if config.has_scenes:
+            return self._make_scene_feed(name, read_log)
         if name == "test_data":
             return TestFeed(self.images.test, config, strategy.num_replicas_in_sync)
         return make_image_feed(self.images.train, config, strategy, self.group.workers, read_log)
 
-    def _make_canvas_feed(self, name: str, read_log: "ReadLog | None") -> "InputFeed":
-        from .canvas_feed import CanvasTestFeed, make_canvas_feed
+    def _make_scene_feed(self, name: str, read_log: "ReadLog | None") -> "InputFeed":
+        from .scene_feed import SceneTestFeed, make_scene_feed
 
         if read_log is not None:
-            raise InputError("read_log: knows single garments, not canvases; leave it out")
+            raise InputError("read_log: knows single garments, not scenes; leave it out")
         if name == "test_data":
             replicas = self.group.strategy.num_replicas_in_sync
-            return CanvasTestFeed(self.images.test, self.config, replicas)
+            return SceneTestFeed(self.images.test, self.config, replicas)
         group = self.group
-        return make_canvas_feed(self.images.train, self.config, group.strategy, group.workers)
+        return make_scene_feed(self.images.train, self.config, group.strategy, group.workers)
 
     def run(self, begun: float) -> TrainReport:
         """Resume, train, test, export and report; `begun` is when the job began."""
@@ -194,7 +194,7 @@ class Trip:
             global_batch_size=config.global_batch_size,
             epochs=position.epoch,
             resumed_from=run.restored.path,
-            passed_over=run.restored.passed_over,
+            skipped_checkpoints=run.restored.skipped_checkpoints,
             loss=position.loss,
             accuracy=position.accuracy if self.state.accuracy_metric else None,
             test_loss=means and means.loss,
@@ -303,7 +303,7 @@ def export_model(state: "TrainState", config: TrainConfig, spec: Any = None) -> 
 
 def _load_images(config: TrainConfig) -> BundledData:
     data = open_data(config.dataset, full=config.full_data, folder=config.data_folder)
-    return data if config.limit is None else data.take(config.limit)
+    return data if config.max_examples is None else data.take(config.max_examples)
 
 
 def _import_keras() -> None:

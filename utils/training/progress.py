@@ -121,7 +121,7 @@ class Run:
         position.step += steps
         stop = self.group.any(self.should_stop is not None and self.should_stop())
         due = every and self.steps_taken % every == 0 and position.step < self.steps_per_epoch
-        if self.listener or stop or due or self.group.moves_together:  # reading is collective
+        if self.listener or stop or due or self.group.in_lockstep:  # reading is collective
             position.count(self._before, read_means())
         if self.listener:
             self._report_step()
@@ -171,19 +171,19 @@ class Run:
         over for the one before it, and reported. Raises InputError if the folder cannot
         be used, no checkpoint in it can be read, or the newest one belongs to another job.
         """
-        if self.config.checkpoint is None:
+        if self.config.checkpoint_dir is None:
             return
         tracked = tf.train.Checkpoint(
             model=state.model, optimizer=state.optimizer, state=self.position
         )
-        self.store = CheckpointFolder(self.config.checkpoint, tracked, self.group)
+        self.store = CheckpointFolder(self.config.checkpoint_dir, tracked, self.group)
         self.restored = self.store.restore_newest(self._check_same_job)
         if self.restored.path is not None:
             self.report(
                 "restore",
                 step=self.restored.step,
                 path=self.restored.path,
-                passed_over=list(self.restored.passed_over),
+                skipped_checkpoints=list(self.restored.skipped_checkpoints),
             )
 
     def close(self) -> None:
@@ -202,8 +202,8 @@ class Run:
         for name, wanted in self.position.fingerprint.items():
             if saved.get(name) != wanted:
                 raise InputError(
-                    f"checkpoint {self.config.checkpoint}: was made with {name} {saved.get(name)}, "
-                    f"and this run has {wanted}; use the same, or another folder"
+                    f"checkpoint {self.config.checkpoint_dir}: was made with {name} "
+                    f"{saved.get(name)}, and this run has {wanted}; use the same, or another folder"
                 )
 
     def _report_step(self) -> None:
@@ -218,4 +218,4 @@ class Run:
         )
 
     def _folder(self) -> str | None:
-        return str(self.config.checkpoint) if self.config.checkpoint else None
+        return str(self.config.checkpoint_dir) if self.config.checkpoint_dir else None

@@ -33,7 +33,7 @@ class TrainReport:
     `loss_scale` is float16's at the end, and `skipped_steps` those whose gradients overflowed;
     None without float16, and `skipped_steps` where workers do not wait for each other.
     `replicas` are those of each worker. `resumed_from` is the checkpoint that the run went
-    on from, None for a run from the start; `passed_over` are the damaged ones before it.
+    on from, None for a run from the start; `skipped_checkpoints` are the damaged ones before it.
     """
 
     strategy: str
@@ -46,7 +46,7 @@ class TrainReport:
     global_batch_size: int
     epochs: int
     resumed_from: str | None
-    passed_over: tuple[str, ...]
+    skipped_checkpoints: tuple[str, ...]
     loss: list[float]
     accuracy: list[float] | None
     test_loss: float | None
@@ -80,7 +80,7 @@ class TrainReport:
             f"{self.strategy}, {self._count_replicas()}, {self.loop} loop, "
             f"global batch {self.global_batch_size}",
         ]
-        lines += describe_resumption(self.resumed_from, self.passed_over)
+        lines += describe_resumption(self.resumed_from, self.skipped_checkpoints)
         accuracies = self.accuracy or [None] * len(self.loss)
         for epoch, means in enumerate(zip(self.loss, accuracies), start=1):
             lines.append(f"epoch {epoch:>3}: {_describe_means(*means)}")
@@ -98,10 +98,10 @@ class TrainReport:
         return "\n".join(lines)
 
 
-def describe_resumption(path: str | None, passed_over: Iterable[str]) -> list[str]:
+def describe_resumption(path: str | None, skipped_checkpoints: Iterable[str]) -> list[str]:
     """Return the lines that say where a run went on, and what it passed over; none for neither."""
     lines = [] if path is None else [f"resumed from {path}, step {path.rsplit('-', 1)[1]}"]
-    return lines + [f"passed over the damaged checkpoint {one}" for one in passed_over]
+    return lines + [f"skipped the damaged checkpoint {one}" for one in skipped_checkpoints]
 
 
 def _describe_means(loss: float, accuracy: float | None) -> str:

@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ..data.canvases import MASK_CLASSES
 from ..data.masks import MaskScore, score_masks
+from ..data.scenes import MASK_CLASSES
 from ..errors import InputError
 from ..models import build_model
 from .config import OPTIMIZERS, TrainConfig
@@ -150,7 +150,7 @@ def make_state(
         metrics = [ExampleMean("example_loss", example_loss), None]
         if accuracy is not None:
             metrics[1] = ExampleMean("accuracy", make_example_values(accuracy, labels_spec, dtype))
-        metrics.append(MaskCounts() if config.has_canvases else None)
+        metrics.append(MaskCounts() if config.has_scenes else None)
     return TrainState(strategy, model, optimizer, example_loss, *metrics)
 
 

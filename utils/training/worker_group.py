@@ -37,7 +37,7 @@ class WorkerGroup:
             self.workers, self.names = len(tasks), tuple(f"{job} {i}" for job, i in tasks)
             self.index = tasks.index((resolver.task_type, resolver.task_id))
             self.is_chief = self.index == 0
-        self.moves_together = mirrored and self.workers > 1
+        self.in_lockstep = mirrored and self.workers > 1
 
     @property
     def name(self) -> str:
@@ -46,13 +46,13 @@ class WorkerGroup:
 
     @property
     def replicas_per_worker(self) -> int:
-        if self.moves_together:
+        if self.in_lockstep:
             return self.strategy.num_replicas_in_sync // self.workers
         return self.strategy.num_replicas_in_sync
 
     def any(self, flag: bool) -> bool:
         """Return whether `flag` is true on any worker."""
-        return bool(self._add_up(np.array([float(flag)]))[0] > 0) if self.moves_together else flag
+        return bool(self._add_up(np.array([float(flag)]))[0] > 0) if self.in_lockstep else flag
 
     def broadcast(self, value: Any) -> Any:
         """Return the chief's `value`, anything that JSON can hold, on every worker."""
@@ -60,7 +60,7 @@ class WorkerGroup:
 
     def gather(self, value: Any) -> list[Any]:
         """Return every worker's `value`, anything that JSON can hold, the chief's first."""
-        if not self.moves_together:
+        if not self.in_lockstep:
             return [value]
         text = json.dumps(value).encode()
         lengths = self._add_up(np.eye(self.workers)[self.index] * len(text)).astype(int)

@@ -2,11 +2,9 @@
 // {svg, update(glider, chart, width)}; the chart is what distlab/figures gives its pictures as plain data.
 import { clamp, color, draw, inkOn, join, linear, logarithmic, replica, sayNumber, ticks } from "./core.js";
 
-const IDEAS = ["forward", "backward", "all-reduce", "variables", "data", "optimizer", "wait"];
-const SENT = Object.fromEntries(["central storage: the host", "mirrored, one device: replica 0", "mirrored, ring: each replica"].map((name) => [name, "all-reduce"]));
-const NAMED = { ...SENT, host: "variables", "each accelerator": "variables", weights: "variables", variables: "variables", gradients: "backward", activations: "forward",
-  "Adam's moments": "optimizer", computes: "forward", waits: "wait", "one device": "wait", ideal: "wait", "callbacks, and the next start": "data" };
-const ideaOf = (name, place) => NAMED[name] ?? (/^replica \d+$/.test(name) ? `replica-${name.slice(8) % REPLICA_COUNT}` : IDEAS[place % IDEAS.length]);
+// A name's color follows the idea that the chart gives it (`chart.ideas`), else its place.
+const ORDER = ["forward", "backward", "all-reduce", "variables", "data", "optimizer", "wait"];
+const ideaOf = (chart, name, place) => chart.ideas?.[name] ?? ORDER[place % ORDER.length];
 const HALO = `stroke: ${color("panel")}; stroke-width: 4px; paint-order: stroke`;  // words over a line
 const wide = (text) => 7 * String(text).length;
 const most = (items, measure) => Math.max(0, ...items.map(measure));
@@ -43,7 +41,7 @@ function makeBars() {
     groups.forEach(([group, own], g) => {
       if (group) { words.push({ id: `head ${g}`, x: side, y: y + 16, text: group, style: "font-weight: 600; font-size: 13px" }); y += 24; }
       for (const [name, value] of own) {
-        const long = Math.max(0, scale(value)), idea = name === chart.wrong ? "over" : ideaOf(name, groups.length > 1 ? names.indexOf(name) : 0);
+        const long = Math.max(0, scale(value)), idea = name === chart.wrong ? "over" : ideaOf(chart, name, groups.length > 1 ? names.indexOf(name) : 0);
         if (above) y += 17;
         const style = `font-size: 13px${name === chart.bold ? "; font-weight: 700" : ""}`;
         bars.push({ id: `${g} ${name}`, x: left, y: y + 4, long, idea });
@@ -69,7 +67,7 @@ const HEIGHT = 320, TOP = 26, BOTTOM = 46;
 function makeLines() {
   const { svg, layers } = makeSvg("grid", "lines", "keys", "marks", "words");
   return { svg, update(glider, chart, width) {
-    const lines = chart.lines.map(([name, xs, ys], k) => ({ name, k, idea: ideaOf(name, k), points: xs.map((x, n) => [x, ys[n]]) }));
+    const lines = chart.lines.map(([name, xs, ys], k) => ({ name, k, idea: ideaOf(chart, name, k), points: xs.map((x, n) => [x, ys[n]]) }));
     const beside = width > 620, left = 52, right = beside ? Math.min(width * 0.34, most(lines, (d) => wide(d.name)) + 22) : 14;
     const spots = chart.marks.filter(([, at]) => Array.isArray(at)).map(([, at]) => at), all = [...lines.flatMap((d) => d.points), ...spots];
     const top = TOP + (beside ? 0 : 18 * lines.length);
@@ -124,13 +122,13 @@ function makeSpans() {
   const { svg, layers } = makeSvg("grid", "spans", "words");
   return { svg, update(glider, chart, width) {
     const lanes = [...new Set(chart.rows.map(([lane]) => lane))], kinds = [...new Set(chart.rows.map((row) => row[4]))];
-    const left = most(lanes, wide) + 12, key = placeKey(kinds, width), top = key.at(-1).y + 24, tall = 28, bottom = top + tall * lanes.length, seen = {};
+    const left = most(lanes, wide) + 12, key = placeKey(chart, kinds, width), top = key.at(-1).y + 24, tall = 28, bottom = top + tall * lanes.length, seen = {};
     const begin = Math.min(...chart.rows.map((row) => row[1])), end = Math.max(...chart.rows.map((row) => row[2]));
     const x = linear([begin, end], [left, width - 12]), counts = chart.rows.every((row) => Number.isInteger(row[1]) && Number.isInteger(row[2]));
     const at = ticks(begin, end, 8).filter((tick) => !counts || Number.isInteger(tick));
     const spans = chart.rows.map(([lane, from, to, text, kind]) => {
       const id = `${lane} ${kind} ${(seen[lane + kind] = (seen[lane + kind] ?? 0) + 1)}`;
-      return { id, text, idea: ideaOf(kind, kinds.indexOf(kind)), from: x(from), wide: x(to) - x(from), y: top + tall * lanes.indexOf(lane) };
+      return { id, text, idea: ideaOf(chart, kind, kinds.indexOf(kind)), from: x(from), wide: x(to) - x(from), y: top + tall * lanes.indexOf(lane) };
     });
     setSize(glider, svg, width, bottom + 26);
     join(glider, layers.grid, at, { key: (d) => d, tag: "path", end: (d) => ({ d: `M ${x(d)} ${top} L ${x(d)} ${bottom}`, stroke: color("line") }) });
@@ -146,11 +144,11 @@ function makeSpans() {
 }
 
 // Where each kind's color is told: one after the other, in as many lines as they need.
-function placeKey(kinds, width) {
+function placeKey(chart, kinds, width) {
   let x = 0, y = 4;
   return kinds.map((kind, k) => {
     if (x && x + wide(kind) + 20 > width) { x = 0; y += 20; }
-    const here = { kind, x, y, idea: ideaOf(kind, k) };
+    const here = { kind, x, y, idea: ideaOf(chart, kind, k) };
     x += wide(kind) + 38;
     return here;
   });

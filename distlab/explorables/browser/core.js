@@ -1,5 +1,5 @@
 // What every explorable shares: elements, scales, gliding, labeled controls, a player, a stage.
-// Plain functions; `distlab.explorables.joining` puts them before a piece, so there is no build step.
+// Plain functions; `distlab.explorables.bundle` puts them before a piece, so there is no build step.
 
 const SVG = "http://www.w3.org/2000/svg";
 const MINUS = "\u2212";

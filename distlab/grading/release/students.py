@@ -53,6 +53,7 @@ def _copy_library(root: Path, folder: Path) -> None:
     left_out |= {root / "distlab" / "cli" / f"{name}.py" for name in TEACHERS_COMMANDS}
     authoring = root / "distlab" / "authoring"
     left_out |= {path for path in authoring.iterdir() if path.name not in AUTHORING}
+    left_out |= set((root / "distlab" / "labs").glob("*/judge.py"))
 
     def choose(place: str, names: list[str]) -> list[str]:
         return [n for n in names if JUNK.fullmatch(n) or Path(place, n) in left_out]

@@ -17,24 +17,22 @@ done, as a program in there loses every other network: its data, name lookup, NC
 | `code`, `channel`, `door` | the code, the sealed frames, who is let in |
 | `compare`, `reach`, `trial` | what must be the same; who reaches whom, and why not |
 | `names` | names that people gave their machines, fit to be shown |
-| `member`, `member_tasks`, `lines`, `fetching` | a machine that has joined |
-| `host`, `lobby`, `guest` | the machine that hosts, and members as it sees them |
+| `member`, `lines`, `fetching` | a machine that has joined |
+| `host`, `lobby`, `guest` | the machine that hosts: its launcher, and members as it sees them |
 | `trial_host` | the same for a test of connections alone |
 | `copies`, `spread` | copies of the checkpoint folder, and how they get everywhere |
 """
 
 import contextlib
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
+from ...cluster.signals import Signals
 from ...errors import InputError
 from ...processes.connection import split_address
-from ...processes.keeper import keep_marked
+from ..programs import Print, Say, say_word, show_line
 from ..settings import RunReport, RunSettings, check_command, make_logs_folder
-from ..signals import Signals
-from ..task_process import Print
 from .code import ask_for_code, make_code, read_code
 from .door import open_address
 from .host import HostedRun
@@ -48,8 +46,8 @@ def run_at_rendezvous(
     command: Sequence[str],
     settings: RunSettings,
     rendezvous: RendezvousSettings,
-    show: Print = lambda task, line: print(f"[{task}] {line}", flush=True),
-    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
+    show: Print = show_line,
+    say: Say = say_word,
 ) -> RunReport:
     """Run `command` as tasks of a cluster whose machines meet at an address; report its end.
 
@@ -97,10 +95,10 @@ def naming_a_taken_port(address: str) -> Iterator[None]:
 
 def join_rendezvous(
     command: Sequence[str], settings: RunSettings, rendezvous: RendezvousSettings, code: str,
-    show: Print, say: Callable[[str], None],
+    show: Print, say: Say,
 ) -> RunReport:  # fmt: skip
     """Take part in a run that another machine hosts; return its report, as `Member.run` does."""
-    with keep_marked() as mark, Signals() as signals:
+    with Signals() as signals:
         channel = connect_to_host(rendezvous, code, say, signals)
         if channel is None:
             say(f"{signals.name}: stopped while waiting for the host")
@@ -108,7 +106,7 @@ def join_rendezvous(
         try:
             name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
             logs = make_logs_folder(settings.logs, name)
-            member = Member(channel, list(command), settings, rendezvous, logs, mark, show, say)
+            member = Member(channel, list(command), settings, rendezvous, logs, show, say)
         except BaseException:
             channel.close()
             raise

@@ -4,22 +4,20 @@ import contextlib
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...cluster.launcher import TaskListener
 from ...errors import RunError
 from ..handshake import ChannelLost
-from ..task_output import TAIL_LINES
-from ..task_process import Print, RunningTask, TaskPlan
 from .channel import Channel, Frame
 from .copies import Copy, read_copy
 from .fetching import PieceAsker
 from .names import clean_name
 
 LOST_STATUS = 255  # of a task whose machine is lost, as ssh has it
-ANSWER_SECONDS = 30.0
+ANSWER_SECONDS, AGAIN_SECONDS = 30.0, 5.0
 MAX_SEATS, MAX_TEXT = 64, 4096
 
 
@@ -118,7 +116,7 @@ class Guest:
         self.channel.close()
         self.pieces.take(Frame("piece", {"gone": True}))
         for task in list(self.tasks.values()):
-            task.finish(LOST_STATUS, [], why)
+            task.finish(LOST_STATUS, why)
         self._on_change()
 
     def _read(self) -> None:
@@ -132,9 +130,8 @@ class Guest:
 
     def _handle(self, frame: Frame) -> None:
         if frame.kind == "lines":
-            for name, line in frame.get("lines", list):
-                if name in self.tasks:
-                    self.tasks[name].take_line(str(line))
+            if task := self.tasks.get(frame.get("task", str)):
+                task.take_lines(frame.get("lines", list))
         elif frame.kind == "ended":
             self._end_task(frame)
         elif frame.kind == "listens":
@@ -153,7 +150,7 @@ class Guest:
 
     def _end_task(self, frame: Frame) -> None:
         if task := self.tasks.get(frame.get("task", str)):
-            task.finish(frame.get("status", int), [str(line) for line in frame.get("tail", list)])
+            task.finish(frame.get("status", int))
 
     def _give(self, frame: Frame) -> None:
         piece = self.read_piece(frame.get("path", str), frame.get("offset", int))
@@ -165,51 +162,48 @@ class Guest:
         self._on_change()
 
 
-class RemoteTask(RunningTask):
-    """A task on a member's machine."""
+class RemoteTask:
+    """A task on a member's machine: passes on what that tells. `listens`: its port is open."""
 
-    def __init__(
-        self, plan: TaskPlan, guest: Guest, show: Print, on_end: Callable[[RunningTask], None]
-    ) -> None:
-        self.plan, self.guest, self._show, self._on_end = plan, guest, show, on_end
-        self.status: int | None = None
-        self.ended_at, self.listens, self._why = 0.0, False, ""
-        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
-        self._has_ended, self._lock = threading.Event(), threading.Lock()
+    def __init__(self, name: str, guest: Guest, listener: TaskListener) -> None:
+        self.name, self.guest, self._listener = name, guest, listener
+        self.listens, self._is_over, self._lock = False, False, threading.Lock()
+        self.ended = threading.Event()
 
-    @property
-    def host(self) -> str:
-        return self.guest.host
+    def take_lines(self, lines: list[Any]) -> None:
+        for line in lines if not self._is_over else ():
+            self._listener.take_line(self.name, str(line))
 
-    def describe_end(self) -> str:
-        if self._why:
-            return f"is lost with its machine, which {self._why}"
-        return super().describe_end()
-
-    def take_line(self, line: str) -> None:
-        self.tail.append(line)
-        with contextlib.suppress(OSError, ValueError):  # who was shown it has gone
-            self._show(self.plan.name, line)
-
-    def finish(self, status: int, tail: list[str], why: str = "") -> None:
-        """Note its end, once; `tail` is what it wrote last, `why` it is lost with its machine."""
+    def finish(self, status: int, why: str = "") -> None:
+        """Tell its end, once; `why` it is lost with its machine."""
         with self._lock:
-            if self.status is not None:
+            if self._is_over:
                 return
-            if tail:
-                self.tail.clear()
-                self.tail.extend(tail)
-            self._why, self.ended_at, self.status = why, time.monotonic(), status
-        self._has_ended.set()
-        self._on_end(self)
+            self._is_over = True
+        self._listener.take_end(self.name, status, why)
+        self.ended.set()
 
-    def send(self, number: int) -> None:
-        if self.lives:
-            try:
-                self.guest.send("signal", task=self.plan.name, number=number)
-            except ChannelLost:
-                pass  # its task has ended with that
+    def look_if_lost(self) -> None:
+        """Tell its end if its machine has been lost meanwhile."""
+        if self.guest.lost:
+            self.finish(LOST_STATUS, self.guest.lost)
+
+    def start_again(self) -> None:
+        """Start it again on its machine, once it has ended; RunError where that cannot be."""
+        if not self.ended.wait(AGAIN_SECONDS):
+            raise RunError(f"{self.name} has not ended: it cannot start again")
+        self._is_over = self.listens = False
+        self.ended.clear()
+        with contextlib.suppress(ChannelLost):
+            self.guest.send("again", task=self.name)
+        self.look_if_lost()
+
+    def act(self, action: str) -> None:
+        if not self._is_over:
+            with contextlib.suppress(ChannelLost):  # its task has ended with that
+                self.guest.send("act", task=self.name, action=action)
 
     def join(self, seconds: float) -> None:
-        if not self._has_ended.wait(seconds):
+        """Wait until it has ended; a machine that does not end it is lost."""
+        if not self.ended.wait(seconds):
             self.guest.lose("did not end its task")

@@ -9,20 +9,21 @@ import contextlib
 import re
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from ...cluster.streams import Streams
+from ...cluster.group import Group, Task
+from ...cluster.launcher import Stop, Stopped, TaskListener, TaskOrder
+from ...cluster.local_tasks import ACTIONS, LocalTasks
 from ...errors import first_line
-from ...tf_config import ClusterSpec, build_tf_config, join_address, parse_tf_config
+from ...tf_config import join_address
 from ..handshake import ChannelLost
-from ..local import Interrupted, Run
-from ..settings import RunReport, RunSettings
-from ..signals import Signals
-from ..task_process import Print, RunningTask, TaskPlan, TaskProcess
+from ..programs import Print, ProgramLauncher, Run, Say, find_log
+from ..settings import RESTART_VARIABLE, RunReport, RunSettings
 from .compare import describe_machine
 from .door import Door
-from .guest import LOST_STATUS, Guest, Prepared, RemoteTask
+from .guest import Guest, Prepared, RemoteTask
 from .lobby import ELASTIC_SECONDS, Lobby
 from .reach import OpenPorts
 from .settings import RendezvousSettings
@@ -30,6 +31,7 @@ from .spread import CheckpointSpread
 from .trial import check_pairs, try_pairs
 
 FINISH_SECONDS = 3.0  # for members to hear how the run has ended
+END_SECONDS = 10.0  # for a task elsewhere that was killed
 WORKER = re.compile(r"\bworker \d+")
 AGAIN_SECONDS = 2.0  # for more people who meet, once they start again
 
@@ -50,49 +52,43 @@ class Presence:
     silent_seconds: float = 0.0
 
 
-class HostedRun(Run):
-    """A run at a rendezvous, of which this machine is the host."""
+class MeetingLauncher:
+    """Starts programs on the machines that have met: who is here, where each task runs.
+
+    A machine runs the program that it has, and its own settings make the environment: an order's
+    command and environment count for tasks of this machine. Functions are not sent to others.
+    """
+
+    description, actions = "on machines that meet", ACTIONS
 
     def __init__(
-        self, command: list[str], settings: RunSettings, rendezvous: RendezvousSettings,
-        listener: socket.socket, code: str, show: Print, say: Callable[[str], None],
+        self, command: Sequence[str], settings: RunSettings, rendezvous: RendezvousSettings,
+        listener: socket.socket, code: str, say: Say,
     ) -> None:  # fmt: skip
-        super().__init__(command, settings, show, self._say_everywhere)
-        self._say_here = say
-        self._rendezvous = rendezvous
-        self._own_seats = min(rendezvous.workers_here, settings.workers)
-        self.address = rendezvous.own_address or listener.getsockname()[0]
+        self._settings, self._rendezvous, self._say_here = settings, rendezvous, say
+        self._own_seats = min(rendezvous.local_workers, settings.workers)
+        self.address = rendezvous.advertise_address or listener.getsockname()[0]
         about = describe_machine(command, settings, rendezvous.gathering)
-        self._about = about | {"address": self.address}
+        self.about = about | {"address": self.address}
         self.lobby = Lobby(about["same"], say)
         if rendezvous.gathering is not None:
-            self.lobby.try_out = lambda guest: try_pairs(self._about, [guest])
-            self.lobby.own_name = self._about["host"]
-        self._places: dict[str, tuple[Guest, int]] = {}  # of tasks elsewhere: who, which seat
-        self._ports: OpenPorts | None = None
-        folder = settings.checkpoint_dir
-        self._spread = CheckpointSpread(folder, self.lobby, say) if folder else None
+            self.lobby.try_out = lambda guest: try_pairs(self.about, [guest])
+            self.lobby.own_name = self.about["host"]
+        self.places: dict[str, Guest] = {}  # of tasks elsewhere
+        self._here, self._ports = ProgramLauncher(settings), None
+        folder, self._has_begun = settings.checkpoint_dir, False
+        try:
+            self.spread = CheckpointSpread(folder, self.lobby, say) if folder else None
+        except BaseException:
+            self._here.close()
+            raise
         self._door = Door(listener, code, self.lobby.welcome)
 
-    def run(self) -> RunReport:
-        try:
-            report = super().run()
-            if self._spread is not None:
-                self._spread.hand_out_last()
-            self._tell_end(report=asdict(report))
-            return report
-        except BaseException as error:
-            self._tell_end(error=first_line(error) or type(error).__name__)
-            raise
-        finally:
-            self._door.close()
-            self._release_ports()
-            for guest in self.lobby.guests:
-                guest.channel.close()
-            if self._spread is not None:
-                self._spread.close()
+    @property
+    def alive(self) -> bool:
+        return self._here.alive
 
-    def _say_everywhere(self, text: str) -> None:
+    def say(self, text: str) -> None:
         """Say it here and on every other machine: who waits for whom, what has failed."""
         if self._rendezvous.gathering is not None:
             text = WORKER.sub(lambda found: self._name_owner(found[0]), text)
@@ -103,108 +99,207 @@ class HostedRun(Run):
 
     def _name_owner(self, task: str) -> str:
         """Return what the people call the machine of a task."""
-        return self._places[task][0].host if task in self._places else self._about["host"]
+        return self.places[task].host if task in self.places else self.about["host"]
 
-    def look(self) -> list[Presence]:
-        """Return who is here now: each task of the last start, then who waits for a place."""
-        tasks = dict(self.attempt.tasks) if self.attempt is not None else {}
-        found = [self._look_at(name, task) for name, task in tasks.items()]
-        seated = {id(task.guest) for task in tasks.values() if isinstance(task, RemoteTask)}
-        waiting = [guest for guest in self.lobby.guests if id(guest) not in seated]
-        return found + [Presence(guest.host, guest.address) for guest in waiting]
-
-    def _look_at(self, name: str, task: RunningTask) -> Presence:
-        if not isinstance(task, RemoteTask):
-            return Presence(self._about["host"], self.address, name, task.status)
-        guest = task.guest
-        silent = time.monotonic() - guest.channel.heard_at
-        return Presence(guest.host, guest.address, name, task.status, guest.lost, silent)
-
-    def _tell_end(self, **data: object) -> None:
-        """Tell every member how the run has ended, and give it time to hear that."""
-        guests = self.lobby.guests
-        for guest in guests:
-            with contextlib.suppress(ChannelLost):
-                guest.send("finish", **data)
-        self.lobby.wait_until(lambda: all(guest.lost for guest in guests), FINISH_SECONDS)
-
-    def _plan_tasks(self, signals: Signals) -> list[TaskPlan]:
-        """Hold rounds until one is complete; return the plan of every task."""
+    def find_addresses(self, count: int, stop: Stop = lambda: 0) -> list[str]:
+        """Hold rounds until one is complete; return the addresses of every task."""
         self.lobby.is_running = False
         while True:
-            crew = self._gather(lambda: signals.number)
-            if signals.number:
-                raise Interrupted
+            crew = self._gather(stop)
+            if stop():
+                raise Stopped
             try:
-                plans = self._hold_round(crew)
+                found = self._hold_round(crew)
             except ChannelLost as lost:
-                self._say(f"a machine was lost meanwhile, which {lost}: another round")
+                self.say(f"a machine was lost meanwhile, which {lost}: another round")
                 continue
-            self.lobby.is_running = True
-            return plans
+            self.lobby.is_running = self._has_begun = True
+            return found
 
-    def _gather(self, stop: Callable[[], int]) -> list[tuple[Guest, int]]:
+    def _gather(self, stop: Stop) -> list[tuple[Guest, int]]:
         """Return who takes part. People who meet are all waited for, before they have begun."""
-        most, seconds = self.settings.workers, self._rendezvous.join_seconds
+        most, seconds = self._settings.workers, self._rendezvous.join_seconds
         gathering = self._rendezvous.gathering
-        if gathering is None or self.attempt is not None:
-            least = self.settings.min_workers or most
+        if gathering is None or self._has_begun:
+            least = self._settings.min_workers or most
             settle = ELASTIC_SECONDS if gathering is None else AGAIN_SECONDS
             return self.lobby.gather(self._own_seats, least, most, seconds, stop, settle)
         wanted = self._own_seats, min(2, most), most, seconds, stop
         return self.lobby.gather(*wanted, seconds, gathering.begin.is_set)
 
-    def _hold_round(self, crew: list[tuple[Guest, int]]) -> list[TaskPlan]:
+    def _hold_round(self, crew: list[tuple[Guest, int]]) -> list[str]:
         """Raises ChannelLost where a member is lost meanwhile, RunError where it cannot be done."""
-        ps = self.settings.ps
+        ps = self._settings.ps
         self._release_ports()
-        self._gpus = self.settings.divide_gpus(self._own_seats)
+        self._settings.divide_gpus(self._own_seats)
         self._ports = OpenPorts(self.address, self._own_seats + ps + bool(ps))
         for guest, seats in crew:
             guest.send("prepare", seats=seats)
         ready = [guest.wait_prepared(seats) for guest, seats in crew]
         guests = [guest for guest, _ in crew]
-        check_pairs(self._about, self._ports, guests, ready, self._say)
-        if self._spread is not None:
-            self._spread.bring(guests, [each.copy for each in ready])
-        cluster = self._make_cluster(crew, ready)
+        check_pairs(self.about, self._ports, guests, ready, self.say)
+        if self.spread is not None:
+            self.spread.bring(guests, [each.copy for each in ready])
+        found = self._list_addresses(guests, ready)
         self._release_ports()
-        return [self._plan_task(cluster, job, index) for job, index in cluster.tasks]
+        return found
 
-    def _make_cluster(self, crew: list[tuple[Guest, int]], ready: list[Prepared]) -> ClusterSpec:
-        """Return the cluster: the coordinator, servers and first workers here, the rest in turn."""
+    def _list_addresses(self, guests: list[Guest], ready: list[Prepared]) -> list[str]:
+        """Return the coordinator here, the first workers here, the others in turn, servers here."""
         own = [join_address(self.address, port) for port in self._ports.ports]
-        ps, chief = self.settings.ps, bool(self.settings.ps)
-        workers, self._places = own[: self._own_seats], {}
-        for (guest, _), each in zip(crew, ready):
-            for seat, port in enumerate(each.ports):
-                self._places[f"worker {len(workers)}"] = guest, seat
+        workers, rest, self.places = own[: self._own_seats], own[self._own_seats :], {}
+        for guest, each in zip(guests, ready):
+            for port in each.ports:
+                self.places[f"worker {len(workers)}"] = guest
                 workers.append(join_address(guest.address, port))
-        self.workers = len(workers)
-        rest = own[self._own_seats :]
-        return ClusterSpec(tuple(rest[:chief]), tuple(workers), tuple(rest[chief : ps + chief]))
-
-    def _plan_task(self, cluster: ClusterSpec, job: str, index: int) -> TaskPlan:
-        if f"{job} {index}" not in self._places:
-            return super()._plan_task(cluster, job, index)
-        guest, _ = self._places[f"{job} {index}"]
-        config = parse_tf_config(build_tf_config(cluster, job, index))
-        return TaskPlan(config, self.command, {}, f"{guest.logs}/{job}-{index}.log")
-
-    def _start_task(
-        self, plan: TaskPlan, streams: Streams, show: Print, on_end: Callable[[RunningTask], None]
-    ) -> RunningTask:
-        if plan.name not in self._places:
-            return TaskProcess(plan, streams, show, on_end)
-        guest, seat = self._places[plan.name]
-        task = guest.tasks[plan.name] = RemoteTask(plan, guest, show, on_end)
-        with contextlib.suppress(ChannelLost):  # the task is then lost, as it may be at any time
-            guest.send("start", tf_config=plan.config.to_json(), seat=seat, restart=self.restarts,
-                       handout=self.settings.handout or "")  # fmt: skip
-        if guest.lost:
-            task.finish(LOST_STATUS, [], guest.lost)
-        return task
+        chief = int(bool(self._settings.ps))
+        return rest[:chief] + workers + rest[chief:]
 
     def _release_ports(self) -> None:
         if self._ports is not None:
             self._ports.release()
+
+    def start(
+        self, orders: Sequence[TaskOrder], function: bytes, listener: TaskListener
+    ) -> "MeetingTasks":
+        own = [order for order in orders if order.name not in self.places]
+        here = self._here.start(own, function, listener)
+        theirs: dict[Guest, list[TaskOrder]] = {}
+        for order in orders:
+            if order.name in self.places:
+                theirs.setdefault(self.places[order.name], []).append(order)
+        away = [_start_there(*both, self._settings.handout, listener) for both in theirs.items()]
+        return MeetingTasks(here, {task.name: task for tasks in away for task in tasks})
+
+    def close(self) -> None:
+        """Let nobody in any more, and end what is left here; safe to call twice."""
+        self._door.close()
+        self._release_ports()
+        for guest in self.lobby.guests:
+            guest.channel.close()
+        if self.spread is not None:
+            self.spread.close()
+        self._here.close()
+
+
+def _start_there(
+    guest: Guest, orders: list[TaskOrder], handout: str | None, listener: TaskListener
+) -> list[RemoteTask]:
+    tasks = [RemoteTask(order.name, guest, listener) for order in orders]
+    guest.tasks.update({task.name: task for task in tasks})
+    configs = [order.environment["TF_CONFIG"] for order in orders]
+    restart = int(orders[0].environment[RESTART_VARIABLE])
+    with contextlib.suppress(ChannelLost):  # they are lost then, as they may be at any time
+        guest.send("start", tf_configs=configs, restart=restart, handout=handout or "")
+    for task in tasks:
+        task.look_if_lost()
+    return tasks
+
+
+class MeetingTasks:
+    """The tasks of one start: `here` are this machine's, `away` the others'."""
+
+    def __init__(self, here: LocalTasks, away: dict[str, RemoteTask]) -> None:
+        self._here, self.away = here, away
+
+    def act(self, task: str, action: str) -> None:
+        if task in self.away:
+            self.away[task].act(action)
+        else:
+            self._here.act(task, action)
+
+    def start_again(self, task: str) -> None:
+        if task in self.away:
+            self.away[task].start_again()
+        else:
+            self._here.start_again(task)
+
+    def find_process(self, task: str) -> int | None:
+        return None if task in self.away else self._here.find_process(task)
+
+    def find_host(self, task: str) -> str:
+        return self.away[task].guest.host if task in self.away else self._here.find_host(task)
+
+    def listens(self, task: str) -> bool:
+        return self.away[task].listens if task in self.away else self._here.listens(task)
+
+    def release(self) -> None:
+        self._here.release()
+
+    def end(self) -> None:
+        for task in self.away.values():
+            task.act("kill")
+        self._here.end()
+        deadline = time.monotonic() + END_SECONDS
+        for task in self.away.values():
+            task.join(max(0.0, deadline - time.monotonic()))
+
+
+class HostedRun(Run):
+    """A run at a rendezvous, of which this machine is the host."""
+
+    def __init__(
+        self, command: Sequence[str], settings: RunSettings, rendezvous: RendezvousSettings,
+        listener: socket.socket, code: str, show: Print, say: Say,
+    ) -> None:  # fmt: skip
+        launcher = MeetingLauncher(command, settings, rendezvous, listener, code, say)
+        try:
+            super().__init__(command, settings, launcher, show, launcher.say)
+        except BaseException:
+            launcher.close()
+            raise
+
+    def run(self) -> RunReport:
+        try:
+            report = super().run()
+            if self.launcher.spread is not None:
+                self.launcher.spread.hand_out_last()
+            self._tell_end(report=asdict(report))
+            return report
+        except BaseException as error:
+            self._tell_end(error=first_line(error) or type(error).__name__)
+            raise
+        finally:
+            self.launcher.close()
+
+    def _open_log(self, task: Task) -> str:
+        if task.name not in self.launcher.places:
+            return super()._open_log(task)
+        return str(find_log(Path(self.launcher.places[task.name].logs), task.name))
+
+    @property
+    def group(self) -> Group | None:
+        """The tasks of the last start, None before the first."""
+        return self.supervisor.group
+
+    @property
+    def starts(self) -> int:
+        """How often all tasks have been started."""
+        return self.supervisor.attempt
+
+    def look(self) -> list[Presence]:
+        """Return who is here now: each task of the last start, then who waits for a place."""
+        tasks = self.group.tasks if self.group is not None else []
+        found, seated = [], set()
+        for task in tasks:
+            remote = task.launched.away.get(task.name)
+            found.append(self._look_at(task, remote))
+            seated |= {id(remote.guest)} if remote else set()
+        waiting = [guest for guest in self.launcher.lobby.guests if id(guest) not in seated]
+        return found + [Presence(guest.host, guest.address) for guest in waiting]
+
+    def _look_at(self, task: Task, remote: RemoteTask | None) -> Presence:
+        if remote is None:
+            launcher = self.launcher
+            return Presence(launcher.about["host"], launcher.address, task.name, task.status)
+        guest = remote.guest
+        silent = time.monotonic() - guest.channel.heard_at
+        return Presence(guest.host, guest.address, task.name, task.status, guest.lost, silent)
+
+    def _tell_end(self, **data: object) -> None:
+        """Tell every member how the run has ended, and give it time to hear that."""
+        guests = self.launcher.lobby.guests
+        for guest in guests:
+            with contextlib.suppress(ChannelLost):
+                guest.send("finish", **data)
+        self.launcher.lobby.wait_until(lambda: all(guest.lost for guest in guests), FINISH_SECONDS)

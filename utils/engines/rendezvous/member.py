@@ -8,27 +8,32 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...cluster.group import Group, Task
+from ...cluster.local_tasks import ACTIONS
+from ...cluster.signals import Signals
 from ...errors import DistributedError, InputError, RunError, first_line
 from ...processes.connection import split_address
-from ...processes.registry import Mark
+from ...tf_config import parse_tf_config
 from ..handshake import ChannelLost, Garbled, WrongCode, describe, hear_host
+from ..programs import Print, ProgramLauncher, RunRecord, Say, find_log
 from ..settings import RunReport, RunSettings, TaskReport
-from ..signals import Signals
-from ..task_process import Print, TaskProcess
 from .channel import Channel, Frame, introduce
 from .code import stretch_code
 from .compare import describe_machine
 from .copies import CheckpointCopy
 from .fetching import Fetcher
-from .member_tasks import MemberTasks
+from .lines import LineBuffer
 from .reach import OpenPorts, try_all
 from .settings import RendezvousSettings
 
 RETRY_SECONDS, CONNECT_SECONDS, CHECK_SECONDS = 0.5, 5.0, 2.0
 LOST_GRACE_SECONDS = 2.0  # for tasks, once the host is lost
+LOOK_SECONDS = 2.0  # between two looks for ports that tasks have opened
+MAX_HANDOUT, NOT_STARTED = 4096, 127
 
 
 class Refused(RunError):
@@ -91,7 +96,7 @@ def connect_to_host(
 def _try_host(
     rendezvous: RendezvousSettings, stretch: Callable[[bytes], bytes], seconds: float
 ) -> Channel:
-    source = (rendezvous.own_address, 0) if rendezvous.own_address else None
+    source = (rendezvous.advertise_address, 0) if rendezvous.advertise_address else None
     end = socket.create_connection(split_address(rendezvous.address), seconds, source)
     try:
         return introduce(end, rendezvous.address, stretch)
@@ -100,32 +105,135 @@ def _try_host(
         raise
 
 
+class MemberRecord(RunRecord):
+    """What tasks write here: as in any run, and on its way to the host."""
+
+    def __init__(self, show: Print, say: Say) -> None:
+        super().__init__(show, say)
+        self.waiting: dict[str, LineBuffer] = {}  # to be sent
+
+    def open_log(self, task: str, path: str) -> None:
+        super().open_log(task, path)
+        self.waiting[task] = LineBuffer(socket.gethostname())
+
+    def add_line(self, task: str, line: str) -> None:
+        self.waiting[task].add(line)
+        super().add_line(task, line)
+
+
+class MemberTasks:
+    """The tasks that a member runs for its host, as the host's frames say."""
+
+    def __init__(
+        self, command: Sequence[str], settings: RunSettings, logs: Path, show: Print,
+        send: Callable[..., None], takes_handout: bool,
+    ) -> None:  # fmt: skip
+        """`takes_handout`: whether tasks get the text that the host hands out."""
+        self._command, self._settings, self._logs, self._send = command, settings, logs, send
+        self._takes_handout = takes_handout
+        self.record, self._launcher = (
+            MemberRecord(show, lambda text: None),
+            ProgramLauncher(settings),
+        )
+        self.group: Group | None = None
+        self._ended, self._listening = set[str](), set[str]()  # of which the host knows
+        self._next_look = 0.0
+
+    def start(self, frame: Frame) -> None:
+        """Start tasks in place of those that were there."""
+        self.end(0.0)
+        self._ended, self._listening = set(), set()
+        handout = frame.get("handout", str, "")[:MAX_HANDOUT]
+        settings = replace(self._settings, handout=handout if self._takes_handout else None)
+        configs = [parse_tf_config(str(text)) for text in frame.get("tf_configs", list)]
+        tasks = []
+        for config in configs:
+            if config.job != "worker":
+                raise ChannelLost(f"wants to start {config.job} {config.index} here")
+            order = settings.make_order(config, self._command, frame.get("restart", int))
+            tasks.append(Task(order, config.job, config.index))
+            self.record.open_log(order.name, str(find_log(self._logs, order.name)))
+        self.group = Group(tasks, 1, self.record)
+        try:
+            self.group.start(self._launcher, b"")
+        except DistributedError as error:
+            for task in tasks:
+                self.group.take_line(task.name, first_line(error))
+                self.group.take_end(task.name, NOT_STARTED)
+
+    def find(self, frame: Frame) -> Task | None:
+        """Return the task that a frame names, None where it is not here."""
+        name = frame.get("task", str)
+        found = self.group.tasks if self.group is not None else []
+        return next((task for task in found if task.name == name), None)
+
+    def act(self, frame: Frame) -> None:
+        task, action = self.find(frame), frame.get("action", str)
+        if task is not None and task.launched is not None and action in ACTIONS:
+            task.launched.act(task.name, action)
+
+    def start_again(self, frame: Frame) -> None:
+        if task := self.find(frame):
+            self._ended.discard(task.name)
+            self._listening.discard(task.name)
+            self.group.start_again(task)
+
+    def tell(self) -> None:
+        """Send the lines that have come, who has ended and, now and then, who listens."""
+        for task in self.group.tasks if self.group is not None else ():
+            status = task.status  # before the lines, which are complete then
+            if lines := self.record.waiting[task.name].take():
+                self._send("lines", task=task.name, lines=lines)
+            if status is not None and task.name not in self._ended:
+                self._ended.add(task.name)
+                self._send("ended", task=task.name, status=status)
+        if time.monotonic() > self._next_look:
+            self._next_look = time.monotonic() + LOOK_SECONDS
+            self._tell_who_listens()
+
+    def _tell_who_listens(self) -> None:
+        for task in self.group.tasks if self.group is not None else ():
+            if task.name not in self._listening and task.status is None and task.listens:
+                self._listening.add(task.name)
+                self._send("listens", task=task.name)
+
+    def end(
+        self, grace_seconds: float, number: int = signal.SIGTERM,
+        hurries: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
+        """Ask every task to end with signal `number`; kill those that are left after the grace."""
+        if self.group is not None:
+            self.group.let_end(grace_seconds, number, hurries)
+            self.group.end()
+
+    def close(self) -> None:
+        self._launcher.close()
+        self.record.close()
+
+
 class Member:
     """This machine in a run that another one hosts. `run` returns the run's report."""
 
     def __init__(
         self, channel: Channel, command: Sequence[str], settings: RunSettings,
-        rendezvous: RendezvousSettings, logs: Path, mark: Mark, show: Print,
-        say: Callable[[str], None],
+        rendezvous: RendezvousSettings, logs: Path, show: Print, say: Say,
     ) -> None:  # fmt: skip
         self._channel, self._command, self._settings = channel, list(command), settings
         self._rendezvous, self._logs, self._say = rendezvous, logs, say
-        self.address = rendezvous.own_address or channel.own_address
-        self._inbox = queue.Queue[Frame | TaskProcess]()
-        self._tasks = MemberTasks(
-            self._command, settings, logs, mark, show, self._send, self._inbox.put,
-            takes_handout=rendezvous.gathering is not None,
-        )  # fmt: skip
-        self._ports: OpenPorts | None = None
+        self.address = rendezvous.advertise_address or channel.own_address
+        self._inbox, self._ports = queue.Queue[Frame](), None
         folder = settings.checkpoint_dir
         self._copy = CheckpointCopy(folder, is_origin=False) if folder else None
         self._fetcher = Fetcher(self._copy, channel.send) if self._copy else None
+        self._tasks = MemberTasks(
+            self._command, settings, logs, show, self._send, rendezvous.gathering is not None
+        )
 
     def run(self, signals: Signals) -> RunReport:
         """Take part to the end. Raises RunError if refused, or if the host is lost."""
         about = describe_machine(self._command, self._settings, self._rendezvous.gathering)
         self._send("join", **about, address=self.address, logs=str(self._logs.absolute()),
-                   seats=self._rendezvous.workers_here)  # fmt: skip
+                   seats=self._rendezvous.local_workers)  # fmt: skip
         threading.Thread(target=self._read, daemon=True).start()
         try:
             while True:
@@ -158,11 +266,7 @@ class Member:
         except queue.Empty:
             got = None
         self._tasks.tell()
-        if isinstance(got, TaskProcess):
-            self._tasks.tell_end(got)
-        elif got is not None:
-            return self._handle(got)
-        return None
+        return None if got is None else self._handle(got)
 
     def _handle(self, frame: Frame) -> RunReport | None:
         if frame.kind == "finish":
@@ -176,7 +280,8 @@ class Member:
             return None
         handlers = {
             "prepare": self._on_prepare, "probe": self._on_probe, "start": self._on_start,
-            "signal": self._tasks.pass_signal, "offer": self._on_offer, "give": self._on_give,
+            "act": self._tasks.act, "again": self._tasks.start_again,
+            "offer": self._on_offer, "give": self._on_give,
         }  # fmt: skip
         if frame.kind not in handlers:
             raise ChannelLost(f"has sent {frame.kind[:20]!r}, which means nothing here")
@@ -187,7 +292,7 @@ class Member:
         """Open the ports of the next attempt; tell them, and which checkpoint is here."""
         self._release_ports()
         try:
-            self._tasks.prepare(frame.get("seats", int))
+            self._settings.divide_gpus(frame.get("seats", int))
             self._ports = OpenPorts(self.address, frame.get("seats", int))
             copy = self._copy.find_state().to_data() if self._copy else None
         except (DistributedError, OSError) as error:
@@ -199,6 +304,9 @@ class Member:
         self._send("reached", answers=try_all(targets))
 
     def _on_start(self, frame: Frame) -> None:
+        opened = self._ports.ports if self._ports is not None else []
+        if len(frame.get("tf_configs", list)) > len(opened):
+            raise ChannelLost("wants to start more tasks than there are ports for")
         self._release_ports()
         self._tasks.start(frame)
 
@@ -220,11 +328,10 @@ class Member:
 
     def _leave(self, signals: Signals) -> RunReport:
         """After a signal: tell the host, pass it on, and give the tasks their time."""
-        grace, name = self._settings.grace_seconds, signal.Signals(signals.number).name
+        grace, name = self._settings.grace_seconds, signals.name
         self._say(f"{name}: this machine leaves; its tasks have {grace:g} s to end")
         self._send("leaving", why=name)
-        with signals.insist(self._tasks.kill):
-            self._tasks.end(grace, signals.number)
+        self._tasks.end(grace, signals.number, lambda: signals.hurries)
         return RunReport(self._settings.workers, 0, 0.0, [], None, 128 + signals.number)
 
     def _close(self) -> None:

@@ -14,10 +14,10 @@ CAUSES = {
     "silent": "a firewall that drops, or a Wi-Fi that keeps its clients apart (client isolation, "
     "usual in guest networks): allow the ports of Python in the firewall, or use another network",
     "refused": "a firewall that rejects, or an address that is not that machine's: allow the "
-    "ports of Python in the firewall, or name the right address with --address",
+    "ports of Python in the firewall, or name the right address with --advertise-address",
     "unreachable": "they are in different networks: join the same one, or name an address that "
-    "both have with --address",
-    "stranger": "another machine answers at that address: name the right one with --address",
+    "both have with --advertise-address",
+    "stranger": "another machine answers there: name the right address with --advertise-address",
 }
 WSL = (
     "WSL2 is behind a NAT of its own: write networkingMode=mirrored under [wsl2] into .wslconfig "

@@ -42,27 +42,27 @@ class Gathering:
 class RendezvousSettings:
     """Where the machines of a run meet: `address` is "host:port", one machine's own.
 
-    `workers_here` is how many workers this machine offers, `own_address` where the others
+    `local_workers` is how many workers this machine offers, `advertise_address` where the others
     reach it (None: the address from which it reaches the host). Host and members wait
     `join_seconds` for each other. `trust_network` agrees to WARNING beforehand. `gathering` is
     for people who meet; without it all machines are one user's, who has typed one line on each.
     """
 
     address: str
-    workers_here: int = 1
-    own_address: str | None = None
+    local_workers: int = 1
+    advertise_address: str | None = None
     join_seconds: float = JOIN_SECONDS
     trust_network: bool = False
     gathering: Gathering | None = None
 
     def __post_init__(self) -> None:
         split_address(self.address)
-        check_count("workers-here", self.workers_here, 1, MAX_TASKS)
-        check_number("join-seconds", self.join_seconds, above=0.0)
-        if self.own_address is not None and not is_own_host(self.own_address):
+        check_count("local-workers", self.local_workers, 1, MAX_TASKS)
+        check_number("join-timeout", self.join_seconds, above=0.0)
+        if self.advertise_address is not None and not is_own_host(self.advertise_address):
             raise InputError(
-                f"address {self.own_address}: is not this machine's; name one that it has in the "
-                "network, or leave it out"
+                f"advertise-address {self.advertise_address}: is not this machine's; name one "
+                "that it has in the network, or leave it out"
             )
 
 

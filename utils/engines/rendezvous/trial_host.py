@@ -3,10 +3,10 @@
 import socket
 from collections.abc import Callable
 
+from ...cluster.signals import Signals
 from ...errors import RunError
 from ..handshake import ChannelLost
 from ..settings import RunReport
-from ..signals import Signals
 from .compare import describe_machine
 from .door import Door
 from .lobby import Lobby, tell_test
@@ -25,7 +25,7 @@ class HostedTrial:
     ) -> None:  # fmt: skip
         self._machines, self._rendezvous, self._say = machines, rendezvous, say
         about = describe_machine([], None, rendezvous.gathering)
-        self._about = about | {"address": rendezvous.own_address or listener.getsockname()[0]}
+        self._about = about | {"address": rendezvous.advertise_address or listener.getsockname()[0]}
         self._lobby = Lobby(about["same"], say, only_tests=True)
         self._door = Door(listener, code, self._lobby.welcome)
 

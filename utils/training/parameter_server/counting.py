@@ -36,7 +36,7 @@ class ExactCounter:
         return int(self.variable.numpy())
 
 
-def count_exactly(optimizer: keras.optimizers.Optimizer) -> None:
+def use_atomic_step_counter(optimizer: keras.optimizers.Optimizer) -> None:
     """Make `optimizer.iterations` add at its server instead of read, add and write back.
 
     Call it before the first step is traced. Adam's bias correction, which reads

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...checks import check_count
 from .coordination import Coordination, find_worker
-from .counting import ExactCounter, count_exactly
+from .counting import ExactCounter, use_atomic_step_counter
 from .variables import list_pieces
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class AsynchronousLoop:
         self.pieces = list_pieces(model.trainable_variables)
         with coordination.strategy.scope():
             optimizer.build(self.pieces)
-        count_exactly(optimizer)
+        use_atomic_step_counter(optimizer)
         self.written = ExactCounter(coordination.strategy, "written")
         batches = coordination.coordinator.create_per_worker_dataset(make_batches)
         self._iterator = iter(batches)

@@ -1,10 +1,10 @@
 """Training that survives: a multi-worker run that a kill, a freeze or a notice does not spoil.
 
-    from utils.training.recovery import RecoverySettings, train_resumably
-    job = cluster.start(train_resumably, RecoverySettings(folder), restarts=3)
+    from utils.training.recovery import RecoverySettings, train_with_recovery
+    job = cluster.start(train_with_recovery, RecoverySettings(folder), restarts=3)
 
 Three of TensorFlow's ways, each to the uninterrupted run's weights. Importing this
-package does not import TensorFlow; `train_resumably` does.
+package does not import TensorFlow; `train_with_recovery` does.
 """
 
 from .settings import METHODS as METHODS
@@ -13,11 +13,11 @@ from .settings import RecoveryReport as RecoveryReport
 from .settings import RecoverySettings as RecoverySettings
 
 
-def train_resumably(settings: RecoverySettings) -> RecoveryReport:
+def train_with_recovery(settings: RecoverySettings) -> RecoveryReport:
     """Train as `settings` say, from the newest whole checkpoint on: one worker's program.
 
-    Run it on every task of a cluster (`LocalCluster.start(train_resumably, settings,
-    restarts=3)`). It reports the events `restore` (step, passed_over),
+    Run it on every task of a cluster (`LocalCluster.start(train_with_recovery, settings,
+    restarts=3)`). It reports the events `restore` (step, skipped_checkpoints),
     `step` (step, epoch, loss), `saving` and `checkpoint` (step), `left` (step) where all
     leave on notice, and `end`. Only "preemption" heeds a SIGTERM, from its first line on.
     """

@@ -19,7 +19,7 @@ from .trainer import Trainer
 
 
 def train_with_manager(trainer: Trainer) -> RecoveryReport:
-    """Save every `save_every` steps; a death loses the steps since."""
+    """Save every `checkpoint_every` steps; a death loses the steps since."""
     with open_checkpoints(trainer) as store:
         restore(trainer, store)
         for epoch, batch in trainer.batches_from(trainer.restored_step):
@@ -30,7 +30,7 @@ def train_with_manager(trainer: Trainer) -> RecoveryReport:
 def train_with_handler(trainer: Trainer) -> RecoveryReport:
     """As above; and after a SIGTERM to any worker all save at one step and leave.
 
-    A kill without notice is what the checkpoints every `save_every` steps are for.
+    A kill without notice is what the checkpoints every `checkpoint_every` steps are for.
     """
     with open_checkpoints(trainer) as store:
         restore(trainer, store)
@@ -52,7 +52,7 @@ def restore(trainer: Trainer, store: CheckpointFolder) -> None:
     """Restore the newest whole checkpoint, the same on every worker, and report which."""
     found = store.restore_newest()
     trainer.restored_step = found.step
-    report("restore", step=found.step, passed_over=list(found.passed_over))
+    report("restore", step=found.step, skipped_checkpoints=list(found.skipped_checkpoints))
 
 
 def save_if_due(trainer: Trainer, store: CheckpointFolder, step: int) -> None:

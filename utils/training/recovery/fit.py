@@ -25,7 +25,7 @@ from .settings import RecoveryReport
 from .trainer import Trainer
 
 
-class WholeBackup(keras.callbacks.BackupAndRestore):
+class AtomicBackup(keras.callbacks.BackupAndRestore):
     """Keras's BackupAndRestore with backups that are whole, the chief's, and know their step.
 
     `save_freq` is "epoch" or a number of steps, counted from the very start of the run.
@@ -46,7 +46,7 @@ class WholeBackup(keras.callbacks.BackupAndRestore):
         HDF5 notices a file that was cut short. It has no checksum: a changed byte
         in the middle of a weight stays unseen, unlike in TensorFlow's checkpoints.
         """
-        passed_over = []
+        skipped_checkpoints = []
         for path in (self._weights_path, self._prev_weights_path):
             if not os.path.exists(path):
                 continue
@@ -54,8 +54,8 @@ class WholeBackup(keras.callbacks.BackupAndRestore):
                 model.load_weights(path)
                 break
             except (OSError, KeyError, ValueError) as error:
-                passed_over.append(f"{Path(path).name}: {str(error).splitlines()[0]}")
-        return int(model.optimizer.iterations.numpy()), passed_over
+                skipped_checkpoints.append(f"{Path(path).name}: {str(error).splitlines()[0]}")
+        return int(model.optimizer.iterations.numpy()), skipped_checkpoints
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Nothing: the weights were restored before `fit`, and the data begin at their step."""
@@ -102,8 +102,10 @@ def train_with_backup(trainer: Trainer) -> RecoveryReport:
     with trainer.strategy.scope():
         loss = make_keras_loss(trainer.state, "float64")
         model.compile(trainer.optimizer, loss, jit_compile=False)
-    backup = WholeBackup(settings.folder, settings.save_every or "epoch", trainer.group.is_chief)
-    step, passed_over = backup.restore(model)
+    backup = AtomicBackup(
+        settings.folder, settings.checkpoint_every or "epoch", trainer.group.is_chief
+    )
+    step, skipped_checkpoints = backup.restore(model)
     chiefs = trainer.group.broadcast(step)
     if chiefs != step:
         raise RunError(
@@ -111,7 +113,7 @@ def train_with_backup(trainer: Trainer) -> RecoveryReport:
             f"{trainer.group.name}; name a folder that all workers share"
         )
     trainer.restored_step = step
-    report("restore", step=step, passed_over=passed_over)
+    report("restore", step=step, skipped_checkpoints=skipped_checkpoints)
     for epoch in range(step // trainer.plan.steps_per_epoch, settings.epochs):
         first_step = max(0, step - epoch * trainer.plan.steps_per_epoch)
         model.fit(

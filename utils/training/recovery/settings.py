@@ -20,7 +20,7 @@ RESTART_CODE = 42  # the exit status that asks the platform to start the group a
 class RecoverySettings:
     """One run: a small float64 MLP on Fashion-MNIST, on as many workers as there are.
 
-    `folder` is shared by all workers. `save_every` counts steps; None saves at the end
+    `folder` is shared by all workers. `checkpoint_every` counts steps; None saves at the end
     of each epoch. `method` is a key of `METHODS`: "manager" and "preemption" run
     the custom loop, "backup" runs Keras's `fit`. `pause_seconds` are slept after each
     step, so that a reader can follow; with `watched`, each worker also reports the event
@@ -30,7 +30,7 @@ class RecoverySettings:
 
     folder: str
     method: str = "manager"
-    save_every: int | None = 4
+    checkpoint_every: int | None = 4
     epochs: int = 5
     examples: int = 130
     global_batch_size: int = 32
@@ -43,8 +43,8 @@ class RecoverySettings:
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, METHODS)
-        if self.save_every is not None:
-            check_count("save_every", self.save_every)
+        if self.checkpoint_every is not None:
+            check_count("checkpoint_every", self.checkpoint_every)
         if not 0 <= self.pause_seconds < 60:
             raise InputError(f"pause_seconds {self.pause_seconds}: must be from 0 to 60")
 
@@ -58,7 +58,7 @@ class RecoverySettings:
 
     def is_due(self, step: int) -> bool:
         """Return whether a checkpoint is due after `step` steps from the very start."""
-        every = self.save_every or self.steps_per_epoch
+        every = self.checkpoint_every or self.steps_per_epoch
         return step % every == 0 or step == self.total_steps
 
 

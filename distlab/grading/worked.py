@@ -1,0 +1,23 @@
+"""`python -m distlab.grading.worked lab01 …`: write what the visible checks compare with."""
+
+import sys
+
+from distlab.exercises.exercise import RIGHT
+from distlab.exercises.worked import Worked, write_worked
+from distlab.grading.judging import list_judges
+
+
+def work_out_examples(lab: str) -> Worked:
+    """Return what is right, and what each mistake gives, for the examples of visible checks."""
+    return {
+        name: {
+            way: judge.work_out(judge.exercise.examples, way)
+            for way in (RIGHT, *judge.exercise.mistakes)
+        }
+        for name, judge in list_judges(lab).items()
+    }
+
+
+if __name__ == "__main__":
+    for lab in sys.argv[1:]:
+        print(write_worked(lab, work_out_examples(lab)))

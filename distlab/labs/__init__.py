@@ -1,0 +1,7 @@
+"""The labs, one folder each: what a lab runs, and how it is judged.
+
+The other home of a lab is its text with the solution, `solutions/src/labNN_slug.py`. Its folder
+`labNN` here has `exercise.py`, one `Exercise` object for each exercise and what the lab hands its
+learners; `judge.py`, the references, which a release and the sandbox leave out; `worked.json`, what
+the visible checks compare with; and modules that only this lab uses.
+"""

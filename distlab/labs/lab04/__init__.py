@@ -1,0 +1,1 @@
+"""Lab 04, The custom training loop: what it runs, and how it is judged."""

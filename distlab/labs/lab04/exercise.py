@@ -1,0 +1,370 @@
+"""Lab 04, custom training loop: its parts are run on real replicas."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from distlab.exercises import softmax
+from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
+from distlab.exercises.exercise import Exercise, contrast, each
+from distlab.labs.lab04.folders import make_folder, move_folder
+from distlab.labs.lab02.exercise import make_mirrored
+from distlab.exercises.model_maker import ModelMaker
+from distlab.exercises.refusing import own_frames, read_number, refuse, require_kind
+
+REPLICAS = 4  # of exercise 1
+RATE = 0.5  # learning rate of every trial
+MOMENTUM = 0.875  # exact in float32, in which Keras keeps it
+
+
+def _make_model(strategy: Any, kernel: np.ndarray) -> Any:
+    import keras
+
+    with strategy.scope():
+        model = keras.Sequential(
+            [
+                keras.Input((kernel.shape[0],), dtype="float64"),
+                keras.layers.Dense(kernel.shape[1], use_bias=False, dtype="float64"),
+            ]
+        )
+    model.set_weights([kernel])
+    return model
+
+
+def _make_state(strategy: Any, kernel: np.ndarray, momentum: float = 0.0) -> tuple[Any, Any]:
+    """Return a model with these weights, and its optimizer."""
+    import keras
+
+    model = _make_model(strategy, kernel)
+    with strategy.scope():
+        optimizer = keras.optimizers.SGD(RATE, momentum=momentum)
+        optimizer.build(model.trainable_variables)
+    return model, optimizer
+
+
+# ---- exercise 1: one step
+
+
+def try_step(train_step: Callable[..., Any], seed: int, examples: int) -> dict[str, Any]:
+    """Run one step on four replicas; return the weights after it and the sum of the losses."""
+    import tensorflow as tf
+
+    images, labels, kernel = draw_batch(seed, examples)
+    strategy = make_mirrored(REPLICAS)
+    model, optimizer = _make_state(strategy, kernel)
+
+    def split(column: np.ndarray) -> Any:
+        parts = np.array_split(column, REPLICAS)
+        return strategy.experimental_distribute_values_from_function(
+            lambda context: tf.constant(parts[context.replica_id_in_sync_group])
+        )
+
+    arguments = (model, optimizer, split(images), split(labels), examples)
+    with own_frames():
+        found = strategy.run(train_step, args=arguments)
+    parts = [read_number(x, "train_step") for x in strategy.experimental_local_results(found)]
+    return {"weights": np.asarray(model.get_weights()[0]), "sum of losses": sum(parts)}
+
+
+def draw_batch(seed: int, examples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return images [examples, 784], labels [examples] and first weights [784, 10]."""
+    picks = np.random.default_rng(seed).choice(10_000, size=examples, replace=False)
+    return *softmax.read_examples(picks), softmax.draw_weights(seed)
+
+
+def contrast_steps(got: Any, right: Any) -> str:
+    """Return how far the weights are from the right ones at most, and both sums of losses."""
+    if not isinstance(got, dict) or set(got) != set(right):
+        return contrast(got, right)
+    sums = (
+        f"a sum of losses of {show(got['sum of losses'])} (right: {show(right['sum of losses'])})"
+    )
+    if same(got["weights"], right["weights"], 1e-5):
+        return f"gave the right weights, and {sums}"
+    wanted = right["weights"]
+    wanted = np.array(wanted.sums) if isinstance(wanted, Digest) else add_up(wanted)
+    given = as_numbers(got["weights"])
+    far = float(np.linalg.norm(add_up(given) - wanted)) / len(wanted) ** 0.5
+    return f"gave weights that are about {far:.3g} away from those of one device, and {sums}"
+
+
+STEP = Exercise(
+    lab="lab04",
+    name="step",
+    function="train_step",
+    examples=((1, 32), (2, 30)),
+    mistakes={
+        "own-mean": "each replica averaged over its own examples: divide by the global batch",
+        "not-applied": "the weights did not change: the gradients were never applied",
+        "uphill": "the weights went up the gradient: apply_gradients subtracts by itself",
+        "applied-twice": "the gradients were applied twice",
+        "summed-twice": "four times too far: apply_gradients adds up the replicas' gradients by "
+        "itself, so an all-reduce before it adds them up once more",
+        "only-summed": "the losses are added up and never divided: divide by the global batch",
+        "softmax-first": "the model's outputs are logits: the loss takes their softmax by itself",
+        "unscaled-loss": "the weights are right, but the losses that came back are not divided: "
+        "return the loss whose gradient was taken",
+    },
+    hint="the weights after the step are those of one device, and the replicas' losses add up to "
+    "its mean loss",
+    tolerance=1e-5,
+    shows_case=False,
+    contrast=contrast_steps,
+    run=each(try_step),
+)
+
+
+# ---- exercise 2: one epoch
+
+
+def try_epoch(run_epoch: Callable[..., Any], losses: Sequence[float], batch: int) -> dict[str, Any]:
+    """Return the epoch's mean loss that `run_epoch` finds, where example k has `losses[k]`.
+
+    And how many examples its calls of `step` have seen, over both replicas.
+    """
+    import tensorflow as tf
+
+    strategy = make_mirrored(2)
+    data = tf.data.Dataset.from_tensor_slices(np.asarray(losses)).batch(batch)
+    with strategy.scope():
+        options = {"aggregation": tf.VariableAggregation.SUM, "trainable": False}
+        options["synchronization"] = tf.VariableSynchronization.ON_READ
+        seen = tf.Variable(0, dtype=tf.int64, **options)
+
+    def step(share: Any) -> Any:
+        count = tf.size(share, out_type=tf.int64)
+        seen.assign_add(count)
+        return tf.reduce_sum(share), count
+
+    with own_frames():
+        found = run_epoch(strategy, _distribute(strategy, data), step)
+    return {"mean loss": read_number(found, "run_epoch"), "examples seen": int(seen.numpy())}
+
+
+def _distribute(strategy: Any, data: Any) -> Any:
+    from utils.data.batches import without_autotune
+
+    return strategy.experimental_distribute_dataset(without_autotune(data))
+
+
+EPOCH = Exercise(
+    lab="lab04",
+    name="epoch",
+    function="run_epoch",
+    examples=(((1.0, 2.0, 3.0, 4.0, 10.0), 4), ((5.0, 1.0, 0.0, 2.0, 8.0, 6.0, 7.0), 3)),
+    mistakes={
+        "mean-of-batches": "a mean of the batches' means: the last, smaller batch counts too much",
+        "mean-of-shares": "a mean of the replicas' own means: shares of all sizes count alike",
+        "stepped-twice": "step ran twice on every batch, and would have trained twice: one call of "
+        "strategy.run returns both values",
+        "last-batch": "this is the mean of the last batch alone",
+        "first-replica": "only replica 0's examples were counted: reduce over the replicas",
+        "full-batches": "the last batch was counted as a full one",
+        "losses-averaged": "half of it: MEAN divides the sum of the replicas' losses by two. "
+        "Reduce with SUM",
+        "counts-averaged": "twice as much or more: MEAN divides the two replicas' counts by two, "
+        "and rounds down. Reduce with SUM",
+        "both-averaged": "too much: MEAN divides losses and counts by the two replicas, and rounds "
+        "a count down, so that half an example is lost. Reduce both with SUM",
+    },
+    hint="the sum of all losses of the epoch, divided by the number of its examples",
+    shows_case=False,
+    run=each(try_epoch),
+)
+
+
+# ---- exercise 3: accuracy
+
+
+def try_accuracy(evaluate: Callable[..., Any], seed: int, examples: int, batch: int) -> float:
+    """Return the accuracy that `evaluate` finds for a known model on so many test images."""
+    import tensorflow as tf
+
+    images, labels, kernel = draw_test(seed, examples)
+    strategy = make_mirrored(2)
+    model = _make_model(strategy, kernel)
+    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch)
+    with own_frames():
+        found = evaluate(strategy, model, _distribute(strategy, data))
+    return read_number(found, "evaluate")
+
+
+def draw_test(seed: int, examples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return test images and labels, and weights that get about half of them right.
+
+    The last, smaller batch is all right, so that it weighs differently from the rest.
+    """
+    rng = np.random.default_rng(seed)
+    images, labels = softmax.read_examples(rng.choice(2000, examples, replace=False), test=True)
+    wanted = np.where(rng.random(examples) < 0.5, labels, (labels + 1) % 10)
+    wanted[-examples // 4 :] = labels[-examples // 4 :]
+    kernel, *_ = np.linalg.lstsq(images, np.eye(10)[wanted], rcond=None)
+    return images, labels, kernel
+
+
+ACCURACY = Exercise(
+    lab="lab04",
+    name="accuracy",
+    function="evaluate",
+    examples=((3, 40, 16), (4, 21, 8)),
+    mistakes={
+        "mean-of-batches": "a mean of accuracies, of batches or of replicas: the last batch is "
+        "smaller than the others, and counts as much as they do",
+        "counted-wrong": "this is the share of wrong answers",
+        "last-batch": "this is the accuracy of the last batch alone",
+        "first-replica": "only replica 0's images were counted: reduce over the replicas",
+        "full-batches": "the last batch was counted as a full one",
+    },
+    hint="the number of right answers, divided by the number of images",
+    shows_case=False,
+    run=each(try_accuracy),
+)
+
+
+# ---- exercise 4: save and resume
+
+
+def try_resume(
+    functions: tuple[Callable[..., Any], Callable[..., Any]], seed: int, saved: int, total: int
+) -> dict[str, Any]:
+    """Train `saved` epochs of two steps on two replicas, save each, resume without a strategy.
+
+    `functions` are `save_state` and `load_state`. Returns the weights [4, 3] after
+    `total` epochs, and the epochs done that `load_state` said: of this run, and of an
+    empty folder.
+    """
+    import tensorflow as tf
+
+    save_state, load_state = functions
+    gradients, kernel = draw_gradients(seed, total)
+    with tempfile.TemporaryDirectory() as root:
+        folder, strategy = make_folder(root), make_mirrored(2)
+        model, optimizer = _make_state(strategy, kernel, MOMENTUM)
+        for epoch in range(saved):
+            for gradient in gradients[epoch]:
+                _apply(strategy, optimizer, model, gradient)
+            save_state(folder, model, optimizer, epoch + 1)
+        alone = tf.distribute.get_strategy()
+        model, optimizer = _make_state(alone, np.zeros_like(kernel), MOMENTUM)
+        found = load_state(move_folder(folder), model, optimizer)
+        done = int(read_number(found, "load_state"))
+    nothing = _load_nothing(load_state, kernel)
+    for gradient in gradients[max(done, 0) :].reshape(-1, *kernel.shape):
+        _apply(alone, optimizer, model, gradient)
+    weights = np.asarray(model.get_weights()[0])
+    return {"epochs done": done, "epochs in an empty folder": nothing, "weights": weights}
+
+
+def _load_nothing(load_state: Callable[..., Any], kernel: np.ndarray) -> Any:
+    """Return what `load_state` says of an empty folder; "an error" if it stops with one."""
+    import tensorflow as tf
+
+    alone = tf.distribute.get_strategy()
+    model, optimizer = _make_state(alone, kernel, MOMENTUM)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            found = load_state(folder, model, optimizer)
+        except Exception:  # whatever a learner's code raises where there is nothing to read
+            return "an error"
+    return int(read_number(found, "load_state"))
+
+
+def _apply(strategy: Any, optimizer: Any, model: Any, gradient: np.ndarray) -> None:
+    import tensorflow as tf
+
+    shares = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(gradient / context.num_replicas_in_sync)
+    )  # a tensor of its own for each replica: one that all share would not be added up
+    (variable,) = model.trainable_variables
+    strategy.run(lambda share: optimizer.apply_gradients([(share, variable)]), args=(shares,))
+
+
+def draw_gradients(seed: int, epochs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the gradients of each epoch's two steps, [epochs, 2, 4, 3], and weights [4, 3]."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(epochs, 2, 4, 3)), rng.normal(size=(4, 3))
+
+
+RESUME = Exercise(
+    lab="lab04",
+    name="resume",
+    function="save_state and load_state",
+    examples=((5, 3, 5), (6, 2, 6)),
+    mistakes={
+        "no-optimizer": "the optimizer's state was not restored: its momentum begins at 0 again",
+        "steps": "load_state returns the epochs done: this is the number of the optimizer's steps",
+        "epoch-forgotten": "the number of epochs done was lost, so all of them were trained again",
+        "oldest": "the oldest state was loaded, not the latest",
+        "nothing-restored": "nothing was restored: the model has its first weights",
+        "empty-not-zero": "where nothing was saved, 0 epochs are done",
+        "kept-in-memory": "an empty folder gives the epochs of another run: the state is kept in "
+        "this process and not in the folder, and is lost with it",
+        "empty-folder": "load_state stops with an error where nothing was saved: it returns 0",
+    },
+    hint="compare what went into the folder with what has to come out: weights, the optimizer's "
+    "state, the number of epochs done",
+    tolerance=1e-5,
+    shows_case=False,
+    run=each(try_resume),
+)
+
+
+# ---- exercise 5: the whole loop
+
+
+def draw_run(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return images [21, 6], labels [21] of 3 classes, and the first weights [6, 3]."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(21, 6)), rng.integers(0, 3, size=21), rng.normal(size=(6, 3))
+
+
+def try_program(train: Callable[..., Any], seed: int) -> dict[str, Any]:
+    """Run a whole loop for one epoch, then call it again in the same folder for three.
+
+    Returns the weights, how many copies there are, both calls' losses, whether most steps were
+    compiled.
+    """
+    images, labels, kernel = draw_run(seed)
+    strategy, make = make_mirrored(2), ModelMaker(kernel, "float64")
+    with tempfile.TemporaryDirectory() as root, own_frames():
+        folder = make_folder(root)
+        make_model = lambda: make()  # noqa: E731 - its notes are not the answer's to write
+        found = [train(strategy, make_model, images, labels, 8, 1, folder)]
+        found += [train(strategy, make_model, images, labels, 8, 3, move_folder(folder))]
+    if any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in found):
+        raise refuse("train returns two things: the model, and a list with each epoch's mean loss")
+    (_, first), (model, second) = found
+    require_kind(model, "train", "keras.Model")
+    copies = strategy.experimental_local_results(model.weights[0].value)
+    return {
+        "losses of one epoch": [float(x) for x in first],
+        "losses after resuming": [float(x) for x in second],
+        "weights": np.asarray(model.get_weights()[0]),
+        "copies of each weight": len(copies),
+        "compiled": make.was_compiled(12),  # of 2 replicas x 3 steps x 3 epochs = 18
+    }
+
+
+PROGRAM = Exercise(
+    lab="lab04",
+    name="program",
+    function="train",
+    examples=((31,),),
+    mistakes={
+        "began-again": "the second call trained all three epochs: restore the latest checkpoint "
+        "before the loop, and begin at its epoch",
+        "no-optimizer": "the optimizer's state was not restored: its momentum begins at 0 again",
+        "own-mean": "each replica averaged over its own examples: divide by the size of this batch",
+        "full-batch": "the last batch holds 5 examples, not 8: divide by what it holds",
+        "mean-of-batches": "the weights are right, the losses are means of batch means: the last, "
+        "smaller batch counts too much",
+        "outside-scope": "one copy of each weight: call make_model in the strategy's scope",
+        "not-compiled": "all is right, and runs op by op: put @tf.function round the step",
+    },
+    hint="which of it is right: the first call's loss, the second call's losses, the weights?",
+    tolerance=1e-5,
+    shows_case=False,
+    run=each(try_program),
+)

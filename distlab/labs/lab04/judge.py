@@ -1,0 +1,151 @@
+"""Lab 04, custom training loop: what each function should be seen to do."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distlab.exercises import softmax
+from distlab.labs.lab04 import exercise as lab04
+from distlab.exercises.comparing import AnyOf, Anything
+from distlab.labs.lab04.exercise import (
+    MOMENTUM,
+    RATE,
+    REPLICAS,
+    draw_batch,
+    draw_gradients,
+    draw_run,
+    draw_test,
+)
+from distlab.grading import regression
+from distlab.grading.judging import Judge, LabRules
+
+RULES = LabRules(cell_seconds=60, submission_seconds=120)
+
+
+def expect_step(seed: int, examples: int, way: str = "right") -> dict[str, Any]:
+    images, labels, kernel = draw_batch(seed, examples)
+    logits = images @ kernel
+    shares = np.array_split(np.ones(examples), REPLICAS)
+    own = np.concatenate([share / len(share) for share in shares])
+    factors = own if way == "own-mean" else np.full(examples, 1 / examples)
+    factors = np.ones(examples) if way == "only-summed" else factors
+    slopes = softmax.slopes(logits, labels)
+    if way == "softmax-first":  # the chain rule through one softmax more
+        odds = softmax.probabilities(logits)
+        outer, logits = softmax.slopes(odds, labels), odds
+        slopes = odds * (outer - np.sum(outer * odds, axis=1, keepdims=True))
+    loss = float(np.sum(factors * regression.losses(logits, labels)))
+    times = {"not-applied": 0.0, "uphill": -1.0, "applied-twice": 2.0, "summed-twice": REPLICAS}
+    update = times.get(way, 1.0) * images.T @ (slopes * factors[:, None])
+    loss *= examples if way == "unscaled-loss" else 1
+    return {"weights": kernel - RATE * update, "sum of losses": loss}
+
+
+def expect_epoch(losses: Sequence[float], batch: int, way: str = "right") -> dict[str, Any]:
+    seen = len(losses) * (2 if way == "stepped-twice" else 1)
+    return {"mean loss": _average(losses, batch, way), "examples seen": seen}
+
+
+def _average(losses: Sequence[float], batch: int, way: str) -> float:
+    batches = [np.asarray(losses)[part] for part in _cut(len(losses), batch)]
+    if way == "mean-of-batches":
+        return float(np.mean([b.mean() for b in batches]))
+    if way == "mean-of-shares":
+        shares = [np.array_split(b, 2) for b in batches]
+        return float(np.mean([share.mean() for pair in shares for share in pair if len(share)]))
+    if way == "last-batch":
+        return float(batches[-1].mean())
+    if way == "first-replica":
+        return float(np.concatenate([b[: -(-len(b) // 2)] for b in batches]).mean())
+    if way == "full-batches":
+        return float(np.sum(losses)) / (len(batches) * batch)
+    if way.endswith("-averaged"):  # over two replicas: whole numbers are rounded down
+        total = float(np.sum(losses)) / (1 if way == "counts-averaged" else 2)
+        halves = sum(len(b) // 2 for b in batches)
+        return total / (len(losses) if way == "losses-averaged" else halves)
+    return float(np.mean(losses))
+
+
+def _cut(examples: int, batch: int) -> list[slice]:
+    return [slice(k, min(k + batch, examples)) for k in range(0, examples, batch)]
+
+
+def expect_accuracy(seed: int, examples: int, batch: int, way: str = "right") -> float:
+    images, labels, kernel = draw_test(seed, examples)
+    right = ((images @ kernel).argmax(axis=1) == labels).astype(float)
+    return _average(1 - right if way == "counted-wrong" else right, batch, way)
+
+
+def expect_resume(seed: int, saved: int, total: int, way: str = "right") -> dict[str, Any]:
+    gradients, kernel = draw_gradients(seed, total)
+    weights, velocity = kernel.copy(), np.zeros_like(kernel)
+    states = [(weights, velocity)]
+    for epoch in gradients[:saved]:
+        for gradient in epoch:
+            velocity = MOMENTUM * velocity - RATE * gradient
+            weights = weights + velocity
+        states.append((weights, velocity))
+    done = saved
+    if way == "oldest":
+        done, (weights, velocity) = 1, states[1]
+    if way == "nothing-restored":
+        done, weights = 0, np.zeros_like(kernel)
+    if way in ("no-optimizer", "nothing-restored"):
+        velocity = np.zeros_like(kernel)
+    if way == "epoch-forgotten":
+        done = 0
+    if way == "steps":  # counted in steps: an epoch has two
+        done = 2 * saved
+    for gradient in gradients[done:].reshape(-1, *kernel.shape):
+        velocity = MOMENTUM * velocity - RATE * gradient
+        weights = weights + velocity
+    nothing = {"empty-folder": "an error", "kept-in-memory": saved,
+               "empty-not-zero": AnyOf((-1, 1))}.get(way, 0)  # fmt: skip
+    return {"epochs done": done, "epochs in an empty folder": nothing, "weights": weights}
+
+
+def _run_epochs(
+    run: tuple[Any, ...], weights: np.ndarray, velocity: np.ndarray, epochs: int, way: str
+) -> tuple[np.ndarray, np.ndarray, list[float]]:
+    """Take epochs of gradient descent with momentum; return weights, velocity, mean losses."""
+    images, labels, _ = run
+    means = []
+    for _ in range(epochs):
+        found = []
+        for part in _cut(len(labels), 8):
+            x, y = images[part], labels[part]
+            found.append(regression.losses(x @ weights, y))
+            own = np.concatenate([np.full(len(s), len(s)) for s in np.array_split(y, 2)])
+            divisor = {"own-mean": own, "full-batch": np.full(len(y), 8)}.get(way, len(y))
+            slopes = softmax.slopes(x @ weights, y) / np.reshape(divisor, (-1, 1))
+            velocity = MOMENTUM * velocity - RATE * x.T @ slopes
+            weights = weights + velocity
+        batches = [batch.mean() for batch in found]
+        means.append(float(np.mean(batches if way == "mean-of-batches" else np.concatenate(found))))
+    return weights, velocity, means
+
+
+def expect_program(seed: int, way: str = "right") -> dict[str, Any]:
+    run = draw_run(seed)
+    start = run[2], np.zeros_like(run[2])
+    weights, velocity, first = _run_epochs(run, *start, 1, way)
+    if way == "no-optimizer":
+        velocity = np.zeros_like(velocity)
+    again = (*start, 3) if way == "began-again" else (weights, velocity, 2)
+    weights, _, second = _run_epochs(run, *again, way)
+    loose = way in ("own-mean", "full-batch")  # how such a loss is reported may differ
+    return {
+        "losses of one epoch": Anything() if loose else first,
+        "losses after resuming": Anything() if loose else second,
+        "weights": weights,
+        "copies of each weight": 1 if way == "outside-scope" else 2,
+        "compiled": way != "not-compiled",
+    }
+
+
+STEP = Judge(lab04.STEP, expect_step)
+EPOCH = Judge(lab04.EPOCH, expect_epoch)
+ACCURACY = Judge(lab04.ACCURACY, expect_accuracy)
+RESUME = Judge(lab04.RESUME, expect_resume)
+PROGRAM = Judge(lab04.PROGRAM, expect_program)

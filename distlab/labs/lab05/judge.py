@@ -1,0 +1,151 @@
+"""Lab 05, loss scaling: the update that each way to scale a loss applies, with NumPy alone.
+
+A way to scale multiplies each example's gradient with a factor, the penalty's with
+another, and may put something in the place of the sample weights.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from distlab.exercises import softmax
+from distlab.labs.lab05 import exercise as lab05
+from distlab.exercises.comparing import AnyOf, Anything
+from distlab.labs.lab05.exercise import REPLICAS, Step, draw_start, make_step, read_batch
+from distlab.grading.judging import Judge, LabRules
+
+RULES = LabRules(cell_seconds=30, submission_seconds=90, visible_checks=False, onednn=False,
+                 one_fork=True)  # fmt: skip
+Factor = Callable[[int, Step], float]  # (examples on this replica, step) -> factor of each
+
+
+def per_batch(own: int, step: Step) -> float:
+    return 1 / step["global_batch_size"]
+
+
+def per_share(own: int, step: Step) -> float:
+    return 1 / own if own else np.nan
+
+
+def one_share(own: int, step: Step) -> float:
+    return 1 / REPLICAS
+
+
+def scaled(factor: Factor, by: float) -> Factor:
+    return lambda own, step: by * factor(own, step)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What the gradients of one replica are multiplied with: each example's, the penalty's.
+
+    `weigh` gives what stands in for the sample weights, [examples], the step's own if None.
+    """
+
+    factor: Factor
+    penalty: Factor = one_share
+    weigh: Callable[[Step], np.ndarray] | None = None
+
+
+def by_share(step: Step, combine: Callable[[np.ndarray], Any]) -> np.ndarray:
+    """Return `combine` of each replica's sample weights, put in the place of each of them."""
+    parts = np.array_split(np.asarray(step["weights"]), REPLICAS)
+    return np.concatenate([np.broadcast_to(combine(part), part.shape) for part in parts])
+
+
+WAYS: dict[str, dict[str, Scaling]] = {
+    "plain": {
+        "right": Scaling(per_batch),
+        "own-mean": Scaling(per_share),
+        "mean-of-four": Scaling(scaled(per_share, 1 / REPLICAS)),
+        "only-summed": Scaling(lambda own, step: 1.0),
+        "divided-twice": Scaling(scaled(per_batch, 1 / REPLICAS)),
+        "only-replicas": Scaling(one_share),
+    },
+    "weighted": {
+        "right": Scaling(lambda own, step: 1 / np.sum(step["weights"])),
+        "own-mean": Scaling(per_share),
+        "weights-ignored": Scaling(per_batch, weigh=lambda step: np.ones(len(step["picks"]))),
+        "own-weights": Scaling(
+            lambda own, step: 1.0,
+            weigh=lambda step: np.asarray(step["weights"]) / by_share(step, np.sum),
+        ),
+        "by-examples": Scaling(per_batch),
+        "times-replicas": Scaling(lambda own, step: REPLICAS / np.sum(step["weights"])),
+        "mean-weight": Scaling(per_batch, weigh=lambda step: by_share(step, np.mean)),
+    },
+    "penalized": {
+        "right": Scaling(per_batch),
+        "on-every-replica": Scaling(per_batch, penalty=lambda own, step: 1.0),
+        "penalty-by-batch": Scaling(per_batch, penalty=per_batch),
+        "all-by-replicas": Scaling(scaled(per_batch, 1 / REPLICAS)),
+        "penalty-forgotten": Scaling(per_batch, penalty=lambda own, step: 0.0),
+        "own-mean": Scaling(per_share),
+    },
+    "uneven": {
+        "right": Scaling(lambda own, step: 1 / len(step["picks"])),
+        "own-mean": Scaling(per_share),
+        "full-batch": Scaling(per_batch),
+        "own-times-replicas": Scaling(scaled(per_share, 1 / REPLICAS)),
+    },
+}
+
+
+def expect_update(kind: str, *case: Any, way: str = "right") -> np.ndarray:
+    """Return the update [inputs, outputs] that the scaling `way` applies."""
+    scaling, step = WAYS[kind][way], make_step(*case)
+    images, labels = read_batch(step)
+    start = draw_start(step)
+    shares = [len(share) for share in np.array_split(labels, REPLICAS)]
+    factors = np.concatenate([np.full(own, scaling.factor(own, step)) for own in shares])
+    outputs = images @ start  # [examples, outputs]
+    slope = softmax.slopes(outputs, labels)
+    if kind == "weighted":
+        weights = scaling.weigh(step) if scaling.weigh else np.asarray(step["weights"])
+        slope = slope * weights[:, None]
+    update = images.T @ (slope * factors[:, None])
+    if kind == "penalized":
+        times = sum(scaling.penalty(own, step) for own in shares)
+        update += times * 2 * step["strength"] * start
+    return update
+
+
+def expect_uneven(*case: Any, way: str = "right") -> dict[str, Any]:
+    """Return the update, and the loss of a replica without examples."""
+    if way in ("mean-of-nothing", "empty-not-zero"):
+        nothing = np.nan if way == "mean-of-nothing" else 1.0
+        return {"update": expect_update("uneven", *case), "loss of nothing": nothing}
+    nothing = 0.0 if way == "right" else Anything()
+    return {"update": expect_update("uneven", *case, way=way), "loss of nothing": nothing}
+
+
+CONFUSIONS = {
+    "below-one": {"full-batch": "divided-twice"},
+    "above-one": {"not-divided": "own-mean"},
+    "residual-ignored": {"penalty-on-each": "own-mean", "own-weights": "own-mean"},
+    "weights-not-seen": {"own-weights": "own-mean"},
+}
+
+
+def expect_bug(bug: str, seed: int, shares: Sequence[int], kind: str, way: str = "right") -> Any:
+    """Return the word for the bug of a report, or a confused one."""
+    turned = bug in ("own-weights", "penalty-on-each") or (
+        bug == "own-mean" and len(set(shares)) > 1
+    )
+    if way == "not-measured" and kind != "plain":
+        return "own-weights" if kind == "weighted" else "penalty-on-each"
+    if way == "turned-is-penalty" and turned:
+        return "penalty-on-each"
+    if way == "equal-shares" and bug == "own-mean" and turned:
+        return AnyOf(("not-divided", "full-batch", "divided-twice", "right", "penalty-on-each"))
+    return CONFUSIONS.get(way, {}).get(bug, bug)
+
+
+PLAIN = Judge(lab05.PLAIN, partial(expect_update, "plain"))
+WEIGHTED = Judge(lab05.WEIGHTED, partial(expect_update, "weighted"))
+PENALIZED = Judge(lab05.PENALIZED, partial(expect_update, "penalized"))
+UNEVEN = Judge(lab05.UNEVEN, expect_uneven)
+DIAGNOSIS = Judge(lab05.DIAGNOSIS, expect_bug)

@@ -1,0 +1,159 @@
+"""Lab 07, cluster doctor: configurations are read as TensorFlow reads them, logs were real."""
+
+import json
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any
+
+from distlab.exercises.exercise import Exercise, each
+from distlab.labs.lab07.failing_logs import LOGS, fill_in
+
+CAUSES = tuple(LOGS)
+HOSTS = ["10.0.0.4:2222", "10.0.0.9:2222", "10.0.0.5:3333"]
+BY_HAND = ("utils.tf_config",)
+MACHINES = {"chief": ["a:1"], "worker": ["b:2", "c:2"], "ps": ["d:3"], "evaluator": ["e:4"]}
+
+
+def _call_with_copies(answer: Callable[..., Any], *case: Any) -> Any:
+    return answer(*deepcopy(list(case)))
+
+
+def describe_config(given: Any, *case: Any) -> dict[str, Any]:
+    """Return what a learner's TF_CONFIG says: cluster and task, or why it cannot be read."""
+    if not isinstance(given, str):
+        return {"kind": f"not a string but {type(given).__name__}"}
+    try:
+        found = json.loads(given)
+    except json.JSONDecodeError:
+        return {"kind": "not JSON"}
+    if not isinstance(found, dict):
+        return {"kind": "not a JSON object"}
+    extra = sorted(set(found) - {"cluster", "task", "environment", "rpc_layer"})
+    return {"kind": "JSON", "cluster": found.get("cluster"), "task": found.get("task")} | (
+        {"unknown keys": ", ".join(extra)} if extra else {}
+    )
+
+
+WORKER = Exercise(
+    lab="lab07",
+    name="worker",
+    function="write_config",
+    examples=((HOSTS, 0), (HOSTS, 2)),
+    mistakes={
+        "dictionary": "TF_CONFIG is an environment variable, a string: json.dumps makes one",
+        "python-repr": "str() writes Python, with single quotes: json.dumps writes JSON",
+        "counted-from-one": "indexes count from 0",
+        "only-itself": "every task lists all machines of the cluster, not only its own",
+        "index-as-text": "the index is a number, without quotes",
+        "chief-and-workers": "all of these tasks are workers: without parameter servers worker 0 "
+        "is the chief by itself, and a job of that name is not needed",
+    },
+    hint='{"cluster": {"worker": [all hosts]}, "task": {"type": "worker", "index": its place}}',
+    by_hand=BY_HAND,
+    run=each(_call_with_copies),
+    plain=True,
+    read=describe_config,
+)
+ROLE = Exercise(
+    lab="lab07",
+    name="role",
+    function="write_role",
+    examples=((MACHINES, "chief", 0), (MACHINES, "ps", 0), (MACHINES, "evaluator", 0)),
+    mistakes={
+        "evaluator-listed": "the evaluator is not part of the training cluster: leave its machine "
+        "out of the list",
+        "servers-forgotten": "the parameter servers are missing from the cluster",
+        "called-master": "the coordinator's job is called chief; master was its name in "
+        "TensorFlow 1",
+        "numbered-through": "each job counts its own tasks from 0",
+        "evaluator-alone": "the evaluator gets everyone's cluster here, not one of its own",
+        "evaluator-lists-itself": "the evaluator is in no cluster, not even in the one that its "
+        "own TF_CONFIG holds",
+        "evaluator-as-worker": "a task's type is the name of its job, the evaluator's too",
+    },
+    hint="the same cluster for all: chief, worker and ps; only the task differs",
+    by_hand=BY_HAND,
+    run=each(_call_with_copies),
+    plain=True,
+    read=describe_config,
+)
+
+
+def break_configs(hosts: Sequence[str], twice: int, lost: int, shift: int) -> list[str]:
+    """Return the TF_CONFIGs of all workers with three mistakes in them.
+
+    Worker `twice` says that it is worker 0, worker `lost` knows one machine too few,
+    and worker `shift`, unless it is 0, lists the machines in another order. Worker
+    0's own is right.
+    """
+    configs = []
+    for index in range(len(hosts)):
+        known = list(hosts[:-1]) if index == lost else list(hosts)
+        if index == shift:
+            known = known[1:] + known[:1]
+        task = {"type": "worker", "index": 0 if index == twice else index}
+        configs.append(json.dumps({"cluster": {"worker": known}, "task": task}))
+    return configs
+
+
+def try_repair(repair: Callable[..., Any], *case: Any) -> Any:
+    """Return what `repair` makes of the configurations that `break_configs(*case)` gives."""
+    return repair(break_configs(*case))
+
+
+def describe_configs(given: Any, *case: Any) -> Any:
+    """Return the description of each of a list of TF_CONFIGs."""
+    return [describe_config(x) for x in given] if isinstance(given, list | tuple) else given
+
+
+REPAIR = Exercise(
+    lab="lab07",
+    name="repair",
+    function="repair",
+    examples=((("b:1", "a:1", "c:1", "d:1"), 2, 3, 1),),
+    mistakes={
+        "only-indexes": "the indexes are right, but the tasks still disagree about the machines",
+        "only-clusters": "the machines agree, but an index is still used twice",
+        "sorted": "the machines were put into another order: worker 0's list is the right one",
+        "all-the-first": "every task says that it is worker 0",
+    },
+    hint="everyone gets worker 0's cluster, and the index of its own place",
+    shows_case=False,
+    by_hand=BY_HAND,
+    run=each(try_repair),
+    plain=True,
+    read=describe_configs,
+)
+
+
+def make_log(name: str, seed: int) -> str:
+    """Return the log of the failing cluster `name` of CAUSES, with addresses drawn from `seed`."""
+    return fill_in(LOGS[name], seed)
+
+
+def try_cause(name_cause: Callable[..., Any], name: str, seed: int) -> Any:
+    """Return the cause that `name_cause` gives for a log of the failing cluster `name`."""
+    return name_cause(make_log(name, seed))
+
+
+CAUSE = Exercise(
+    lab="lab07",
+    name="cause",
+    function="name_cause",
+    examples=tuple((name, 100 + k) for k, name in enumerate(CAUSES)),
+    mistakes={
+        "waits-or-died": "a peer that has not come yet is waited for (missing-peer); one that was "
+        "there and stopped answering is dead-peer",
+        "alone-unseen": "no error at all, and 1 replica: it trains alone. A strategy that is made "
+        "too late raises an error",
+        "port-for-all": "gRPC appears in many logs: a port is taken only where the server could "
+        "not start",
+        "size-is-death": "a group of another size means that tasks disagree about the cluster, not "
+        "that one died",
+    },
+    hint="find words that stand in this log and in no other; the last line is not always enough",
+    shows_case=False,
+    by_hand=BY_HAND,
+    run=each(try_cause),
+    plain=True,
+)

@@ -1,0 +1,47 @@
+"""Lab 11, tf.data: a pipeline has no mistake; rates and calls are worked out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from distlab.labs.lab11 import exercise as lab11
+from distlab.exercises.comparing import Anything
+from distlab.grading.judging import Judge, LabRules
+
+RULES = LabRules(cell_seconds=120, submission_seconds=240, exclusive=True, visible_checks=False)
+
+
+def expect_pipeline(seed: int, batch_size: int, way: str = "right") -> dict[str, Any]:
+    return {"mistake": "" if way == "right" else way, "speed": Anything()}
+
+
+def expect_rate(
+    stage_seconds: Sequence[float], batch_size: int, overlapped: bool, way: str = "right"
+) -> float:
+    """Return images per second, or what a mistake gives."""
+    together = not overlapped if way == "overlap-swapped" else overlapped
+    seconds = max(stage_seconds) if together else sum(stage_seconds)
+    if way == "always-added":
+        seconds = sum(stage_seconds)
+    if way == "mean-stage":
+        seconds = sum(stage_seconds) / len(stage_seconds)
+    return 1 / seconds if way == "batches-counted" else batch_size / seconds
+
+
+def expect_calls(examples: int, epochs: int, cache_after: str, way: str = "right") -> list[int]:
+    """Return [decodings, augmentations] in so many epochs, or what a mistake gives."""
+    every = examples * epochs
+    decodings = every if cache_after == "nothing" else examples
+    augmentations = examples if cache_after == "augment" else every
+    if way == "cache-ignored":
+        decodings, augmentations = every, every
+    if way == "all-cached" and cache_after != "nothing":
+        augmentations = examples
+    if way == "first-epoch-free":
+        decodings -= examples if cache_after == "nothing" else 0
+        decodings = 0 if cache_after != "nothing" else decodings
+    return [decodings, augmentations]
+
+
+PIPELINE = Judge(lab11.PIPELINE, expect_pipeline)
+RATE = Judge(lab11.RATE, expect_rate)
+CALLS = Judge(lab11.CALLS, expect_calls)

@@ -1,0 +1,1 @@
+"""Lab 12, Pipelines and shards: what it runs, and how it is judged."""

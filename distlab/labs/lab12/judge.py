@@ -1,0 +1,116 @@
+"""Lab 12, pipelines and shards: whole layers, 1F1B, and the bubble."""
+
+from typing import Any
+
+import numpy as np
+
+from distlab.labs.lab12 import exercise as lab12
+from distlab.exercises.comparing import AnyOf, Anything
+from distlab.labs.lab12.exercise import describe_schedule, draw_layer
+from distlab.grading.judging import Judge, LabRules
+
+RULES = LabRules(cell_seconds=10, submission_seconds=30)
+
+
+def _whole(layer: dict[str, np.ndarray]) -> dict[str, Any]:
+    return {
+        "output": layer["x"] @ layer["kernel"] + layer["bias"],
+        "kernel gradients": layer["x"].T @ layer["upstream"],
+        "bias gradient": layer["upstream"].sum(axis=0),
+        "x gradient": layer["upstream"] @ layer["kernel"].T,
+    }
+
+
+def expect_columns(seed: int, inputs: int, sizes: Any, way: str = "right") -> dict[str, Any]:
+    layer = draw_layer(seed, inputs, sum(sizes))
+    found = _whole(layer)
+    if way == "averaged":
+        found["x gradient"] = found["x gradient"] / len(sizes)
+    if way == "not-summed":
+        found["x gradient"] = layer["upstream"][:, : sizes[0]] @ layer["kernel"][:, : sizes[0]].T
+    if way == "bias-forgotten":
+        found["output"] = layer["x"] @ layer["kernel"]
+    batch = len(layer["x"])
+    found["bias gradient"] /= batch if way == "bias-averaged" else 1
+    found["kernel gradients"] /= batch if way == "kernel-averaged" else 1
+    if way == "not-in-parts":
+        return found | {"bias gradient": Anything()}
+    edges = np.cumsum(sizes)[:-1] if way != "equal-parts" else len(sizes)
+    biases = np.array_split(found["bias gradient"], edges)
+    both = AnyOf((biases, [bias / batch for bias in biases]))  # who averages one often does both
+    return found | {
+        "kernel gradients": np.array_split(found["kernel gradients"], edges, axis=1),
+        "bias gradient": both if way == "kernel-averaged" else biases,
+        "x gradient": Anything() if way == "equal-parts" else found["x gradient"],
+    }
+
+
+def expect_rows(seed: int, sizes: Any, outputs: int, way: str = "right") -> dict[str, Any]:
+    layer = draw_layer(seed, sum(sizes), outputs)
+    found = _whole(layer)
+    first, bias = sizes[0], layer["bias"]
+    product = found["output"] - bias
+    found["output"] = {
+        "bias-everywhere": product + len(sizes) * bias,
+        "first-part-only": layer["x"][:, :first] @ layer["kernel"][:first] + bias,
+        "averaged": product / len(sizes) + bias,
+        "bias-forgotten": product,
+    }.get(way, found["output"])
+    if way == "upstream-shared":
+        for name in ("kernel gradients", "x gradient"):
+            found[name] = found[name] / len(sizes)
+        whole = found["bias gradient"]
+        found["bias gradient"] = AnyOf((whole, whole / len(sizes)))
+    if way == "bias-gradients-summed":
+        found["bias gradient"] = len(sizes) * found["bias gradient"]
+    if way == "not-in-parts":
+        return found | {"x gradient": Anything()}
+    edges = np.cumsum(sizes)[:-1]
+    found["kernel gradients"] = np.split(found["kernel gradients"], edges, axis=0)
+    if way == "x-whole":
+        return found
+    return found | {"x gradient": np.split(found["x gradient"], edges, axis=1)}
+
+
+def _order_stage(stage: int, stages: int, micro_batches: int, ahead: int) -> list[tuple[str, int]]:
+    """Return `ahead` forwards, then a backward and a forward in turn, then the backwards left."""
+    ahead = min(ahead, micro_batches)
+    order = [("F", k) for k in range(ahead)]
+    for k in range(micro_batches):
+        order.append(("BW", k))
+        if ahead + k < micro_batches:
+            order.append(("F", ahead + k))
+    return order
+
+
+def expect_schedule(stages: int, micro_batches: int, way: str = "right") -> dict[str, Any]:
+    """Return how 1F1B does, or a known other schedule."""
+    ahead = {
+        "all-forwards-first": lambda stage: micro_batches,
+        "one-at-a-time": lambda stage: 1,
+        "one-too-many": lambda stage: stages - stage + 1,
+        "same-warm-up": lambda stage: stages,
+        "one-too-few": lambda stage: max(stages - stage - 1, 1),
+    }.get(way, lambda stage: stages - stage)
+    orders = [_order_stage(s, stages, micro_batches, ahead(s)) for s in range(stages)]
+    return describe_schedule(orders, stages, micro_batches)
+
+
+def expect_count(stages: int, most_bubble: float, way: str = "right") -> Any:
+    """Return the fewest micro-batches with a bubble fraction of `most_bubble` at most."""
+    solved = (stages - 1) * (1 - most_bubble) / most_bubble
+    if way in ("rounded-down", "not-whole"):
+        exact = abs(solved - round(solved)) < 1e-9
+        return AnyOf((int(solved), round(solved))) if way == "rounded-down" or exact else solved
+    for micro_batches in range(1, 100_000):
+        idle = {"all-stages": stages, "one-bubble": 1}.get(way, stages - 1)
+        whole = micro_batches + (0 if way == "of-ideal-time" else idle)
+        if idle / whole <= most_bubble + 1e-12:
+            return micro_batches + (1 if way == "one-more" else 0)
+    raise ValueError("no number of micro-batches is enough")
+
+
+COLUMNS = Judge(lab12.COLUMNS, expect_columns)
+ROWS = Judge(lab12.ROWS, expect_rows)
+SCHEDULE = Judge(lab12.SCHEDULE, expect_schedule)
+COUNT = Judge(lab12.COUNT, expect_count)

@@ -1,0 +1,220 @@
+"""Lab 13, precision and memory: float16 by NumPy, the rule of a moving scale, bytes of plans."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from distlab.labs.lab13 import exercise as lab13
+from distlab.exercises.comparing import AnyOf, Anything
+from distlab.labs.lab13.exercise import BATCH, BLOCKS, DIM, EXAMPLES, FLOAT16_MAX, RATE
+from distlab.grading.judging import Judge, LabRules
+
+RULES = LabRules(cell_seconds=60, submission_seconds=120, visible_checks=False, onednn=False)
+
+
+def expect_overflow(seed: int, where: str, layer: int, way: str = "right") -> Any:
+    """Return where the first number is that is not finite: networks are drawn to fail there."""
+    found: tuple[str, int | None] = (where, None if where == "none" else layer)
+    if way == "first-layer" and where == "backward":
+        found = (where, 0)
+    if way == "gradients-only" and where == "forward":
+        found = ("backward", 3)
+    if way == "loss-only" and where == "backward":
+        found = ("none", None)
+    if way == "last-output" and where == "forward":
+        found = (where, 3)
+    if way == "counted-from-one" and where != "none":
+        found = (where, layer + 1)
+    return list(found)
+
+
+def expect_scale(seed: int, replicas: int, headroom: float, way: str = "right") -> dict[str, float]:
+    """Return the scale, and the shares of gradients that float16 loses without it and with it."""
+    gradients = lab13.draw_gradients(seed, replicas)
+    values = np.abs(np.concatenate([np.ravel(g) for g in gradients]).astype(float))
+    largest = values.max()
+    power = np.log2(FLOAT16_MAX / largest / (1 if way == "no-headroom" else headroom))
+    power = np.ceil(power) if way == "rounded-up" else np.floor(power)
+    scale = float(2.0**power)
+    if way == "no-power-of-two":
+        scale = FLOAT16_MAX / largest / headroom
+    values = values if way == "zeros-counted" else values[values > 0]
+    floor = {"smallest-normal": 2.0**-14, "below-the-floor": 2.0**-24}.get(way)
+
+    def lose(times: float) -> Any:
+        if way in ("no-power-of-two", "rounded-up", "no-headroom"):
+            return Anything()
+        scaled = (values * times).astype(np.float16)
+        lost = scaled == 0 if floor is None else values * times < floor
+        return float(np.mean(lost))
+
+    return {"scale": scale, "lost without": lose(1.0), "lost with": lose(scale)}
+
+
+# ---- exercise 3
+
+
+def _move(scale: float, good: int, finite: bool, growth: int, way: str) -> tuple[float, int]:
+    """Return the scale and the count of good steps after a step."""
+    if not finite:
+        kept = good if way == "count-kept" else 0
+        return scale * (1.0 if way == "never-halved" else 0.5), kept
+    good += 1
+    if good < growth or way == "never-grows":
+        return scale, good
+    return scale * 2, good if way == "grows-on" else 0
+
+
+PATCHED = ("zeros-instead", "others-applied")  # in place of a skipped step
+
+
+def _add_up(parts: Sequence[np.ndarray], way: str) -> np.ndarray:
+    """Return the sum of the replicas' gradients, as the mistake `way` patches them."""
+    if way.startswith("zeros-instead"):
+        parts = [np.where(np.isfinite(part), part, 0) for part in parts]
+    if way.startswith("others-applied"):
+        parts = [part if np.isfinite(part).all() else 0 * np.ones(part.shape) for part in parts]
+    return np.asarray(sum(parts))
+
+
+def _take_steps(
+    seed: int, scale: float, growth: int, way: str
+) -> tuple[np.ndarray, list[float], list[float]]:
+    """Return the weights [6, 2], and the scales before and after each step."""
+    features, targets, weights = (np.asarray(a, float) for a in lab13.draw_steps(seed, scale))
+    before, after, good = [], [], 0
+    for start in range(0, len(features), BATCH):
+        x, y = (np.split(a[start : start + BATCH], 2) for a in (features, targets))
+        signs = [np.sign(a @ weights - b) for a, b in zip(x, y)]
+        times = scale / (BATCH if way == "own-mean" else 2 * BATCH)
+        with np.errstate(over="ignore", invalid="ignore"):
+            parts = [(a.T @ (s * times)).astype(np.float16).astype(float)
+                     for a, s in zip(x, signs)]  # fmt: skip
+            update = _add_up(parts, way)
+        seen = parts[:1] if way.endswith("unseen") else parts  # by whom the scale is moved
+        finite = bool(np.isfinite(seen).all())
+        before.append(scale)
+        if finite or way.startswith(PATCHED):
+            weights = weights - RATE * update / (1 if way == "not-unscaled" else scale)
+        scale, good = _move(scale, good, finite, growth, way)
+        after.append(scale)
+    return weights, before, after
+
+
+def expect_program(seed: int, scale: float, growth_steps: int, way: str = "right") -> Any:
+    """Return what a whole loop leaves: its weights, their copies and the scales."""
+    weights, before, after = _take_steps(seed, scale, growth_steps, way)
+    found: dict[str, Any] = {
+        "all weights finite": True,
+        "copies of each weight": 1 if way == "outside-scope" else 2,
+        "weights": weights[:4],
+        "tiny features' weights, in 2^-24": weights[4:] / DIM,
+        "scales": before if way == "before-the-step" else after,
+        "compiled": way != "not-compiled",
+        "gradient taken": {"right": True, "no-gradient": False}.get(way, Anything()),
+    }
+    anything = dict.fromkeys(found, Anything())
+    if way == "not-agreed":
+        return anything | {"all weights finite": False}
+    if way == "never-scaled":
+        tiny = {"tiny features' weights, in 2^-24": np.zeros((2, 2))}
+        return anything | tiny | {"all weights finite": True}
+    if way.startswith(PATCHED):
+        found["scales"] = Anything()
+    return found
+
+
+# ---- exercise 4
+
+
+def _count_bytes(
+    parameters: int, blocks: Sequence[Any], batch: int, pieces: int, chosen: Any, way: str
+) -> float:
+    """Return the bytes of a plan: parameters' own, and one micro-batch's activations."""
+    fixed = {"state-forgotten": 8}.get(way, 16) * parameters
+    fixed += 4 * parameters if pieces > 1 and way != "sum-forgotten" else 0
+    kept = sum(b[0] for k, b in enumerate(blocks) if k not in chosen)
+    inputs = 0 if way == "input-forgotten" else sum(blocks[k][1] for k in chosen)
+    back = max((blocks[k][0] for k in chosen), default=0)
+    held = kept + inputs + (0 if way == "block-comes-back" else back)
+    return fixed + held * batch / pieces
+
+
+def _list_plans(count: int, batch: int, way: str) -> Iterator[tuple[int, tuple[int, ...]]]:
+    for pieces in range(1, batch + 1):
+        if batch % pieces or (way == "never-accumulated" and pieces > 1):
+            continue
+        for size in range(count + 1):
+            if way == "all-recomputed" and size not in (0, count):
+                continue
+            if way == "never-recomputed" and size:
+                continue
+            yield from ((pieces, chosen) for chosen in combinations(range(count), size))
+
+
+def expect_plan(
+    parameters: int, blocks: Sequence[Any], batch: int, budget: float, launch: float,
+    way: str = "right",
+) -> Any:  # fmt: skip
+    """Return the fastest plan that fits, None if none does."""
+    best: tuple[float, Any] = (np.inf, None)
+    for pieces, chosen in _list_plans(len(blocks), batch, way):
+        held = _count_bytes(parameters, blocks, batch, pieces, chosen, way)
+        seconds = pieces * launch + batch * sum(b[2] * (4 if k in chosen else 3)
+                                                for k, b in enumerate(blocks))  # fmt: skip
+        worth = held if way == "most-room" else seconds
+        if held <= budget and worth < best[0]:
+            best = worth, {"micro_batches": pieces, "recomputed": list(chosen)}
+    return best[1]
+
+
+# ---- exercise 5
+
+
+def _differentiate(
+    kernels: Sequence[np.ndarray], shifts: np.ndarray, inputs: np.ndarray, targets: np.ndarray
+) -> np.ndarray:
+    """Return the gradients of the sum over examples, block by block, as one vector."""
+    kept, x = [], inputs
+    for first, second, shift in zip(kernels[::2], kernels[1::2], shifts):
+        hidden = np.tanh(x @ first + shift)
+        kept.append((x, hidden))
+        x = x + hidden @ second
+    slopes, found = 2 * (x - targets), []
+    for k in reversed(range(BLOCKS)):
+        x, hidden = kept[k]
+        inner = (slopes @ kernels[2 * k + 1].T) * (1 - hidden**2)
+        found = [x.T @ inner, hidden.T @ slopes, *found]
+        slopes = slopes + inner @ kernels[2 * k].T
+    return np.concatenate([np.ravel(array) for array in found])
+
+
+def expect_gradients(
+    seed: int, micro_batches: int, recomputed: Sequence[int], budget: int, way: str = "right"
+) -> Any:
+    """Return the whole batch's gradients, and what the blocks and the meter see."""
+    kernels, shifts, inputs, targets = lab13.draw_blocks(seed)
+    own = EXAMPLES // micro_batches
+    divisor = {"only-summed": own, "sum-of-examples": 1}.get(way, EXAMPLES)
+    if way == "last-only":
+        inputs, targets = inputs[-own:], targets[-own:]
+        divisor = own
+    gradients = _differentiate(kernels, shifts, inputs, targets) / divisor
+    either = AnyOf((gradients, gradients * own / EXAMPLES))
+    twice = {"not-recomputed": [], "all-recomputed": range(BLOCKS)}.get(way, recomputed)
+    loose = way in ("not-recomputed", "not-cut", "held-together")
+    return {
+        "gradients": either if way == "last-only" else gradients,
+        "largest micro-batch": EXAMPLES if way == "not-cut" else own,
+        "examples through each block": [EXAMPLES * (2 if k in twice else 1) for k in range(BLOCKS)],
+        "KiB over the budget": Anything() if loose else 0,
+    }
+
+
+OVERFLOW = Judge(lab13.OVERFLOW, expect_overflow)
+SCALE = Judge(lab13.SCALE, expect_scale)
+PROGRAM = Judge(lab13.PROGRAM, expect_program)
+PLAN = Judge(lab13.PLAN, expect_plan)
+GRADIENTS = Judge(lab13.GRADIENTS, expect_gradients)

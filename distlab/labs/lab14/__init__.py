@@ -1,0 +1,1 @@
+"""Lab 14, Plan a run: what it runs, and how it is judged."""

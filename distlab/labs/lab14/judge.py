@@ -1,0 +1,99 @@
+"""Lab 14, plan a run: closed forms, the queue of buckets, Daly's exact cost, published runs."""
+
+import math
+
+from distlab.labs.lab14 import exercise as lab14
+from distlab.grading.judging import Judge, LabRules
+
+RULES = LabRules(cell_seconds=60, submission_seconds=120)
+PUBLISHED = {  # (rate of one GPU, parameters, GPUs): speed-up; TensorFlow's benchmarks, May 2017
+    (219.0, 25_600_000, 8): 1734 / 219, (91.8, 60_200_000, 8): 716 / 91.8,
+    (2987.0, 61_000_000, 8): 17822 / 2987, (154.0, 138_400_000, 8): 1081 / 154,
+    (142.0, 23_900_000, 8): 1131 / 142, (684.0, 61_000_000, 8): 4853 / 684,
+    (36.3, 138_400_000, 8): 260 / 36.3, (52.4, 25_600_000, 16): 751 / 52.4,
+    (19.4, 60_200_000, 16): 291 / 19.4,
+}  # fmt: skip
+
+
+def expect_traffic(parameters: int, devices: int, way: str = "right") -> list[float]:
+    """Return [bytes of the gradients, bytes that each device sends in a ring]."""
+    whole = parameters * {"two-bytes": 2, "in-bits": 32}.get(way, 4)
+    rounds = 1 if way == "one-way" else 2
+    messages = rounds * (devices if way == "nothing-kept" else devices - 1)
+    return [whole, messages * whole / (1 if way == "whole-vectors" else devices)]
+
+
+def expect_step(
+    forward: float, backward: float, gradient_bytes: float, devices: int, latency: float,
+    bandwidth: float, buckets: int, way: str = "right",
+) -> float:  # fmt: skip
+    """Return the seconds of a step whose gradients go in so many equal buckets."""
+    compute, size = forward + backward, gradient_bytes / buckets
+    messages = 2 * (devices - 1)
+    ring = messages * (latency + size / devices / bandwidth)
+    if way == "latency-once":
+        ring = latency + messages * size / devices / bandwidth
+    if way == "all-hidden":
+        return max(compute, buckets * ring)
+    free = 0.0
+    for number in range(1, buckets + 1):
+        ready = forward + backward * number / buckets
+        ready = compute if way == "never-hidden" else ready
+        ready = compute * number / buckets if way == "forward-too" else ready
+        free = (ready if way == "no-queue" else max(ready, free)) + ring
+    return max(compute, free)
+
+
+def expect_limit(
+    compute: float, exposed: float, slowest: float, input_seconds: float, way: str = "right"
+) -> dict[str, object]:
+    """Return efficiency and limit."""
+    worked = (
+        (compute + exposed) * slowest if way == "network-slowed" else compute * slowest + exposed
+    )
+    step = worked + input_seconds if way == "input-added" else max(worked, input_seconds)
+    waited = input_seconds if way == "input-whole" else step - worked
+    parts = {"computation": compute, "network": exposed, "stragglers": compute * (slowest - 1),
+             "input": waited}  # fmt: skip
+    alone = compute * slowest if way == "stragglers-forgiven" else compute
+    efficiency = step / compute if way == "upside-down" else alone / step
+    return {"efficiency": efficiency, "limit": max(parts, key=lambda name: parts[name])}
+
+
+def expect_saves(
+    nodes: int, mtbf_hours: float, save: float, restart: float, hours: float, price: float,
+    way: str = "right",
+) -> dict[str, float]:  # fmt: skip
+    """Return the best interval, the share of time that trains, hours and cost."""
+    mtbf = mtbf_hours * 3600 / (1 if way == "one-node" else nodes)
+    x = min(1.0, math.sqrt(2 * save / mtbf))
+    for _ in range(60):
+        x -= (x + math.expm1(-x - save / mtbf)) / -math.expm1(-x - save / mtbf)
+    interval = math.sqrt(2 * save * mtbf) if way == "young" else x * mtbf
+    lost = 0.0 if way == "restart-free" else restart
+    cost = mtbf * math.exp(lost / mtbf) * math.expm1((interval + save) / mtbf) / interval
+    taken = hours / cost if way == "hours-shortened" else hours * cost
+    paid = 1 if way == "one-node-paid" else nodes
+    return {"interval": interval, "share": 1 / cost, "hours": taken, "cost": taken * paid * price}
+
+
+def expect_measured(
+    rate: float, batch: int, parameters: int, devices: int, way: str = "right"
+) -> float:
+    """Return the published speed-up, of an invented run the model's, or what a mistake predicts."""
+    if way == "right" and (rate, parameters, devices) in PUBLISHED:
+        return PUBLISHED[rate, parameters, devices]
+    step = (1 if way == "one-image" else batch) / rate
+    pieces = 1 if way == "whole-vectors" else devices
+    moved = 4 * parameters / pieces / lab14.BANDWIDTH
+    ring = 2 * (devices - 1) * (lab14.LATENCY_SECONDS + moved)
+    if way == "rate":
+        return devices * batch / (step + ring)
+    return float(devices) if way == "perfect" else devices * step / (step + ring)
+
+
+TRAFFIC = Judge(lab14.TRAFFIC, expect_traffic)
+STEP = Judge(lab14.STEP, expect_step)
+LIMIT = Judge(lab14.LIMIT, expect_limit)
+SAVES = Judge(lab14.SAVES, expect_saves)
+MEASURED = Judge(lab14.MEASURED, expect_measured)

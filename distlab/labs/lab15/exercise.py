@@ -1,0 +1,329 @@
+"""Lab 15, capstone: a plan, a measure, a whole program on real workers, and what it has learned."""
+
+import hashlib
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distlab.exercises.exercise import Exercise, each
+from distlab.labs.lab15.program_runs import ProgramRun, run_program
+from distlab.exercises.refusing import refuse, require_value
+from distlab.labs.lab15.saved_models import ask_model, pack_model, read_weights, unpack_model
+from utils.data import load
+from utils.data.masks import count_pixels, score_masks
+from utils.data.scenes import draw_scene
+
+__all__ = ["make_scenes", "pack_model", "predict_masks"]
+STEPS, SAVE_EVERY, GLOBAL_BATCH, CLASSES = 20, 10, 32, 11
+OUTLINES, GARMENTS = 0.93, 0.40  # what a trained model has to reach on fresh scenes
+MAX_DISTANCE = 0.02  # of the weights of two runs, by their length: rounding, not other data
+LEARNED_LOSS = 2.0  # after twenty steps; guessing all classes alike gives log(11) = 2.4
+PROBES = 32  # scenes that the model of a short run is asked for
+NOT_WRITTEN = b'raise NotImplementedError("this exercise is not written yet")'
+EMPTY_SHARE = 0.3  # of the gradients' bytes: less than that is talk, not gradients
+
+
+def make_scenes(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return fresh scenes of held-out garments: images float32 [n, 64, 64, 1] in 0 to 1, and
+    masks uint8 [n, 64, 64].
+    """
+    garments = load("fashion_mnist").test
+    drawn = [draw_scene(garments, seed, number) for number in range(count)]
+    images, masks = (np.stack(part) for part in zip(*drawn))
+    return images[..., None].astype(np.float32) / 255, masks
+
+
+# ---- exercise 1: the plan
+
+UNET_PARAMETERS, BANDWIDTH = 31_030_658, 15e9  # of the published runs; bytes a second
+PLAN = Exercise(
+    lab="lab15",
+    name="plan",
+    function="predict_step",
+    examples=((62.5, 1, 8), (59.58, 8, 8), (100.0, 2, 16)),  # the last is invented
+    mistakes={
+        "no-network": "eight GPUs also have to add up 31 million gradients in every step",
+        "whole-vectors": "in a ring each message is one eighth of the gradients, not all of them, "
+        "and a float32 is four bytes, which are 32 bits",
+        "one-image": "a step of one GPU handles a whole batch, not one image",
+        "batch-divided": "each GPU keeps its own batch here: eight times as many images a step",
+        "one-way": "a ring goes round twice: reduce-scatter, then all-gather",
+        "one-batch": "images a second of all GPUs together: each of them does a batch in a step",
+    },
+    hint="the step of one GPU, then a ring all-reduce of float32 gradients",
+    tolerance=0.2,
+    by_hand=("utils.simulate", "utils.calibrate"),
+)
+
+# ---- exercise 2: how good a mask is
+
+IOU = Exercise(
+    lab="lab15",
+    name="iou",
+    function="measure_iou",
+    examples=(
+        ([[[0, 1, 1], [0, 1, 2]], [[3, 3, 0], [0, 0, 0]]],
+         [[[0, 1, 2], [1, 1, 2]], [[0, 3, 3], [0, 0, 1]]]),
+        ([[[0, 4], [4, 4]]], [[[0, 4], [0, 4]]]),
+    ),
+    mistakes={
+        "accuracy": "that is the share of pixels that are right: the many background pixels make "
+        "any model look good",
+        "background-counted": "the mean is over the garments: background, class 0, is not one",
+        "per-scene": "count over all scenes together, then divide once",
+        "absent-as-zero": "a class that is in neither mask says nothing: leave it out of the mean",
+        "classes-in-foreground": "for the foreground any garment is as good as any other: a shirt "
+        "taken for a coat is found",
+    },
+    hint="for each class: pixels where both say it, over pixels where either says it",
+    by_hand=("utils.data.masks",),
+    shows_case=False,
+)  # fmt: skip
+
+# ---- exercise 3: the program
+
+
+def try_program(program: str, kind: str, seed: int) -> dict[str, Any]:
+    """Run a program of twenty steps as `kind` says: "alone", "together" or "killed".
+
+    Returns what was found, in words, numbers and truths.
+    """
+    path = Path(program).absolute()
+    if path.is_dir():
+        raise refuse(f"{path.name} is a folder: remove it, then run the cell that writes the file")
+    if not path.is_file():
+        raise refuse(f"{path.name} is not there: run the cell that writes it")
+    text = path.read_bytes()
+    if any(line.strip() == NOT_WRITTEN for line in text.splitlines()):
+        raise NotImplementedError(f"{path.name} is not written yet")
+    runs = _get_runs(hashlib.sha256(text).hexdigest(), str(path))
+    return {"alone": _look_alone, "together": _look_together, "killed": _look_killed}[kind](
+        runs, seed
+    )
+
+
+@cache
+def _get_runs(digest: str, program: str) -> "ProgramRuns":
+    return ProgramRuns(Path(program))
+
+
+class ProgramRuns:
+    """The runs of one program, each made when it is first asked for; files go with Python."""
+
+    def __init__(self, program: Path) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="capstone-")
+        self.program = Path(shutil.copy(program, self._folder.name))
+        self._runs: dict[tuple[str, int], ProgramRun] = {}
+
+    def get(self, kind: str, seed: int) -> ProgramRun:
+        """Return the run of `kind` with `seed`."""
+        if (kind, seed) not in self._runs:
+            workers = 1 if kind == "alone" else 2
+            kill_after = 0.7 * self.get("together", seed).traffic[0] if kind == "killed" else 0.0
+            out = Path(self._folder.name, f"{kind}-{seed}")
+            self._runs[kind, seed] = run_program(
+                self.program, workers, out, seed, STEPS, kill_after
+            )
+        return self._runs[kind, seed]
+
+
+def _look_alone(runs: ProgramRuns, seed: int) -> dict[str, Any]:
+    run = runs.get("alone", seed)
+    weights = _read_weights(run)
+    images, masks = make_scenes(seed, PROBES)
+    logits = ask_model(run.folder / "saved_model", images)
+    loss = _measure_loss(logits, masks)
+    said = run.report.get("loss", float("nan"))
+    return {
+        "steps in report.json": run.report.get("steps"),
+        "a checkpoint is kept": any(run.folder.glob("checkpoints/*")),
+        "checksum is of the weights": _is_sum(run.report.get("weights_checksum"), weights),
+        "it has learned": bool(loss < LEARNED_LOSS and have_moved(weights)),
+        "loss is the mean over pixels": bool(0.5 < said / loss < 2),
+    }
+
+
+def _look_together(runs: ProgramRuns, seed: int) -> dict[str, Any]:
+    alone, both = runs.get("alone", seed), runs.get("together", seed)
+    weights = _read_weights(alone)
+    gradients = STEPS * sum(array.nbytes for array in weights)
+    losses = [run.report.get("loss", float("nan")) for run in (alone, both)]
+    return {
+        "steps in report.json": both.report.get("steps"),
+        "gradients crossed": bool(both.traffic[0] > 2 * EMPTY_SHARE * gradients),
+        "weights as with one worker": _are_equal(_read_weights(both), weights),
+        "loss as with one worker": bool(abs(losses[1] / losses[0] - 1) < 0.1),
+    }
+
+
+def _look_killed(runs: ProgramRuns, seed: int) -> dict[str, Any]:
+    both, killed = runs.get("together", seed), runs.get("killed", seed)
+    if len(killed.traffic) < 2:
+        raise refuse("worker 1 was never killed: too few bytes crossed between the workers")
+    return {
+        "steps in report.json": killed.report.get("steps"),
+        "went on from a checkpoint": bool(killed.traffic[1] < 0.8 * both.traffic[0]),
+        "weights as without a kill": _are_equal(_read_weights(killed), _read_weights(both)),
+    }
+
+
+def _read_weights(run: ProgramRun) -> list[np.ndarray]:
+    for name in ("report.json", "saved_model/saved_model.pb"):
+        if not (run.folder / name).is_file():
+            raise refuse(f"{name} is not in --output after the program has ended")
+    return read_weights(run.folder / "saved_model")
+
+
+def _is_sum(told: Any, weights: list[np.ndarray]) -> bool:
+    total = sum(float(np.abs(array, dtype=np.float64).sum()) for array in weights)
+    return isinstance(told, int | float) and abs(told - total) <= 1e-4 * total
+
+
+def _are_equal(some: list[np.ndarray], others: list[np.ndarray]) -> bool:
+    return bool(some) and measure_distance(some, others) <= MAX_DISTANCE
+
+
+def measure_distance(some: list[np.ndarray], others: list[np.ndarray]) -> float:
+    """Return how far the weights of two models are apart, as a share of their length.
+
+    A SavedModel does not say which array belongs where: each goes with the nearest of its shape.
+    """
+    if sorted(a.shape for a in some) != sorted(a.shape for a in others):
+        return float("inf")
+    apart = 0.0
+    for one in others:
+        apart += min(float(np.square(a - one).sum()) for a in some if a.shape == one.shape)
+    return float(np.sqrt(apart / sum(float(np.square(a).sum()) for a in others)))
+
+
+def have_moved(weights: list[np.ndarray]) -> bool:
+    """Return whether some bias has moved: all start as constants, one for background and others.
+
+    A last bias that begins where most pixels are background has a small loss without training.
+    """
+    vectors = [array for array in weights if array.ndim == 1 and array.size > 2]
+    return not vectors or any(len(np.unique(array)) > 2 for array in vectors)
+
+
+def _measure_loss(logits: np.ndarray, masks: np.ndarray) -> float:
+    """Return the mean cross-entropy of a pixel, of logits or of probabilities."""
+    logits = logits.astype(np.float64)
+    if logits.min() >= 0 and np.allclose(logits.sum(axis=-1), 1, atol=1e-2):
+        logits = np.log(logits + 1e-9)
+    total = np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1)) + logits.max(-1)
+    right = np.take_along_axis(logits, masks[..., None].astype(np.int64), axis=-1)[..., 0]
+    return float((total - right).mean())
+
+
+PROGRAM = Exercise(
+    lab="lab15",
+    name="program",
+    function="capstone.py",
+    examples=(("alone", 2029), ("together", 2029), ("killed", 2029)),
+    mistakes={
+        "nothing-learned": "after twenty steps it does no better than guessing: are the gradients "
+        "applied, and are the weights of that model exported?",
+        "loss-of-pixels": "report the mean over pixels: a sum over 64 x 64 pixels, or over the "
+        "batch, is thousands of times larger",
+        "other-checksum": "weights_checksum is the sum of the absolute values of all weights that "
+        "are in the SavedModel, biases too",
+        "each-alone": "no gradients crossed between the two workers: each trained by itself. The "
+        "strategy is made from TF_CONFIG, before anything else",
+        "other-examples": "two workers end with other weights than one: each trains on its own "
+        "part of the same global batch of 32, and the seed decides everything else",
+        "own-mean": "the weights agree and the loss does not: divide by the global batch, 32, on "
+        "every replica, and add the parts up",
+        "began-anew": "after the kill it took all twenty steps again: save every ten steps, and "
+        "restore before the loop",
+        "position-lost": "it went on from a checkpoint and ended with other weights: the optimizer "
+        "and the place in the data belong to the state as well",
+        "counted-anew": "it took twenty more steps on top of the restored ones: --steps counts "
+        "all attempts together",
+    },
+    hint="run it by hand as the lab shows, and look at what it wrote",
+    run=each(try_program),
+    shows_case=False,
+    success="capstone.py: right so far",
+)
+
+# ---- exercise 4: the model that was handed in
+
+
+def try_model(trained_model: Any, kind: str, seed: int, count: int) -> np.ndarray:
+    """Return the masks uint8 [count, 64, 64] that the SavedModel gives for fresh scenes.
+
+    When a class is graded, `trained_model` is the name of the file that was handed in.
+    """
+    name = trained_model() if callable(trained_model) else trained_model
+    path = Path(str(require_value(name, "trained_model", "the file's name"))).absolute()
+    digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    return _ask_for_masks(digest, str(path), seed, count)
+
+
+@cache
+def _ask_for_masks(digest: str, path: str, seed: int, count: int) -> np.ndarray:
+    with tempfile.TemporaryDirectory() as folder:
+        unpack_model(path, Path(folder))
+        return ask_model(Path(folder), make_scenes(seed, count)[0], masks=True)
+
+
+def predict_masks(
+    model_file: str, seed: int, count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return fresh scenes, their masks, and those of a SavedModel, each uint8 [n, 64, 64]."""
+    images, masks = make_scenes(seed, count)
+    return (
+        np.round(255 * images[..., 0]).astype(np.uint8),
+        masks,
+        try_model(model_file, "classes", seed, count),
+    )
+
+
+def read_masks(masks: Any, kind: str, seed: int, count: int) -> dict[str, Any]:
+    """Return how good masks are, for the part `kind` of the exercise: "outlines" or "classes"."""
+    right = make_scenes(seed, count)[1]
+    given = np.asarray(masks)
+    if given.shape != right.shape or given.dtype.kind not in "iu" or given.max() >= CLASSES:
+        return {"masks": "none that fit the scenes"}
+    score = score_masks(count_pixels(right, given))
+    found = {"outlines": score.foreground, "classes": score.garments}[kind]
+    least = {"outlines": OUTLINES, "classes": GARMENTS}[kind]
+    classes = len(np.setdiff1d(given, 0))
+    return {
+        "what": kind,
+        "reached": "enough" if found >= least else "too little",
+        "classes of garments": "none" if classes == 0 else "one" if classes == 1 else "several",
+        "IoU": found,
+    }
+
+
+def _contrast_scores(got: Any, right: Any) -> str:
+    if not isinstance(got, dict) or "IoU" not in got:
+        return f"gave {got}, should give a mask of 64 x 64 classes for each scene"
+    what, least = {"outlines": ("foreground IoU", OUTLINES), "classes": ("mean IoU of the garments",
+                   GARMENTS)}[got["what"]]  # fmt: skip
+    return f"reaches a {what} of {got['IoU']:.3f} on fresh scenes, {least} is asked"
+
+
+MODEL = Exercise(
+    lab="lab15",
+    name="model",
+    function="trained_model",
+    examples=(("outlines", 2030, 150), ("classes", 2030, 150)),
+    mistakes={
+        "nothing-found": "it finds no garment at all: most pixels are background, and a model that "
+        "has hardly been trained calls all of them background",
+        "one-class": "it knows one class of garment only: are there eleven outputs for each pixel, "
+        "and does the mask hold all of 0 to 10?",
+    },
+    hint="train for more epochs: the loss should still be falling after the first one",
+    run=each(try_model),
+    read=read_masks,
+    contrast=_contrast_scores,
+    shows_case=False,
+    success="the SavedModel finds garments and tells their classes",
+)

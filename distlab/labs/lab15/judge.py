@@ -1,0 +1,105 @@
+"""Lab 15, capstone: measured steps, intersections over unions, what runs have in common."""
+
+from typing import Any
+
+import numpy as np
+
+from distlab.labs.lab15 import exercise as lab15
+from distlab.exercises.comparing import AnyOf, Anything
+from distlab.grading.judging import Judge, LabRules
+
+RULES = LabRules(cell_seconds=240, submission_seconds=400, processes=True, visible_checks=False)
+
+
+PUBLISHED = {  # (images a second of one GPU, its batch, GPUs): images a second of all of them
+    (62.50, 1, 8): 259.22, (46.26, 8, 8): 293.64,  # DGX A100: mixed precision, TF32
+    (40.36, 1, 8): 210.18, (59.58, 8, 8): 368.88,  # DGX-1 with V100: mixed precision
+    (17.91, 8, 8): 137.11,  # the same in float32
+}  # fmt: skip
+
+
+def expect_plan(rate: float, batch: int, gpus: int, way: str = "right") -> list[float]:
+    """Return [seconds of a step, images a second of all GPUs]: as published, as the lab's
+    assumptions give it for what nobody measured, or mistaken.
+    """
+    if way == "right" and (rate, batch, gpus) in PUBLISHED:
+        return [gpus * batch / PUBLISHED[rate, batch, gpus], PUBLISHED[rate, batch, gpus]]
+    images = {"one-image": 1, "batch-divided": batch / gpus}.get(way, batch)
+    moved = 2 * (gpus - 1) * 4 * lab15.UNET_PARAMETERS / lab15.BANDWIDTH
+    moved /= 1 if way == "whole-vectors" else gpus
+    moved *= {"no-network": 0, "one-way": 0.5}.get(way, 1)
+    step = images / rate + moved
+    return [step, (1 if way == "one-batch" else gpus) * images / step]
+
+
+def expect_iou(masks: Any, predicted: Any, way: str = "right") -> list[float]:
+    """Return [IoU of the foreground, mean IoU of the garments], or mistaken ones."""
+    masks, predicted = np.asarray(masks), np.asarray(predicted)
+    if way == "per-scene":
+        each = [expect_iou(m, p) for m, p in zip(masks, predicted)]
+        return np.mean(each, axis=0).tolist()
+    classes = range(0 if way == "background-counted" else 1, lab15.CLASSES)
+    found = [_divide(masks == k, predicted == k) for k in classes]
+    if way == "absent-as-zero":
+        found = [0.0 if np.isnan(iou) else iou for iou in found]
+    same = (masks == predicted) & (masks > 0)
+    foreground = _divide(masks > 0, predicted > 0)
+    if way == "classes-in-foreground":
+        foreground = float(same.sum() / ((masks > 0) | (predicted > 0)).sum())
+    if way == "accuracy":
+        foreground = float((masks == predicted).mean())
+    return [foreground, float(np.nanmean(found))]
+
+
+def _divide(one: np.ndarray, other: np.ndarray) -> float:
+    either = (one | other).sum()
+    return float((one & other).sum() / either) if either else float("nan")
+
+
+def expect_program(program_kind: str, seed: int, way: str = "right") -> dict[str, Any]:
+    """Return what a right program, or one with a known mistake, is seen to do."""
+    steps = "steps in report.json"
+    found: dict[str, dict[str, Any]] = {
+        "alone": {steps: lab15.STEPS, "a checkpoint is kept": True,
+                  "checksum is of the weights": True, "it has learned": True,
+                  "loss is the mean over pixels": True},
+        "together": {steps: lab15.STEPS, "gradients crossed": True,
+                     "weights as with one worker": True, "loss as with one worker": True},
+        "killed": {steps: lab15.STEPS, "went on from a checkpoint": True,
+                   "weights as without a kill": True},
+    }  # fmt: skip
+    either = AnyOf((True, False))
+    changes: dict[str, tuple[str, dict[str, Any]]] = {
+        "nothing-learned": ("alone", {"it has learned": False,
+                                      "loss is the mean over pixels": either}),
+        "loss-of-pixels": ("alone", {"loss is the mean over pixels": False}),
+        "other-checksum": ("alone", {"checksum is of the weights": False}),
+        "each-alone": ("together", {"gradients crossed": False,
+                                    "weights as with one worker": either,
+                                    "loss as with one worker": either}),
+        "other-examples": ("together", {"weights as with one worker": False,
+                                        "loss as with one worker": either}),
+        "own-mean": ("together", {"loss as with one worker": False}),
+        "began-anew": ("killed", {"went on from a checkpoint": False}),
+        "position-lost": ("killed", {"weights as without a kill": False}),
+        "counted-anew": ("killed", {steps: Anything(), "weights as without a kill": False,
+                                    "went on from a checkpoint": either}),
+    }  # fmt: skip
+    if way != "right" and changes[way][0] == program_kind:
+        return found[program_kind] | changes[way][1]
+    return found[program_kind]
+
+
+def expect_model(kind: str, seed: int, count: int, way: str = "right") -> dict[str, Any]:
+    """Return what is read of the masks of a trained model, or of one that is not."""
+    reached = "enough" if way == "right" else "too little"
+    if way == "one-class" and kind == "outlines":
+        reached = AnyOf(("enough", "too little"))
+    classes = {"right": "several", "one-class": "one"}.get(way, "none")
+    return {"what": kind, "reached": reached, "classes of garments": classes, "IoU": Anything()}
+
+
+PLAN = Judge(lab15.PLAN, expect_plan)
+IOU = Judge(lab15.IOU, expect_iou)
+PROGRAM = Judge(lab15.PROGRAM, expect_program)
+MODEL = Judge(lab15.MODEL, expect_model)

@@ -1,0 +1,147 @@
+"""Programs of other versions and launchers: what `diagnose` says of them, and `--keras`."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from utils.errors import InputError
+from utils.keras_multi_worker import KERAS_CHOICES, STARTUP, make_keras_variables
+from utils.tf_config import diagnose
+from utils.tf_config.old_programs import PACKAGES
+
+SAID = [
+    ("AttributeError: module 'tensorflow' has no attribute 'Session'", "tensorflow-1",
+     "tf.Session is gone"),
+    ("AttributeError: module 'tensorflow' has no attribute 'logging'", "tensorflow-1",
+     "tf.logging is gone"),
+    ("ModuleNotFoundError: No module named 'tensorflow.examples'", "tensorflow-1",
+     "tensorflow.examples is gone"),
+    ("ModuleNotFoundError: No module named 'tensorflow.contrib'", "tensorflow-1",
+     "tensorflow.contrib is gone"),
+    ("RuntimeError: tf.placeholder() is not compatible with eager execution.", "tensorflow-1",
+     "in a session"),
+    ("AttributeError: 'MirroredStrategy' object has no attribute 'experimental_run_v2'",
+     "old-tensorflow", "experimental_run_v2"),
+    ("AttributeError: module 'tensorflow._api.v2.train' has no attribute 'Server'",
+     "old-tensorflow", "'Server'"),
+    ("AttributeError: 'Mean' object has no attribute 'reset_states'", "keras-3", "reset_states"),
+    ("AttributeError: module 'keras.utils' has no attribute 'experimental'", "keras-3",
+     "experimental"),
+    ("ValueError: Argument(s) not recognized: {'lr': 0.1}", "keras-3", "'lr'"),
+    ("BlockingIOError: [Errno 11] Unable to synchronously create file (unable to lock file, "
+     "errno = 11)", "shared-file", "the same file at once"),
+    ("KeyError: 'PMI_RANK'", "other-launcher", "PMI_RANK"),
+    ("KeyError: 'OMPI_COMM_WORLD_RANK'", "other-launcher", "OMPI_COMM_WORLD_RANK"),
+    ("KeyError: 'SLURM_PROCID'", "other-launcher", "SLURM_PROCID"),
+    ("ValueError: Enabled NCCL communication but no GPUs detected/specified.", "nccl-gpu",
+     "no GPU"),
+    ("ModuleNotFoundError: No module named 'cv2'", "missing-module", "imports cv2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("said, name, cause", SAID)
+def test_the_words_of_an_old_program_are_known(said, name, cause):
+    found = diagnose(f"Traceback (most recent call last):\n  File 'a.py'\n{said}\n")
+    assert (found.name, found.evidence) == (name, said) and cause in found.cause
+    assert not re.search(r"\{\w+\}", found.cause + found.cure)
+
+
+def test_a_missing_module_is_named_by_its_package():
+    assert (
+        "pip install opencv-python" in diagnose("ModuleNotFoundError: No module named 'cv2'").cure
+    )
+    assert (
+        "pip install left_pad." in diagnose("ModuleNotFoundError: No module named 'left_pad'").cure
+    )
+    assert len(PACKAGES) >= 50
+
+
+def test_an_error_of_the_user_is_left_alone():
+    assert diagnose("KeyError: 'label_column'") is None
+    assert diagnose("AttributeError: 'Trainer' object has no attribute 'lr_decay'") is None
+
+
+# --- which Keras --------------------------------------------------------------------------
+
+PROGRAM = """
+import json, os, sys
+import numpy as np, tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+inputs = np.random.default_rng(0).normal(size=(32, 5)).astype("float32")
+labels = (np.arange(32) % 3).astype("int64")
+options = tf.data.Options()
+options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+data = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(8).with_options(options)
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.Input((5,)), tf.keras.layers.Dense(3)])
+    model.set_weights([np.linspace(-1, 1, 15).reshape(5, 3), np.zeros(3)])
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(tf.keras.optimizers.SGD(0.1), loss)
+model.fit(data, epochs=2, verbose=0)
+weights = np.concatenate([weight.ravel() for weight in model.get_weights()]).tolist()
+print(json.dumps({"keras": tf.keras.Model.__module__.split(".")[0], "weights": weights}))
+"""
+
+
+def start(folder, keras, workers):
+    words = ["run", "--keras", keras, "--workers", str(workers), "--logs", f"{keras}-{workers}"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "distlab", *words, "program.py"], cwd=folder, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+@pytest.mark.cold_start  # a start-up hook is what is tested
+def test_fit_across_workers_trains_with_keras_2_and_with_keras_3_patched(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    wanted = [("installed", 1), ("legacy", 2), ("patched", 2), ("installed", 2)]
+    running = {each: start(tmp_path, *each) for each in wanted}
+    ended = {each: (*process.communicate(timeout=250), process.returncode)
+             for each, process in running.items()}  # fmt: skip
+    output, errors, status = ended.pop(("installed", 2))
+    assert status == 1 and "Attempt to convert a value (PerReplica" in errors
+    hint = "try it: distlab run --keras legacy --workers 2 --logs installed-2 program.py"
+    assert errors.count(hint) == 1
+
+    reports = {}
+    for (keras, workers), (output, errors, status) in ended.items():
+        assert status == 0, errors
+        found = [line.partition("] ")[2] for line in output.splitlines() if '"weights"' in line]
+        reports[keras] = [json.loads(line) for line in found]
+        assert len(found) == workers and "try it" not in errors
+        assert output.count("patched: reduce_per_replica") == (workers if keras == "patched" else 0)
+    used = {choice: found[0]["keras"] for choice, found in reports.items()}
+    assert used == {"installed": "keras", "legacy": "tf_keras", "patched": "keras"}
+    alone = reports["installed"][0]["weights"]
+    for keras in ("legacy", "patched"):
+        for report in reports[keras]:
+            np.testing.assert_allclose(report["weights"], alone, atol=1e-5)
+
+
+def test_the_environment_of_each_choice(monkeypatch):
+    assert make_keras_variables("installed") == {}
+    assert make_keras_variables("legacy") == {"TF_USE_LEGACY_KERAS": "1"}
+    path = make_keras_variables("patched", "mine")["PYTHONPATH"]
+    assert path == f"{STARTUP}{os.pathsep}mine" and (STARTUP / "sitecustomize.py").is_file()
+    assert KERAS_CHOICES == ("installed", "legacy", "patched")
+    with pytest.raises(InputError, match="must be one of"):
+        make_keras_variables("2")
+    monkeypatch.setattr("utils.keras_multi_worker.find_spec", lambda name: None)
+    with pytest.raises(InputError, match="pip install tf_keras"):
+        make_keras_variables("legacy")
+
+
+@pytest.mark.cold_start
+def test_the_start_up_hook_leaves_other_programs_alone(tmp_path):
+    """Another sitecustomize still runs, and nothing is imported that the program doesn't."""
+    (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.hidden = 7")
+    variables = make_keras_variables("patched", str(tmp_path))
+    code = "import sys; print(hidden, {'keras', 'tensorflow'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **variables},
+                          capture_output=True, text=True)  # fmt: skip
+    assert (done.stdout, done.stderr) == ("7 set()\n", "")

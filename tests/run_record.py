@@ -1,0 +1,117 @@
+"""A pytest plugin: what a run shows while it goes on, records, and says at its end.
+
+`--record FILE` writes what became of each test; `--after FILE` runs only what did not pass in
+the run recorded there, and fails if a test was skipped in both (`.ci/run` calls the two).
+Tests marked `more_in_all` do more under `make test-all`, so they run again.
+"""
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from needs import HARDWARE
+
+REPORT_SECONDS = 20.0  # between two lines of progress
+ALL = "make test-all"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("the course")
+    group.addoption("--record", type=Path, metavar="FILE", help="write each test's outcome")
+    group.addoption("--after", type=Path, metavar="FILE", help="run what did not pass there")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Run(config), "the run")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what passed in the run of `--after`."""
+    if config.option.after is None:
+        return
+    before = json.loads(config.option.after.read_text())
+    again = [item for item in items if item.get_closest_marker("more_in_all")]
+    files = {item.path for item in items if before.get(item.nodeid) != "passed"}
+    kept = [
+        item
+        for item in items
+        if item in again
+        or before.get(item.nodeid) != "passed"
+        or (item.path.suffix == ".ipynb" and item.path in files)  # a cell needs those before it
+    ]
+    chosen = set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = kept
+
+
+class Run:
+    """Counts outcomes in the process that reports; xdist's workers have none."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config, self.outcomes, self.reasons = config, dict[str, str](), dict[str, str]()
+        self.began = self.said_at = time.monotonic()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        before = self.outcomes.get(report.nodeid)
+        if report.when == "call" or report.outcome != "passed":
+            if before != "failed":
+                self.outcomes[report.nodeid] = report.outcome
+            if report.outcome == "skipped":
+                self.reasons[report.nodeid] = _read_reason(report)
+        if time.monotonic() - self.said_at > REPORT_SECONDS:
+            self.said_at = time.monotonic()
+            self._say_progress(report)
+
+    def _say_progress(self, report: pytest.TestReport) -> None:
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        total = getattr(reporter._session, "testscollected", 0)
+        counts = Counter(self.outcomes.values())
+        failed = f", {counts['failed']} failed" if counts["failed"] else ""
+        minutes = (time.monotonic() - self.began) / 60
+        place = report.nodeid.split("::")[0]
+        words = f"{len(self.outcomes):,} of {total:,} tests{failed}, {minutes:.0f} min: {place}"
+        reporter.ensure_newline()
+        reporter.write_line(words)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if path := self.config.option.record:
+            path.write_text(json.dumps(self.outcomes, indent=0))
+        if self._list_twice_skipped():
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _list_twice_skipped(self) -> list[str]:
+        """Return the tests that were skipped here and did not pass in the run of `--after`."""
+        if self.config.option.after is None:
+            return []
+        before = json.loads(self.config.option.after.read_text())
+        return [
+            test
+            for test, outcome in self.outcomes.items()
+            if outcome == "skipped" and before.get(test) != "passed"
+            if not self.reasons[test].startswith(tuple(f"needs {one}" for one in HARDWARE))
+        ]
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        for test in self._list_twice_skipped():
+            terminalreporter.write_line(f"skipped in both runs: {test}: {self.reasons[test]}")
+        counts = Counter(self.outcomes.values())
+        minutes = (time.monotonic() - self.began) / 60
+        terminalreporter.write_line(
+            f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
+        )
+        for reason, count in Counter(self.reasons.values()).most_common():
+            terminalreporter.write_line(f"  {count} skipped: {reason}")
+        if self.reasons:
+            terminalreporter.write_line(f"  With these installed, `{ALL}` runs them all.")
+        terminalreporter.write_line(f"{minutes:.1f} minutes")
+
+
+def _read_reason(report: pytest.TestReport) -> str:
+    words = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return words.removeprefix("Skipped: ")

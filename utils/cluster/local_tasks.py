@@ -1,0 +1,220 @@
+"""The tasks of one start on this machine: their pipes, their ends, and who is told of them."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+import psutil
+
+from ..errors import RunError
+from ..processes.connection import Connection, Message
+from .launcher import TaskListener, TaskOrder
+from .streams import MAX_LINE_BYTES, LineReader, Streams
+from .task import TaskEnds
+
+LEAVE_SECONDS, END_SECONDS = 0.5, 5.0
+NUMBERS = {
+    "kill": signal.SIGKILL,
+    "terminate": signal.SIGTERM,
+    "interrupt": signal.SIGINT,
+    "pause": getattr(signal, "SIGSTOP", 0),
+    "resume": getattr(signal, "SIGCONT", 0),
+}
+ACTIONS = frozenset(NUMBERS) | {number.name for number in signal.Signals}
+OnEnd = Callable[[int], None]
+
+
+class Process(NamedTuple):
+    """A started process: its number, and how to signal its group."""
+
+    number: int
+    send_signal: Callable[[int], None]
+
+
+class Starter(Protocol):
+    """The launcher of this machine, as its tasks need it."""
+
+    streams: Streams
+
+    @property
+    def folder(self) -> str: ...
+
+    def start_process(self, order: TaskOrder, ends: TaskEnds, on_end: OnEnd) -> Process:
+        """Start a process for one task; `on_end(status)` is called once when it has ended."""
+
+
+class _Result:
+    """The end at which a task's result arrives, as a source for `Streams`."""
+
+    def __init__(self, end: socket.socket, name: str, take: Callable[[bytes], None]) -> None:
+        self._connection, self._take = Connection(end, name), take
+        self.arrived = False
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def read(self) -> bool | None:
+        return self._connection.read(self._take_message)
+
+    def _take_message(self, message: Message) -> None:
+        self.arrived = True
+        self._take(bytes(message.body))
+
+    def close(self) -> None:
+        """Hang up, upon which the task leaves."""
+        self._connection.close()
+
+
+class _Running:
+    """One task while it runs: its process, its pipes, and who is told what comes through them.
+
+    Everything is told in the streams' thread, so in order.
+    """
+
+    def __init__(self, order: TaskOrder, launcher: Starter, listener: TaskListener) -> None:
+        self.order, self._launcher, self._listener = order, launcher, listener
+        self._streams, name = launcher.streams, order.name
+        self.process: Process | None = None
+        self.ended = threading.Event()
+        ours, self._theirs = socket.socketpair()
+        (output, output_end), (events, events_end) = os.pipe(), os.pipe()
+        self._ends = [output_end, events_end]
+        self._written = (
+            LineReader(output, lambda line: listener.take_line(name, line), MAX_LINE_BYTES),
+            LineReader(events, self._take_event),
+        )
+        self.result = _Result(ours, name, self._take_result)
+
+    def start(self, order: TaskOrder, function: int) -> None:
+        """Start the process; where that fails, the pipes end and are closed."""
+        for source in (*self._written, self.result):
+            self._streams.add(source)
+        try:
+            ends = TaskEnds(*self._ends, self._theirs.fileno(), function)
+            self.process = self._launcher.start_process(order, ends, self._take_end)
+        finally:
+            self._theirs.close()
+            for end in self._ends:
+                os.close(end)
+
+    def _take_event(self, line: str) -> None:
+        try:
+            event = json.loads(line)
+        except ValueError:  # cut off by a kill, or written by somebody else
+            return self._listener.take_line(self.order.name, line)
+        self._listener.take_event(self.order.name, event)
+
+    def _take_result(self, body: bytes) -> None:
+        for source in self._written:
+            self._streams.drain(source)
+        self._listener.take_result(self.order.name, body)
+
+    def _take_end(self, status: int) -> None:
+        self._streams.call(lambda: self._finish(status))
+
+    def _finish(self, status: int) -> None:
+        for source in (*self._written, self.result):
+            self._streams.drain(source)
+            self._streams.remove(source)
+        self._listener.take_end(self.order.name, status)
+        self.ended.set()
+
+    def release(self) -> None:
+        self._streams.call(lambda: self._streams.remove(self.result))
+
+
+class LocalTasks:
+    """The tasks of one start, as processes; functions have a folder for temporary files."""
+
+    def __init__(
+        self,
+        launcher: Starter,
+        orders: Sequence[TaskOrder],
+        function: bytes,
+        listener: TaskListener,
+    ) -> None:
+        self._launcher, self._listener = launcher, listener
+        self._folder = tempfile.mkdtemp(prefix="job-", dir=launcher.folder)
+        self._orders = {order.name: order for order in orders}
+        self._running: dict[str, _Running] = {}
+        self._function = tempfile.TemporaryFile()
+        self._function.write(function)
+        self._function.flush()
+        try:
+            for order in orders:
+                self._start(order)
+        except BaseException:
+            self.end()
+            raise
+
+    def _start(self, order: TaskOrder) -> None:
+        running = _Running(order, self._launcher, self._listener)
+        if order.role != "program":
+            order = replace(order, environment={**order.environment, "TMPDIR": self._folder})
+        running.start(order, self._function.fileno())
+        self._running[order.name] = running
+
+    def start_again(self, task: str) -> None:
+        if not self._running[task].ended.wait(END_SECONDS):
+            raise RunError(f"{task} has not ended: it cannot start again")
+        self._start(self._orders[task])
+
+    def act(self, task: str, action: str) -> None:
+        running = self._running[task]
+        if not running.ended.is_set():
+            number = NUMBERS.get(action) or signal.Signals[action]
+            running.process.send_signal(number)
+
+    def find_process(self, task: str) -> int | None:
+        return self._running[task].process.number
+
+    def find_host(self, task: str) -> str:
+        return socket.gethostname()
+
+    def listens(self, task: str) -> bool:
+        port = int(self._orders[task].address.rpartition(":")[2] or 0)
+        return listens_at(port, self._running[task].process.number)
+
+    def release(self) -> None:
+        for running in self._running.values():
+            running.release()
+
+    def end(self) -> None:
+        self.release()
+        deadline = time.monotonic() + LEAVE_SECONDS
+        while self._are_leaving() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        for task in self.left:
+            self.act(task, "kill")
+        deadline = time.monotonic() + END_SECONDS
+        for running in self._running.values():
+            running.ended.wait(max(0.0, deadline - time.monotonic()))
+        self._function.close()
+        shutil.rmtree(self._folder, ignore_errors=True)  # a killed task leaves files in it
+
+    @property
+    def left(self) -> list[str]:
+        """The tasks that have not ended."""
+        return [task for task, running in self._running.items() if not running.ended.is_set()]
+
+    def _are_leaving(self) -> bool:
+        return bool(left := self.left) and all(self._running[t].result.arrived for t in left)
+
+
+def listens_at(port: int, process: int) -> bool:
+    """Return whether a process of this machine, or one of its children, listens at `port`."""
+    try:
+        first = psutil.Process(process)
+        family = [first, *first.children(recursive=True)]
+        found = [each for one in family for each in one.net_connections("tcp")]
+    except (psutil.Error, OSError):
+        return False
+    return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in found)

@@ -1,0 +1,101 @@
+"""What tasks wait for: frozen ones, ones that never open their port, and who waits for them."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import psutil
+
+from .failures import ClusterError, last_lines
+from .group import Task
+
+WORD_SECONDS = 10.0  # between two words on who has not opened its port yet
+LAST_LINES = 20
+
+
+def is_stopped(process: int | None) -> bool:
+    """Return whether the operating system has frozen the process (SIGSTOP)."""
+    try:
+        return process is not None and psutil.Process(process).status() == psutil.STATUS_STOPPED
+    except psutil.Error:
+        return False
+
+
+class FreezeWatch:
+    """Remembers since when tasks have been frozen (SIGSTOP)."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    def find(self, tasks: Sequence[Task], seconds: float) -> Task | None:
+        """Look at `tasks`; return one that has been frozen for more than `seconds`, or None."""
+        now = time.monotonic()
+        for task in tasks:
+            if task.status is not None or not is_stopped(task.process):
+                self._since.pop(task.name, None)
+            elif now - self._since.setdefault(task.name, now) > seconds:
+                return task
+        return None
+
+
+def explain_delay(tasks: Sequence[Task], seconds: float) -> ClusterError:
+    """Return the error of a job that is not done after `seconds`: the task at fault, and why.
+
+    A frozen task comes first, then one that has not opened its port while another
+    has, as TensorFlow's peers then wait for it in silence; else the first that is
+    not done.
+    """
+    over = f"after {seconds:.0f} s"
+    waiting = [task for task in tasks if task.state not in ("done", "failed")]
+    for task in waiting:
+        if task.status is None and is_stopped(task.process):
+            cause = f"is frozen (SIGSTOP), and was not done {over}"
+            cure = f"job.resume({task.job!r}, {task.index}) lets it go on"
+            return ClusterError(task.name, cause, cure, last_lines(task, LAST_LINES))
+    absent, present = _split_by_port(waiting)
+    if absent and present:
+        return _explain_absent(absent[0], present, over)
+    task = next((t for t in waiting if t.calls), tasks[0])
+    said = f"; its last line: {task.lines[-1][:120]}" if task.lines else ""
+    return ClusterError(
+        task.name, f"was not done {over}{said}",
+        "give it more time, or look at its lines with job.logs", last_lines(task, LAST_LINES),
+    )  # fmt: skip
+
+
+def _explain_absent(task: Task, present: Sequence[Task], over: str) -> ClusterError:
+    names = ", ".join(other.name for other in present)
+    cause = f"was not done {over}: it has not opened its port, {task.order.address}, "
+    cause += f"and {names} {'wait' if len(present) > 1 else 'waits'} for it"
+    cure = "make the strategy first in every task; job.logs shows what this one does instead"
+    return ClusterError(task.name, cause, cure, last_lines(task, LAST_LINES))
+
+
+def _split_by_port(tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
+    """Return the tasks that do not listen at their own address, and those that do."""
+    here = [task for task in tasks if task.process is not None]  # elsewhere, it cannot be seen
+    listens = {task.name: task.listens for task in here}
+    return ([t for t in here if not listens[t.name]], [t for t in here if listens[t.name]])
+
+
+class PortWatch:
+    """Says every few seconds which programs don't listen yet, while others wait for them."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say, self._open = say, set[str]()
+        self._next_word = time.monotonic() + WORD_SECONDS
+
+    def look(self, tasks: Sequence[Task]) -> None:
+        """Look whether it is time, and what is to be said then."""
+        programs = [task for task in tasks if task.is_program]
+        if time.monotonic() < self._next_word or len(self._open) == len(programs):
+            return
+        self._next_word = time.monotonic() + WORD_SECONDS
+        self._open |= {t.name for t in programs if t.name not in self._open and t.listens}
+        waiting = sorted(t.name for t in programs if t.name in self._open and t.status is None)
+        missing = [task for task in programs if task.name not in self._open]
+        late = [task.name for task in missing if task.status is None]
+        ended = [task.name for task in missing if task.status is not None]
+        words = [f"{', '.join(late)}, with no open port yet"] * bool(late)
+        words += [f"{', '.join(ended)}, which ended without opening a port"] * bool(ended)
+        if waiting and words:
+            self._say(f"{', '.join(waiting)}: waiting for {'; '.join(words)}")

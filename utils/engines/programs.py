@@ -1,0 +1,232 @@
+"""`run_program`: any program as the tasks of a cluster, supervised, with logs and a report.
+
+A `Run` is the same on every launcher: this machine's (`ProgramLauncher`), an engine's
+(`engine_launcher`), or that of several machines (`rendezvous`).
+"""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..cluster.failures import ClusterError
+from ..cluster.group import Task
+from ..cluster.launcher import Launcher, TaskListener, TaskOrder
+from ..cluster.local_launcher import ColdLauncher
+from ..cluster.local_tasks import LocalTasks
+from ..cluster.record import JobRecord
+from ..cluster.signals import Signals
+from ..cluster.supervisor import Supervisor
+from ..errors import InputError, first_line
+from ..tf_config import TaskConfig, deal_addresses
+from .accelerators import VISIBLE
+from .settings import (
+    CODE_VARIABLE,
+    RunReport,
+    RunSettings,
+    TaskReport,
+    check_command,
+    make_logs_folder,
+)
+
+MAX_TRACEBACK = 20_000  # letters, the last ones
+Print = Callable[[str, str], None]  # task, line
+Say = Callable[[str], None]
+
+
+def show_line(task: str, line: str) -> None:
+    print(f"[{task}] {line}", flush=True)
+
+
+def say_word(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_program(
+    command: Sequence[str], settings: RunSettings, show: Print = show_line, say: Say = say_word
+) -> RunReport:
+    """Run `command` once for each task of a cluster on this machine, and report how it ended.
+
+    Each task finds its TF_CONFIG in its environment, with ports that were free a moment
+    ago (where one was lost, all start again). `show(task, line)` gets what they write, from
+    a thread; `say(text)` what the launcher has to say. SIGINT and SIGTERM go to
+    every task, which then has `grace_seconds`; a second one ends them at once. Call it in
+    the main thread, or signals are not passed on. Raises InputError for settings that
+    cannot be, RunError if a task cannot be started. No process is left when it returns.
+    """
+    refuse_range(settings)
+    with contextlib.closing(ProgramLauncher(settings)) as launcher:
+        return Run(command, settings, launcher, show, say).run()
+
+
+def refuse_range(settings: RunSettings) -> None:
+    """Raise InputError for settings that let the number of workers change."""
+    if settings.workers_text != str(settings.workers):
+        raise InputError(f"workers {settings.workers_text}: fewer and more need a rendezvous")
+
+
+class ProgramLauncher(ColdLauncher):
+    """Starts programs here. This machine's GPUs are divided among the workers of a start."""
+
+    def __init__(self, settings: RunSettings) -> None:
+        super().__init__()
+        self._settings = settings
+
+    def make_environment(self) -> dict[str, str]:
+        """The code of a rendezvous is not passed on."""
+        kept = super().make_environment()
+        kept.pop(CODE_VARIABLE, None)
+        return kept
+
+    def start(
+        self, orders: Sequence[TaskOrder], function: bytes, listener: TaskListener
+    ) -> LocalTasks:
+        """Start one task for each order; raises InputError where there are too few GPUs."""
+        workers = [order.name for order in orders if order.name.startswith("worker")]
+        parts = dict(zip(workers, self._settings.divide_gpus(len(workers) or 1)))
+        if any(parts.values()):
+            orders = [_give_gpus(order, parts.get(order.name, [])) for order in orders]
+        return super().start(orders, function, listener)
+
+
+def _give_gpus(order: TaskOrder, gpus: Sequence[str]) -> TaskOrder:
+    return replace(order, environment={**order.environment, VISIBLE: ",".join(gpus)})
+
+
+class RunRecord(JobRecord):
+    """What tasks of a program write: complete in a log, and shown as it comes.
+
+    A disk or a terminal that takes no more ends nothing. A log that cannot be written is
+    mentioned once.
+    """
+
+    def __init__(self, show: Print, say: Say) -> None:
+        super().__init__()
+        self._say, self._show = say, show
+        self._logs: dict[str, int | None] = {}  # None: broken
+
+    def say(self, text: str) -> None:
+        self._say(text)
+
+    def open_log(self, task: str, path: str) -> None:
+        """Add what `task` writes from now on to the file at `path`."""
+        if task in self._logs:
+            return
+        try:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            self._logs[task] = os.open(path, flags, 0o666)
+        except OSError as error:
+            self._break(task, error)
+
+    def add_line(self, task: str, line: str) -> None:
+        log = self._logs.get(task)
+        if log is not None:
+            try:
+                _write_all(log, (line + "\n").encode(errors="replace"))
+            except OSError as error:
+                os.close(log)
+                self._break(task, error)
+        self._tell(task, line)
+
+    def _break(self, task: str, error: OSError) -> None:
+        self._logs[task] = None
+        self._tell(task, f"(its log is not whole: {error.strerror or first_line(error)})")
+
+    def _tell(self, task: str, line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # who was shown it has gone
+            self._show(task, line)
+
+    def add_event(self, event: object) -> None:
+        """A program has nobody to report events to."""
+
+    def note_restart(self, task: str, cause: str, attempt: int) -> None:
+        """It is said already."""
+
+    def close(self) -> None:
+        """Close the logs; safe to call twice."""
+        logs, self._logs = list(self._logs.values()), {}
+        for log in logs:
+            if log is not None:
+                os.close(log)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+class Run:
+    """One run of a program: the supervisor that keeps it going, and what became of it."""
+
+    def __init__(
+        self, command: Sequence[str], settings: RunSettings, launcher: Launcher, show: Print,
+        say: Say,
+    ) -> None:  # fmt: skip
+        self.command, self.settings, self.launcher = check_command(command), settings, launcher
+        self.workers, self.signals = settings.workers, Signals()
+        now = time.strftime("%Y%m%d-%H%M%S")
+        self.logs = make_logs_folder(settings.logs, f"{now}-{os.getpid()}")
+        self.record = RunRecord(show, say)
+        self.supervisor = Supervisor(
+            self._make_tasks, launcher, self.record, restarts=settings.max_restarts,
+            grace_seconds=settings.grace_seconds, stopped_by=lambda: self.signals.wish,
+        )  # fmt: skip
+        self._begun = time.monotonic()
+
+    def run(self) -> RunReport:
+        """Run it to its end. Raises RunError if a task cannot be started."""
+        with self.signals, contextlib.closing(self.record):
+            self.supervisor.run()
+        return self._report()
+
+    def _make_tasks(self, supervisor: Supervisor) -> list[Task]:
+        ps, chief = self.settings.ps, int(bool(self.settings.ps))
+        wanted = chief + self.settings.workers + ps
+        found = self.launcher.find_addresses(wanted, supervisor.stopped_by)
+        self.workers = len(found) - chief - ps
+        cluster = deal_addresses(found, chief, self.workers)
+        configs = [TaskConfig(cluster, job, index) for job, index in cluster.tasks]
+        return [self._make_task(config, supervisor.restarts) for config in configs]
+
+    def _make_task(self, config: TaskConfig, restart: int) -> Task:
+        order = self.settings.make_order(config, self.command, restart)
+        awaited = config.job == "chief" or not self.settings.ps
+        task = Task(order, config.job, config.index, awaited)
+        task.log = self._open_log(task)
+        return task
+
+    def _open_log(self, task: Task) -> str:
+        """Return where the task's log is; open it if it is here."""
+        path = str(find_log(self.logs, task.name))
+        self.record.open_log(task.name, path)
+        return path
+
+    def _report(self) -> RunReport:
+        group, error, seconds = self.supervisor.group, self.supervisor.error, self._seconds
+        tasks = [TaskReport(task.name, task.host, to_shell_status(task.status), task.log)
+                 for task in (group.tasks if group else ())]  # fmt: skip
+        report = RunReport(self.workers, self.supervisor.restarts, seconds, tasks)
+        if self.signals.number:
+            return replace(report, status=128 + self.signals.number)
+        if not isinstance(error, ClusterError):
+            return report
+        cause = f"{error.task} {error.cause}" + f"; {error.cure}" * bool(error.cure)
+        status, told = group.first_failed.status, error.details[-MAX_TRACEBACK:]
+        return replace(report, status=to_shell_status(status), cause=cause, traceback=told)
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._begun
+
+
+def find_log(logs: Path, task: str) -> Path:
+    """Return the path of a task's log in the folder for logs."""
+    return logs / f"{task.replace(' ', '-')}.log"
+
+
+def to_shell_status(status: int | None) -> int | None:
+    """Return a status as a shell has it: 128 + the signal's number where one ended the process."""
+    return 128 - status if status is not None and status < 0 else status

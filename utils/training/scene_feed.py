@@ -1,0 +1,120 @@
+"""What replicas are fed of scenes: TFRecord shards, read in an order of seed and epoch alone.
+
+The shards are drawn into a folder of this process's own, which goes with the run. Every
+worker reads all of them and trains on its part of each global batch (AutoShardPolicy.DATA), so
+that all parts together are the batches of the one-process run; with "file" and "off" workers
+count what they read together, as `input_feed.CountingFeed` does.
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from ..data.batches import BatchPlan, without_autotune
+from ..data.scenes import SCENE_SIZE, SceneSplit
+from ..input_pipeline.scenes import read_scenes, write_scenes
+from ..input_pipeline.store import Shards
+from .config import TrainConfig
+from .input_feed import MIN_FILES, CountingFeed, ImageFeed, set_auto_shard
+from .own_data import pad
+from .step import Batch
+
+TEST_BATCH_SIZE = 50
+
+
+class SceneFiles:
+    """The shards of a split, written when they are first read."""
+
+    def __init__(self, split: SceneSplit, files: int = MIN_FILES) -> None:
+        self.split, self.files = split, files
+        self._folder: tempfile.TemporaryDirectory | None = None
+        self._shards: Shards | None = None
+
+    def read(self, batch_size: int, shuffle: tuple[int, int] | None = None) -> tf.data.Dataset:
+        """Return batches of (images uint8 [batch, 64, 64, 1], masks int32 [batch, 64, 64])."""
+        if self._shards is None:
+            self._folder = tempfile.TemporaryDirectory()
+            self._shards = write_scenes(self.split, Path(self._folder.name), self.files)
+        return read_scenes(self._shards, batch_size, shuffle).map(lambda *batch: batch[:2])
+
+    def close(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def make_spec(places: int | None, dtype: str) -> Batch:
+    """Return the `tf.TensorSpec`s of a batch (images, masks, weights)."""
+    shape = [places, SCENE_SIZE, SCENE_SIZE]
+    return (
+        tf.TensorSpec([*shape, 1], dtype), tf.TensorSpec(shape, tf.int32),
+        tf.TensorSpec([places], dtype),
+    )  # fmt: skip
+
+
+class SceneFeed(ImageFeed):
+    """The global batches of a plan, each cut over all replicas; the last one is padded."""
+
+    def __init__(self, split: SceneSplit, plan: BatchPlan, config: TrainConfig) -> None:
+        super().__init__(split, plan, config)
+        self.files = SceneFiles(split)
+        self.spec = make_spec(plan.padded_batch_size, self.dtype)
+
+    def find_shuffle(self, epoch: int) -> tuple[int, int] | None:
+        """Return what the order of `epoch` depends on."""
+        return self.config.seed, epoch
+
+    def batches(self, epoch: int, first_step: int = 0) -> tf.data.Dataset:
+        examples = self.files.read(self.plan.global_batch_size, self.find_shuffle(epoch))
+        left = tf.data.experimental.assert_cardinality(self.plan.steps_per_epoch - first_step)
+        batches = examples.skip(first_step).map(self._finish).prefetch(2).apply(left)
+        return set_auto_shard(without_autotune(batches), "data")
+
+    def _finish(self, images: tf.Tensor, masks: tf.Tensor) -> Batch:
+        places = self.plan.padded_batch_size
+        images, masks, weights = pad("fashion-scenes", (images, masks), places, True, self.dtype)
+        return tf.cast(images, self.dtype) / 255, masks, weights
+
+    def close(self) -> None:
+        self.files.close()
+
+
+class SceneTestFeed(SceneFeed):
+    """The test scenes, in the order in which they stand."""
+
+    def __init__(self, split: SceneSplit, config: TrainConfig, replicas: int) -> None:
+        super().__init__(split, BatchPlan(len(split), TEST_BATCH_SIZE, replicas), config)
+
+    def find_shuffle(self, epoch: int) -> None:
+        return None
+
+
+class CountingSceneFeed(CountingFeed):
+    """Workers that read shards of their own (FILE), or everything each (OFF)."""
+
+    def open(self, files: int) -> None:
+        self.files = SceneFiles(self.split, files)
+        self.spec = make_spec(None, self.dtype)
+
+    def read(self, epoch: int) -> tf.data.Dataset:
+        reads_everything = self.config.auto_shard == "off"
+        shuffle = (self.config.seed, epoch) if reads_everything else None
+        return self.files.read(self.config.global_batch_size, shuffle)
+
+    def _finish(self, images: tf.Tensor, masks: tf.Tensor) -> Batch:
+        weights = tf.ones(tf.shape(masks)[:1], self.dtype)
+        return tf.cast(images, self.dtype) / 255, masks, weights
+
+    def close(self) -> None:
+        self.files.close()
+
+
+def make_scene_feed(
+    split: SceneSplit, config: TrainConfig, strategy: Any, workers: int
+) -> ImageFeed:
+    """Return what a run on scenes is fed."""
+    plan = BatchPlan(len(split), config.global_batch_size, strategy.num_replicas_in_sync)
+    if config.auto_shard == "data":
+        return SceneFeed(split, plan, config)
+    return CountingSceneFeed(split, plan, config, strategy, max(MIN_FILES, workers))
