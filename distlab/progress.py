@@ -1,9 +1,10 @@
 """What a learner has done, in two plain files of the course folder's `.distlab`.
 
-    progress.json   {"lab01": {"epoch": "2026-11-20T15:04:05"}}
+    progress.json   {"lab01": {"epoch": "2026-11-20T15:04:05"}, "lesson05": {"divisor": "…"}}
     lessons.json    {"03-mirrored-keras": {"03-mirrored-keras-1b2c3d": "2026-11-20T14:31:10"}}
 
-A lab's check cell writes the first when an exercise passes, the server of `distlab lab` the
+A lab's check cell writes the first when an exercise passes, and a lesson's when a *Your turn*
+was tried; the server of `distlab lab` the
 second when a cell of a lesson has run; nothing of the answer is kept, and nothing leaves the
 machine. Only a notebook that runs in the course's `labs` folder counts as a lab, so that
 solutions and tests leave no trace. A file that cannot be read is put aside, never thrown
@@ -39,17 +40,30 @@ def record(lab: str, exercise: str) -> bool:
     It is written only when this process works in the `labs` folder of a course.
     Never raises for what the disk says.
     """
+    return _note(lab, exercise, "labs")
+
+
+def _note(what: str, part: str, folder: str) -> bool:
     try:
         here = Path.cwd()
         course = find_course(here)
-        if course is None or here != course / "labs":
+        if course is None or here != course / folder:
             return False
         progress = read(course)
-        progress.setdefault(lab, {}).setdefault(exercise, _tell_time())
+        progress.setdefault(what, {}).setdefault(part, _tell_time())
         _write(course / FILE, progress)
     except OSError:
         return False
     return True
+
+
+def record_turn(lesson: str, name: str) -> bool:
+    """Note that a *Your turn* of a lesson ("05") was tried; return whether it was written down.
+
+    It is written only when this process works in the `notebooks` folder of a course. Never
+    raises for what the disk says.
+    """
+    return _note(f"lesson{lesson}", name, "notebooks")
 
 
 def record_cells(course: Path, lesson: str, cells: Iterable[str]) -> None:

@@ -218,21 +218,25 @@ def check_head(first: Cell) -> Iterator[str]:
 
 
 def check_set_up(code: list[tuple[int, Cell]]) -> Iterator[str]:
-    """One set-up cell, one import cell, and no import at the top level after them."""
-    if len(code) < 2:
-        yield "no set-up cell and import cell"
+    """One set-up cell; everything but the course's own is imported there or in the next cell.
+
+    The course's own helpers are imported where they are first used.
+    """
+    if not code:
+        yield "no set-up cell"
         return
-    (k, first), (j, second) = code[:2]
+    k, first = code[0]
     for words in ("quiet_tensorflow", "set_seeds(", "use_logical_devices("):
         if words not in first["source"]:
             yield f"cell {k}: the set-up cell has no {words}"
-    if not second["source"] or not all(map(_is_import, _top_level(second["source"]))):
-        yield f"cell {j}: the second code cell is the import cell: imports only"
-    elif "utils" not in second["source"]:
-        yield f"cell {j}: import from utils what the lesson builds by hand"
     for k, cell in code[2:]:
-        if any(map(_is_import, _top_level(cell["source"]))):
-            yield f"cell {k}: imports stand in the import cell"
+        if any(_is_import(node) and not _is_ours(node) for node in _top_level(cell["source"])):
+            yield f"cell {k}: import it in one of the first two code cells"
+
+
+def _is_ours(node: ast.AST) -> bool:
+    modules = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+    return all(module.split(".")[0] in ("utils", "distlab") for module in modules)
 
 
 def _top_level(source: str) -> list[ast.stmt]:

@@ -49,6 +49,7 @@ distlab: errors
 distlab: lessons figures progress submission
 distlab: widgets explorables
 distlab: exercises authoring
+distlab: turns
 distlab: grading
 distlab: labs
 distlab: kernel classroom

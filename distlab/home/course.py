@@ -16,6 +16,7 @@ from distlab import progress
 _TITLE = re.compile(r"^# (?:Lab \d\d · )?(.+)$", re.MULTILINE)
 _MINUTES = re.compile(r"^\*\*Time:\*\* (\d+) minutes", re.MULTILINE)
 _LAB_LINK = re.compile(r"\]\((?:\.\./)?labs/(lab\d\d)-[^)]*\.ipynb\)")
+_TURN = re.compile(r"\bturns\.(\w+)\.take\(")
 _LESSON = re.compile(r"\b[Ll]esson (\d\d)\b")
 
 
@@ -34,6 +35,7 @@ class Head:
     steps: tuple[str, ...]
     labs: tuple[str, ...]
     lessons: tuple[str, ...]
+    turns: int = 0  # what a lesson has the learner write
 
     @property
     def name(self) -> str:
@@ -49,6 +51,7 @@ class Item:
     done: tuple[str, ...]
     touched: str
     labs: tuple["Item", ...] = ()
+    tried: int = 0  # of a lesson's turns
 
     @property
     def share(self) -> float:
@@ -87,6 +90,7 @@ def _read_head(path: Path, course: Path, saved_at: int) -> Head | None:
         path.relative_to(course).as_posix(), title[1], cells[0]["metadata"].get("shows", ""),
         int(minutes[1]) if minutes else 0, tuple(steps), tuple(_LAB_LINK.findall(words)),
         tuple(_LESSON.findall(words)),
+        sum(len(_TURN.findall(t)) for t, cell in zip(texts, cells) if cell["cell_type"] == "code"),
     )  # fmt: skip
 
 
@@ -117,7 +121,9 @@ def read_course(course: Path) -> list[Item]:
         is_lab = head.name in labs
         times = passed.get(head.name, {}) if is_lab else ran.get(Path(head.path).stem, {})
         done = tuple(step for step in head.steps if step in times)
-        return Item(head, done, max((times[step] for step in done), default=""), labs_of_it)
+        tried = 0 if is_lab else len(passed.get(f"lesson{head.name}", {}))
+        touched = max((times[step] for step in done), default="")
+        return Item(head, done, touched, labs_of_it, min(tried, head.turns))
 
     items = [
         measure(head, tuple(measure(labs[n]) for n, place in places.items() if place == number))

@@ -110,13 +110,15 @@ def _write_part(number: int, title: str, lessons: Sequence[Item], going_on: Item
 def _write_tile(lesson: Item, going_on: Item | None) -> str:
     name, head = lesson.head.name, lesson.head
     minutes = f"{head.minutes} min" if head.minutes else ""
+    turns = f" · {lesson.tried} of {head.turns} tried" if head.turns else ""
     here = "" if going_on is not lesson else "continue here" if lesson.done else "start here"
     inside = (
         f'<span class="dl-picture">{read_picture(name)}{_write_ring(lesson)}'
         f'<span class="dl-here" id="dl-here-{name}" data-live>{here}</span></span>'
         f'<span class="dl-title" id="dl-title-{name}"><b>{name}</b> {escape(head.title)}</span>'
         f'<span class="dl-shows">{_write_code(head.shows)}</span>'
-        f'<span class="dl-minutes">{minutes}</span>'
+        f'<span class="dl-minutes">{minutes}<span id="dl-turns-{name}" data-live>{turns}</span>'
+        "</span>"
     )
     named = f'aria-labelledby="dl-title-{name} dl-state-{name}"'
     tile = _link(head.path, inside, "dl-tile", named)

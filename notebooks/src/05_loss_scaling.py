@@ -46,20 +46,28 @@ from utils.training import train
 # %% [markdown]
 # ## Four numbers first
 #
-# Sixty-four examples have the losses 1, 2, … 64, and four replicas hold 16 each. Each replica turns its 16 losses into one number, and the four numbers are added up, just as the replicas' gradients will be. The line marks the mean that we want. Which way gets there?
+# Sixty-four examples have the losses 1, 2, 3 and so on, and four replicas hold 16 each. Each replica turns its 16 losses into one number, and the four numbers are added up, just as the replicas' gradients will be. What we want is the mean of all the losses.
+#
+# **Your turn.** Each replica adds up its own 16 losses and divides the sum by one number, the same on all four. Which number makes the four results add up to the mean?
 
 # %%
+divisor = ...  # write a number in place of the dots
+
+# %%
+from distlab.turns import lesson05 as turns
+
+divisor = turns.DIVISOR.take(divisor)
 losses = np.arange(1.0, 65.0).reshape(4, 16)  # [replica, example]
 ways = {
     "each gives its mean": losses.mean(axis=1).sum(),
-    "each gives its sum / 64": (losses.sum(axis=1) / 64).sum(),
+    f"each gives its sum / {divisor}": (losses.sum(axis=1) / divisor).sum(),
     "each gives its sum": losses.sum(),
 }
 wanted = ("wanted: the mean of the 64", losses.mean())
 figures.show(figures.bars(ways, unit="", title="Sums of four numbers", reference=wanted, log=True))
 
 # %% [markdown]
-# Only the second way gives the mean: it divides by the number of *all* examples.
+# Only one way gives the mean: it divides by the number of *all* examples, 64.
 #
 # Now the same with gradients, on a map. A model of two weights is being trained: the rings are lines of equal loss, and the lowest point is in the middle. One arrow has no color, black on a light page and white on a dark one: the step of one device. The thin colored ones are what four replicas contribute, laid end to end. The red one is their sum, the step that the replicas make. Press Play.
 

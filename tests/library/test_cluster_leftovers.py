@@ -18,7 +18,7 @@ import pytest
 from jupyter_client import KernelManager
 from process_watch import Held, lives, wait_for
 
-from distlab.cli import cluster as command
+from distlab.cli import processes as command
 from utils.cluster import ClusterError, LocalCluster
 from utils.cluster.warm_launcher import WarmLauncher
 from utils.errors import DistributedError

@@ -104,6 +104,18 @@ def test_the_status_is_that_of_the_task_that_failed_first(program):
     assert "it printed last: no data; see runs/" in report["cause"]
 
 
+def test_the_first_error_is_found_while_the_others_go_on_talking(program):
+    name = program("""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        begun = time.monotonic()
+        while index == 0 or time.monotonic() - begun < 1:
+            print(index, "x" * 50)
+        raise KeyError("price")
+    """)
+    report = run_json("--workers", 3, name, status=1)
+    assert "KeyError: 'price'" in report["cause"] and "worker 0" not in report["cause"]
+
+
 def test_a_killed_task_is_128_and_its_signal(program):
     name = program("os.kill(os.getpid(), signal.SIGKILL) if index else time.sleep(30)")
     report = run_json(name, status=137)

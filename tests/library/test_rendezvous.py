@@ -17,13 +17,14 @@ from machines import CODE, Launcher
 from process_watch import lives, wait_for
 
 from utils.engines import RendezvousSettings, RunSettings, run_at_rendezvous
-from utils.engines.handshake import ChannelLost
 from utils.engines.rendezvous.channel import Channel, Frame, admit, introduce
 from utils.engines.rendezvous.code import ask_for_code, stretch_code
 from utils.engines.rendezvous.compare import describe_machine, hash_file
 from utils.engines.rendezvous.copies import CheckpointCopy, read_copy
 from utils.engines.rendezvous.member import check_host
 from utils.errors import InputError, RunError
+from utils.processes.connection import Connection
+from utils.processes.handshake import ChannelLost
 from utils.tf_config import pick_free_ports
 
 FIRST_LINES = """
@@ -312,7 +313,7 @@ def test_two_runs_at_one_port_are_refused_in_one_line(meeting):
 
 def test_another_program_at_the_port_is_named(monkeypatch):
     """One that speaks first, as ssh's does, and one that waits to be spoken to, as the web's."""
-    monkeypatch.setattr("utils.engines.handshake.HANDSHAKE_SECONDS", 0.3)
+    monkeypatch.setattr("utils.processes.handshake.HANDSHAKE_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as service:
         address, callers = f"127.0.0.1:{service.getsockname()[1]}", []
 
@@ -397,11 +398,11 @@ def is_cut_off(end):
 
 def read_message(end):
     size = int.from_bytes(end.recv(4), "big")
-    return json.loads(end.recv(size)) if size else None
+    return json.loads(end.recv(size))[0] if size else None  # [content, bytes of the body]
 
 
 def send_message(end, **data):
-    told = json.dumps(data).encode()
+    told = json.dumps([data, 0]).encode()
     end.sendall(len(told).to_bytes(4, "big") + told)
 
 
@@ -533,8 +534,12 @@ def test_frames_arrive_in_order_with_what_belongs_to_them(channels):
 def test_a_frame_that_was_tampered_with_ends_the_connection(change):
     """Between two who know each other stands one who changes, repeats or returns a frame."""
     left, right = socket.socketpair(), socket.socketpair()
-    make = [(b"a" * 32, b"b" * 32), (b"b" * 32, b"a" * 32)]
-    sender, receiver = Channel(left[0], "r", *make[0]), Channel(right[0], "s", *make[1])
+    made = []
+    for end, keys in ((left[0], (b"a" * 32, b"b" * 32)), (right[0], (b"b" * 32, b"a" * 32))):
+        connection = Connection(end, "the other")
+        connection.seal(*keys)
+        made.append(Channel(connection))
+    sender, receiver = made
     sender.send("start", task="worker 0")
     told = left[1].recv(1000)
     if change == "flip":
@@ -548,7 +553,7 @@ def test_a_frame_that_was_tampered_with_ends_the_connection(change):
         left[1].sendall(told)
         receiver.close()
         receiver = sender
-    with pytest.raises(ChannelLost, match="seal is wrong|announced a frame"):
+    with pytest.raises(ChannelLost, match="seal is wrong|bytes are announced"):
         receiver.receive()
     for end in (sender, receiver):
         end.close()

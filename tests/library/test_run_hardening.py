@@ -10,11 +10,11 @@ import textwrap
 import pytest
 
 from utils.cluster.streams import LineReader
-from utils.engines.handshake import Garbled, admit
 from utils.engines.rendezvous.channel import MAX_FRAME_BYTES
 from utils.engines.rendezvous.compare import hash_file
 from utils.engines.rendezvous.lines import LineBuffer
 from utils.errors import InputError
+from utils.processes.handshake import Garbled, admit, make_connection
 
 WIDE = "\N{GRINNING FACE}" * 5000  # twelve bytes each in a frame
 
@@ -107,7 +107,7 @@ def test_rubbish_in_place_of_a_handshake_is_garbled(noise):
     with ours, theirs:
         theirs.sendall(len(noise).to_bytes(4, "big") + noise)
         with pytest.raises(Garbled):
-            admit(ours, b"k" * 32)
+            admit(make_connection(ours), b"k" * 32)
 
 
 def test_a_program_that_cannot_be_read_is_named(tmp_path):

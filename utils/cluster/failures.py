@@ -59,12 +59,12 @@ def explain_failure(tasks: Sequence[Task], first: Task | None = None) -> tuple[C
     chief = next((task.status for task in tasks if task.job == "chief"), None)
     if first is None or not first.is_program:
         error = _explain_functions(tasks)
-        said = (error.details, *(line for task in tasks for line in task.lines))
+        said = (error.details, *(line for task in tasks for line in list(task.lines)))
         return error, is_accident(said, chief)
     ordered = [first, *(task for task in tasks if task is not first)]
     found = diagnose_cluster({task.name: "\n".join(task.lines) for task in ordered})
     taken = found is not None and found.name == "taken-port"
-    accident = taken or is_accident((line for task in tasks for line in task.lines), chief)
+    accident = taken or is_accident((line for task in tasks for line in list(task.lines)), chief)
     return _explain_program(first, found), accident
 
 
@@ -79,7 +79,7 @@ def _explain_program(task: Task, found: Diagnosis | None) -> ClusterError:
         return ClusterError(task.name, cause + OUT_OF_MEMORY, "", traceback)
     if error:
         return ClusterError(task.name, cause, "", traceback)
-    last = next((line.strip() for line in reversed(task.lines) if line.strip()), "")
+    last = next((line.strip() for line in reversed(list(task.lines)) if line.strip()), "")
     cause += f"; it printed last: {shorten(last, MAX_LAST_LINE)}" * bool(last)
     return ClusterError(task.name, cause, f"see {task.log}", traceback)
 

@@ -39,7 +39,8 @@ class Task:
     starting, running, paused, frozen (for too long), done, failed, killed.
 
     The attempt has succeeded once all tasks that are `awaited` are done. `lines` are its last
-    ones, long ones cut. `log` is where all of them are kept, if they are kept.
+    ones, long ones cut: make a list of them, as more may come at any moment. `log` is where all of
+    them are kept, if they are kept.
     """
 
     order: TaskOrder
@@ -182,8 +183,7 @@ class Group:
     # ---- what the launcher tells
 
     def take_line(self, task: str, line: str) -> None:
-        with self._record.changed:
-            self._named[task].lines.append(line[:MAX_TAIL_LINE])
+        self._named[task].lines.append(line[:MAX_TAIL_LINE])
         self._record.add_line(task, line)
 
     def take_event(self, task: str, event: Event) -> None:

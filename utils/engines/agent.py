@@ -19,9 +19,10 @@ from ..cluster.local_launcher import ColdLauncher
 from ..errors import InputError, RunError
 from ..events import Event
 from ..processes.connection import Connection, PeerGone, reach
+from ..processes.handshake import ChannelLost, introduce, make_connection
 from ..processes.registry import MARK_VARIABLE
 from ..tf_config import join_address, pick_free_ports
-from .handshake import ChannelLost, introduce, take_call
+from .driver import take_call
 
 RANK_VARIABLES = ("DISTLAB_RANK", "SLURM_PROCID")
 PIPE_VARIABLE = "DISTLAB_AGENT_PIPE"  # set: its standard input ends when its starter dies
@@ -134,11 +135,11 @@ def main() -> None:
     rank = next(int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ)
     try:
         end = reach(call.address, "the launcher", CONNECT_SECONDS)
-        introduce(end, lambda salt: bytes.fromhex(call.key))
-        connection, host = Connection(end, "the launcher"), end.getsockname()[0]
+        connection = make_connection(end, "the launcher")
+        introduce(connection, lambda salt: bytes.fromhex(call.key))
         connection.send({"rank": rank, "host": socket.gethostname()})
     except RunError as error:
         who = "the launcher " if isinstance(error, ChannelLost) else ""
         print(f"agent {rank}: {who}{error}", file=sys.stderr)
         sys.exit(STATUS_LOST)
-    sys.exit(Agent(connection, host).serve())
+    sys.exit(Agent(connection, connection.own_address).serve())

@@ -24,10 +24,29 @@ from ..errors import RunError
 from ..processes.keeper import Keeper
 from ..processes.module_command import make_module_command
 from ..processes.registry import MARK_VARIABLE, end_cluster, make_mark, remove_folder
-from .handshake import AGENT_VARIABLE, Call
 
+AGENT_VARIABLE = "DISTLAB_AGENT"
 STOP_SECONDS, REACH_SECONDS, JOIN_SECONDS = 20.0, 10.0, 60.0
 LAST_WORDS = "distlab: "  # begins the line with which a driver says why it gives up
+
+
+@dataclass(frozen=True)
+class Call:
+    """Where an agent calls, and the key that it shares with its launcher.
+
+    It travels in the environment of the processes that an engine starts.
+    """
+
+    address: str
+    key: str
+
+    def to_text(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def take_call() -> Call:
+    """Return the call of this process, and take it out of what its children inherit."""
+    return Call(**json.loads(os.environ.pop(AGENT_VARIABLE)))
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from ..cluster.launcher import TaskListener, TaskOrder
 from ..cluster.streams import Streams
 from ..errors import RunError
 from ..processes.connection import Connection, listen, split_address
+from ..processes.handshake import HANDSHAKE_SECONDS, KEY_BYTES, admit, make_connection
 from ..tf_config import join_address
-from .handshake import HANDSHAKE_SECONDS, MAC_BYTES, Call, admit
+from .driver import Call
 
 SEND_SECONDS = 20.0
 WAITING_SECONDS = 10.0  # between two words on who has not called yet
@@ -105,7 +106,7 @@ class Hub:
     """
 
     def __init__(self, host: str) -> None:
-        self.streams, self._key = Streams(), secrets.token_bytes(MAC_BYTES)
+        self.streams, self._key = Streams(), secrets.token_bytes(KEY_BYTES)
         self._listener = listen(join_address(host, 0))
         port = self._listener.getsockname()[1]
         self.call = Call(join_address(host, port), self._key.hex())
@@ -128,8 +129,8 @@ class Hub:
     def _greet(self, caller: socket.socket, place: tuple[Any, ...]) -> None:
         """Take a caller in; one that is silent, garbled or has a wrong key is dropped."""
         try:
-            admit(caller, self._key)
-            connection = Connection(caller, f"an agent at {place[0]}")
+            connection = make_connection(caller, f"an agent at {place[0]}")
+            admit(connection, self._key)
             about = connection.receive(HANDSHAKE_SECONDS).content
             line = AgentLine(connection, int(about["rank"]), str(about["host"]), self._forget)
         except (RunError, LookupError, TypeError, ValueError, AttributeError):

@@ -14,7 +14,7 @@ done, as a program in there loses every other network: its data, name lookup, NC
 | module | what it holds |
 |---|---|
 | `settings` | where to meet; the warning beyond loopback |
-| `code`, `channel`, `door` | the code, the sealed frames, who is let in |
+| `code`, `door`, `channel` | the code, who is let in, the frames between machines |
 | `compare`, `reach`, `trial` | what must be the same; who reaches whom, and why not |
 | `names` | names that people gave their machines, fit to be shown |
 | `member`, `lines`, `fetching` | a machine that has joined |

@@ -1,31 +1,26 @@
-"""An authenticated connection between the host of a rendezvous and one member.
+"""A connection between the host of a rendezvous and one member; both know the code.
 
-After the handshake (`engines.handshake`), whose key is the code stretched with the salt, each
-side has a key of its own, and every frame carries its HMAC-SHA256 over a count and what is
-said: one that was changed, repeated, left out or turned round ends the connection. A frame is
-JSON and bytes after it; nothing that arrives is run. What is said can be read on the way, as
-what TensorFlow sends can.
+It is a sealed connection of `processes`, in which both sides also hear that the other lives. A
+frame is a kind, plain data, and bytes; nothing that arrives is run. What is said can be read on
+the way, as what TensorFlow sends can.
 """
 
 import contextlib
-import hmac
-import json
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import handshake
-from ..handshake import LENGTH, MAC_BYTES, ChannelLost, describe, make_mac, read_bytes
+from ...processes import handshake
+from ...processes.connection import Connection, PeerGone, PeerSilent
+from ...processes.handshake import ChannelLost, describe
 
 MAX_FRAME_BYTES = 2**20
 BEAT_SECONDS, LOST_SECONDS = 1.0, 10.0
 SEND_BUFFER_BYTES = 2**18  # so that a beat never waits long behind a checkpoint
 BEAT = "beat"
-_COUNT = struct.Struct("!Q")
 
 
 @dataclass
@@ -48,57 +43,46 @@ class Channel:
     """One side of a connection after the handshake. `send` may be called from any thread.
 
     A beat goes out every second; who has heard nothing for `LOST_SECONDS` raises ChannelLost
-    in `receive`. `peer` is the other side's address.
+    in `receive`.
     """
 
-    def __init__(self, end: socket.socket, peer: str, own_key: bytes, peer_key: bytes) -> None:
-        self.peer, self._end, self._own_key, self._peer_key = peer, end, own_key, peer_key
-        self._inbox = end.dup()  # with a time limit of its own
-        self._sent = self._received = 0
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        connection.limit_seconds, connection.max_bytes = LOST_SECONDS, MAX_FRAME_BYTES
         self.heard_at = time.monotonic()  # when the other side was heard last
         self._sending, self._closed = threading.Lock(), threading.Event()
-        end.settimeout(LOST_SECONDS)
         threading.Thread(target=self._beat, daemon=True).start()
 
     @property
     def own_address(self) -> str:
         """The address of this machine at which the other side sees it."""
-        return self._end.getsockname()[0]
+        return self._connection.own_address
 
     def send(self, kind: str, body: bytes = b"", **data: Any) -> None:
         """Send one frame; raises ChannelLost if the other side takes nothing."""
-        told = json.dumps([kind, data]).encode() + b"\n" + body
         with self._sending:
-            mac = make_mac(self._own_key, _COUNT.pack(self._sent) + told)
-            self._sent += 1
             try:
-                self._end.sendall(LENGTH.pack(len(told)) + mac + told)
-            except OSError as error:
-                raise ChannelLost(f"takes nothing any more ({describe(error)})") from None
+                self._connection.send([kind, data], body)
+            except (PeerGone, PeerSilent) as error:
+                raise ChannelLost(describe(error, self._connection)) from None
 
     def receive(self) -> Frame:
         """Return the next frame that is no beat; raises ChannelLost."""
         while True:
-            frame = self._read_frame()
-            if frame.kind != BEAT:
-                return frame
-
-    def _read_frame(self) -> Frame:
-        (length,) = LENGTH.unpack(read_bytes(self._inbox, LENGTH.size, LOST_SECONDS))
-        if length > MAX_FRAME_BYTES:
-            raise ChannelLost(f"has announced a frame of {length} bytes")
-        mac, told = (read_bytes(self._inbox, size, LOST_SECONDS) for size in (MAC_BYTES, length))
-        wanted = make_mac(self._peer_key, _COUNT.pack(self._received) + told)
-        if not hmac.compare_digest(mac, wanted):
-            raise ChannelLost("has sent a frame whose seal is wrong")
-        self._received += 1
-        self.heard_at = time.monotonic()
-        head, _, body = told.partition(b"\n")
-        try:
-            kind, data = json.loads(head)
-        except (ValueError, TypeError, RecursionError):
-            raise ChannelLost("has sent what is no message") from None
-        return Frame(str(kind), data if isinstance(data, dict) else {}, body)
+            try:
+                message = self._connection.receive()
+            except PeerSilent:
+                raise ChannelLost(f"has said nothing for {LOST_SECONDS:.0f} s") from None
+            except PeerGone as error:
+                raise ChannelLost(describe(error, self._connection)) from None
+            self.heard_at = time.monotonic()
+            try:
+                kind, data = message.content
+            except (ValueError, TypeError):
+                raise ChannelLost("has sent what is no message") from None
+            if kind != BEAT:
+                data = data if isinstance(data, dict) else {}
+                return Frame(str(kind), data, bytes(message.body))
 
     def _beat(self) -> None:
         while not self._closed.wait(BEAT_SECONDS):
@@ -108,31 +92,26 @@ class Channel:
     def close(self) -> None:
         """Hang up; safe to call twice and from any thread."""
         self._closed.set()
-        with contextlib.suppress(OSError):
-            self._end.shutdown(socket.SHUT_RDWR)
-        self._end.close()
-        self._inbox.close()
+        self._connection.close()
 
 
 def admit(
     end: socket.socket, peer: str, key: bytes, salt: bytes, judge: Callable[[bool], bool]
 ) -> Channel:
     """Return the channel to a member that has shown the key; raises as `handshake.admit` does."""
-    said = handshake.admit(end, key, salt, judge)
-    return _make_channel(end, peer, key, said, b"host", b"member")
+    connection = open_connection(end, peer)
+    handshake.admit(connection, key, salt, judge)
+    return Channel(connection)
 
 
 def introduce(end: socket.socket, peer: str, stretch: Callable[[bytes], bytes]) -> Channel:
     """Return the channel to the host; raises as `handshake.introduce` does."""
-    key, said = handshake.introduce(end, stretch)
-    return _make_channel(end, peer, key, said, b"member", b"host")
+    connection = open_connection(end, peer)
+    handshake.introduce(connection, stretch)
+    return Channel(connection)
 
 
-def _make_channel(
-    end: socket.socket, peer: str, key: bytes, said: bytes, own: bytes, other: bytes
-) -> Channel:
-    if end.family != socket.AF_UNIX:
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def open_connection(end: socket.socket, peer: str) -> Connection:
+    """Return the connection on which the handshake begins."""
     end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-    keys = [make_mac(key, b"frames of the " + role + said) for role in (own, other)]
-    return Channel(end, peer, *keys)
+    return handshake.make_connection(end, peer)

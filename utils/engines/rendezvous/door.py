@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from ...errors import InputError
 from ...processes.connection import split_address
-from ..handshake import SALT_BYTES, ChannelLost, Garbled, refuse
-from .channel import Channel, admit
+from ...processes.handshake import SALT_BYTES, ChannelLost, Garbled, refuse
+from .channel import Channel, admit, open_connection
 from .code import stretch_code
 
 MAX_FAILURES, FAILURE_SECONDS = 5, 60.0  # wrong or garbled answers of one address
@@ -78,8 +78,7 @@ class Door:
             if why is None:
                 threading.Thread(target=self._receive, args=(end, place[0]), daemon=True).start()
             else:
-                end.settimeout(1.0)
-                refuse(end, why)
+                refuse(open_connection(end, place[0]), why)
 
     def _find_refusal(self, peer: str) -> str | None:
         """Return why `peer` may not come in now; else count it among the callers."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import DistributedError, RunError, first_line
-from ..handshake import ChannelLost
+from ...processes.handshake import ChannelLost
 from .channel import LOST_SECONDS, Frame
 from .copies import CheckpointCopy, read_copy
 

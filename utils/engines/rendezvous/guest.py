@@ -10,7 +10,7 @@ from typing import Any
 
 from ...cluster.launcher import TaskListener
 from ...errors import RunError
-from ..handshake import ChannelLost
+from ...processes.handshake import ChannelLost
 from .channel import Channel, Frame
 from .copies import Copy, read_copy
 from .fetching import PieceAsker

@@ -17,8 +17,8 @@ from ...cluster.group import Group, Task
 from ...cluster.launcher import Stop, Stopped, TaskListener, TaskOrder
 from ...cluster.local_tasks import ACTIONS, LocalTasks
 from ...errors import first_line
+from ...processes.handshake import ChannelLost
 from ...tf_config import join_address
-from ..handshake import ChannelLost
 from ..programs import Print, ProgramLauncher, Run, Say, find_log
 from ..settings import RESTART_VARIABLE, RunReport, RunSettings
 from .compare import describe_machine

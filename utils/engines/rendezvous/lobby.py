@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ...errors import RunError
-from ..handshake import ChannelLost
+from ...processes.handshake import ChannelLost
 from ..settings import RunReport
 from .channel import Channel
 from .compare import find_difference

@@ -17,11 +17,11 @@ from ...cluster.local_tasks import ACTIONS
 from ...cluster.signals import Signals
 from ...errors import DistributedError, InputError, RunError, first_line
 from ...processes.connection import split_address
+from ...processes.handshake import ChannelLost, Garbled, WrongCode, hear_host
 from ...tf_config import parse_tf_config
-from ..handshake import ChannelLost, Garbled, WrongCode, describe, hear_host
 from ..programs import Print, ProgramLauncher, RunRecord, Say, find_log
 from ..settings import RunReport, RunSettings, TaskReport
-from .channel import Channel, Frame, introduce
+from .channel import Channel, Frame, introduce, open_connection
 from .code import stretch_code
 from .compare import describe_machine
 from .copies import CheckpointCopy
@@ -53,9 +53,10 @@ class NoHost(InputError):
 def check_host(address: str) -> None:
     """Raise NoHost where another program answers; where nobody does, a host may come yet."""
     with contextlib.suppress(OSError, ChannelLost):
-        with socket.create_connection(split_address(address), CHECK_SECONDS) as end:
+        end = socket.create_connection(split_address(address), CHECK_SECONDS)
+        with contextlib.closing(open_connection(end, address)) as connection:
             try:
-                hear_host(end)
+                hear_host(connection)
             except Garbled as error:
                 raise NoHost(address, str(error)) from None
 
@@ -80,7 +81,7 @@ def connect_to_host(
         except WrongCode as error:
             raise InputError(f"rendezvous {rendezvous.address}: {error}") from None
         except (OSError, ChannelLost) as error:
-            why = describe(error) if isinstance(error, OSError) else str(error)
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             where = f"{rendezvous.join_seconds:.0f} s for a host at {rendezvous.address} ({why})"
             if not has_said:
                 say(f"waiting up to {where}")

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ...errors import RunError
-from ..handshake import ChannelLost
+from ...processes.handshake import ChannelLost
 from .copies import CheckpointCopy, Copy
 from .guest import Guest
 from .lobby import Lobby

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ...cluster.signals import Signals
 from ...errors import RunError
-from ..handshake import ChannelLost
+from ...processes.handshake import ChannelLost
 from ..settings import RunReport
 from .compare import describe_machine
 from .door import Door

@@ -1,0 +1,112 @@
+"""*Your turn*: the learner writes a line or two of a lesson, and the next cell checks it at once.
+
+    divisor = ...  # what does each replica divide its sum of losses by?
+
+    divisor = turns.DIVISOR.take(divisor)
+
+Left empty, `take` says so and returns our answer, so a notebook that is run as a whole never
+stops. Nothing here is graded, and the answer folds out under what the check says.
+"""
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from distlab import progress
+from distlab.exercises.comparing import same, show
+
+_CARD = (
+    "border-left:5px solid {color};padding:0.55em 1em;max-width:44em;line-height:1.5;"
+    "color:var(--jp-content-font-color1,#222);"
+    "background:color-mix(in srgb,{color} 13%,transparent)"
+)
+_COLORS = {"correct": "#009e73", "not yet": "#d55e00", "empty": "#7f7f7f"}  # Okabe-Ito, and gray
+EMPTY = "Nothing written yet, so we continue with our answer. Try it: it's one to six lines."
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One thing to write in a lesson: a value, or a function that is called with each of `cases`.
+
+    `answer` is our code: an expression, or a `def`. `right` is what a correct answer is told, one
+    sentence that says why. `mistakes` maps the code of a plausible wrong answer to what it is
+    told; `otherwise` is for all others. `read` turns what was written (a dataset, say) into plain
+    data, which is compared within `tolerance`.
+    """
+
+    lesson: str  # "05"
+    name: str
+    answer: str
+    right: str
+    mistakes: Mapping[str, str]
+    otherwise: str
+    cases: Sequence[tuple[Any, ...]] = ()
+    read: Callable[[Any], Any] = lambda written: written
+    tolerance: float = 1e-3
+
+    def take(self, written: Any) -> Any:
+        """Check `written`, show what is right or wrong about it, and return it.
+
+        Returns our answer in its place if nothing was written, or if it can't be run.
+        """
+        ours = evaluate(self.answer)
+        try:
+            got = self._try(written)
+        except Exception as error:  # whatever a learner's line raises
+            first = (str(error).splitlines() or [""])[0]
+            said = f"Your code raised {type(error).__name__}: {first}. We continue with ours."
+            self._say("not yet", said)
+            return ours
+        if all(one is None or one is ... for one in got):
+            self._say("empty", EMPTY)
+            return ours
+        progress.record_turn(self.lesson, self.name)
+        self._say(*self._judge(got))
+        return written
+
+    def _try(self, written: Any) -> list[Any]:
+        if written is None or written is ...:
+            return [None]
+        given = [written(*case) for case in self.cases] if self.cases else [written]
+        return [one if one is None or one is ... else self.read(one) for one in given]
+
+    def _judge(self, got: list[Any]) -> tuple[str, str]:
+        if same(got, self._try(evaluate(self.answer)), self.tolerance):
+            return "correct", f"Correct. {self.right}"
+        for code, words in self.mistakes.items():
+            if same(got, self._try(evaluate(code)), self.tolerance):
+                return "not yet", f"Not yet. {words}"
+        return "not yet", f"Not yet: this gives {show(got[0])}. {self.otherwise}"
+
+    def _say(self, state: str, words: str) -> None:
+        from IPython.display import display
+
+        style = _CARD.format(color=_COLORS[state])
+        answer = escape(textwrap.dedent(self.answer).strip())
+        html = (
+            f'<div role="status" style="{style}">{escape(words)}'
+            f"<details><summary>Show our answer</summary><pre>{answer}</pre></details></div>"
+        )
+        display({"text/html": html, "text/plain": words}, raw=True)
+
+
+def evaluate(code: str) -> Any:
+    """Return the value of an expression, or the function that the last `def` of `code` makes."""
+    code = textwrap.dedent(code).strip()
+    names: dict[str, Any] = {"np": np}
+    if "tf." in code:
+        import tensorflow
+
+        names["tf"] = tensorflow
+    if "keras." in code:
+        import keras
+
+        names["keras"] = keras
+    if "def " not in code:
+        return eval(code, names)
+    exec(code, names)
+    return names[code.rpartition("def ")[2].partition("(")[0]]

@@ -1,0 +1,132 @@
+"""*Your turn* in the lessons: every answer is correct, every mistake is named, nothing stops."""
+
+import ast
+import importlib
+import json
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from distlab import progress
+from distlab.home.course import read_course
+from distlab.home.page import make_page
+from distlab.turns.turn import EMPTY, Turn, evaluate
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((ROOT / "distlab/turns").glob("lesson[0-9][0-9].py"))
+
+
+def list_turns() -> list[tuple[str, str, Turn]]:
+    modules = {f.stem: importlib.import_module(f"distlab.turns.{f.stem}") for f in FILES}
+    return [
+        (lesson, name, turn)
+        for lesson, module in modules.items()
+        for name, turn in vars(module).items()
+        if isinstance(turn, Turn)
+    ]
+
+
+TURNS = list_turns()
+each_turn = pytest.mark.parametrize(
+    ("lesson", "constant", "turn"), TURNS, ids=[f"{lesson}-{name}" for lesson, name, _ in TURNS]
+)
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """What `take` shows: a list of (plain text, HTML)."""
+    shown = []
+
+    def display(bundle, raw):
+        shown.append((bundle["text/plain"], bundle["text/html"]))
+
+    monkeypatch.setattr("IPython.display.display", display)
+    return shown
+
+
+@each_turn
+def test_our_answer_is_correct_and_each_mistake_is_named(said, lesson, constant, turn):
+    assert turn.lesson == lesson[-2:] and len(turn.mistakes) >= 2
+    for code, words in turn.mistakes.items():
+        turn.take(evaluate(code))
+        assert said[-1][0] == f"Not yet. {words}", code
+    turn.take(evaluate(turn.answer))
+    assert said[-1][0] == f"Correct. {turn.right}"
+    turn.take(...)
+    assert said[-1][0] == EMPTY and "<details>" in said[-1][1]
+    assert len(textwrap.dedent(turn.answer).strip().split("\n")) <= 7
+
+
+@each_turn
+def test_the_lesson_asks_with_a_stub_and_checks_at_once(lesson, constant, turn):
+    path = next((ROOT / "notebooks").glob(f"{turn.lesson}-*.ipynb"))
+    cells = json.loads(path.read_text())["cells"]
+    texts = ["".join(cell["source"]) for cell in cells]
+    check = next(k for k, text in enumerate(texts) if f"turns.{constant}.take(" in text)
+    stub = max(k for k in range(check) if cells[k]["cell_type"] == "code")
+    assert "..." in texts[stub], "the cell before the check has the stub"
+    asked = "\n".join(texts[stub - 1 : stub])
+    assert "Your turn" in asked, "the cell above the stub says whose turn it is"
+    if re.fullmatch(r"[\w.'\"]+", turn.answer.strip()):
+        assert not re.search(rf"(?<![\w.]){re.escape(turn.answer.strip())}(?![\w.])", asked)
+
+
+@each_turn
+def test_no_line_of_an_answer_is_a_line_of_a_labs_solution(lesson, constant, turn):
+    """A lesson's answer is the case before a lab's, not a piece of one to paste."""
+    solved = "\n".join(path.read_text() for path in (ROOT / "solutions/src").glob("lab*.py"))
+    body = ast.parse(textwrap.dedent(turn.answer).strip()).body
+    lines = {ast.unparse(node) for node in ast.walk(ast.Module(body, [])) if is_work(node)}
+    assert not [line for line in lines if line in solved]
+
+
+def is_work(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign | ast.Return | ast.AugAssign) and len(ast.unparse(node)) > 30
+
+
+SHARE = Turn(
+    lesson="05",
+    name="share",
+    answer="def share(batch_size, replicas):\n    return batch_size // replicas",
+    right="Each replica gets an equal part.",
+    mistakes={"def share(batch_size, replicas):\n    return batch_size": "That's all of it."},
+    otherwise="How many examples does one replica hold?",
+    cases=[(8, 4), (64, 2)],
+)
+
+
+def test_whatever_is_written_is_answered_and_a_notebook_never_stops(said):
+    ours = SHARE.take(lambda batch_size, replicas: ...)
+    assert said[-1][0] == EMPTY and ours(8, 4) == 2
+
+    def guess(batch_size, replicas):
+        return 3
+
+    assert SHARE.take(guess) is guess, "the next cell shows the learner's own result"
+    assert said[-1][0] == "Not yet: this gives 3. How many examples does one replica hold?"
+    assert SHARE.take(lambda batch_size: 1)(8, 4) == 2
+    assert said[-1][0].startswith("Your code raised TypeError: ") and "\n" not in said[-1][0]
+    assert SHARE.take("8 // 4")(8, 4) == 2 and "not callable" in said[-1][0]
+    text = Turn("05", "word", "'FILE'", "Yes.", {"'OFF'": "No."}, "Look again.").take("<b>")
+    assert text == "<b>" and "<b>" not in said[-1][1]
+
+
+def test_what_was_tried_counts_on_the_course_map(said, tmp_path, monkeypatch):
+    (tmp_path / "README.md").write_text("# A course\n")
+    (tmp_path / "labs").mkdir()
+    (tmp_path / "notebooks").mkdir()
+    source = ROOT / "notebooks" / "05-loss-scaling.ipynb"
+    book = json.loads(source.read_text())
+    cell = {"cell_type": "code", "id": "a", "metadata": {}, "outputs": [], "execution_count": None}
+    book["cells"].append({**cell, "source": ["share = turns.SHARE.take(share)"]})
+    (tmp_path / "notebooks" / source.name).write_text(json.dumps(book))
+    (before,) = read_course(tmp_path)
+    assert before.head.turns >= 1 and before.tried == 0
+    monkeypatch.chdir(tmp_path / "notebooks")
+    SHARE.take(...)
+    assert progress.read(tmp_path) == {}
+    SHARE.take(lambda batch_size, replicas: 1)
+    assert list(progress.read(tmp_path)["lesson05"]) == ["share"]
+    assert f"1 of {before.head.turns} tried" in make_page(tmp_path)
