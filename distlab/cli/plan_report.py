@@ -128,7 +128,7 @@ def tabulate_plans(plans: list[RunPlan], explain: bool) -> str:
     for plan in plans:
         lines += ["", *list_plan(plan)]
         if explain:
-            lines += ["", *(f"{name:<17}{value:<24}{why}" for name, value, why in plan.explain())]
+            lines += ["", *(f"{name:<21}{value:<24}{why}" for name, value, why in plan.explain())]
     machine = plans[0].machine
     inside = all(plan.devices <= machine.ranks_per_node for plan in plans)
     return "\n".join([*lines, *note(plans[0].run.price, inside or machine.measured)])

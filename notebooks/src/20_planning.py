@@ -128,12 +128,13 @@ assert all(check.low < check.predicted < check.high for check in checks)
 #
 # A real cluster has a device for each worker. Then each worker's compute stays the same, and three things grow: the all-reduce, the wait for the slowest worker (the *straggler*), and the number of nodes that can fail. `predict` simulates all three.
 #
-# Take ResNet-50 on H100s: 25.6 million parameters, about 24.5 billion operations an example for forward and backward, 256 examples on each device.
+# Take ResNet-50 on H100s: 25.6 million parameters, about 24.5 billion FLOPs an example for forward and backward, 256 examples on each device. The outputs of its layers take 74 MB an image in 16 bits, and a traced step with momentum runs OPSCOUNT operations on tensors, each of which has to be launched.
 
 # %%
+known = {"flops_per_example": 24.5e9, "operations": OPSVALUE}
 resnet = Profile(
-    1.0, 2.0, 4 * 25.6e6, "ResNet-50", 256, operations_per_example=24.5e9,
-    straggler_sigma=0.03, checkpoint_seconds=5, restart_seconds=300,
+    1.0, 2.0, 4 * 25.6e6, "ResNet-50", 256, activation_bytes=256 * 74e6,
+    straggler_sigma=0.03, checkpoint_seconds=5, restart_seconds=300, **known,
 )  # fmt: skip
 machine = find_machine("64 H100 on 100 Gb/s")
 MFU = 0.1
@@ -156,7 +157,7 @@ print(f"{1e3 * row.step_seconds:.1f} ms a step, {row.hours:.2f} hours, {row.cost
 print({name: f"{1e3 * seconds:.2f} ms" for name, seconds in row.parts.items()})
 
 # %% [markdown]
-# The last line splits the step into its parts; the largest is its bottleneck. A faster network saves only the second. Here is the table for a budget meeting: for each network, efficiency and bottleneck on 1, 8, 64 and 512 devices.
+# The last line splits the step into its parts; the largest is its bottleneck. A faster network saves only what is called network. Here is the table for a budget meeting: for each network, efficiency and bottleneck on 1, 8, 64 and 512 devices.
 
 # %%
 sizes, links = (1, 8, 64, 512), ("10GbE", "100GbE", "NDR")
@@ -171,14 +172,16 @@ for name in links:
 #
 # ## The mistake: strong scaling by division
 #
-# In *weak* scaling each device keeps its batch, and the global batch grows with the devices. In *strong* scaling the global batch stays, and each device gets less to do. People often plan the second with the efficiency of the first. They forget that the gradients stay as large as ever, however few examples they come from. The picture has both: 4,096 examples on each device (weak), and 4,096 on all devices together (strong).
+# In *weak* scaling each device keeps its batch, and the global batch grows with the devices. In *strong* scaling the global batch stays, and each device gets less to do. People often plan the second with the efficiency of the first. They forget that the gradients stay as large as ever, however few examples they come from, and that a step launches as many operations. The picture has both: 256 examples on each device (weak), and 256 on all devices together (strong). Why not 4,096 on each? They'd need 303 GB for their activations, and an H100 has 80. `predict` then says so and predicts nothing.
 
 # %%
-many = Profile(1.0, 2.0, 4 * 25.6e6, batch=4096, operations_per_example=24.5e9)
 ndr = find_machine("H100 on NDR")
-sizes = tuple(2**k for k in range(11))
+many = Profile(1.0, 2.0, 4 * 25.6e6, batch=4096, activation_bytes=4096 * 74e6, **known)
+print(predict(many, Scenario((64,), machine=ndr, mfu=MFU))[0].advice)
+many = Profile(1.0, 2.0, 4 * 25.6e6, batch=256, activation_bytes=256 * 74e6, **known)
+sizes = tuple(2**k for k in range(9))
 curves = {}
-for scaling, name in {"weak": "weak: 4,096 each", "strong": "strong: 4,096 in all"}.items():
+for scaling, name in {"weak": "weak: 256 each", "strong": "strong: 256 in all"}.items():
     plan = predict(many, Scenario(sizes, scaling, machine=ndr, mfu=MFU))
     curves[name] = (sizes, [100 * row.efficiency for row in plan])
 title = "Efficiency of ResNet-50 under weak and under strong scaling"
@@ -193,12 +196,12 @@ assert strong[-1] < weak[-1]
 
 # %%
 def find_efficiency(batch, link):
-    own = Profile(1.0, 2.0, 4 * 25.6e6, batch=batch, operations_per_example=24.5e9)
+    own = Profile(1.0, 2.0, 4 * 25.6e6, batch=batch, activation_bytes=batch * 74e6, **known)
     scenario = Scenario((64,), machine=find_machine(f"H100 on {link}"), mfu=MFU)
     return predict(own, scenario)[0].efficiency
 
 
-batches = [2**k for k in range(1, 12)]
+batches = [2**k for k in range(1, 11)]
 curves = {name: (batches, [100 * find_efficiency(b, name) for b in batches]) for name in links}
 words = {"x_label": "examples on each of 64 devices", "y_label": "% efficiency", "log_x": True}
 figures.show(figures.lines(curves, title="Communication-bound left, compute-bound right", **words))

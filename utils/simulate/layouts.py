@@ -2,7 +2,7 @@
 
     from utils.simulate.layouts import Layout, cost_layout
 
-    cost = cost_layout(model, Layout(data=8, tensor=8, zero_stage=1), machine, global_batch=1024)
+    cost = cost_layout(model, Layout(data=8, tensor=8, zero_stage=1), machine, batch=1024)
     cost.memory.total, cost.step_seconds, cost.parts, cost.bottleneck
 
 **Memory first.** ZeRO's stages (Rajbhandari et al. 2020) over data x context ranks, of what
@@ -31,6 +31,9 @@ gather or a scatter (g-1)/g n and g-1 latencies.
 | expert | 4 all-to-alls a layer (Lepikhin et al. 2020, GShard) | none |
 | pipeline | activations and gradients; bubble (p-1)/m (Narayanan et al. 2021) | none |
 
+Tensor parallelism comes with sequence parallelism: the all-reduces are then gathers and
+scatters, which carry the same bytes, and norms are split too (Korthikanti et al.).
+
 NumPy at most. Costs about 50 µs a layout.
 """
 
@@ -49,8 +52,6 @@ from .transformer import (
     LAYER_OPERATIONS,
     LOGIT_BYTES,
     LOGIT_TRAFFIC,
-    WHOLE_BACKWARD_BYTES,
-    WHOLE_FORWARD_BYTES,
     Transformer,
     find_kept_bytes,
 )
@@ -143,7 +144,6 @@ class Assumed:
     reduced_bytes: float = 4
     scores: bool = False
     prefetch: bool = False
-    sequence_parallel: bool = True
 
 
 USUAL = Assumed()
@@ -183,19 +183,15 @@ class LayoutCost:
 
 
 def cost_layout(
-    model: Transformer,
-    layout: Layout,
-    machine: Machine,
-    global_batch: int,
-    assumed: Assumed = USUAL,
+    model: Transformer, layout: Layout, machine: Machine, batch: int, assumed: Assumed = USUAL
 ) -> LayoutCost:
-    """Return the memory and, if it fits, the step of `global_batch` sequences.
+    """Return the memory and, if it fits, the step of `batch` sequences over all devices.
 
     Raises InputError if the layout doesn't divide the model or the batch, and if nothing is known
     of a link that it needs.
     """
-    check_layout(model, layout, global_batch)
-    micro_batches = global_batch // (layout.data * layout.micro_batch)
+    check_layout(model, layout, batch)
+    micro_batches = batch // (layout.data * layout.micro_batch)
     held = find_layout_memory(model, layout, micro_batches, assumed)
     capacity = machine.memory_gb * 1e9
     parts = {}
@@ -204,7 +200,7 @@ def cost_layout(
     return LayoutCost(layout, held, capacity, parts)
 
 
-def check_layout(model: Transformer, layout: Layout, global_batch: int) -> None:
+def check_layout(model: Transformer, layout: Layout, batch: int) -> None:
     """Raise InputError, in one line, unless `layout` divides the model and the batch evenly."""
     for whole, name, axis in (
         (model.heads, "heads", "tensor"),
@@ -215,9 +211,9 @@ def check_layout(model: Transformer, layout: Layout, global_batch: int) -> None:
         if whole % getattr(layout, axis):
             raise InputError(f"{axis}={getattr(layout, axis)} must divide the {whole:,} {name}.")
     together = layout.data * layout.micro_batch
-    if global_batch % together:
+    if batch % together:
         raise InputError(
-            f"global_batch={global_batch:,} must be divisible by data x micro_batch ({together:,})."
+            f"global_batch={batch:,} must be divisible by data x micro_batch ({together:,})."
         )
 
 
@@ -249,17 +245,10 @@ def find_layout_memory(
         parts[0] += min(2, layers) * NUMBER_BYTES * one_layer
         parts[1] += assumed.reduced_bytes * one_layer
     tokens = layout.micro_batch * model.sequence / layout.context
-    one = find_kept_bytes(
-        model,
-        tokens,
-        tensor=layout.tensor,
-        scores=assumed.scores,
-        sequence_parallel=assumed.sequence_parallel,
-    )
+    one = find_kept_bytes(model, tokens, tensor=layout.tensor, scores=assumed.scores)
     kept = layers * one
     if layout.recompute:
-        whole = 1 if assumed.sequence_parallel else layout.tensor
-        kept = layers * NUMBER_BYTES * tokens * model.hidden * whole / layout.tensor
+        kept = layers * NUMBER_BYTES * tokens * model.hidden / layout.tensor
     again = one if layout.recompute else 0.0
     logits = LOGIT_BYTES * model.vocabulary * tokens / layout.tensor
     if layout.pipeline == 1:
@@ -304,15 +293,12 @@ class _Step:
         layout, device = self.layout, self.time_device()
         compute = sum(device.values())
         backward = compute * (2 + self.again) / (3 + self.again)
-        each = (
-            device
-            | self.time_axes(device["attention"])
-            | {"data": self.time_each_data(compute - backward, backward)}
-        )
+        each_data, last_data = self.time_data(compute - backward, backward)
+        each = device | self.time_axes(device["attention"]) | {"data": each_data}
         parts = {name: self.micro_batches * seconds for name, seconds in each.items()}
         parts["computation"] = parts.pop("matrix products") + parts.pop("attention")
         parts["bubble"] = (layout.pipeline - 1) * sum(each.values())
-        parts["data"] += self.time_last_data(backward)
+        parts["data"] += last_data
         shared = layout.shards if layout.zero_stage else 1
         owned = self.dense / shared + self.experts / max(1, shared // layout.expert)
         state = sum(vars(self.assumed.each).values())
@@ -341,9 +327,6 @@ class _Step:
         """Return the bytes that a micro-batch's operations read and write on a device."""
         model, tensor = self.model, self.layout.tensor
         per_width = FORWARD_BYTES * (1 + self.again) + BACKWARD_BYTES
-        if not self.assumed.sequence_parallel:  # norms and residual sums stay whole
-            whole = WHOLE_FORWARD_BYTES * (1 + self.again) + WHOLE_BACKWARD_BYTES
-            per_width += whole * (tensor - 1)
         per_width *= 1 + (model.active_experts - 1) * 0.6  # 0.6: the MLP's part of the bytes
         layers = self.layers * model.hidden * per_width * self.tokens / tensor
         logits = LOGIT_TRAFFIC * model.vocabulary * self.tokens / tensor / self.layout.pipeline
@@ -351,77 +334,49 @@ class _Step:
         return layers + logits + weights
 
     def time_axes(self, attention: float) -> dict[str, float]:
-        """Return the exposed communication of a micro-batch along tensor, context, ... axes."""
-        layout, machine, size = (
-            self.layout,
-            self.machine,
-            NUMBER_BYTES * self.tokens * self.model.hidden,
-        )
+        """Return the exposed communication of a micro-batch along the other axes."""
+        layout, find_link = self.layout, self.machine.find_link
+        size, four = NUMBER_BYTES * self.tokens * self.model.hidden, 4 + 2 * self.again
         found = {}
         if layout.tensor > 1:
-            link = machine.find_link(layout.tensor)
-            found["tensor"] = (
-                self.layers * (4 + 2 * self.again) * all_reduce_seconds(link, layout.tensor, size)
-            )
+            one = all_reduce_seconds(find_link(layout.tensor), layout.tensor, size)
+            found["tensor"] = self.layers * four * one
+        size /= layout.tensor
         if layout.context > 1:
-            link = machine.find_link(layout.context, layout.tensor)
-            round_ = (layout.context - 1) * link.seconds(2 * size / layout.tensor)
-            found["context"] = max(0.0, self.layers * (3 + self.again) * round_ - attention)
+            link = find_link(layout.context, layout.tensor)
+            around = (layout.context - 1) * link.seconds(2 * size)
+            found["context"] = max(0.0, self.layers * (3 + self.again) * around - attention)
         if layout.expert > 1:
-            link = machine.find_link(layout.expert, layout.tensor * layout.context)
-            sent = size * self.model.active_experts / layout.tensor
-            found["expert"] = (
-                self.layers * (4 + 2 * self.again) * gather_seconds(link, layout.expert, sent)
-            )
+            link = find_link(layout.expert, layout.tensor * layout.context)
+            one = gather_seconds(link, layout.expert, size * self.model.active_experts)
+            found["expert"] = self.layers * four * one
         if layout.pipeline > 1:
-            stride = layout.tensor * layout.context * layout.data
-            found["pipeline"] = 2 * machine.find_link(2, stride).seconds(size / layout.tensor)
+            found["pipeline"] = 2 * find_link(2, layout.tensor * layout.shards).seconds(size)
         return found
 
-    def time_each_data(self, forward: float, backward: float) -> float:
-        """Return what ZeRO 2 and 3 expose of each micro-batch."""
-        stage = self.layout.zero_stage
-        if stage < 2 or self.layout.shards == 1:
-            return 0.0
-        scatter = self.gather(self.count_reduced())
-        if stage == 2:
-            return max(scatter - backward, self.gather(min(self.count_reduced(), BUCKET_BYTES)))
-        weights = self.gather(NUMBER_BYTES * (self.dense + self.experts))
-        first = weights / self.layers
-        shown = max(0.0, weights - forward) + first
-        if self.assumed.prefetch:
-            return shown + max(0.0, weights + scatter - backward) + scatter / self.layers
-        return shown + weights + scatter
+    def time_data(self, forward: float, backward: float) -> tuple[float, float]:
+        """Return what data parallelism exposes of each micro-batch, and at the end of the step."""
+        layout, held = self.layout, self.dense + self.experts
+        if layout.shards == 1:
+            return 0.0, 0.0
+        reduced, ways = self.assumed.reduced_bytes * held, 1 if layout.zero_stage else 2
+        weights = self.move(NUMBER_BYTES * held, 1)
+        collected = self.move(reduced, ways)
+        behind = max(collected - backward, self.move(min(reduced, BUCKET_BYTES), ways))
+        if layout.zero_stage < 2:
+            return 0.0, behind + (weights if layout.zero_stage else 0.0)
+        if layout.zero_stage == 2:
+            return behind, weights
+        shown = max(0.0, weights - forward) + weights / self.layers
+        if not self.assumed.prefetch:
+            return shown + weights + collected, 0.0
+        late = max(0.0, weights + collected - backward)
+        return shown + late + collected / self.layers, 0.0
 
-    def time_last_data(self, backward: float) -> float:
-        """Return what the end of a step exposes: gradients after the last backward, new weights."""
-        stage, reduced = self.layout.zero_stage, self.count_reduced()
-        if self.layout.shards == 1 or stage == 3:
-            return 0.0
-        new_weights = self.gather(NUMBER_BYTES * (self.dense + self.experts)) if stage else 0.0
-        if stage == 2:
-            return new_weights
-        collect = self.gather if stage else self.reduce
-        last_bucket = collect(min(reduced, BUCKET_BYTES))
-        return max(collect(reduced) - backward, last_bucket) + new_weights
-
-    def count_reduced(self) -> float:
-        return self.assumed.reduced_bytes * (self.dense + self.experts)
-
-    def gather(self, payload_bytes: float) -> float:
-        """Return an all-gather or a reduce-scatter over the ranks that ZeRO shares."""
-        if self._is_measured():
-            return self.reduce(payload_bytes) / 2
-        return gather_seconds(self._link(), self.layout.shards, payload_bytes)
-
-    def reduce(self, payload_bytes: float) -> float:
-        if self._is_measured():
-            return self.machine.measured.find_seconds(payload_bytes, self.layout.shards)
-        return all_reduce_seconds(self._link(), self.layout.shards, payload_bytes)
-
-    def _is_measured(self) -> bool:
-        leaves = self.layout.shards * self.layout.tensor > self.machine.ranks_per_node
-        return self.machine.measured is not None and leaves
-
-    def _link(self) -> Link:
-        return self.machine.find_link(self.layout.shards, self.layout.tensor)
+    def move(self, payload_bytes: float, ways: int) -> float:
+        """Return an all-reduce (2 ways) or a gather or scatter (1) over the ranks that share."""
+        machine, size, stride = self.machine, self.layout.shards, self.layout.tensor
+        if machine.measured is not None and size * stride > machine.ranks_per_node:
+            return machine.measured.find_seconds(payload_bytes, size) * ways / 2
+        seconds = all_reduce_seconds if ways == 2 else gather_seconds
+        return seconds(machine.find_link(size, stride), size, payload_bytes)

@@ -216,41 +216,25 @@ def list_layouts(
     Tensor parallelism stays inside a node (Narayanan et al. 2021, takeaway 1); ZeRO 2 and 3 don't
     go with a pipeline; micro-batches are powers of two.
     """
-    for tensor in list_divisors(math.gcd(devices, model.heads)):
-        if tensor > machine.ranks_per_node:
-            break
+    for tensor in list_divisors(math.gcd(devices, model.heads), machine.ranks_per_node):
         for pipeline in list_divisors(math.gcd(devices // tensor, model.layers)):
+            stages = range(4) if pipeline == 1 else range(2)
             for context in list_divisors(math.gcd(devices // tensor // pipeline, model.sequence)):
-                data = devices // tensor // pipeline // context
-                if batch % data == 0:
-                    yield from _vary(model, Layout(data, tensor, pipeline, context), batch)
+                data, rest = divmod(devices, tensor * pipeline * context)
+                if rest or batch % data:
+                    continue
+                varied = itertools.product(
+                    list_divisors(math.gcd(data, model.experts)),
+                    stages if data * context > 1 else (0,),
+                    [m for m in (2**k for k in range(12)) if batch // data % m == 0],
+                    (False, True),
+                )
+                yield from (Layout(data, tensor, pipeline, context, *each) for each in varied)
 
 
-def _vary(model: Transformer, layout: Layout, batch: int) -> Iterator[Layout]:
-    """Yield `layout` with every sharing, micro-batch, recomputation and expert group."""
-    each = batch // layout.data
-    shares = layout.shards > 1
-    stages = (0, 1, 2, 3) if shares and layout.pipeline == 1 else (0, 1) if shares else (0,)
-    micros = [m for m in (2**k for k in range(12)) if each % m == 0]
-    for expert in list_divisors(math.gcd(layout.data, model.experts)):
-        for stage in stages:
-            for micro in micros:
-                for again in (False, True):
-                    yield Layout(
-                        layout.data,
-                        layout.tensor,
-                        layout.pipeline,
-                        layout.context,
-                        expert,
-                        stage,
-                        micro,
-                        again,
-                    )
-
-
-def list_divisors(number: int) -> list[int]:
+def list_divisors(number: int, most: int = MAX_DEVICES) -> list[int]:
     small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
-    return sorted({*small, *(number // d for d in small)})
+    return [d for d in sorted({*small, *(number // d for d in small)}) if d <= most]
 
 
 def _search(
@@ -342,49 +326,40 @@ def _pick(plan: RunPlan, costs: list[LayoutCost]) -> dict[str, Any]:
 
 
 def _explain(plan: RunPlan, cost: LayoutCost) -> Iterator[tuple[str, str, str]]:
-    model, machine, layout = plan.model, plan.machine, cost.layout
+    model, machine = plan.model, plan.machine
     for name in model.guessed:
         yield name, f"{getattr(model, name):,}", "not stated: taken from the parameters, or usual"
+    flops = f"{model.flops_per_token:.3g} + {model.attention_flops_per_token:.3g}"
     yield (
         "FLOPs per token",
-        f"{model.flops_per_token:.3g} + {model.attention_flops_per_token:.3g}",
+        flops,
         "6 N for the parameters, 12 layers hidden sequence for attention",
     )
+    batch, each = f"{plan.global_batch:,} sequences", plan.global_batch // cost.layout.data
     yield (
         "global batch",
-        f"{plan.global_batch:,} sequences",
-        f"{plan.tokens_per_step:,} tokens a step; {plan.global_batch // layout.data:,} sequences "
-        f"for each data-parallel copy, in micro-batches of {layout.micro_batch}",
+        batch,
+        f"{plan.tokens_per_step:,} tokens a step, {each:,} sequences a copy",
     )
-    yield ("micro-batch", f"{layout.micro_batch}", "the planner's choice: the quickest that fits")
+    micro = str(cost.layout.micro_batch)
+    yield "micro-batch", micro, "yours, or the planner's choice: the quickest that fits"
     for name, value in vars(cost.memory).items():
-        yield name, f"{value / 1e9:,.1f} GB", MEMORY_REASONS[name].format(layout=layout)
-    yield (
-        "devices",
-        f"{plan.devices:,} {machine.name}",
-        f"{machine.efficiency:.0%} of both peaks, attention at {machine.attention:.1%} "
-        f"({machine.source}, {machine.date})",
-    )
+        yield f"{name}, memory", f"{value / 1e9:,.1f} GB", MEMORY_REASONS[name]
+    reached = f"{machine.efficiency:.0%} of both peaks, attention {machine.attention:.1%}"
+    yield "devices", f"{plan.devices:,} {machine.name}", f"{reached} ({machine.source})"
     for name, seconds in cost.parts.items():
         yield name, format_seconds(seconds), PART_REASONS[name]
-    yield ("step", format_seconds(cost.step_seconds), "the sum of these parts")
-    yield (
-        "MFU",
-        f"{plan.find_mfu(cost):.1%}",
-        "the model's FLOPs over the devices' peak in a step",
-    )
+    yield "step", format_seconds(cost.step_seconds), "the sum of these parts"
+    yield "MFU", f"{plan.find_mfu(cost):.1%}", "the model's FLOPs over the devices' peak in a step"
     if plan.run.tokens is not None:
         steps = plan.run.tokens / plan.tokens_per_step
-        yield (
-            "hours",
-            f"{plan.find_hours(cost):,.1f}",
-            f"{steps:,.0f} steps; {plan.effective_time:.1%} of the time trains",
-        )
+        reason = f"{steps:,.0f} steps; {plan.effective_time:.1%} of the time trains"
+        yield "hours", f"{plan.find_hours(cost):,.1f}", reason
 
 
 MEMORY_REASONS = {
-    "weights": "2 bytes per parameter here; ZeRO {layout.zero_stage} shares them from stage 3",
-    "gradients": "2 bytes per parameter here; ZeRO shares them from stage 2",
+    "weights": "2 bytes per parameter on a device; ZeRO shares them from stage 3",
+    "gradients": "2 bytes per parameter on a device; ZeRO shares them from stage 2",
     "optimizer": "12 bytes per parameter (float32 copy, two averages); shared from stage 1",
     "activations": "32 bytes per token, layer and unit of width; 2 if recomputed",
 }

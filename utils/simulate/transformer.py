@@ -20,9 +20,8 @@ WIDTH_PER_LAYER = HEAD_WIDTH = 128
 # backward. Residual sums: 12, 12. GELU over 4 units: 16, 24. The matrix products' operands: 32,
 # 64. Attention in one kernel: 8, 20.
 FORWARD_BYTES, BACKWARD_BYTES = 108, 168
-WHOLE_FORWARD_BYTES, WHOLE_BACKWARD_BYTES = 52, 60  # of them norms and residual sums
 LOGIT_BYTES, LOGIT_TRAFFIC = 4, 10  # logits and gradient in 16 bits: kept; read and written
-KEPT_BYTES, KEPT_WHOLE = 32, 8  # of a layer per token and width: all, and norms' and products' x
+KEPT_BYTES = 32  # of a layer, per token and unit of width
 SCORE_BYTES = 4  # scores and their softmax, 16 bits, where no fused kernel avoids them
 LAYER_OPERATIONS = 14  # kernels of a layer's forward pass: those counted above, casts included
 MIN_FIT, MAX_FIT = 0.5, 2.0  # stated parameters over those of the shape
@@ -145,23 +144,17 @@ def make_transformer(
 
 
 def find_kept_bytes(
-    model: Transformer,
-    tokens: float,
-    *,
-    tensor: int = 1,
-    scores: bool = False,
-    sequence_parallel: bool = True,
+    model: Transformer, tokens: float, *, tensor: int = 1, scores: bool = False
 ) -> float:
     """Return the bytes of activations that one layer keeps of `tokens` tokens on a device.
 
-    Korthikanti et al., equations 2 and 4, without dropout: 32 bytes per token and unit of width
-    for numbers of 2 bytes, divided by `tensor` as far as it is split. FlashAttention (Dao et al.
-    2022, arXiv:2205.14135) keeps no scores; `scores` adds them: 4 bytes * heads * sequence.
+    Korthikanti et al., equation 4, without dropout: 32 bytes per token and unit of width for
+    numbers of 2 bytes, all of it split over `tensor` (sequence parallelism splits the norms).
+    FlashAttention (Dao et al. 2022, arXiv:2205.14135) keeps no scores; `scores` adds them:
+    4 bytes * heads * sequence.
     """
-    whole = 0 if sequence_parallel else KEPT_WHOLE
-    per_width = whole + (KEPT_BYTES - whole) / tensor
-    kept = tokens * model.hidden * per_width
-    return kept + tokens * SCORE_BYTES * model.heads * model.sequence * scores / tensor
+    each = KEPT_BYTES * model.hidden + SCORE_BYTES * model.heads * model.sequence * scores
+    return tokens * each / tensor
 
 
 def find_activation_bytes(
