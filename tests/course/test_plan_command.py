@@ -10,8 +10,17 @@ from utils.errors import DistributedError
 from utils.simulate.published import FOLDER
 
 NETWORK = "--network 100Gb/s"
-PREDICTED = {"devices", "step_seconds", "low", "high", "efficiency", "bottleneck", "hours", "cost",
-             "advice"}
+PREDICTED = {
+    "devices",
+    "step_seconds",
+    "low",
+    "high",
+    "efficiency",
+    "bottleneck",
+    "hours",
+    "cost",
+    "advice",
+}
 
 
 @pytest.fixture
@@ -98,8 +107,23 @@ def test_bad_input_is_one_line_and_status_2(plan, words, says):
     assert len(errors.strip().splitlines()) == 1
 
 
-SEVEN = ["plan", "--parameters", "7e9", "--layers", "32", "--hidden", "4096", "--sequence", "4096",
-         "--vocabulary", "50e3", "--tokens", "1e12", "--machine", "64 H100, 8 a node, 400Gb/s"]
+SEVEN = [
+    "plan",
+    "--parameters",
+    "7e9",
+    "--layers",
+    "32",
+    "--hidden",
+    "4096",
+    "--sequence",
+    "4096",
+    "--vocabulary",
+    "50e3",
+    "--tokens",
+    "1e12",
+    "--machine",
+    "64 H100, 8 a node, 400Gb/s",
+]
 
 
 def test_a_model_by_its_shape(capsys, tmp_path):

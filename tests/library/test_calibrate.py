@@ -69,8 +69,11 @@ def test_what_becomes_the_limit():
     assert one(Profile(0.1, 0.2, 1, input_seconds=1.0)).bottleneck == "input"
     stopping = Profile(0.1, 0.2, 1, checkpoint_seconds=600, restart_seconds=3600)
     assert one(stopping, node_mtbf_hours=20).bottleneck == "failures"
-    slow = one(Profile(0.1, 0.2, 1, flops_per_example=1e9, operations=1000),
-               machine=find_machine("A100 on HDR"), network=None)
+    slow = one(
+        Profile(0.1, 0.2, 1, flops_per_example=1e9, operations=1000),
+        machine=find_machine("A100 on HDR"),
+        network=None,
+    )
     assert slow.bottleneck == "launches"
     assert slow.parts["launches"] == pytest.approx(0.004, rel=0.01)
 
@@ -88,8 +91,15 @@ def test_nothing_is_predicted_for_a_run_that_cannot_exist():
 
 
 def test_launches_are_fewer_with_xla_and_calls_with_more_steps_at_once():
-    small = Profile(0.1, 0.2, 1, flops_per_example=1e6, operations=1000, compiled_operations=100,
-                    call_seconds=0.001)
+    small = Profile(
+        0.1,
+        0.2,
+        1,
+        flops_per_example=1e6,
+        operations=1000,
+        compiled_operations=100,
+        call_seconds=0.001,
+    )
     machine = find_machine("A100 on HDR")
 
     def step(**settings):

@@ -25,8 +25,9 @@ from utils.simulate.transformer import Transformer, find_kept_bytes, make_transf
 
 MODEL = Transformer(7e9, 32, 4096, 4096, 50_000)
 MACHINE = find_machine("64 H100, 8x400Gb/s")
-SEVEN = Run(parameters=7e9, layers=32, hidden=4096, sequence=4096, vocabulary=50_000, tokens=1e12,
-            price=3.0)
+SEVEN = Run(
+    parameters=7e9, layers=32, hidden=4096, sequence=4096, vocabulary=50_000, tokens=1e12, price=3.0
+)
 NCCL = """# nThread 1 nGpus 1 minBytes 8 maxBytes 1024
 #  Rank  0 Group  0 Pid  1 on host device  0 [0x00] A100
 #  Rank  1 Group  0 Pid  2 on host device  1 [0x00] A100
@@ -113,8 +114,12 @@ def test_each_axis_is_priced():
 
 
 def test_zero_stages_send_what_they_say():
-    machine = replace(MACHINE, network_bytes_per_second=1e3, node_bytes_per_second=1e3,
-                      network_latency_seconds=0.0)  # nothing can be hidden
+    machine = replace(
+        MACHINE,
+        network_bytes_per_second=1e3,
+        node_bytes_per_second=1e3,
+        network_latency_seconds=0.0,
+    )  # nothing can be hidden
     whole, moved = 7e9 * 63 / 64 / 1e3, {}
     for stage in range(4):
         layout = Layout(data=64, zero_stage=stage, recompute=True)
