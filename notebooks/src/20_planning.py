@@ -128,10 +128,10 @@ assert all(check.low < check.predicted < check.high for check in checks)
 #
 # A real cluster has a device for each worker. Then each worker's compute stays the same, and three things grow: the all-reduce, the wait for the slowest worker (the *straggler*), and the number of nodes that can fail. `predict` simulates all three.
 #
-# Take ResNet-50 on H100s: 25.6 million parameters, about 24.5 billion FLOPs an example for forward and backward, 256 examples on each device. The outputs of its layers take 74 MB an image in 16 bits, and a traced step with momentum runs OPSCOUNT operations on tensors, each of which has to be launched.
+# Take ResNet-50 on H100s: 25.6 million parameters, about 24.5 billion FLOPs an example for forward and backward, 256 examples on each device. The outputs of its layers take 74 MB an image in 16 bits, and a traced step with momentum runs 2,988 operations on tensors, each of which has to be launched.
 
 # %%
-known = {"flops_per_example": 24.5e9, "operations": OPSVALUE}
+known = {"flops_per_example": 24.5e9, "operations": 2988}
 resnet = Profile(
     1.0, 2.0, 4 * 25.6e6, "ResNet-50", 256, activation_bytes=256 * 74e6,
     straggler_sigma=0.03, checkpoint_seconds=5, restart_seconds=300, **known,
@@ -172,7 +172,7 @@ for name in links:
 #
 # ## The mistake: strong scaling by division
 #
-# In *weak* scaling each device keeps its batch, and the global batch grows with the devices. In *strong* scaling the global batch stays, and each device gets less to do. People often plan the second with the efficiency of the first. They forget that the gradients stay as large as ever, however few examples they come from, and that a step launches as many operations. The picture has both: 256 examples on each device (weak), and 256 on all devices together (strong). Why not 4,096 on each? They'd need 303 GB for their activations, and an H100 has 80. `predict` then says so and predicts nothing.
+# In *weak* scaling each device keeps its batch, and the global batch grows with the devices. In *strong* scaling the global batch stays, and each device gets less to do. People often plan the second with the efficiency of the first. They forget that the gradients stay as large as ever, however few examples they come from, and that a step launches as many operations. The picture has both: 256 examples on each device (weak), and 256 on all devices together (strong). Why not 4,096 on each? They'd need 304 GB, nearly all of it for activations, and an H100 has 80. `predict` then says so and predicts nothing.
 
 # %%
 ndr = find_machine("H100 on NDR")
@@ -191,7 +191,7 @@ weak, strong = (values for _, values in curves.values())
 assert strong[-1] < weak[-1]
 
 # %% [markdown]
-# The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So on each network there is a batch below which you wait for the network, and above it for the devices:
+# The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So on each network there is a batch below which you wait for the network, and above it for the devices. At the far left the lines are flat: below about 48 images a step takes as long as its 2,988 launches, whatever the batch. XLA (`jit_compile=True`) leaves 390 of them, those that it can't fuse into others.
 
 
 # %%
