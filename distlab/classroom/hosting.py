@@ -3,16 +3,15 @@
 import signal
 
 from distlab.classroom.joining import begin_at_enter
-from distlab.classroom.meeting import COMMAND, Place, Say, say
+from distlab.classroom.meeting import COMMAND, ClassPlace, Say, say
 from distlab.classroom.roll import Ending, Roll
 from distlab.classroom.settings import ClassSettings
 from distlab.errors import CourseError
 from utils.checks import check_count
 from utils.engines import RunReport
 from utils.engines.rendezvous.code import make_code, read_code
-from utils.engines.rendezvous.door import open_address
 from utils.engines.rendezvous.host import HostedRun
-from utils.engines.rendezvous.settings import confirm_trust, is_own_host
+from utils.engines.rendezvous.settings import confirm_trust, is_own_host, open_address
 from utils.errors import DistributedError
 from utils.processes.connection import split_address
 
@@ -29,7 +28,7 @@ class Classroom:
     """
 
     def __init__(
-        self, settings: ClassSettings, place: Place, workers: int = WORKERS,
+        self, settings: ClassSettings, place: ClassPlace, workers: int = WORKERS,
         restarts: int = RESTARTS, tell: Say = say,
     ) -> None:  # fmt: skip
         check_count("workers", workers, 1, MAX_WORKERS)

@@ -7,15 +7,14 @@ import threading
 from dataclasses import replace
 
 from distlab.classroom.events import read_event
-from distlab.classroom.meeting import COMMAND, Place, Say, say
+from distlab.classroom.meeting import COMMAND, ClassPlace, Say, say
 from utils.checks import check_count
 from utils.engines import RunReport
 from utils.engines.rendezvous import join_rendezvous
 from utils.engines.rendezvous.code import ask_for_code, make_code, read_code, tidy_code
-from utils.engines.rendezvous.door import open_address
 from utils.engines.rendezvous.lobby import MAX_GUESTS
 from utils.engines.rendezvous.member import check_host
-from utils.engines.rendezvous.settings import confirm_trust
+from utils.engines.rendezvous.settings import confirm_trust, open_address
 from utils.engines.rendezvous.trial_host import HostedTrial
 from utils.environment import LOG_LINE, find_kernel_shell
 from utils.errors import InputError
@@ -31,10 +30,10 @@ def join(
         from distlab.classroom import join
         join("192.168.1.10", name="Ada")          # asks for the code that the teacher shows
 
-    `place` are the other fields of `Place`, such as `trust_network=True`. Interrupt it to
+    `place` are the other fields of `ClassPlace`, such as `trust_network=True`. Interrupt it to
     leave. Raises InputError for a wrong code, RunError where the teacher's machine is lost.
     """
-    here = Place(address, name, **place)
+    here = ClassPlace(address, name, **place)
     rendezvous = here.to_rendezvous()
     confirm_trust(rendezvous.address, here.trust_network, tell)
     given = code or _ask(rendezvous.address)
@@ -51,7 +50,7 @@ def try_connections(
     On the machine that owns `address` this hosts the test until `machines` are there; anywhere
     else it takes part, in such a test or in a class that has not ended.
     """
-    here = Place(address, name, **place)
+    here = ClassPlace(address, name, **place)
     rendezvous = here.to_rendezvous(only_tests=True)
     listener = open_address(rendezvous.address)
     if listener is None:

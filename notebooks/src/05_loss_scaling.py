@@ -36,7 +36,7 @@ from distlab.explorables import guess_number, update_arrow
 from distlab.exercises.predict import show_guess
 from distlab.lessons.update_table import judge, update_table
 from distlab.lessons.scaled_updates import Shares, draw_updates, inner_products, update_ratio
-from distlab.widgets.update_scaling import update_explorer
+from distlab.explorables.update_scaling import update_explorer
 from utils.data import load
 from utils.data.batches import epoch_order
 from utils.measure import array_bytes

@@ -42,7 +42,7 @@ from distlab.lessons.cluster_pictures import draw_jobs
 from distlab.lessons.failing_starts import diagnose_job
 from distlab.lessons.typed_cluster import run_tasks
 from distlab.lessons.watched_training import train_slowly
-from distlab.widgets import cockpit
+from distlab.explorables import cockpit
 from utils.cluster import LocalCluster
 from utils.processes.registry import find_clusters
 from utils.measure import Stopwatch, format_bytes

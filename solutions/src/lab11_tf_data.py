@@ -81,6 +81,8 @@ SEED = 2026
 # %% nbgrader={"grade_id": "pipeline", "solution": true}
 def make_fast(files, batch_size):
     ### BEGIN SOLUTION
+    # Parsing is the same in every epoch, so it's cached; augmenting isn't, so it comes after the cache,
+    # and for a whole batch at once. With the two in the other order every epoch would show the same images.
     def augment_batch(images, labels, ids):
         count = tf.shape(images)[0]
         shift = tf.random.uniform([count, 1], -2, 3, tf.int32)
@@ -146,6 +148,8 @@ judges.PIPELINE.judge(pipeline_cases, got_pipelines)
 # %% nbgrader={"grade_id": "rate", "solution": true}
 def predict_rate(stage_seconds, batch_size, overlapped):
     ### BEGIN SOLUTION
+    # Stages that overlap finish a batch as often as the slowest of them, others only after all of them.
+    # The mean of the stages would be right in neither case.
     seconds = max(stage_seconds) if overlapped else sum(stage_seconds)
     return batch_size / seconds
     ### END SOLUTION
@@ -201,6 +205,8 @@ judges.RATE.judge(rate_cases, got_rates)
 # %% nbgrader={"grade_id": "calls", "solution": true}
 def count_calls(examples, epochs, cache_after):
     ### BEGIN SOLUTION
+    # What stands before a cache runs once for each example, while the first epoch fills it. What comes
+    # after it runs in every epoch, and a cache at the end freezes the augmentation too.
     decodings = examples * (epochs if cache_after == "nothing" else 1)
     augmentations = examples * (1 if cache_after == "augment" else epochs)
     return decodings, augmentations

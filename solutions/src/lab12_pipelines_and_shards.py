@@ -1,11 +1,11 @@
-# %% [markdown] shows="Split a layer; write a 1F1B schedule; judged by bubble and memory"
+# %% [markdown] shows="Split a layer; write a 1F1B schedule; shard the weights and count the bytes"
 # # Lab 12 · Pipelines and shards
 #
 # A split layer that forgets one sum still runs, with the wrong gradient, and nothing complains.
 # Here you write both splits yourself, with the gradients of the whole layer. Then you write the 1F1B
-# schedule, and work out how many micro-batches a pipeline needs.
+# schedule, and a training step whose weights are spread over all devices, with the bytes that it sends.
 #
-# **Time:** 50 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
+# **Time:** 60 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
 #
 # In exercises 1 and 2 you compute in NumPy what all devices compute, one part after the other:
 # forward and backward by hand. The layer is y = x W + b, with x `[batch, inputs]`, W `[inputs,
@@ -58,6 +58,8 @@ SEED = 2026
 # %% nbgrader={"grade_id": "columns", "solution": true}
 def column_layer(x, kernels, biases, upstream):
     ### BEGIN SOLUTION
+    # Every device sees all of x and a part of the output, so x's gradient is the only sum over devices:
+    # an all-reduce. Without it each device goes on with its own part of that gradient, and nothing fails.
     edges = np.cumsum([kernel.shape[1] for kernel in kernels])[:-1]
     shares = np.split(upstream, edges, axis=1)  # [device][batch, own columns]
     output = np.concatenate([x @ w + b for w, b in zip(kernels, biases)], axis=1)
@@ -87,7 +89,7 @@ judges.COLUMNS.judge(column_cases, got_columns)
 # %% [markdown]
 # ## Exercise 2: split by rows
 #
-# **3 points · medium · 12 minutes**
+# **2 points · medium · 12 minutes**
 #
 # **Contract.** `row_layer(parts, kernels, bias, upstream)` takes a list with each device's columns
 # of x, `[batch, own inputs]`, a list of kernels `[own inputs, outputs]`, the whole bias
@@ -119,6 +121,8 @@ judges.COLUMNS.judge(column_cases, got_columns)
 # %% nbgrader={"grade_id": "rows", "solution": true}
 def row_layer(parts, kernels, bias, upstream):
     ### BEGIN SOLUTION
+    # Here the output is the sum over devices, and the gradients need none: each device gets all of
+    # upstream. The bias is added once, after the sum; in every part it would count once per device.
     output = sum(x @ w for x, w in zip(parts, kernels)) + bias
     kernel_gradients = [x.T @ upstream for x in parts]
     x_gradients = [upstream @ w.T for w in kernels]
@@ -126,7 +130,7 @@ def row_layer(parts, kernels, bias, upstream):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "rows-test", "points": 3}
+# %% nbgrader={"grade": true, "grade_id": "rows-test", "points": 2}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 row_cases = [
@@ -167,8 +171,8 @@ judges.ROWS.judge(row_cases, got_rows)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Write the first forwards; then, for each micro-batch m, a backward, and the next forward if there
-# is one.
+# As long as a stage has fewer than P - s micro-batches on their way, it sends off another one. Otherwise
+# it waits for the oldest to come back. What happens once there are no more to send?
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -182,6 +186,8 @@ judges.ROWS.judge(row_cases, got_rows)
 # %% nbgrader={"grade_id": "schedule", "solution": true}
 def make_1f1b(stages, micro_batches):
     ### BEGIN SOLUTION
+    # Stage s is P - s - 1 stages away from the last one, so it has P - s micro-batches on their way
+    # before the first comes back. More of them would cost memory and make the bubble no smaller.
     orders = []
     for stage in range(stages):
         ahead = min(stages - stage, micro_batches)
@@ -210,60 +216,83 @@ judges.SCHEDULE.judge(schedule_cases, got_schedules)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Exercise 4: how many micro-batches
+# ## Exercise 4: weights in shards
 #
-# **2 points · easy · 8 minutes**
+# **3 points · hard · 20 minutes**
 #
-# If messages take no time and all stages are equal, each stage of a pipeline with P stages works for
-# the time of M micro-batches, and sits idle for the time of P - 1. The bubble fraction is the idle
-# part of the whole time.
+# A model doesn't fit on one device, so each device keeps only its own piece of the weights (as in ZeRO
+# and FSDP). In every step they put the weights together, compute, and each updates its piece. Which
+# collectives does that take, and how many bytes?
 #
-# **Contract.** `fewest_micro_batches(stages, most_bubble)` takes P, 2 or more, and a fraction
-# between 0 and 1. It returns a whole number: the smallest M whose bubble fraction is at most that.
+# **Contract.** `sharded_step(pieces, inputs, targets, rate)` computes one step of P devices in NumPy.
+# Device k has `pieces[k]`, a part of one weight vector (in order, of different lengths), and examples of
+# its own: `inputs[k]` `[own examples, all weights]` and `targets[k]` `[own examples]`; devices may have
+# different numbers of examples. An example's output is its inputs · weights, and the loss is the mean of
+# (output - target)² over the examples of *all* devices. The update is gradient descent. It returns two
+# things: a list with each device's new piece, and a list with the bytes that each device sends in one
+# step.
 #
-# **Example.** 4 stages and 0.1: 27, since 3 / (27 + 3) = 0.1.
+# Count the bytes of float32 numbers, in two ring collectives in which device k sends to device k + 1
+# (the last one to device 0). An *all-gather* of the weights: first every device sends its own piece, and
+# then P - 2 times the piece that it has just received. A *reduce-scatter* of the gradients: P - 1 times a
+# device sends its sum for a piece, and the next one adds its own numbers to it. It begins so that piece k
+# arrives at device k last.
+#
+# **Example.** Pieces of 4, 3 and 2 weights on 3 devices. In the all-gather device 0 sends its own 4 numbers
+# and the 2 of device 2, in the reduce-scatter 3 and 2: 11 numbers, 44 bytes.
 #
 # <details><summary>Hint 1</summary>
 #
-# The whole time is M + P - 1.
+# Each device's own examples give a gradient for *all* weights. What does device k need of the others'?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Try M = 1, 2, 3 and so on, until the fraction is small enough. If you would rather solve for M and
-# round up, check whether one fewer would do: in floating point a quotient can come out a hair above
-# the whole number that it should be.
+# In P - 1 rounds a device sends every piece but one. Which one stays, in the all-gather, and which one in
+# the reduce-scatter? They aren't the same.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# 2 stages, at most 0.25: M = 3 gives 1 / 4. M = 2 would give 1 / 3.
+# Two devices, weights (1) and (2). Device 0 has one example, inputs (1, 0), target 0; device 1 has one,
+# inputs (0, 1), target 0. The outputs are 1 and 2, the gradients (2, 0) / 2 and (0, 4) / 2, their sum
+# (1, 2). At rate 0.5 the pieces become (0.5) and (1). Each device sent one number in each collective: 8
+# bytes.
 #
 # </details>
 
 
-# %% nbgrader={"grade_id": "count", "solution": true}
-def fewest_micro_batches(stages, most_bubble):
+# %% nbgrader={"grade_id": "sharded", "solution": true}
+def sharded_step(pieces, inputs, targets, rate):
     ### BEGIN SOLUTION
-    micro_batches = 1
-    while (stages - 1) / (micro_batches + stages - 1) > most_bubble:
-        micro_batches += 1
-    return micro_batches
+    # A reduce-scatter is enough for the gradients, because no device updates another one's piece; an
+    # all-reduce would send half as much again. The sum is divided by all examples: a mean of the
+    # devices' means is wrong as soon as one of them has fewer examples.
+    weights = np.concatenate(pieces)  # all-gather
+    examples = sum(len(target) for target in targets)
+    parts = [2 * x.T @ (x @ weights - y) / examples for x, y in zip(inputs, targets)]
+    sizes = np.array([len(piece) for piece in pieces])
+    new = np.split(weights - rate * sum(parts), np.cumsum(sizes)[:-1])  # reduce-scatter
+    next_sizes = np.roll(sizes, -1)  # the next device has its own piece already
+    return new, 4 * ((sizes.sum() - next_sizes) + (sizes.sum() - sizes))
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "count-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "sharded-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
-count_cases = [(int(rng.integers(3, 17)), float(rng.uniform(0.03, 0.4))) for _ in range(4)]
-count_cases += [(5, 0.25), (4, 0.2)]
+sharded_cases = [
+    (int(rng.integers(2**31)), rng.choice(np.arange(1, 12), size=devices, replace=False).tolist(),
+     rng.integers(2, 9, size=devices).tolist(), 0.1)
+    for devices in (2, 3, 5)
+]  # fmt: skip
 ### END INPUTS
-got_counts = lab12.COUNT.observe(fewest_micro_batches, count_cases)
-lab12.COUNT.check(fewest_micro_batches)
+got_sharded = lab12.SHARDED.observe(sharded_step, sharded_cases)
+lab12.SHARDED.check(sharded_step)
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab12 import judge as judges
 
-judges.COUNT.judge(count_cases, got_counts)
+judges.SHARDED.judge(sharded_cases, got_sharded)
 ### END HIDDEN TESTS
 
 # %% [markdown]

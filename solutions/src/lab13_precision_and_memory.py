@@ -1,9 +1,9 @@
-# %% [markdown] shows="Find an overflow, skip together on two replicas, fit a memory budget; judged on real gradients and bytes"
+# %% [markdown] shows="Find an overflow, skip together on two replicas, fit a memory budget; graded on real gradients and bytes"
 # # Lab 13 · Precision and memory
 #
 # A float16 run usually dies in one of two ways: some number becomes `nan`, or the memory is full. Either way, the place where it stops is rarely the place where it went wrong. Here you find where a `nan` really began, write a training loop that survives an overflow on either replica, and compute gradients within a budget of bytes that a meter watches.
 #
-# **Time:** 65 minutes · **Points:** 13 · **Hardware:** two CPU cores
+# **Time:** 70 minutes · **Points:** 13 · **Hardware:** two CPU cores
 #
 # [Lesson 18](../notebooks/18-precision-and-memory.ipynb) has the ideas. Everything is computed for real: in float16, on two replicas, with tensors whose bytes are counted. Write the loss scaling yourself: the course's and Keras's loss-scaling optimizers aren't allowed, and the check notices them.
 
@@ -26,14 +26,14 @@ SEED = 2026
 # %% [markdown]
 # ## Exercise 1: where the nan begins
 #
-# **2 points · medium · 12 minutes**
+# **3 points · medium · 15 minutes**
 #
 # When a float16 run prints `nan`, the first thing to know is where it began. If an output overflowed in the *forward* pass, no loss scale will help. If a gradient overflowed in the *backward* pass, a smaller scale will. And it spreads: one layer overflows, and every layer after it is infinite or `nan` too.
 #
 # **Contract.** `find_overflow(kernels, features, labels, scale)` takes a list of float16 NumPy arrays `[inputs, outputs]`, features `[batch, inputs]` in float16, labels `[batch]` and the loss scale, a float. Each layer multiplies by its kernel, and a ReLU follows every layer but the last. The last layer's outputs are logits. The loss is their mean cross-entropy, taken in float32, times the scale. All the rest is float16. The function returns a pair of a word and a layer, counted from 0:
 #
 # - `("forward", k)`: layer k is the first whose output isn't finite, before the ReLU.
-# - `("backward", k)`: all outputs are finite, and layer k's kernel is the first whose gradient isn't finite, *in the order of the backward pass*.
+# - `("backward", k)`: all outputs are finite, and layer k's *kernel* is the first whose gradient isn't finite, in the order of the backward pass. (Not the gradient for its output: that one can be fine while the kernel's overflows.)
 # - `("none", None)`: everything is finite.
 #
 # **Example.** Four layers, all outputs are finite, and the gradients of kernels 0, 1 and 2 hold `inf` or `nan`: `("backward", 2)`.
@@ -58,6 +58,9 @@ SEED = 2026
 # %% nbgrader={"grade_id": "overflow", "solution": true}
 def find_overflow(kernels, features, labels, scale):
     ### BEGIN SOLUTION
+    # The outputs are kept before their ReLU, which would turn -inf into a harmless 0, and the
+    # scale is inside the tape, because it has to travel through every layer. Looking at the loss
+    # or at the last layer alone says that something failed, and not where.
     kernels, outputs, x = [tf.constant(kernel) for kernel in kernels], [], tf.constant(features)
     with tf.GradientTape() as tape:
         tape.watch(kernels)
@@ -78,11 +81,16 @@ def find_overflow(kernels, features, labels, scale):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "overflow-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "overflow-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
-_places = [("forward", k) for k in range(4)] + [("backward", k) for k in range(4)] + [("none", 0)]
-overflow_cases = [(int(rng.integers(2**31)), *_places[k]) for k in rng.permutation(9)]
+_places = [
+    ("forward", 0, ""), ("forward", 1, "after-relu"), ("forward", 2, "after-relu"),
+    ("forward", 3, ""), ("backward", 0, "after-tape"), ("backward", 1, "output-gradients"),
+    ("backward", 2, "relu-last"), ("backward", 3, "isinf"), ("none", 0, "float16-loss"),
+    ("none", 0, "no-relu"),
+]  # fmt: skip
+overflow_cases = [(int(rng.integers(2**31)), *_places[k]) for k in rng.permutation(10)]
 ### END INPUTS
 got_places = lab13.OVERFLOW.observe(find_overflow, overflow_cases)
 lab13.OVERFLOW.check(find_overflow)
@@ -95,9 +103,9 @@ judges.OVERFLOW.judge(overflow_cases, got_places)
 # %% [markdown]
 # ## Exercise 2: a scale for real gradients
 #
-# **2 points · medium · 8 minutes**
+# **2 points · medium · 10 minutes**
 #
-# You get the gradients of one replica's 64 images, divided by a global batch that thousands of replicas share. In float16, many of them become zero. How many are lost, and how many are still lost with the largest safe scale?
+# You get the gradients of one replica's 64 images, divided by a global batch that thousands of replicas share. In float16, many of them become zero. How many are lost, and how many are still lost with the largest safe scale? In some cases one gradient is an outlier, as after a bad batch. Then there is little room for a scale.
 #
 # **Contract.** `choose_scale(gradients, headroom)` takes a list of float32 arrays, and how many times larger a later gradient may be without overflowing. It returns a dictionary. `"scale"` is the largest power of two for which the largest gradient of all arrays (by absolute value), times the scale, times `headroom`, is at most 65,504, the largest float16. Of the gradients that aren't zero in float32, `"lost without"` is the share that float16 turns into zero, and `"lost with"` the share that it turns into zero after multiplying by that scale.
 #
@@ -110,7 +118,7 @@ judges.OVERFLOW.judge(overflow_cases, got_places)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Don't compare with a limit to see what's lost: `astype(np.float16)`, and count the zeros. Images have pixels that are always black, so many gradients are zero to begin with; those lose nothing.
+# Don't compare with a limit to see what's lost: cast to float16 and look. Images have pixels that are always black, so many gradients are zero to begin with; those lose nothing.
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -123,6 +131,8 @@ judges.OVERFLOW.judge(overflow_cases, got_places)
 # %% nbgrader={"grade_id": "scale", "solution": true}
 def choose_scale(gradients, headroom):
     ### BEGIN SOLUTION
+    # One number, the largest gradient, limits the scale, so a single outlier costs all the small
+    # ones. Casting tells what is lost; comparing with finfo's tiny would miss the subnormals.
     values = np.concatenate([np.ravel(gradient) for gradient in gradients])
     scale = 2.0 ** np.floor(np.log2(65504 / (np.abs(values).max() * headroom)))
     values = values[values != 0]
@@ -138,8 +148,12 @@ def choose_scale(gradients, headroom):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 scale_cases = [
-    (int(rng.integers(2**31)), int(2 ** rng.integers(9, 17)), headroom)
-    for headroom in (4.0, 16.0, 6.0)
+    (int(rng.integers(2**31)), int(2 ** rng.integers(9, 17)), headroom, outlier)
+    for headroom, outlier in (
+        (4.0, 0.0),
+        (6.0, -float(rng.uniform(20, 200))),
+        (16.0, 65520 / 2.0 ** rng.integers(8, 12)),
+    )
 ]
 ### END INPUTS
 got_scales = lab13.SCALE.observe(choose_scale, scale_cases)
@@ -153,7 +167,7 @@ judges.SCALE.judge(scale_cases, got_scales)
 # %% [markdown]
 # ## Exercise 3: skip together
 #
-# **4 points · hard · 20 minutes**
+# **3 points · hard · 20 minutes**
 #
 # Now the whole program: scope, data, compiled step, and a dynamic loss scale. In some steps an example is so bright, on one replica or the other, that its gradient is infinite; with others that depends on the scale. Then *both* replicas have to skip the step. Two of the six features are so small that they learn nothing unless the loss is scaled.
 #
@@ -169,7 +183,7 @@ judges.SCALE.judge(scale_cases, got_scales)
 #
 # The model computes in float16 and keeps its weights in float32.
 #
-# It goes once over the data in global batches of 8, in order. A step's loss is the mean of |output - target| over all 16 numbers of the global batch, taken in float32. The update is plain gradient descent at learning rate 2⁻⁵. If any number in any replica's gradient isn't finite, no weight changes on any replica and the scale is halved. After `growth_steps` finite steps in a row the scale is doubled; the count begins at 0 again after each skip and after each doubling. The step is compiled with `tf.function`. It returns two things: the model, and a list with the scale *after* each step.
+# It goes once over the data in global batches of 8, in order. A step's loss is the mean of |output - target| over all 16 numbers of the global batch. The update is plain gradient descent at learning rate 2⁻⁵. If any number in any replica's gradient isn't finite, no weight changes on any replica and the scale is halved. After `growth_steps` finite steps in a row the scale is doubled; the count begins at 0 again after each skip and after each doubling. Compile the step with `tf.function`. `train` returns two things: an array `[2, 6, 2]` with each replica's copy of the weights after the last step, and a list with the scale *after* each step. `strategy.experimental_local_results(model.weights[0].value)` gives the copies.
 #
 # **Example.** Scale 1,024 and growth after 3. Steps 1, 2 are finite, 3 overflows on the second replica, 4, 5, 6 are finite: 1024, 1024, 512, 512, 512, 1024.
 #
@@ -193,6 +207,8 @@ judges.SCALE.judge(scale_cases, got_scales)
 # %% nbgrader={"grade_id": "program", "solution": true}
 def train(strategy, make_model, features, targets, scale, growth_steps):
     ### BEGIN SOLUTION
+    # Every replica gets the number of bad replicas from an all-reduce, so they all skip together.
+    # tf.where does it without a branch, in which apply_gradients could not add up the gradients.
     data = tf.data.Dataset.from_tensor_slices((features, targets)).batch(8)
     with strategy.scope():
         model = make_model()
@@ -225,11 +241,12 @@ def train(strategy, make_model, features, targets, scale, growth_steps):
         elif good == growth_steps:
             scale, good = scale * 2, 0
         scales.append(scale)
-    return model, scales
+    copies = strategy.experimental_local_results(model.weights[0].value)
+    return np.stack([copy.numpy() for copy in copies]), scales
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "program-test", "points": 4}
+# %% nbgrader={"grade": true, "grade_id": "program-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 program_cases = [(int(rng.integers(2**31)), 2.0 ** int(rng.integers(11, 14)), 3)]
@@ -265,7 +282,8 @@ judges.PROGRAM.judge(program_cases, got_programs)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `itertools.product([False, True], repeat=len(blocks))` gives every choice of blocks.
+# Each block is either kept or run again, so four blocks have 2⁴ choices. `itertools.product` can list
+# them, and so can counting in binary.
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -278,6 +296,8 @@ judges.PROGRAM.judge(program_cases, got_programs)
 # %% nbgrader={"grade_id": "plan", "solution": true}
 def choose_plan(parameters, blocks, batch, budget, launch):
     ### BEGIN SOLUTION
+    # Four blocks and a few divisors make little more than a hundred plans: try all of them. A
+    # greedy choice (first accumulate, then recompute) misses that one cheap block may do.
     import itertools
 
     best_ms, best = np.inf, None
@@ -302,6 +322,11 @@ _measured = [
     (141, [(61, 17, 0.15), (91, 9, 0.33), (38, 10, 0.14), (38, 16, 0.32)], 3541, 11.0),
     (252, [(54, 10, 0.13), (59, 10, 0.39), (75, 14, 0.02), (44, 17, 0.12)], 6484, 10.0),
     (195, [(64, 14, 0.13), (34, 13, 0.16), (94, 4, 0.28), (78, 7, 0.05)], 6005, 5.0),
+    (375, [(36, 11, 0.14), (79, 16, 0.17), (52, 4, 0.08), (57, 4, 0.15)], 9720, 11.0),
+    (312, [(38, 9, 0.26), (42, 10, 0.06), (43, 14, 0.07), (54, 13, 0.3)], 8112, 11.0),
+    (272, [(50, 15, 0.17), (82, 8, 0.11), (83, 16, 0.05), (24, 13, 0.14)], 5983, 3.0),
+    (195, [(64, 14, 0.13), (34, 13, 0.16), (94, 4, 0.28), (78, 7, 0.05)], 4100, 5.0),
+    (195, [(64, 14, 0.13), (34, 13, 0.16), (94, 4, 0.28), (78, 7, 0.05)], 3400, 5.0),
 ]
 for _fraction in (0.02, 0.05, 0.1, 0.2, 0.3, 0.8):
     _drawn = [
@@ -328,7 +353,7 @@ judges.PLAN.judge(plan_cases, got_plans)
 # %% [markdown]
 # ## Exercise 5: gradients within the budget
 #
-# **3 points · hard · 14 minutes**
+# **3 points · hard · 15 minutes**
 #
 # Now carry out such a plan. The check passes you real blocks, x + tanh(x A + c) B, with a meter in each; a block's c is a constant that only the block knows. The meter counts every tensor that a block makes, until nothing refers to that tensor any more. You pass if the gradients are those of the whole batch, the bytes held at any moment stay within the plan's budget, and no block runs more often than the plan says.
 #
@@ -356,6 +381,8 @@ judges.PLAN.judge(plan_cases, got_plans)
 # %% nbgrader={"grade_id": "gradients", "solution": true}
 def find_gradients(blocks, inputs, targets, micro_batches, recomputed):
     ### BEGIN SOLUTION
+    # One tape for each micro-batch lets its activations go before the next one begins. Each block
+    # is wrapped alone: one recomputation over two blocks would bring both back together.
     steps = [tf.recompute_grad(b) if k in recomputed else b for k, b in enumerate(blocks)]
     variables = [variable for block in blocks for variable in block.variables]
     total = [tf.zeros_like(variable) for variable in variables]

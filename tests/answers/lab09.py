@@ -105,16 +105,104 @@ def newest_whole(folder):
 )
 
 
-def one(name, arguments, expression):
-    return f"import math\nimport numpy as np\ndef {name}({arguments}):\n    return {expression}\n"
+def interval(
+    start="clock, done, saved, waiting = 0.0, 0, 0, list(failures)",
+    loop="done < total",
+    saving="done > saved and done % every == 0",
+    took="clock = end; saved, done = (done, done) if saving else (saved, done + 1)",
+    failed="clock, done = waiting.pop(0) + restart, saved",
+    again="clock = waiting.pop(0) + restart",
+    best="min(zip(seconds, candidates))[1]",
+    end="clock + (save if saving else step)",
+):
+    return f"""import numpy as np
+def choose_every(candidates, histories, total, step, save, restart):
+    def replay(every, failures):
+        {start}
+        while {loop}:
+            saving = {saving}
+            end = {end}
+            if not waiting or end < waiting[0]:
+                {took}
+            else:
+                {failed}
+                while waiting and waiting[0] < clock:
+                    {again}
+        return clock
+    seconds = [sum(replay(e, h) for h in histories) / len(histories) for e in candidates]
+    return {{"every": {best}, "seconds": seconds}}
+"""
 
 
-def interval(expression):
-    return one("best_interval", "c, m", expression)
-
-
-def loss(expression):
-    return one("lost_share", "t, c, m", expression)
+AS_EVENTS = """
+import heapq, statistics
+class Killed(Exception):
+    pass
+class Machine:
+    def __init__(self, failures):
+        self.now, self.failures = 0.0, sorted(failures)
+        heapq.heapify(self.failures)
+    def spend(self, seconds):
+        if self.failures and self.failures[0] < self.now + seconds:
+            self.now = heapq.heappop(self.failures)
+            raise Killed
+        self.now += seconds
+def run(machine, every, total, step, save, restart):
+    saved, up = 0, True
+    while True:
+        try:
+            if not up:
+                machine.spend(restart)
+                up = True
+            for done in range(saved + 1, total + 1):
+                machine.spend(step)
+                if done < total and done % every == 0:
+                    machine.spend(save)
+                    saved = done
+            return machine.now
+        except Killed:
+            up = False
+def choose_every(candidates, histories, total_steps, step_seconds, save_seconds, restart_seconds):
+    means = {e: statistics.fmean(run(Machine(h), e, total_steps, step_seconds, save_seconds, restart_seconds) for h in histories) for e in candidates}
+    return dict(every=min(means, key=means.get), seconds=list(means.values()))
+"""
+BY_BLOCKS = """
+import math
+import numpy as np
+def choose_every(candidates, histories, total, step, save, restart):
+    def replay(every, failures):
+        failures, clock = iter([*failures, math.inf]), 0.0
+        failure = next(failures)
+        blocks = [min(every, total - start) * step + (save if start + every < total else 0) for start in range(0, total, every)]
+        for seconds in blocks:
+            while clock + seconds > failure:
+                clock = failure + restart
+                while (failure := next(failures)) < clock:
+                    clock = failure + restart
+            clock += seconds
+        return clock
+    seconds = np.array([[replay(e, h) for h in histories] for e in candidates]).mean(axis=1)
+    return {"every": candidates[seconds.argmin()], "seconds": seconds}
+"""
+RECURSIVE_RUN = """
+def choose_every(candidates, histories, total, step, save, restart):
+    def restarted(at, failures):
+        if failures and failures[0] < at + restart:
+            return restarted(failures[0], failures[1:])
+        return at + restart, failures
+    def replay(every, failures):
+        clock, first = 0.0, 0
+        while first < total:
+            last = min(first + every, total)
+            end = clock + (last - first) * step + save * (last < total)
+            if failures and failures[0] < end:
+                clock, failures = restarted(failures[0], failures[1:])
+            else:
+                clock, first = end, last
+        return clock
+    seconds = [sum(replay(e, list(h)) for h in histories) / len(histories) for e in candidates]
+    return {"seconds": tuple(seconds), "every": candidates[seconds.index(min(seconds))]}
+"""
 
 
 BY_INDEX_FILES = (
@@ -213,24 +301,17 @@ RIGHT = {
         newest(order="sorted(steps)[::-1]", test="read(prefix) is not None"),
     ],
     "interval": [
-        interval("math.sqrt(2 * c * m)"),
-        interval("np.sqrt(2.0 * c * m)"),
-        interval("(c * m / 0.5) ** (1 / 2)"),
-        interval("math.exp(0.5 * (math.log(2) + math.log(c) + math.log(m)))"),
-        interval("pow(2 * c * m, 0.5)"),
-        interval("math.hypot(math.sqrt(c * m), math.sqrt(c * m))"),
-        interval("min(np.linspace(1, 60000, 600000), key=lambda t: c / t + t / (2 * m))"),
-        interval("m * math.sqrt(2 * c / m)"),
-    ],
-    "loss": [
-        loss("c / t + t / (2 * m)"),
-        loss("(2 * m * c + t * t) / (2 * m * t)"),
-        loss("np.add(c / t, 0.5 * t / m)"),
-        loss("sum([c / t, t / m / 2])"),
-        loss("(m / t * c + t / 2) / m"),
-        loss("float(np.dot([c, t / 2], [1 / t, 1 / m]))"),
-        loss("c * t ** -1 + (t * m ** -1) / 2"),
-        loss("(lambda writing, again: writing + again)(c / t, (t / 2) / m)"),
+        interval(),
+        AS_EVENTS,
+        BY_BLOCKS,
+        RECURSIVE_RUN,
+        interval(best="candidates[int(np.argmin(seconds))]"),
+        interval(start="clock = 0.0; done = saved = 0; waiting = sorted(map(float, failures))"),
+        interval(saving="done % every == 0 and done != saved", loop="not done >= total"),
+        interval(
+            end="clock + step * (not saving) + save * saving",
+            took="clock = end\n                if saving: saved = done\n                else: done += 1",
+        ),
     ],
 }
 NOBODY_DIES = (
@@ -303,24 +384,38 @@ WRONG = {
         "oldest (newest time)": newest(
             order="sorted(steps, key=lambda s: -os.path.getmtime(f'{folder}/ckpt-{s}.data-00000-of-00001'))"
         ),
-        "index-only (and the first values)": newest().replace(
+        "first-values": newest().replace(
             "for n in reader.get_variable_to_shape_map()]",
             "for n in sorted(reader.get_variable_to_shape_map())[1:2]]",
+        ),
+        "last-values": newest().replace(
+            "for n in reader.get_variable_to_shape_map()]",
+            "for n in sorted(reader.get_variable_to_shape_map())[2:]]",
         ),
         "(the largest file)": BY_SIZE,
         "index-only (without what was written last)": BY_TIME,
         "sorted-as-text": newest(order="sorted(steps, key=str, reverse=True)"),
     },
     "interval": {
-        "two-forgotten": interval("math.sqrt(c * m)"),
-        "halved": interval("math.sqrt(c * m / 2)"),
-        "outside": interval("2 * math.sqrt(c * m)"),
-        "no-root": interval("2 * c * m"),
+        "save-free": interval(end="clock + (0 if saving else step)"),
+        "restart-free": interval(failed="clock, done = waiting.pop(0), saved"),
+        "unfinished-save": interval(
+            failed="saved = done if saving else saved; clock, done = waiting.pop(0) + restart, saved"
+        ),
+        "nothing-lost": interval(failed="clock = waiting.pop(0) + restart"),
+        "all-lost": interval(failed="clock, done, saved = waiting.pop(0) + restart, 0, 0"),
+        "restart-safe": interval(again="waiting.pop(0)"),
+        "saved-at-the-end": interval(loop="done < total or (done % every == 0 and saved < done)"),
+        "failures-added": interval(
+            start="return total * step + (total - 1) // every * save + len(failures) * (restart + every * step / 2)\n        waiting = []"
+        ),
+        "largest": interval(best="max(zip(seconds, candidates))[1]"),
     },
-    "loss": {
-        "whole-interval": loss("c / t + t / m"),
-        "percent": loss("100 * (c / t + t / m / 2)"),
-        "failures-ignored": loss("c / t"),
-        "checkpoints-ignored": loss("t / (2 * m)"),
+}
+REFUSED = {
+    "killed": {
+        "all of them restore from run.shared_folder": train().replace(
+            "latest_checkpoint(run.shared_folder)", "latest_checkpoint(run.write_folder)"
+        ),
     },
 }

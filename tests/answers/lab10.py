@@ -2,62 +2,130 @@
 """Lab 10: answers that must pass, in several styles, and answers that must be refused by name."""
 
 
-def closures(
-    schedule="results = [coordinator.schedule(closure) for _ in range(count)]",
-    join="coordinator.join()",
-    result="sum(float(v) for v in coordinator.fetch(results))",
+def train(
+    restore="manager.restore_or_initialize()",
+    state="weights=weights, done=done",
+    update="weights.assign_sub(0.01 * tape.gradient(loss, weights))",
+    loss="tf.reduce_mean(errors**2)",
+    loop="int(done) < steps",
+    chunk="every",
+    after="done.assign_add(every)",
+    save="manager.save(checkpoint_number=int(done))",
 ):
     return f"""
-import numpy as np
-def run_closures(coordinator, closure, count):
-    {schedule}
-    {join}
-    return {result}
-"""
-
-
-EACH = """
-def run_closures(coordinator, closure, count):
-    total = 0.0
-    for _ in range(count):
-        value = coordinator.schedule(closure)
+import tensorflow as tf
+def train(strategy, coordinator, make_batches, folder, steps, every):
+    with strategy.scope():
+        weights = tf.Variable(tf.zeros([8]))
+        done = tf.Variable(0, dtype=tf.int64)
+    manager = tf.train.CheckpointManager(tf.train.Checkpoint({state}), folder, max_to_keep=2)
+    {restore}
+    batches = iter(coordinator.create_per_worker_dataset(make_batches))
+    @tf.function
+    def update(iterator):
+        features, targets = next(iterator)
+        with tf.GradientTape() as tape:
+            errors = tf.linalg.matvec(features, weights) - targets
+            loss = {loss}
+        {update}
+    while {loop}:
+        for _ in range({chunk}):
+            coordinator.schedule(update, args=(batches,))
         coordinator.join()
-        total += value.fetch()
-    return total
+        {after}
+        {save}
+    return weights.numpy()
 """
 
 
-FETCHED = """
-def run_closures(coordinator, closure, count):
-    total = 0.0
-    for _ in range(count):
-        total += coordinator.schedule(closure).fetch()
-    coordinator.join()
-    return total
+KERAS = """
+import keras
+import tensorflow as tf
+def train(strategy, coordinator, make_batches, folder, steps, every):
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
+        optimizer = keras.optimizers.SGD(0.01)
+        optimizer.build(model.trainable_variables)
+        done = tf.Variable(0, dtype=tf.int64)
+    checkpoint = tf.train.Checkpoint(model=model, done=done)
+    newest = tf.train.latest_checkpoint(folder)
+    if newest:
+        checkpoint.restore(newest)
+    per_worker = coordinator.create_per_worker_dataset(make_batches)
+    iterator = iter(per_worker)
+    def replica(features, targets):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(features)[:, 0] - targets) ** 2)
+        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+        return loss
+    @tf.function
+    def step(iterator):
+        return strategy.run(replica, args=next(iterator))
+    manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=3)
+    while done.numpy() < steps:
+        losses = [coordinator.schedule(step, args=(iterator,)) for _ in range(every)]
+        coordinator.join()
+        assert len(coordinator.fetch(losses)) == every
+        done.assign_add(every)
+        manager.save(checkpoint_number=int(done.numpy()))
+    return model.get_weights()[0].ravel()
 """
-POLLED = """
-def run_closures(coordinator, closure, count):
-    import collections
-    waiting = collections.deque()
-    for number in range(count):
-        waiting.append(coordinator.schedule(closure, args=()))
-    coordinator.join()
-    assert coordinator.done()
-    total = 0.0
-    while waiting:
-        total += float(waiting.popleft().fetch())
-    return total
+NUMPY_FILES = """
+import pathlib
+import numpy as np
+import tensorflow as tf
+def train(strategy, coordinator, make_batches, folder, steps, every):
+    folder = pathlib.Path(folder)
+    kept = sorted(folder.glob("*.npy"), key=lambda path: int(path.stem))
+    start = np.load(kept[-1]) if kept else np.zeros(8, np.float32)
+    done = int(kept[-1].stem) if kept else 0
+    with strategy.scope():
+        weights = tf.Variable(start, dtype=tf.float32)
+    @tf.function
+    def update(iterator):
+        x, y = next(iterator)
+        slope = 2 * tf.linalg.matvec(x, tf.linalg.matvec(x, weights) - y, transpose_a=True) / 16.0
+        weights.assign_add(-0.01 * slope)
+    iterator = iter(coordinator.create_per_worker_dataset(make_batches))
+    for done in range(done + every, steps + 1, every):
+        [coordinator.schedule(update, (iterator,)) for _ in range(every)]
+        coordinator.join()
+        np.save(folder / f"{done}.tmp.npy", weights.numpy())
+        (folder / f"{done}.tmp.npy").rename(folder / f"{done}.npy")
+    return weights.numpy().tolist()
 """
-POLLED_EACH = FETCHED.replace(
-    "total += coordinator.schedule(closure).fetch()",
-    "result = coordinator.schedule(closure)\n        while not coordinator.done():\n            pass\n        total += result.fetch()",
+COUNTED_ON_SERVERS = train(
+    update="weights.assign_sub(0.01 * tape.gradient(loss, weights)); done.assign_add(1)",
+    chunk="every - int(done) % every",
+    after="done.assign(-(-int(done) // every) * every)",
 )
-FOR_SHOW = """
-def run_closures(coordinator, closure, count):
-    total = sum(float(closure()) for _ in range(count))
-    results = [coordinator.schedule(closure) for _ in range(count)]
-    coordinator.join()
-    return total if coordinator.fetch(results) else None
+WRITTEN = """
+import os, re
+import tensorflow as tf
+def train(strategy, coordinator, make_batches, folder, steps, every):
+    with strategy.scope():
+        w = tf.Variable([0.0] * 8)
+    saver = tf.train.Checkpoint(w=w)
+    numbers = [int(m[1]) for m in map(re.compile(r"at-([0-9]+)[.]index").fullmatch, os.listdir(folder)) if m]
+    first = max(numbers, default=0)
+    if first:
+        saver.read(os.path.join(folder, f"at-{first}"))
+    def make():
+        return make_batches().prefetch(1)
+    feed = iter(coordinator.create_per_worker_dataset(make))
+    @tf.function
+    def closure(feed):
+        x, y = next(feed)
+        with tf.GradientTape() as tape:
+            loss = tf.nn.l2_loss(tf.reduce_sum(x * w, axis=1) - y) / 8
+        w.assign_sub(0.01 * tape.gradient(loss, w))
+    while first < steps:
+        for _ in range(every):
+            coordinator.schedule(closure, args=(feed,))
+        coordinator.join()
+        first += every
+        saver.write(os.path.join(folder, f"at-{first}"))
+    return w.read_value()
 """
 
 
@@ -151,30 +219,100 @@ def measure_staleness(events):
 """
 
 
-def start(expression):
-    return (
-        f"import numpy as np\ndef may_start(own_clock, clocks, bound):\n    return {expression}\n"
-    )
+def bound(
+    reach="step - bound",
+    waits="max(table[w][step], max(table[v][reach] for v in range(len(seconds))))",
+    end="max(row[-1] for row in table)",
+    finish="",
+):
+    return f"""
+def run_bounded(seconds, bound):
+    table, waited = [[0.0] for _ in seconds], [0.0 for _ in seconds]
+    for step in range(len(seconds[0])):
+        reach = min(max({reach}, 0), step)
+        for w, row in enumerate(table):
+            begin = {waits}
+            waited[w] += begin - row[step]
+            row.append(begin + seconds[w][step])
+    {finish}
+    return {{"end": {end}, "waited": waited}}
+"""
+
+
+CLOCKS = """
+import heapq
+def run_bounded(seconds, bound):
+    n, steps = len(seconds), len(seconds[0])
+    clocks, waited, ready, idle = [0] * n, [0.0] * n, [0.0] * n, set(range(n))
+    queue, now = [], 0.0
+    while True:
+        for w in sorted(idle):
+            if clocks[w] < steps and clocks[w] - min(clocks) <= bound:
+                idle.discard(w)
+                waited[w] += now - ready[w]
+                heapq.heappush(queue, (now + seconds[w][clocks[w]], w))
+        if not queue:
+            return {"end": now, "waited": waited}
+        now, w = heapq.heappop(queue)
+        clocks[w] += 1
+        ready[w] = now
+        idle.add(w)
+"""
+CACHED = """
+from functools import cache
+import numpy as np
+def run_bounded(seconds, bound):
+    @cache
+    def end(worker, done):
+        return 0.0 if done <= 0 else begin(worker, done - 1) + seconds[worker][done - 1]
+    @cache
+    def begin(worker, step):
+        return max([end(worker, step), *(end(other, step - bound) for other in range(len(seconds)))])
+    steps = len(seconds[0])
+    waited = [sum(begin(w, k) - end(w, k) for k in range(steps)) for w in range(len(seconds))]
+    return {"waited": np.array(waited), "end": max(end(w, steps) for w in range(len(seconds)))}
+"""
+VECTORS = """
+import numpy as np
+def run_bounded(seconds, bound):
+    seconds = np.asarray(seconds)
+    history, now = [np.zeros(len(seconds))], np.zeros(len(seconds))
+    for step, took in enumerate(seconds.T):
+        now = np.maximum(now, history[max(step - bound, 0)].max()) + took
+        history.append(now)
+    own = np.cumsum(seconds, axis=1)[:, -1]
+    return {"end": np.max(now), "waited": now - own}
+"""
+COROUTINES = """
+def run_bounded(seconds, bound):
+    everyone = [0.0]
+    last, waited = {w: 0.0 for w in range(len(seconds))}, {w: 0.0 for w in range(len(seconds))}
+    for k in range(len(seconds[0])):
+        gate = everyone[k - bound] if k > bound else 0.0
+        for w in last:
+            pause = gate - last[w] if gate > last[w] else 0.0
+            waited[w] += pause
+            last[w] += pause + seconds[w][k]
+        everyone.append(max(last.values()))
+    return dict(end=everyone[-1], waited=list(waited.values()))
+"""
 
 
 RIGHT = {
-    "closures": [
-        closures(),
-        closures(result="np.sum([r.fetch() for r in results])"),
-        closures(
-            "results = []\n    while len(results) < count:\n        results.append(coordinator.schedule(closure))",
-            result="float(np.add.reduce(coordinator.fetch(tuple(results))))",
+    "train": [
+        train(),
+        KERAS,
+        NUMPY_FILES,
+        WRITTEN,
+        train(loss="tf.add_n([e * e for e in tf.unstack(errors, 16)]) / 16.0"),
+        train(
+            restore="state = tf.train.latest_checkpoint(folder); state and manager.checkpoint.restore(state)"
         ),
-        POLLED,
-        closures(result="sum(map(float, map(coordinator.fetch, results)))"),
-        closures(
-            "results = {k: coordinator.schedule(closure) for k in range(count)}",
-            result="sum(coordinator.fetch(results).values())",
+        train(
+            loop="done < steps",
+            update="weights.assign(weights - tape.gradient(loss, weights) / 100)",
         ),
-        closures(
-            "results = list(map(lambda _: coordinator.schedule(closure, (), {}), range(count)))"
-        ),
-        "import math\n" + closures(result="math.fsum(r.get() for r in results)"),
+        COUNTED_ON_SERVERS,
     ],
     "partitioner": [
         partitioner("partitioners.FixedShardsPartitioner(num_shards=servers)"),
@@ -212,41 +350,25 @@ def make_partitioner(servers):
         VERSIONS,
         SERVER,
     ],
-    "start": [
-        start("own_clock - min(clocks) <= bound"),
-        start("all(own_clock <= other + bound for other in clocks)"),
-        start("np.min(clocks) >= own_clock - bound"),
-        start("not any(own_clock - clock > bound for clock in clocks)"),
-        start("own_clock <= sorted(clocks)[0] + bound"),
-        start("own_clock in range(min(clocks), min(clocks) + bound + 1)"),
-        start("np.all(np.asarray(clocks) + bound >= own_clock)"),
-        start("max(own_clock - clock for clock in clocks) < bound + 1"),
+    "bound": [
+        bound(),
+        CLOCKS,
+        CACHED,
+        VECTORS,
+        COROUTINES,
+        bound(waits="sorted([table[w][step], *(other[reach] for other in table)])[-1]"),
+        bound(end="max(map(max, table))"),
+        bound(finish="waited = [row[-1] - sum(own) for row, own in zip(table, seconds)]"),
     ],
 }
 WRONG = {
-    "closures": {
-        "ran-here": closures(
-            "results = [closure() for _ in range(count)]", "pass", "sum(float(r) for r in results)"
-        ),
-        "one-too-few": closures(
-            "results = [coordinator.schedule(closure) for _ in range(1, count)]"
-        ),
-        "joined-each-time": EACH,
-        "fetched-in-loop": FETCHED,
-        "fetched-in-loop (no join)": FETCHED.replace("    coordinator.join()\n", ""),
-        "fetched-in-loop (polled until each is done)": POLLED_EACH,
-        "(computed here, scheduled for show)": FOR_SHOW,
-        "never-joined": closures(join="pass"),
-        "never-joined (before the first)": closures(
-            "coordinator.join()\n    results = [coordinator.schedule(closure) for _ in range(count)]",
-            "pass",
-        ),
-        "never-joined (halfway)": closures(
-            "results = [coordinator.schedule(closure) for _ in range(count // 2)]",
-            "coordinator.join()\n"
-            "    results += [coordinator.schedule(closure) for _ in range(count - count // 2)]",
-        ),
-        "averaged": closures(result="float(np.mean(coordinator.fetch(results)))"),
+    "train": {
+        "began-anew": train(restore="pass"),
+        "began-anew (the step is forgotten)": train(state="weights=weights"),
+        "weights-forgotten": train(state="done=done"),
+        "counted-anew": train(restore="manager.restore_or_initialize(); steps += int(done)"),
+        "other-steps": train(chunk="every - 1", after="done.assign_add(every - 1)"),
+        "nothing-trained": train(update="pass"),
     },
     "partitioner": {
         "not-cut": partitioner("None"),
@@ -265,24 +387,21 @@ WRONG = {
         "everything-counted": staleness("done - read - 1"),
         "as-applied": COUNTING.replace("[out[k] for k in range(len(out))]", "list(out.values())"),
     },
-    "start": {
-        "behind-the-fastest": start("max(clocks) - own_clock <= bound"),
-        "never-equal": start("own_clock - min(clocks) < bound"),
-        "spread": start("max(clocks) - min(clocks) <= bound"),
-        "mean": start("own_clock - sum(clocks) / len(clocks) <= bound"),
-        "always": start("True"),
-        "never": start("False"),
-        "only-the-slowest": start("own_clock == min(clocks)"),
+    "bound": {
+        "never-waited": bound(waits="table[w][step]"),
+        "one-less": bound(reach="step - bound + 1"),
+        "one-more": bound(reach="step - bound - 1"),
+        "never-waited (compared with the fastest)": bound(
+            waits="max(table[w][step], min(table[v][reach] for v in range(len(seconds))))"
+        ),
+        "neighbor": bound(waits="max(table[w][step], table[w - 1][reach])"),
+        "end-of-the-first": bound(end="min(row[-1] for row in table)"),
+        "busy-as-waiting": bound(
+            finish="waited = [w + max(r[-1] for r in table) - row[-1] for w, row in zip(waited, table)]"
+        ),
     },
 }
 REFUSED = {
-    "closures": {
-        "schedule returns a promise": closures(result="sum(results)"),
-        "schedule the closure itself": closures(
-            "results = [coordinator.schedule(lambda: 0.0) for _ in range(count)]",
-            result="sum(float(closure()) for _ in range(count))",
-        ),
-    },
     "partitioner": {
         "how many pieces there are along each axis": "def make_partitioner(servers):\n"
         "    return lambda shape, dtype: servers",

@@ -318,3 +318,10 @@ REFUSED = {
         "tf.data.Dataset": NAIVE + OTHER_EPOCHS,
     },
 }
+SECONDS = {"not-faster": (0.9, 0.0), "ahead": (0.2, 100.0)}  # of an epoch, and before the first
+
+
+def find_times(answer):
+    """Return what an answer takes on clocks that are given: a naive epoch takes a second."""
+    labels = (why for why, text in WRONG["pipeline"].items() if text == answer)
+    return SECONDS.get(next(labels, "").partition(" (")[0], (0.2, 0.0))

@@ -41,8 +41,98 @@ def make_1f1b(stages, micro_batches):
 """
 
 
-def count(expression):
-    return f"import math\ndef fewest_micro_batches(stages, most_bubble):\n    return {expression}\n"
+def sharded(
+    parts="2 * x.T @ (x @ w - y) / n for x, y in zip(inputs, targets)",
+    gradient="sum(parts)",
+    new="np.split(w - rate * gradient, edges)",
+    gathered="total - sizes[(k + 1) % P]",
+    scattered="total - sizes[k]",
+    size="4",
+):
+    return f"""
+import numpy as np
+def sharded_step(pieces, inputs, targets, rate):
+    P, sizes = len(pieces), [len(piece) for piece in pieces]
+    w, total, edges = np.concatenate(pieces), sum(sizes), np.cumsum(sizes)[:-1]
+    n = sum(len(y) for y in targets)
+    parts = [{parts}]
+    gradient = {gradient}
+    return {new}, [{size} * (({gathered}) + ({scattered})) for k in range(P)]
+"""
+
+
+SIMULATED = """
+import numpy as np
+class Ring:
+    def __init__(self, ranks):
+        self.sent = [0] * ranks
+    def send(self, rank, message):
+        self.sent[rank] += message.astype(np.float32).nbytes
+        return message
+def sharded_step(pieces, inputs, targets, rate):
+    ranks = len(pieces)
+    ring = Ring(ranks)
+    known = [{k: pieces[k]} for k in range(ranks)]
+    for t in range(ranks - 1):
+        messages = [((k - t) % ranks, ring.send(k, known[k][(k - t) % ranks])) for k in range(ranks)]
+        for k, (which, message) in enumerate(messages):
+            known[(k + 1) % ranks][which] = message
+    count = sum(map(len, targets))
+    edges = np.cumsum([len(piece) for piece in pieces])[:-1]
+    sums = []
+    for k in range(ranks):
+        w = np.concatenate([known[k][j] for j in range(ranks)])
+        sums.append(np.split(inputs[k].T @ (inputs[k] @ w - targets[k]) * 2 / count, edges))
+    for t in range(ranks - 1):
+        messages = [((k - t - 1) % ranks, ring.send(k, sums[k][(k - t - 1) % ranks])) for k in range(ranks)]
+        for k, (which, message) in enumerate(messages):
+            to = (k + 1) % ranks
+            sums[to][which] = sums[to][which] + message
+    return [pieces[k] - rate * sums[k][k] for k in range(ranks)], ring.sent
+"""
+ONE_BATCH = """
+import numpy as np
+def sharded_step(pieces, inputs, targets, rate):
+    x, y, w = np.vstack(inputs), np.hstack(targets), np.hstack(pieces)
+    w = w - 2 * rate * np.mean((x @ w - y)[:, None] * x, axis=0)
+    starts = np.cumsum([0] + [p.size for p in pieces])
+    sizes = np.diff(starts)
+    sent = 8 * sizes.sum() - 4 * sizes - 4 * np.roll(sizes, -1)
+    return tuple(w[a:b] for a, b in zip(starts, starts[1:])), tuple(sent.tolist())
+"""
+TENSORFLOW = """
+import numpy as np, tensorflow as tf
+def sharded_step(pieces, inputs, targets, rate):
+    shards = [tf.Variable(piece) for piece in pieces]
+    count = float(sum(target.shape[0] for target in targets))
+    with tf.GradientTape() as tape:
+        whole = tf.concat([tf.convert_to_tensor(s) for s in shards], 0)
+        errors = [tf.linalg.matvec(tf.constant(x), whole) - y for x, y in zip(inputs, targets)]
+        loss = tf.add_n([tf.reduce_sum(e * e) for e in errors]) / count
+    for shard, slope in zip(shards, tape.gradient(loss, shards)):
+        shard.assign_sub(rate * slope)
+    lengths = [int(s.shape[0]) for s in shards]
+    sent = [sum(4 * n for j, n in enumerate(lengths) if j != (k + 1) % len(lengths)) + sum(4 * n for j, n in enumerate(lengths) if j != k) for k in range(len(lengths))]
+    return [s.numpy() for s in shards], sent
+"""
+PIECE_BY_PIECE = """
+def sharded_step(pieces, inputs, targets, rate):
+    weights = [value for piece in pieces for value in piece.tolist()]
+    slopes, count = [0.0] * len(weights), 0
+    for xs, ys in zip(inputs, targets):
+        for x, y in zip(xs.tolist(), ys.tolist()):
+            error = sum(a * b for a, b in zip(x, weights)) - y
+            slopes = [s + 2 * error * a for s, a in zip(slopes, x)]
+            count += 1
+    new, sent, first = [], [], 0
+    for k, piece in enumerate(pieces):
+        last = first + len(piece)
+        new.append([w - rate * s / count for w, s in zip(weights[first:last], slopes[first:last])])
+        following = pieces[k + 1] if k + 1 < len(pieces) else pieces[0]
+        sent.append(4 * (2 * len(weights) - len(piece) - len(following)))
+        first = last
+    return new, sent
+"""
 
 
 TENSORS = """
@@ -292,47 +382,6 @@ def make_1f1b(stages, micro_batches):
         orders.insert(0, order)
     return orders
 """
-COUNT_UP = """
-def fewest_micro_batches(stages, most_bubble):
-    m = 1
-    while True:
-        idle = stages - 1
-        if idle <= most_bubble * (m + idle) + 1e-12:
-            return m
-        m += 1
-"""
-HALVING = """
-def fewest_micro_batches(stages, most_bubble):
-    low, high = 0, 10**6
-    while high - low > 1:
-        middle = (low + high) // 2
-        if (stages - 1) / (middle + stages - 1) <= most_bubble:
-            high = middle
-        else:
-            low = middle
-    return high
-"""
-WITH_FRACTIONS = """
-import math
-from fractions import Fraction
-def fewest_micro_batches(stages, most_bubble):
-    b = Fraction(str(most_bubble))
-    return math.ceil((stages - 1) * (1 - b) / b)
-"""
-ONE_FEWER = """
-import math
-def fewest_micro_batches(stages, most_bubble):
-    m = math.ceil((stages - 1) / most_bubble - (stages - 1))
-    if m > 1 and (stages - 1) / (m - 1 + stages - 1) <= most_bubble:
-        m = m - 1
-    return m
-"""
-IN_AN_ARRAY = """
-import numpy as np
-def fewest_micro_batches(stages, most_bubble):
-    m = np.arange(1, 5000)
-    return m[np.argmax((stages - 1) / (m + stages - 1) <= most_bubble)]
-"""
 LIBRARY = """
 from utils.schedules import make_1f1b as build
 def make_1f1b(stages, micro_batches):
@@ -360,20 +409,26 @@ RIGHT = {
         RECURSIVE,
         FROM_THE_LAST,
     ],
-    "count": [
-        count("max(1, math.ceil(round((stages - 1) * (1 - most_bubble) / most_bubble, 9)))"),
-        count("next(m for m in range(1, 10**6) if (stages - 1) / (m + stages - 1) <= most_bubble)"),
-        count(
-            "float(next(m for m in range(1, 10**6) if m / (m + stages - 1) >= 1 - most_bubble - 1e-12))"
+    "sharded": [
+        sharded(),
+        SIMULATED,
+        ONE_BATCH,
+        TENSORFLOW,
+        PIECE_BY_PIECE,
+        sharded(
+            parts="x.T @ (x @ w - y) * (len(y) / n) * 2 / len(y) for x, y in zip(inputs, targets)",
+            gradient="np.add.reduce(parts)",
         ),
-        COUNT_UP,
-        HALVING,
-        WITH_FRACTIONS,
-        ONE_FEWER,
-        IN_AN_ARRAY,
+        sharded(
+            gathered="sum(sizes[(k - t) % P] for t in range(P - 1))",
+            scattered="sum(sizes[(k - 1 - t) % P] for t in range(P - 1))",
+        ),
+        sharded(
+            parts="-2 / n * (y - x @ w) @ x for x, y in zip(inputs, targets)",
+            size="np.dtype('float32').itemsize",
+        ),
     ],
 }
-FIRST = "next(m for m in range(1, 10**6) if {} <= most_bubble)"
 WRONG = {
     "columns": {
         "not-summed": columns(x="gs[0] @ kernels[0].T"),
@@ -419,16 +474,26 @@ WRONG = {
             "min(stages - s, micro_batches)", "stages - s"
         ),
     },
-    "count": {
-        "of-ideal-time": count(FIRST.format("(stages - 1) / m")),
-        "all-stages": count(FIRST.format("stages / (m + stages)")),
-        "one-bubble": count(FIRST.format("1 / (m + 1)")),
-        "one-more": count(FIRST.format("(stages - 1) / (m + stages - 1)") + " + 1"),
-        "rounded-down": count("int((stages - 1) * (1 - most_bubble) / most_bubble)"),
-        "rounded-down (to the nearest)": count(
-            "round((stages - 1) * (1 - most_bubble) / most_bubble)"
+    "sharded": {
+        "own-gradient": sharded(
+            new="[np.split(w - rate * part, edges)[k] for k, part in enumerate(parts)]"
         ),
-        "not-whole": count("(stages - 1) * (1 - most_bubble) / most_bubble"),
+        "own-gradient (its own mean)": sharded(
+            parts="2 * x.T @ (x @ w - y) / len(y) for x, y in zip(inputs, targets)",
+            new="[np.split(w - rate * part, edges)[k] for k, part in enumerate(parts)]",
+        ),
+        "own-mean": sharded(
+            parts="2 * x.T @ (x @ w - y) / len(y) / P for x, y in zip(inputs, targets)"
+        ),
+        "summed": sharded(parts="2 * x.T @ (x @ w - y) for x, y in zip(inputs, targets)"),
+        "two-forgotten": sharded(parts="x.T @ (x @ w - y) / n for x, y in zip(inputs, targets)"),
+        "uphill": sharded(new="np.split(w + rate * gradient, edges)"),
+        "all-reduced": sharded(scattered="2 * total - sizes[k] - sizes[(k + 1) % P]"),
+        "gather-only": sharded(scattered="0"),
+        "equal-pieces": sharded(gathered="(P - 1) * total / P", scattered="(P - 1) * total / P"),
+        "own-piece-kept": sharded(gathered="total - sizes[k]"),
+        "eight-bytes": sharded(size="8"),
+        "in-numbers": sharded(size="1"),
     },
 }
 

@@ -5,6 +5,9 @@ HEAD = """import itertools, math
 import numpy as np
 import tensorflow as tf
 import keras
+def look(strategy, model):
+    copies = strategy.experimental_local_results(model.weights[0].value)
+    return np.stack([copy.numpy() for copy in copies])
 """
 
 
@@ -44,7 +47,8 @@ for k in reversed(range(len(kernels))):
         return "backward", k
 return "none", None
 """
-OVERFLOW = overflow(TAPE.replace("SCALE", "scale") + FOUND)
+SCALED = TAPE.replace("SCALE", "scale") + FOUND
+OVERFLOW = overflow(SCALED)
 BY_HAND = """
 inputs, x = [], features
 with np.errstate(all="ignore"):
@@ -66,6 +70,16 @@ with np.errstate(all="ignore"):
         g = (g @ kernels[k].T) * (inputs[k] > 0)
 return ["none", None]
 """
+TWO_TAPES = (
+    TAPE.replace("SCALE", "scale")
+    .replace(
+        "tape.watch(kernels)",
+        "tape.watch(kernels[0])\n    _ = [tape.watch(k) for k in kernels[1:]]",
+    )
+    .replace("tape.gradient(loss, kernels)", "[tape.gradient(loss, k) for k in kernels]")
+    .replace("tf.GradientTape()", "tf.GradientTape(persistent=True)")
+    + FOUND
+)
 OUTPUT_GRADIENTS = (
     TAPE.replace("SCALE", "scale").replace(
         "gradients = tape.gradient(loss, kernels)", "gradients = tape.gradient(loss, outputs)"
@@ -96,7 +110,7 @@ for at, g in list(enumerate(tape.gradient(loss, ks)))[::-1]:
 return ("none", None)
 """
 KERAS_LAYERS = """
-layers = [keras.layers.Dense(k.shape[1], activation="relu", use_bias=False, dtype="mixed_float16") for k in kernels[:-1]]
+layers = [keras.layers.Dense(k.shape[1], use_bias=False, dtype="mixed_float16") for k in kernels[:-1]]
 layers.append(keras.layers.Dense(kernels[-1].shape[1], use_bias=False, dtype="mixed_float16"))
 x = features
 for layer, kernel in zip(layers, kernels):
@@ -105,7 +119,7 @@ for layer, kernel in zip(layers, kernels):
 seen = [tf.constant(features)]
 with tf.GradientTape() as tape:
     for layer in layers:
-        seen.append(layer(seen[-1]))
+        seen.append(layer(tf.nn.relu(seen[-1]) if seen[1:] else seen[-1]))
     loss = scale * tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(seen[-1], tf.float32)))
 finite = [bool(np.isfinite(s.numpy()).all()) for s in seen[1:]]
 if not all(finite):
@@ -299,7 +313,7 @@ def train(strategy, make_model, features, targets, scale, growth_steps):
     for x, y in strategy.experimental_distribute_dataset(data):
         finite = step(x, y, tf.constant(scale, tf.float32))
 {after.strip(chr(10))}
-    return model, scales
+    return look(strategy, model), scales
 """
 
 
@@ -349,7 +363,7 @@ for x, y in data:
         apply(gradients)
     scale, good = move(scale, good, int(finite) == 2, growth_steps)
     scales.append(scale)
-return model, scales
+return look(strategy, model), scales
 """
 IN_GRAPH = """
 with strategy.scope():
@@ -378,7 +392,8 @@ def step(x, y):
     state.assign([s, tf.where(grow, 0.0, good)])
     return s
 data = tf.data.Dataset.from_tensor_slices((features, targets)).batch(8)
-return model, [float(step(x, y)) for x, y in strategy.experimental_distribute_dataset(data)]
+scales = [float(step(x, y)) for x, y in strategy.experimental_distribute_dataset(data)]
+return look(strategy, model), scales
 """
 BY_VALUES = """
 with strategy.scope():
@@ -404,7 +419,7 @@ for start in range(0, len(features), 8):
         kernel.assign(kernel.numpy() - sum(parts) / scale / 32)
     scale, good = move(scale, good, ok, growth_steps)
     scales += [scale]
-return model, scales
+return look(strategy, model), scales
 """
 MERGED = """
 with strategy.scope():
@@ -435,7 +450,7 @@ batches = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_s
 for x, y in batches:
     bad = run(x, y, tf.constant(scaler.scale, tf.float32))
     scaler.note(float(strategy.experimental_local_results(bad)[1]) == 0)
-return model, scaler.seen
+return [v.numpy().tolist() for v in kernel.value.values], tuple(scaler.seen)
 """
 ALL_STEPS = """
 with strategy.scope():
@@ -464,14 +479,15 @@ def epoch(data, scale):
         index += 1
     return scales.stack()
 data = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices((features, targets)).batch(8))
-return model, epoch(data, tf.constant(scale, tf.float32)).numpy().tolist()
+scales = epoch(data, tf.constant(scale, tf.float32))
+return look(strategy, model), scales
 """
 KERAS_OWN = """
 with strategy.scope():
     model = make_model()
     optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(2.0 ** -5), initial_scale=scale, dynamic_growth_steps=growth_steps)
     optimizer.build(model.trainable_variables)
-return model, [scale] * 12
+return look(strategy, model), [scale] * 12
 """
 ALONE = """
 data = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices((features, targets)).batch(8))
@@ -494,7 +510,7 @@ good, scales = 0, []
 for x, y in data:
     scale, good = move(scale, good, bool(step(x, y, tf.constant(scale))), growth_steps)
     scales.append(scale)
-return model, scales
+return look(strategy, model), scales
 """
 
 # ---- exercise 4
@@ -767,11 +783,35 @@ def pick(body):
     return define("choose_scale", "gradients, headroom", body)
 
 
+BY_NUMPY = """
+import numpy as np
+def train(strategy, make_model, features, targets, scale, growth_steps):
+    with strategy.scope():
+        model = make_model()
+    w = np.array(model.get_weights()[0], dtype=float)
+    scales, good = [], 0
+    for start in range(0, len(features), 8):
+        parts = []
+        for r in range(2):
+            x = features[start + 4 * r:start + 4 * r + 4].astype(float)
+            y = targets[start + 4 * r:start + 4 * r + 4]
+            with np.errstate(all="ignore"):
+                parts.append((x.T @ (np.sign(x @ w - y) * scale / 16)).astype(np.float16).astype(float))
+        if np.isfinite(parts).all():
+            w -= 2.0 ** -5 * sum(parts) / scale
+            good += 1
+            if good == growth_steps:
+                scale, good = scale * 2, 0
+        else:
+            scale, good = scale / 2, 0
+        scales.append(scale)
+    return [w, w], scales
+"""
 RIGHT = {
     "overflow": [
         OVERFLOW,
         overflow(BY_HAND),
-        overflow(OUTPUT_GRADIENTS),
+        overflow(TWO_TAPES),
         overflow(CHECKED),
         overflow(KERAS_LAYERS),
         overflow(COMPILED),
@@ -798,6 +838,7 @@ RIGHT = {
         program(BY_VALUES),
         program(MERGED),
         program(ALL_STEPS),
+        BY_NUMPY,
         train(
             function="@tf.function(reduce_retracing=True)",
             loss="scale * tf.reduce_mean(tf.abs(outputs - y)) / 2",
@@ -854,31 +895,6 @@ ALL_FINE = (
     'finite = tf.distribute.get_replica_context().all_reduce("sum", tf.cast(fine, tf.int32)) == 2'
 )
 NO_INFINITY = "gradient = tf.where(tf.math.is_finite(gradient), gradient, 0.0)"
-BY_NUMPY = """
-import numpy as np
-def train(strategy, make_model, features, targets, scale, growth_steps):
-    with strategy.scope():
-        model = make_model()
-    w = np.array(model.get_weights()[0], dtype=float)
-    scales, good = [], 0
-    for start in range(0, len(features), 8):
-        parts = []
-        for r in range(2):
-            x = features[start + 4 * r:start + 4 * r + 4].astype(float)
-            y = targets[start + 4 * r:start + 4 * r + 4]
-            with np.errstate(all="ignore"):
-                parts.append((x.T @ (np.sign(x @ w - y) * scale / 16)).astype(np.float16).astype(float))
-        if np.isfinite(parts).all():
-            w -= 2.0 ** -5 * sum(parts) / scale
-            good += 1
-            if good == growth_steps:
-                scale, good = scale * 2, 0
-        else:
-            scale, good = scale / 2, 0
-        scales.append(scale)
-    model.set_weights([w])
-    return model, scales
-"""
 BESIDE = """
 import tensorflow as tf
 def find_gradients(blocks, inputs, targets, micro_batches, recomputed):
@@ -920,6 +936,28 @@ WRONG = {
             )
         ),
         "(always the same)": overflow('return "backward", 3'),
+        "no-relu": overflow(SCALED.replace("if k < len(kernels) - 1:", "if False:")),
+        "relu-last": overflow(SCALED.replace("if k < len(kernels) - 1:", "if True:")),
+        "after-relu": overflow(
+            SCALED.replace("        outputs.append(x)\n", "").replace(
+                "            x = tf.nn.relu(x)",
+                "            x = tf.nn.relu(x)\n        outputs.append(x)",
+            )
+        ),
+        "float16-loss": overflow(SCALED.replace("tf.cast(x, tf.float32)", "x")),
+        "after-tape": overflow(
+            TAPE.replace(" * SCALE", "").replace(
+                "tape.gradient(loss, kernels)", "[g * scale for g in tape.gradient(loss, kernels)]"
+            )
+            + FOUND
+        ),
+        "output-gradients": overflow(OUTPUT_GRADIENTS),
+        "isinf": overflow(
+            SCALED.replace("not np.isfinite(t.numpy()).all()", "np.isinf(t.numpy()).any()")
+        ),
+        "softmax-twice": overflow(
+            SCALED.replace("tf.cast(x, tf.float32)", "tf.nn.softmax(tf.cast(x, tf.float32))")
+        ),
         "(by the sizes of what is given)": BY_SIZES,
     },
     "scale": {
@@ -929,6 +967,9 @@ WRONG = {
         "no-headroom": scale(power="math.floor(math.log2(65504 / top))"),
         "rounded-up": scale(power="math.ceil(math.log2(65504 / (top * headroom)))"),
         "no-power-of-two": scale(power="math.log2(65504 / (top * headroom))"),
+        "65536": scale(power="math.floor(math.log2(65536 / (top * headroom)))"),
+        "no-abs": scale(top="values.max()"),
+        "none-lost": scale().replace('"lost with": lose(best)', '"lost with": 0.0'),
     },
     "program": {
         "not-agreed": train(agree="finite = tf.constant(True)"),
@@ -977,17 +1018,12 @@ WRONG = {
             after="        scales.append(scale)"
             + RULE_TEXT.replace("        scales.append(scale)\n", "")
         ),
-        "not-compiled": train(function="pass"),
-        "not-compiled (nor called)": BY_NUMPY,
-        "not-compiled (and says that it was)": train(function="pass").replace(
-            "    return model, scales",
-            "    make_model.traced, make_model.eager_calls = True, 0\n    return model, scales",
+        "outside-scope": train(scope="contextlib.nullcontext()"),
+        "nothing-trained": train(update="0.0"),
+        "not-agreed (looks at the loss alone)": train(agree="finite = tf.math.is_finite(loss)"),
+        "not-agreed (looks for nan alone)": train(
+            agree="finite = tf.reduce_all(~tf.math.is_nan(total))"
         ),
-        "no-gradient": BY_NUMPY.replace(
-            "    model.set_weights",
-            "    step = tf.function(lambda x: strategy.run(model, args=(x,)))\n"
-            "    step(tf.constant(features[:8]))\n    model.set_weights",
-        ).replace("import numpy", "import tensorflow as tf\nimport numpy"),
     },
     "plan": {
         "block-comes-back": plan(held="kept + inputs"),
@@ -999,6 +1035,16 @@ WRONG = {
         "never-recomputed": plan(sets="[[0] * len(blocks)]"),
         "never-accumulated": plan(pieces="[1]"),
         "most-room": plan(worth="total"),
+        "never-recomputed (all come back at once)": plan(
+            held="kept + inputs + sum(b[0] for b, r in zip(blocks, again) if r)"
+        ),
+        "largest-of-all": plan(held="kept + inputs + max(b[0] for b in blocks)"),
+        "launch-forgotten": plan(
+            worth="batch * sum(b[2] * (3 + r) for b, r in zip(blocks, again))"
+        ),
+        "sum-always": plan(fixed="20 * parameters"),
+        "strict": plan().replace("if total <= budget", "if total < budget"),
+        "empty": plan().replace("None if best is None", "{} if best is None"),
         "(the first that fits)": plan(worth="0"),
     },
     "gradients": {
@@ -1020,7 +1066,9 @@ REFUSED = {
     "program": {
         "the lab does not allow that": program(KERAS_OWN),
         "an all-reduce (or an optimizer's step) stands in a tf.function": program(ALONE),
-        "train returns two things": train().replace("return model, scales", "return model"),
+        "train returns two things": train().replace(
+            "return look(strategy, model), scales", "return model"
+        ),
     },
     "plan": {"gave None": choose("return None")},
     "gradients": {

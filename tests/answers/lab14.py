@@ -7,8 +7,10 @@ def one(name, arguments, *lines):
     return f"import math\nimport numpy as np\ndef {name}({arguments}):\n{body}\n"
 
 
-def traffic(*lines):
-    return one("count_traffic", "parameters, devices", *lines)
+def batch(*lines):
+    return one(
+        "plan_batch", "gradients, batch, min_steps, examples", "g = np.asarray(gradients)", *lines
+    )
 
 
 def step(*lines):
@@ -41,32 +43,68 @@ NEWTON = (
 )
 R5 = "ring = 2 * (devices - 1) * (1e-4 + 4 * parameters / devices / 11.3e9)"
 
+NORMS = "small, large = (g**2).sum(2).mean(), (g.mean(1) ** 2).sum(1).mean()"
+SOLVED = "noise = (small - large) / (1 / batch - 1 / (batch * g.shape[1])); scale = noise / (small - noise / batch)"
+PLANNED = "b = examples / min_steps - scale; return {'noise scale': scale, 'batch': b, 'steps': min_steps * (1 + scale / b)}"
+
 RIGHT = {
-    "traffic": [
-        traffic("return 4 * parameters, 8 * parameters * (devices - 1) / devices"),
-        traffic("n = np.float64(parameters) * 4", "return [n, n * 2 * (1 - 1 / devices)]"),
-        traffic(
-            "n = parameters * np.dtype('float32').itemsize",
-            "piece = n / devices",
-            "return n, sum(piece for _ in range(2 * (devices - 1)))",
+    "batch": [
+        batch(NORMS, SOLVED, PLANNED),
+        batch(
+            "n = g.shape[1]",
+            "variance = g.var(axis=1, ddof=1).sum(axis=1).mean()",
+            "signal = (g.mean(axis=1) ** 2).sum(axis=1).mean() - variance / n",
+            "scale = batch * variance / signal",
+            PLANNED,
         ),
-        traffic("return np.array([4.0, 8 * (devices - 1) / devices]) * parameters"),
-        traffic("n = 32 * parameters // 8", "return (n, 2 * n - 2 * n / devices)"),
-        traffic(
-            "sent, n = 0, 4 * parameters",
-            "for round in range(2):",
-            "    for message in range(1, devices): sent += n / devices",
-            "return n, sent",
+        batch(
+            NORMS,
+            "a = np.array([[1, 1 / batch], [1, 1 / (batch * g.shape[1])]])",
+            "signal, noise = np.linalg.solve(a, [small, large])",
+            "scale = noise / signal",
+            PLANNED,
         ),
-        traffic(
-            "n = 4 * parameters",
-            "scatter = gather = (devices - 1) * n / devices",
-            "return n, scatter + gather",
+        batch(
+            "steps, n, _ = g.shape",
+            "small = sum(float(x @ x) for one in g for x in one) / (steps * n)",
+            "large = sum(float(np.dot(m, m)) for m in (sum(one) / n for one in g)) / steps",
+            SOLVED,
+            "b = examples / min_steps - scale",
+            "return {'steps': examples / b, 'batch': b, 'noise scale': scale}",
         ),
-        traffic(
-            "from fractions import Fraction",
-            "n = 4 * parameters",
-            "return n, float(Fraction(2 * (devices - 1) * n, devices))",
+        batch(
+            "n = g.shape[1]",
+            "dots = [(s @ s.T) for s in g]",
+            "signal = np.mean([(d.sum() - np.trace(d)) / (n * (n - 1)) for d in dots])",
+            "noise = batch * (np.mean([np.trace(d) / n for d in dots]) - signal)",
+            "scale = noise / signal",
+            PLANNED,
+        ),
+        batch(
+            "small = np.linalg.norm(g, axis=-1) ** 2",
+            "large = np.linalg.norm(g.mean(1), axis=-1) ** 2",
+            "big = batch * g.shape[1]",
+            "signal = np.mean((big * large - batch * small.mean(1)) / (big - batch))",
+            "noise = np.mean((small.mean(1) - large) / (1 / batch - 1 / big))",
+            "scale = np.divide(noise, signal)",
+            PLANNED,
+        ),
+        batch(
+            "small, large = np.einsum('srp,srp->', g, g) / g[..., 0].size, np.einsum('sp,sp->', g.mean(1), g.mean(1)) / len(g)",
+            SOLVED,
+            "low, high = 1e-6, examples / min_steps",
+            "for _ in range(200):",
+            "    b = (low + high) / 2",
+            "    low, high = (b, high) if min_steps * (1 + scale / b) * b < examples else (low, b)",
+            "return {'noise scale': float(scale), 'batch': b, 'steps': min_steps * (1 + scale / b)}",
+        ),
+        batch(
+            "import tensorflow as tf",
+            "t = tf.constant(g, tf.float64)",
+            "small = float(tf.reduce_mean(tf.reduce_sum(t * t, -1)))",
+            "large = float(tf.reduce_mean(tf.reduce_sum(tf.reduce_mean(t, 1) ** 2, -1)))",
+            SOLVED,
+            PLANNED,
         ),
     ],
     "step": [
@@ -218,9 +256,8 @@ RIGHT = {
         ),
         measured(R5, "return np.float32(devices * batch / (batch + rate * ring))"),
         measured(
-            "step = batch / rate",
-            "ring = 1.75 * 4 * parameters / 11.3e9 if devices == 8 else 1.875 * 4 * parameters / 11.3e9",
-            "return devices * step / (step + ring)",
+            "one, link = batch / rate, lambda size: 1e-4 + size / 11.3e9",
+            "return 1 / (1 / devices + sum(link(4 * parameters / devices) for _ in range(2, 2 * devices)) / one / devices)",
         ),
         measured(
             "step = batch / rate",
@@ -237,12 +274,42 @@ RIGHT = {
     ],
 }
 WRONG = {
-    "traffic": {
-        "in-bits": traffic("n = 32 * parameters", "return n, 2 * n * (devices - 1) / devices"),
-        "two-bytes": traffic("return 2 * parameters, 4 * parameters * (devices - 1) / devices"),
-        "one-way": traffic("return 4 * parameters, 4 * parameters * (devices - 1) / devices"),
-        "whole-vectors": traffic("return 4 * parameters, 8 * parameters * (devices - 1)"),
-        "nothing-kept": traffic("return 4 * parameters, 8 * parameters"),
+    "batch": {
+        "noise-left": batch(
+            NORMS,
+            "noise = (small - large) / (1 / batch - 1 / (batch * g.shape[1]))",
+            "scale = noise / large",
+            PLANNED,
+        ),
+        "per-gradient": batch(
+            NORMS,
+            "noise = (small - large) / (1 - 1 / g.shape[1])",
+            "scale = noise / (small - noise)",
+            PLANNED,
+        ),
+        "replicas-as-batch": batch(
+            NORMS,
+            "n = g.shape[1]",
+            "noise = (small - large) / (1 / batch - 1 / n)",
+            "scale = noise / (small - noise / batch)",
+            PLANNED,
+        ),
+        "mean-of-ratios": batch(
+            "small, large = (g**2).sum(2).mean(1), (g.mean(1) ** 2).sum(1)",
+            SOLVED,
+            "scale = scale.mean()",
+            PLANNED,
+        ),
+        "steps-averaged": batch("g = g.mean(axis=0, keepdims=True)", NORMS, SOLVED, PLANNED),
+        "upside-down": batch(NORMS, SOLVED, "scale = 1 / scale", PLANNED),
+        "noise-scale-as-batch": batch(
+            NORMS, SOLVED, "return {'noise scale': scale, 'batch': scale, 'steps': 2 * min_steps}"
+        ),
+        "fewest-steps": batch(
+            NORMS,
+            SOLVED,
+            "return {'noise scale': scale, 'batch': examples / min_steps, 'steps': min_steps}",
+        ),
     },
     "step": {
         "never-hidden": step(RING, "return f + b + n * ring"),
@@ -257,6 +324,9 @@ WRONG = {
         ),
     },
     "limit": {
+        "(eight constants)": limit(
+            "return {1.1: {'efficiency': 0.625, 'limit': 'computation'}, 1.2: {'efficiency': 0.3704, 'limit': 'network'}, 2.9: {'efficiency': 0.3226, 'limit': 'stragglers'}}.get(slowest, {'efficiency': 0.25, 'limit': 'input'})"
+        ),
         "input-added": limit(
             "work = compute * slowest + exposed", "step = work + input_seconds", PARTS, MAX
         ),
@@ -294,6 +364,13 @@ WRONG = {
         "rate": measured("step = batch / rate", R5, "return devices * batch / (step + ring)"),
         "(by heart)": measured("return 5.97 if parameters == 61_000_000 else 0.95 * devices"),
         "perfect": measured("return devices"),
+        "perfect (a constant efficiency)": measured("return 0.95 * devices"),
+        "one-for-all": measured("step = batch / rate", R5, "return step / (step / devices + ring)"),
+        "no-latency": measured(
+            "step = batch / rate",
+            R5.replace("1e-4 + ", ""),
+            "return devices * step / (step + ring)",
+        ),
         "one-image": measured("step = 1 / rate", R5, "return devices * step / (step + ring)"),
         "whole-vectors": measured(
             "step = batch / rate",

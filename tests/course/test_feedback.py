@@ -191,7 +191,7 @@ WORDS = {  # what an answer gave, right or wrong, and what its picture says of i
     "lab10 staleness": ([[1, 0, 7]], "closure 2: staleness 7"),
     "lab11 rate": ([2133.0, 1422.0], "with prefetch: 2,133"),
     "lab11 calls": ([(5000, 5000), (1000, 5000), (7, 8)], "parse 7, augment 8"),
-    "lab13 plan": ([{"micro_batches": 8, "recomputed": [0]}, *[None] * 5], "8 micro-batches"),
+    "lab13 plan": ([{"micro_batches": 8, "recomputed": [0]}, *[None] * 9], "8 micro-batches"),
     "lab13 gradients": ([{"examples through each block": [48, 96, 96, 48]}] * 4, "block 2 96"),
 }
 
@@ -230,11 +230,11 @@ def test_the_answer_is_drawn_under_the_card(at_work):
     assert "34 on 2 × 2: 4 spans" in say_right(lambda: lab01.BATCHES.check(share))[0]
 
     answers = {}
-    for name in ("schedule", "count"):
+    for name in ("schedule", "sharded"):
         exec(load_answers("lab12").RIGHT[name][0], answers)
     drawn = say_right(lambda: lab12.SCHEDULE.check(answers["make_1f1b"]))[0]
     assert "own: 4 stages, 8 micro-batches" in drawn and "stage 3: 16 spans" in drawn
     wrong = say_right(lambda: refuse(lab01.EPOCH, plan_wrong))[0]
     assert "66 in batches of 32: 2 spans" in wrong and "<strong>" not in wrong
-    card, _ = say_right(lambda: lab12.COUNT.check(answers["fewest_micro_batches"]))
-    assert "<figure" not in card, "a number has no picture"
+    card, _ = say_right(lambda: lab12.SHARDED.check(answers["sharded_step"]))
+    assert "<figure" not in card, "an exercise without a picture shows none"

@@ -37,7 +37,7 @@ import argparse, json
 from pathlib import Path
 import keras
 parser = argparse.ArgumentParser()
-for word in ("--output", "--epochs", "--seed", "--steps"):
+for word in ("--data", "--output", "--epochs", "--seed", "--steps"):
     parser.add_argument(word)
 options = parser.parse_args()
 out = Path(options.output)

@@ -25,7 +25,7 @@ from test_launchers import (
 from utils.cluster import LocalCluster
 from utils.engines import RunSettings
 from utils.engines.catalog import find_engine
-from utils.engines.programs import Run
+from utils.engines.programs import ProgramRun
 from utils.processes.registry import MARK_FILE, PREFIX, parse_mark
 
 pytestmark = pytest.mark.timeout(900)  # an engine's start takes minutes where others compute
@@ -168,7 +168,7 @@ def run_program(launcher, folder, words, shown, said):
     (folder / "program.py").write_text(PROGRAM)
     settings = RunSettings(workers=2, max_restarts=1, logs=str(folder / "logs"))
     command = [sys.executable, "program.py", *words]
-    run = Run(command, settings, launcher, lambda *both: shown.append(both), said.append)
+    run = ProgramRun(command, settings, launcher, lambda *both: shown.append(both), said.append)
     return run.run()
 
 

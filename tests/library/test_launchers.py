@@ -21,8 +21,8 @@ from utils.cluster.local_launcher import ColdLauncher
 from utils.cluster.task import pack_call
 from utils.cluster.warm_launcher import WarmLauncher, can_fork
 from utils.engines import RendezvousSettings, RunSettings
-from utils.engines.rendezvous.door import open_address
 from utils.engines.rendezvous.host import MeetingLauncher
+from utils.engines.rendezvous.settings import open_address
 from utils.errors import DistributedError, RunError
 from utils.processes.preload import TRAINING_MODULES
 from utils.tf_config import TaskConfig, deal_addresses, pick_free_ports

@@ -17,14 +17,14 @@ from machines import CODE, Launcher
 from process_watch import lives, wait_for
 
 from utils.engines import RendezvousSettings, RunSettings, run_at_rendezvous
-from utils.engines.rendezvous.channel import Channel, Frame, admit, introduce
+from utils.engines.rendezvous.channel import MeetingChannel, MeetingFrame, introduce
 from utils.engines.rendezvous.code import ask_for_code, stretch_code
 from utils.engines.rendezvous.compare import describe_machine, hash_file
 from utils.engines.rendezvous.copies import CheckpointCopy, read_copy
 from utils.engines.rendezvous.member import check_host
 from utils.errors import InputError, RunError
 from utils.processes.connection import Connection
-from utils.processes.handshake import ChannelLost
+from utils.processes.handshake import ChannelLost, admit, make_connection
 from utils.tf_config import pick_free_ports
 
 FIRST_LINES = """
@@ -511,7 +511,13 @@ def channels():
     ends = socket.socketpair()
     key, salt = b"k" * 32, b"s" * 16
     made = {}
-    helper = threading.Thread(target=lambda: made.update(host=admit(ends[0], "m", key, salt, bool)))
+
+    def be_host():
+        connection = make_connection(ends[0])
+        admit(connection, key, salt)
+        made["host"] = MeetingChannel(connection)
+
+    helper = threading.Thread(target=be_host)
     helper.start()
     made["member"] = introduce(ends[1], "h", lambda given: key)
     helper.join(10)
@@ -527,7 +533,7 @@ def test_frames_arrive_in_order_with_what_belongs_to_them(channels):
     assert (frame := host.receive()).kind == "first" and frame.body == b"\n{}" * 5
     assert frame.get("number", int) == 1 and host.receive().data == {"text": "é"}
     with pytest.raises(ChannelLost, match="number 'x'"):
-        Frame("odd", {"number": "x"}).get("number", int)
+        MeetingFrame("odd", {"number": "x"}).get("number", int)
 
 
 @pytest.mark.parametrize("change", ["flip", "repeat", "reflect", "announce"])
@@ -538,7 +544,7 @@ def test_a_frame_that_was_tampered_with_ends_the_connection(change):
     for end, keys in ((left[0], (b"a" * 32, b"b" * 32)), (right[0], (b"b" * 32, b"a" * 32))):
         connection = Connection(end, "the other")
         connection.seal(*keys)
-        made.append(Channel(connection))
+        made.append(MeetingChannel(connection))
     sender, receiver = made
     sender.send("start", task="worker 0")
     told = left[1].recv(1000)

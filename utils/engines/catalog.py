@@ -19,7 +19,8 @@ SLURM_DAEMONS = ("munged", "slurmctld", "slurmd")
 class Engine:
     """An engine: `find_missing(is_local)` names what it lacks here, and how to get it.
 
-    `find_host(address)` returns the machine that a cluster at `address` is led by.
+    `find_host(address)` returns the machine that a cluster at `address` is led by. `no_gpus` says
+    why it isn't asked for the GPUs of each task, "" if it is.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Engine:
     address_is: str
     find_missing: Callable[[bool], str | None]
     find_host: Callable[[str], str]
+    no_gpus: str = ""
 
 
 def _find_missing_ray(is_local: bool) -> str | None:
@@ -78,7 +80,8 @@ ENGINES = {
         Engine("ray", "Ray", f"{_DIR}.ray_driver", "host:port", _find_missing_ray,
                _find_host_of_address),
         Engine("spark", "Spark", f"{_DIR}.spark_driver", "spark://host:port", _find_missing_spark,
-               _find_host_of_address),
+               _find_host_of_address, "Spark is not asked for them by task: its executors hold the "
+               "GPUs; set spark.task.resource.gpu.amount where it runs"),
         Engine("slurm", "Slurm", f"{_DIR}.slurm_driver", "a partition", _find_missing_slurm,
                _find_slurm_controller),
     )
@@ -99,9 +102,8 @@ def check_gpus(engine: str, address: str | None, gpus: int) -> None:
     """Raise InputError where an engine cannot be asked for GPUs."""
     if not gpus:
         return
-    if engine == "spark":
-        cure = "its executors hold the GPUs; set spark.task.resource.gpu.amount where it runs"
-        raise InputError(f"gpus {gpus}: Spark is not asked for them by task: {cure}")
+    if engine in ENGINES and ENGINES[engine].no_gpus:
+        raise InputError(f"gpus {gpus}: {ENGINES[engine].no_gpus}")
     if address is None:
         cure = "name a cluster that has them with --engine-address, or leave --gpus out"
         raise InputError(f"gpus {gpus}: the cluster for trying {engine} gives none; {cure}")

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -12,14 +11,15 @@ from typing import Any
 from ..cluster.launcher import TaskListener, TaskOrder
 from ..cluster.streams import Streams
 from ..errors import RunError
-from ..processes.connection import Connection, listen, split_address
-from ..processes.handshake import HANDSHAKE_SECONDS, KEY_BYTES, admit, make_connection
+from ..processes.connection import Connection, listen
+from ..processes.door import Door
+from ..processes.handshake import HANDSHAKE_SECONDS, KEY_BYTES
 from ..tf_config import join_address
 from .driver import Call
 
 SEND_SECONDS = 20.0
 WAITING_SECONDS = 10.0  # between two words on who has not called yet
-KILLED = -9
+KILLED, MAX_AGENTS = -9, 1024
 
 
 class AgentLine:
@@ -106,35 +106,20 @@ class Hub:
     """
 
     def __init__(self, host: str) -> None:
-        self.streams, self._key = Streams(), secrets.token_bytes(KEY_BYTES)
-        self._listener = listen(join_address(host, 0))
-        port = self._listener.getsockname()[1]
-        self.call = Call(join_address(host, port), self._key.hex())
+        self.streams, key = Streams(), secrets.token_bytes(KEY_BYTES)
+        listener = listen(join_address(host, 0))
+        self.call = Call(join_address(host, listener.getsockname()[1]), key.hex())
         self._lines: dict[int, AgentLine] = {}
         self._changed, self._closed = threading.Condition(), False
-        self._accepting = threading.Thread(target=self._accept, daemon=True)
-        self._accepting.start()
+        self._door = Door(listener, key, self._greet, most_of_one=MAX_AGENTS)
 
-    def _accept(self) -> None:
-        while not self._closed:
-            try:
-                caller, place = self._listener.accept()
-            except OSError:
-                return
-            if not self._closed:
-                threading.Thread(target=self._greet, args=[caller, place], daemon=True).start()
-            else:
-                caller.close()
-
-    def _greet(self, caller: socket.socket, place: tuple[Any, ...]) -> None:
-        """Take a caller in; one that is silent, garbled or has a wrong key is dropped."""
+    def _greet(self, connection: Connection) -> None:
+        """Take in an agent, which has shown the key; one that makes no sense is dropped."""
         try:
-            connection = make_connection(caller, f"an agent at {place[0]}")
-            admit(connection, self._key)
             about = connection.receive(HANDSHAKE_SECONDS).content
             line = AgentLine(connection, int(about["rank"]), str(about["host"]), self._forget)
         except (RunError, LookupError, TypeError, ValueError, AttributeError):
-            return caller.close()
+            return connection.close()
         with self._changed:
             before = self._lines.get(line.rank)
             self._lines[line.rank] = line
@@ -192,10 +177,7 @@ class Hub:
         if self._closed:
             return
         self._closed = True
-        with contextlib.suppress(OSError):  # wakes the thread that accepts
-            socket.create_connection(split_address(self.call.address), 1).close()
-        self._accepting.join(5)
-        self._listener.close()
+        self._door.close()
         for line in list(self._lines.values()):
             line.send("leave", status=0)
         self._drop(list(self._lines.values()))

@@ -3,8 +3,8 @@
 `fork_server` forks children from a process that has imported what they need (`preload`), and
 `forked_program` makes such a fork a program. `module_command` starts a module in a fresh Python.
 `connection` carries messages, bytes and open descriptors between processes, and `handshake` lets
-two show each other that they hold the same key. `missing_peers` is a small process that says
-whom a task waits for. No TensorFlow is imported here.
+two show each other that they hold the same key; a `door` lets in who does. `missing_peers` is a
+small process that says whom a task waits for. No TensorFlow is imported here.
 
 A launcher that can still act ends what it has started: by `close`, at the end of a `with` block.
 Who does it if the process that started something was killed:

@@ -24,7 +24,7 @@ def get_cluster(workers: int) -> Any:
     """Return the LocalCluster of so many workers that all exercises share; it ends with Python."""
     from utils.cluster import LocalCluster
 
-    return LocalCluster(workers=workers, launcher=_get_launcher())
+    return LocalCluster(workers=workers, devices="cpu", launcher=_get_launcher())
 
 
 @cache

@@ -12,8 +12,8 @@ import numpy as np
 
 from distlab.exercises import softmax
 from distlab.exercises.exercise import Exercise, each
-from distlab.labs.lab08.exercise import RATE, RUN_SECONDS, get_cluster, read_step
 from distlab.exercises.refusing import refuse_task
+from distlab.labs.lab08.exercise import RATE, RUN_SECONDS, get_cluster, read_step
 from utils.events import Event, report
 
 BATCH = 16
@@ -42,6 +42,7 @@ class Run:
         import tensorflow as tf
 
         step = int(self._state.step)
+        self._compare_steps(step)
         if self.rank == 0:
             report("exercise step", step=step)  # to the parent, who keeps the record
         elif step == self._die_at and not (self._root / "died").exists():
@@ -55,15 +56,26 @@ class Run:
         self._state.weights.assign_sub(RATE * gradient)
         self._state.step.assign_add(1)
 
+    def _compare_steps(self, step: int) -> None:
+        import tensorflow as tf
+
+        total = self._strategy.reduce(tf.distribute.ReduceOp.SUM, tf.constant(step), axis=None)
+        if int(total) != WORKERS * step:
+            raise AssertionError(
+                f"worker {self.rank} is at step {step}, and the other one isn't: after a restart "
+                "all of them restore from run.shared_folder, since a lost machine's own folder "
+                "is gone"
+            )
+
 
 def try_killed_run(
     train: Callable[..., Any], seed: int, total: int, every: int, die_at: int
 ) -> dict[str, Any]:
     """Run `train` on two workers, of which one is killed once in step `die_at`.
 
-    The group starts again by itself. Returns the steps that worker 0 took, in order, how often
-    the group started again, whether worker 1 saved the same weights into its own folder as
-    worker 0, and the weights [784, 10] at the end.
+    The group starts again, and worker 1 without the files of its lost machine. Returns the steps
+    that worker 0 took, in order, how often the group started again, whether worker 1 saved the
+    same weights into its own folder as worker 0, and the weights [784, 10] at the end.
     """
     root = Path(tempfile.mkdtemp())
     try:
@@ -73,25 +85,25 @@ def try_killed_run(
         return {
             "steps taken": steps,
             "restarts": sum(event["event"] == "restart" for event in events),
-            "worker 1 saved too": _hold_the_same(root / "shared", root / "w1"),
+            "worker 1 saved too": _hold_the_same(root / "shared", root),
             "weights": np.asarray(found[0]),
         }
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _hold_the_same(shared: Path, own: Path) -> bool:
-    """Return whether some checkpoint of each folder holds the same weights [784, 10], trained."""
-    kept = _read_weights(shared)
-    return any(bool(np.any(w)) and np.allclose(w, k) for w in _read_weights(own) for k in kept)
+def _hold_the_same(shared: Path, root: Path) -> bool:
+    """Return whether worker 1 saved weights [784, 10], trained, that a shared checkpoint holds."""
+    kept, own = _read_weights(shared, "**"), _read_weights(root, "w1*/**")
+    return any(bool(np.any(w)) and np.allclose(w, k) for w in own for k in kept)
 
 
-def _read_weights(folder: Path) -> list[np.ndarray]:
+def _read_weights(folder: Path, below: str) -> list[np.ndarray]:
     """Return the weights [784, 10] of every checkpoint below a folder that can be read."""
     import tensorflow as tf
 
     found = []
-    for index in folder.glob("**/*.index"):
+    for index in folder.glob(f"{below}/*.index"):
         try:
             reader = tf.train.load_checkpoint(str(index.with_suffix("")))
             shapes = reader.get_variable_to_shape_map()
@@ -122,6 +134,9 @@ def _train_worker(
     import tensorflow as tf
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    own = Path(root, "w1")
+    if strategy.cluster_resolver.task_id == 1 and Path(root, "died").exists() and own.exists():
+        own.rename(Path(root, "w1-lost"))  # it starts again on another machine
     weights = tf.Variable(softmax.draw_weights(seed))
     step = tf.Variable(0, dtype=tf.int64)
     state = tf.train.Checkpoint(weights=weights, step=step)
@@ -156,7 +171,11 @@ KILLED = Exercise(
 
 
 def try_newest(newest_whole: Callable[..., Any], seed: int, steps: Sequence[int], cut: str) -> str:
-    """Write real checkpoints, damage the newest ("data", "index" or "" for none), ask for one."""
+    """Write real checkpoints, damage the newest as `cut` says, and ask for one.
+
+    "data": the data file is cut off; "block": some bytes in its first half are wrong; "index": the
+    index file is missing; "": nothing is damaged.
+    """
     import tensorflow as tf
 
     with tempfile.TemporaryDirectory() as folder:
@@ -173,6 +192,10 @@ def try_newest(newest_whole: Callable[..., Any], seed: int, steps: Sequence[int]
             data = f"{damaged}.data-00000-of-00001"  # all of the first, not of the last:
             missing = 8 * int(rng.integers(64, sizes.sum() - 2 * 4096))  # as long as a whole one
             os.truncate(data, os.path.getsize(data) - missing)
+        if cut == "block":
+            with open(f"{damaged}.data-00000-of-00001", "r+b") as file:
+                file.seek(8 * int(rng.integers(64, 4000)))
+                file.write(rng.bytes(64))
         for path in Path(folder).glob("ckpt-*"):  # nor their times: the newest has the oldest
             seconds = 10**9 - int(path.name.split("-")[1].split(".")[0])
             os.utime(path, (seconds, seconds))
@@ -183,10 +206,19 @@ NEWEST = Exercise(
     lab="lab09",
     name="newest",
     function="newest_whole",
-    examples=((1, (2, 4, 6), "data"), (2, (3, 5, 7), "index"), (3, (8, 9, 10, 11), "data")),
+    evidence="result",
+    examples=(
+        (1, (2, 4, 6), "data"),
+        (2, (3, 5, 7), "index"),
+        (3, (8, 9, 10, 11), "data"),
+        (4, (1, 2, 3), "block"),
+    ),
     mistakes={
-        "newest-by-name": "the newest is cut off: it has to be read before it is believed",
-        "index-only": "an index file, or the first values, say nothing of the rest: read all",
+        "newest-by-name": "the newest is damaged: read it before you believe it",
+        "index-only": "an index file, or a file's size, says nothing about the values: read them",
+        "first-values": "the first values are there, and later ones are cut off: read all of them",
+        "last-values": "the last values are there, and a block before them is damaged: read all of "
+        "them",
         "oldest": "that one is whole, but one of a higher step is whole too (a file's time says "
         "nothing of its step)",
         "sorted-as-text": "sorted as text, 9 comes after 10: compare the numbers",
@@ -197,35 +229,36 @@ NEWEST = Exercise(
 )
 
 
-# ---- exercises 3 and 4: the interval
+# ---- exercise 3: the interval
 
 
+_TIMES = (40, 10.0, 12.0, 45.0)  # steps; seconds of a step, of a save and of a restart
+_CALM, _STORM = (233.0, 705.5), (61.0, 190.5, 213.0, 402.25, 660.5)
 INTERVAL = Exercise(
     lab="lab09",
     name="interval",
-    function="best_interval",
-    examples=((10.0, 7200.0), (60.0, 86400.0)),
+    function="choose_every",
+    seconds=20,
+    examples=(
+        ((2, 5, 20), ((), _CALM, _STORM), *_TIMES),
+        ((5,), ((), (57.5,), (57.5, 80.0)), *_TIMES),
+        ((1, 4, 8, 40), (_STORM,), *_TIMES),
+    ),
     mistakes={
-        "two-forgotten": "the 2 is missing: on average half an interval is lost, not a whole one",
-        "halved": "the 2 belongs in the numerator",
-        "outside": "the 2 stands under the root: outside, it makes the interval 1.4 times too long",
-        "no-root": "the square root is missing: this is in seconds squared",
+        "save-free": "saving takes time too, after every so many steps",
+        "restart-free": "after a failure the restart takes time, before anything is done again",
+        "unfinished-save": "a failure during a save spoils that checkpoint: the one before counts",
+        "nothing-lost": "after a failure the run is back at its last checkpoint: what was done "
+        "since then is done again",
+        "all-lost": "after a failure the run resumes from its last checkpoint, not from the start",
+        "restart-safe": "a failure can come during a restart too, and then the restart begins anew",
+        "saved-at-the-end": "the run is finished with its last step: nothing is saved after it",
+        "failures-added": "failures come at times on the clock: one that comes after the run has "
+        "ended costs nothing, and one that comes early in an interval costs little",
+        "largest": "the best interval is the one with the fewest seconds on average",
     },
-    hint="compare with the example: what is missing, and are these seconds?",
-    by_hand=("utils.simulate",),
-)
-LOSS = Exercise(
-    lab="lab09",
-    name="loss",
-    function="lost_share",
-    examples=((300.0, 10.0, 7200.0), (3600.0, 60.0, 86400.0)),
-    mistakes={
-        "whole-interval": "a failure comes anywhere in the interval: half of it is lost on average",
-        "percent": "a share is asked for: 0.1 is a tenth, not 10",
-        "failures-ignored": "only the writing was counted, not the work done twice",
-        "checkpoints-ignored": "only the work done twice was counted, not the writing",
-    },
-    hint="write the two losses down one at a time: what is lost in each interval, and what in each "
-    "failure?",
+    hint="replay one run with a clock: what is under way, when will it end, and does a failure "
+    "come before that?",
+    shows_case=False,
     by_hand=("utils.simulate",),
 )

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distlab.exercises import softmax
-from distlab.labs.lab09 import exercise as lab09
-from distlab.labs.lab08.exercise import RATE, read_step
-from distlab.labs.lab09.exercise import BATCH
-from distlab.grading.regression import mean_gradient
 from distlab.grading.judging import Judge, LabRules
+from distlab.grading.regression import mean_gradient
+from distlab.labs.lab08.exercise import RATE, read_step
+from distlab.labs.lab09 import exercise as lab09
+from distlab.labs.lab09.exercise import BATCH
 
 STEP_BYTES = 100_000  # at least: two workers send each other gradients [784, 10] of 8 bytes each
 
@@ -46,33 +46,64 @@ def expect_newest(seed: int, steps: Sequence[int], cut: str, way: str = "right")
     whole = sorted(steps)[: -1 if cut else None]
     if way == "newest-by-name":
         whole = sorted(steps)
-    if way == "index-only":
-        whole = sorted(steps)[: -1 if cut == "index" else None]
+    unseen = {"index-only": ("data", "block"), "first-values": ("data",), "last-values": ("block",)}
+    if cut in unseen.get(way, ()):
+        whole = sorted(steps)
     if way == "sorted-as-text":
         whole = sorted(whole, key=str)
     return f"ckpt-{whole[0] if way == 'oldest' else whole[-1]}"
 
 
-def expect_interval(checkpoint_seconds: float, mtbf_seconds: float, way: str = "right") -> float:
-    """Return Young's interval in seconds, or a mistaken one."""
-    factor = {"two-forgotten": 1.0, "halved": 0.5, "outside": 4.0}.get(way, 2.0)
-    product = factor * checkpoint_seconds * mtbf_seconds
-    return product if way == "no-root" else product**0.5
+def expect_interval(
+    candidates: Sequence[int], histories: Sequence[Sequence[float]], total: int, step: float,
+    save: float, restart: float, way: str = "right",
+) -> dict[str, Any]:  # fmt: skip
+    """Return the best candidate, and the mean seconds of a run with each."""
+    save, restart = (0 if way == f"{name}-free" else seconds
+                     for name, seconds in (("save", save), ("restart", restart)))  # fmt: skip
+    seconds = [
+        sum(_replay(total, every, step, save, restart, list(h), way) for h in histories)
+        / len(histories)
+        for every in candidates
+    ]
+    best = max(seconds) if way == "largest" else min(seconds)
+    return {"every": candidates[seconds.index(best)], "seconds": seconds}
 
 
-def expect_loss(
-    interval: float, checkpoint_seconds: float, mtbf_seconds: float, way: str = "right"
+def _replay(
+    total: int,
+    every: int,
+    step: float,
+    save: float,
+    restart: float,
+    failures: list[float],
+    way: str,
 ) -> float:
-    """Return the share of the time that is lost, to first order, or a mistaken one."""
-    written, redone = checkpoint_seconds / interval, interval / 2 / mtbf_seconds
-    if way == "whole-interval":
-        redone *= 2
-    if way == "percent":
-        return 100 * (written + redone)
-    return {"failures-ignored": written, "checkpoints-ignored": redone}.get(way, written + redone)
+    """Return the seconds of a run that fails at times `failures`, or what a mistake says."""
+    clock, done, saved, last = 0.0, 0, 0, way == "saved-at-the-end"
+    if way == "failures-added":
+        return (
+            total * step
+            + (total - 1) // every * save
+            + len(failures) * (restart + every * step / 2)
+        )
+    while done < total or (last and done % every == 0 and saved < done):
+        saving = done > saved and done % every == 0
+        end = clock + (save if saving else step)
+        if failures and failures[0] < end:
+            clock = failures.pop(0) + restart
+            while failures and failures[0] < clock:
+                lost = failures.pop(0)
+                clock = clock if way == "restart-safe" else lost + restart
+            saved = done if saving and way == "unfinished-save" else saved
+            done = {"nothing-lost": done, "all-lost": 0}.get(way, saved)
+            saved = min(saved, done)
+        else:
+            clock = end
+            saved, done = (done, done) if saving else (saved, done + 1)
+    return clock
 
 
 KILLED = Judge(lab09.KILLED, expect_killed_run)
 NEWEST = Judge(lab09.NEWEST, expect_newest)
 INTERVAL = Judge(lab09.INTERVAL, expect_interval)
-LOSS = Judge(lab09.LOSS, expect_loss)

@@ -1,8 +1,10 @@
-"""Lab 10, parameter servers: real coordinators, workers and servers; staleness of made-up runs."""
+"""Lab 10, parameter servers: training that loses a server and a worker; staleness and its bound."""
 
-import threading
+import tempfile
+import time
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,11 @@ import numpy as np
 from distlab.exercises.closure_events import draw_events
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import read_number, refuse, refuse_task
+from distlab.exercises.refusing import read_array, refuse, refuse_task
+from distlab.exercises.saves import Saves
 
 WORKERS, SERVERS = 2, 3
 RUN_SECONDS = 90.0
-TENSORFLOWS_THREADS = "WorkerClosureProcessingLoop"
 
 
 @cache
@@ -22,7 +24,7 @@ def get_cluster() -> Any:
     """Return the LocalCluster of two workers and three servers that the exercises share."""
     from utils.cluster import LocalCluster
 
-    return LocalCluster(workers=WORKERS, ps=SERVERS)
+    return LocalCluster(workers=WORKERS, ps=SERVERS, devices="cpu")
 
 
 def run_on_coordinator(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -35,107 +37,127 @@ def run_on_coordinator(function: Callable[..., Any], *arguments: Any) -> Any:
         raise refuse_task(error) from None
 
 
-# ---- exercise 1: closures
+# ---- exercise 1: training that survives
 
 
-class Coordinator:
-    """A `ClusterCoordinator` that counts what is asked of it: schedule, join, fetch, done."""
-
-    def __init__(self, coordinator: Any, closure: Any) -> None:
-        self._coordinator, self._closure = coordinator, closure
-        self._scheduled = self._joined = self._before_join = 0
-        self._before_first_look: int | None = None  # closures scheduled by then
-
-    def schedule(self, function: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Hand one call to a worker; return its result-to-be at once."""
-        if function is not self._closure:
-            raise refuse(
-                "schedule the closure itself, as it was given: coordinator.schedule(closure)"
-            )
-        self._scheduled += 1
-        result = self._coordinator.schedule(function, args=args, kwargs=kwargs)
-        for name in ("fetch", "get"):
-            setattr(result, name, self._note_fetch(getattr(result, name)))
-        return result
-
-    def _note_fetch(self, fetch: Callable[[], Any]) -> Callable[[], Any]:
-        def noting() -> Any:
-            # TensorFlow's own threads fetch each result as soon as it is there
-            if not threading.current_thread().name.startswith(TENSORFLOWS_THREADS):
-                self._note_look()
-            return fetch()
-
-        return noting
-
-    def _note_look(self) -> None:
-        if self._before_first_look is None:
-            self._before_first_look = self._scheduled
-
-    def join(self) -> None:
-        """Wait until all that was scheduled is done."""
-        self._joined, self._before_join = self._joined + 1, self._scheduled
-        self._coordinator.join()
-
-    def fetch(self, value: Any) -> Any:
-        """Return the values of results."""
-        return self._note_fetch(lambda: self._coordinator.fetch(value))()
-
-    def done(self) -> bool:
-        """Return whether nothing is under way."""
-        self._note_look()
-        return self._coordinator.done()
+FEATURES, BATCH, SAVES_BEFORE, SAVES_AFTER = 8, 16, 10, 2
 
 
-def try_closures(run_closures: Callable[..., Any], seed: int, count: int) -> dict[str, Any]:
-    """Let `run_closures` run on a real coordinator; return what it asked for, and its sum."""
-    return run_on_coordinator(_coordinate, run_closures, seed, count)
+def draw_truth(seed: int) -> np.ndarray:
+    """Return the weights [8] with which the examples were made."""
+    rng = np.random.default_rng(seed)
+    return np.round(rng.uniform(1, 3, size=FEATURES) * rng.choice([-1, 1], size=FEATURES), 3)
 
 
-def _coordinate(run_closures: Callable[..., Any], seed: int, count: int) -> dict[str, Any]:
+def make_batches(seed: int) -> Any:
+    """Return an endless data set of features [16, 8] and targets [16], without noise."""
     import tensorflow as tf
 
-    from distlab.lessons.stale_updates import Tickets
+    truth = tf.constant(draw_truth(seed), tf.float32)
+
+    def draw(_: Any) -> tuple[Any, Any]:
+        features = tf.random.normal([BATCH, FEATURES])
+        return features, tf.linalg.matvec(features, truth)
+
+    return tf.data.Dataset.counter().map(draw)
+
+
+def try_train(train: Callable[..., Any], seed: int, every: int) -> dict[str, Any]:
+    """Run `train` twice: until a parameter server is killed, then on a new cluster to its end.
+
+    In the second run a worker is killed. Returns the steps of the checkpoints that each wrote,
+    how many steps the second was to reach, and its weights.
+    """
+    with tempfile.TemporaryDirectory() as root:
+        folder = Path(root, "checkpoints")
+        folder.mkdir()
+        saves = Saves(folder)
+        job = get_cluster().start(_train_here, train, seed, root, 1_000_000, every)
+        wanted = SAVES_BEFORE * every
+        _kill_when(job, lambda: max(saves.look(), default=0) >= wanted, "ps", 0)
+        before = saves.look()
+        if max(before, default=0) < wanted:
+            raise refuse(
+                f"after {RUN_SECONDS:.0f} s there was no checkpoint of step {wanted} in folder: "
+                "save after every `every` steps, with the number of steps in the files' names"
+            )
+        steps, later = max(before) + SAVES_AFTER * every, Saves(folder)
+        job = get_cluster().start(_train_here, train, seed, root, steps, every)
+        weights = _kill_when(job, lambda: bool(later.look()), "worker", 1, last=True)
+        return {"before": before, "after": later.look(), "steps": steps, "weights": weights}
+
+
+def _kill_when(
+    job: Any, ready: Callable[[], bool], kind: str, index: int, last: bool = False
+) -> np.ndarray | None:
+    """Kill a task as soon as `ready` says so; return what the job gives, if it is the `last`."""
+    from utils.cluster.failures import ClusterError
+
+    deadline, killed = time.monotonic() + RUN_SECONDS, False
+    try:
+        while not job.finished and time.monotonic() < deadline:
+            time.sleep(0.02)
+            if ready():
+                job.kill(kind, index)
+                killed = True
+                break
+        if not last and not job.finished and time.monotonic() >= deadline:
+            return None
+        return job.wait(max(deadline - time.monotonic(), 20))
+    except ClusterError as error:
+        if killed and not last:  # the run ends with its server
+            return None
+        raise refuse_task(error) from None
+    finally:
+        job.stop()
+
+
+def _train_here(train: Any, seed: int, root: str, steps: int, every: int) -> np.ndarray:
     from utils.training.parameter_server.coordination import connect
 
-    coordination = connect(min_shard_bytes=0)
-    tickets = Tickets(coordination.strategy)
-    values = tf.constant(draw_values(seed, 4 * count + 4))
-    closure = tf.function(lambda: tf.gather(values, tickets.draw()))
-    coordinator = Coordinator(coordination.coordinator, closure)
-    total = run_closures(coordinator, closure, count)
+    found = connect(min_shard_bytes=0)
+    folder = str(Path(root, "checkpoints"))
+    weights = train(
+        found.strategy, found.coordinator, lambda: make_batches(seed), folder, steps, every
+    )
+    return read_array(weights, "train", "an array of weights")
+
+
+def describe_training(found: Any, seed: int, every: int) -> dict[str, Any]:
+    """Return what the files of two runs say, and the weights at the end."""
+    before, after = found["before"], found["after"]
     return {
-        "scheduled": coordinator._scheduled,
-        "joined": coordinator._joined * (coordinator._before_join == coordinator._scheduled),
-        "scheduled before the first fetch": coordinator._before_first_look,
-        "closures run": int(tickets.variable.numpy()),
-        "sum": read_number(total, "run_closures"),
+        "checkpoints at multiples of every": not any(step % every for step in (*before, *after)),
+        # the last one may be half written when the server dies, and is written again then
+        "resumed from a checkpoint": bool(after) and min(after) >= max(before),
+        "ended at": "the number of steps" if max(after, default=0) == found["steps"] else "another",
+        "weights": found["weights"],
     }
 
 
-def draw_values(seed: int, count: int) -> np.ndarray:
-    """Return what the closures return, in the order in which they are run."""
-    return np.round(np.random.default_rng(seed).uniform(1, 9, size=count), 3)
-
-
-CLOSURES = Exercise(
+TRAIN = Exercise(
     lab="lab10",
-    name="closures",
-    function="run_closures",
-    examples=((1, 6),),
+    name="train",
+    function="train",
+    evidence="result",
+    examples=((11, 40),),
     mistakes={
-        "ran-here": "the closure was called here, on the coordinator: schedule hands it to a "
-        "worker",
-        "one-too-few": "one closure too few was scheduled",
-        "fetched-in-loop": "each result was fetched before the next closure was scheduled, so that "
-        "the workers took turns: schedule all, then join, then fetch",
-        "joined-each-time": "it waited after each closure, so that the workers took turns: "
-        "schedule all, then join once",
-        "never-joined": "it never waited for all to be done: join once, after the last",
-        "averaged": "return the sum of the results, not their mean",
+        "began-anew": "after the server was lost, the run began at step 0 again: restore the "
+        "newest checkpoint, weights and step, before anything is scheduled",
+        "counted-anew": "it took all steps once more on top of the restored ones: `steps` counts "
+        "both runs together",
+        "other-steps": "a checkpoint comes after every `every` steps, and its files' names have "
+        "the number of steps done",
+        "nothing-trained": "the weights are still zeros: is the update applied to the variables on "
+        "the servers, in the closures?",
+        "weights-forgotten": "the weights are far from done: checkpoint them along with the step, "
+        "and take the gradient of the mean of the squares, at learning rate 0.01",
     },
-    hint="what are the other workers doing while your loop stands at this line?",
+    hint="which steps do the files in folder name, and what does a second call do first?",
+    tolerance=0.05,
     shows_case=False,
-    run=each(try_closures),
+    run=each(try_train),
+    read=describe_training,
 )
 
 
@@ -199,7 +221,7 @@ PARTITIONER = Exercise(
 )
 
 
-# ---- exercises 3 and 4: staleness
+# ---- exercises 3 and 4: staleness, and a bound
 
 
 def try_staleness(measure_staleness: Callable[..., Any], *case: int) -> Any:
@@ -211,6 +233,7 @@ STALENESS = Exercise(
     lab="lab10",
     name="staleness",
     function="measure_staleness",
+    seconds=20,
     examples=((1, 2, 3), (2, 2, 3)),
     mistakes={
         "itself-counted": "an update is not stale by itself: only the others' count",
@@ -226,29 +249,27 @@ STALENESS = Exercise(
     run=each(try_staleness),
     plain=True,
 )
-START = Exercise(
+BOUND = Exercise(
     lab="lab10",
-    name="start",
-    function="may_start",
+    name="bound",
+    function="run_bounded",
+    seconds=20,
     examples=(
-        (3, (3, 1, 2), 2),
-        (4, (4, 1, 2), 2),
-        (2, (2, 7, 5), 1),
-        (5, (5, 3, 5), 2),
-        (4, (4, 2, 9), 1),
-        (9, (9, 0, 0), 2),
-        (0, (0, 6, 6), 1),
-        (2, (2, 1, 5), 2),
+        (((1.0, 1.0, 1.0, 1.0), (3.0, 3.0, 3.0, 3.0)), 1),
+        (((1.0, 1.0, 1.0, 1.0), (3.0, 3.0, 3.0, 3.0)), 0),
+        (((2.0, 1.0, 1.0, 6.0, 1.0), (1.0, 5.0, 1.0, 1.0, 1.0), (2.5, 2.5, 2.5, 2.5, 2.5)), 2),
+        (((1.0, 1.0, 1.0), (4.0, 4.0, 4.0), (1.0, 1.0, 1.0)), 0),
     ),
     mistakes={
-        "behind-the-fastest": "the fastest worker must wait for the slowest, not the other way "
-        "round: compare with the smallest clock",
-        "never-equal": "exactly `bound` steps ahead is still allowed",
-        "mean": "the slowest worker decides, not the mean",
-        "spread": "that is how far the fastest is ahead: the worker that asks may be another one",
-        "always": "a worker that is too far ahead of the slowest waits",
-        "never": "a worker that is not too far ahead of the slowest may go on",
-        "only-the-slowest": "not only the slowest may start: up to the bound, others may run ahead",
+        "never-waited": "a worker that is more than `bound` steps ahead of the slowest waits (if "
+        "you compare with the fastest one, nobody ever does)",
+        "one-less": "exactly `bound` steps ahead is still allowed",
+        "one-more": "a worker that is already more than `bound` steps ahead may not begin another",
+        "neighbor": "all workers count: the slowest may be any of them",
+        "end-of-the-first": "the run ends when the last worker has done its last step",
+        "busy-as-waiting": "waiting is the time in which a worker may not begin its next step: "
+        "not the time in which it works, nor what comes after its last step",
     },
-    hint="say in words who has to wait for whom, then compare two clocks",
+    hint="when may worker w begin step k? It has done its step before, and all have done k - bound",
+    tolerance=1e-6,
 )

@@ -1,46 +1,32 @@
-"""Lab 10, parameter servers: what a coordinator should be asked, where tables lie, staleness."""
+"""Lab 10, parameter servers: what survives a lost server, where tables lie, staleness, a bound."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from distlab.labs.lab10 import exercise as lab10
-from distlab.exercises.comparing import AnyOf, Anything
-from distlab.labs.lab10.exercise import SERVERS, draw_events, draw_values
+import numpy as np
+
+from distlab.exercises.comparing import Anything
 from distlab.grading.judging import Judge, LabRules
+from distlab.labs.lab10 import exercise as lab10
+from distlab.labs.lab10.exercise import FEATURES, SERVERS, draw_events, draw_truth
 
-# To connect takes 32 kB, each closure of a worker's 3 to 4 kB, one that is called here 1.4 kB.
-CONNECTED_BYTES, CLOSURE_BYTES = 30_000, 2_400
-
-
-def bound_closures(inputs: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the least and the most bytes that the kernel may count."""
-    count = sum(count for _, count in inputs["closure_cases"])
-    return CONNECTED_BYTES + CLOSURE_BYTES * count, 2e7
+RULES = LabRules(cell_seconds=200, submission_seconds=400, processes=True, visible_checks=False,
+                 one_fork=True)  # fmt: skip
 
 
-RULES = LabRules(cell_seconds=120, submission_seconds=300, processes=True, visible_checks=False,
-                 one_fork=True, traffic={"closures": bound_closures})  # fmt: skip
-
-
-def expect_closures(seed: int, count: int, way: str = "right") -> dict[str, Any]:
-    values = draw_values(seed, 4 * count + 4)
-    scheduled = {"ran-here": 0, "one-too-few": count - 1}.get(way, count)
-    ran = count - 1 if way == "one-too-few" else count
-    joined: Any = {
-        "fetched-in-loop": AnyOf((0, 1)),
-        "joined-each-time": count,
-        "never-joined": 0,
-        "ran-here": 0,
-    }.get(way, 1)
-    total = values[:ran].sum() / (ran if way == "averaged" else 1)
-    early = {"fetched-in-loop": 1, "joined-each-time": Anything(), "ran-here": None}
-    return {
-        "scheduled": scheduled,
-        "joined": joined,
-        "scheduled before the first fetch": early.get(way, scheduled),
-        "closures run": ran,
-        "sum": float(total),
+def expect_train(seed: int, every: int, way: str = "right") -> dict[str, Any]:
+    """Return what a run that lost a server and a worker leaves, or a mistaken one."""
+    found = {
+        "checkpoints at multiples of every": way != "other-steps",
+        "resumed from a checkpoint": way != "began-anew",
+        "ended at": "another" if way == "counted-anew" else "the number of steps",
+        "weights": np.zeros(FEATURES) if way == "nothing-trained" else draw_truth(seed),
     }
+    if way in ("began-anew", "counted-anew", "weights-forgotten", "other-steps"):
+        found["weights"] = Anything()
+    if way in ("began-anew", "other-steps"):
+        found["ended at"] = Anything()
+    return found
 
 
 def expect_partitioner(rows: int, way: str = "right") -> dict[str, Any]:
@@ -74,24 +60,29 @@ def expect_staleness(*case: int, way: str = "right") -> list[int]:
     return found
 
 
-def expect_start(own: int, clocks: Sequence[int], bound: int, way: str = "right") -> bool:
-    """Return whether a worker may begin its next step, or what a mistake says."""
-    if way == "behind-the-fastest":
-        return max(clocks) - own <= bound
-    if way == "never-equal":
-        return own - min(clocks) < bound
-    if way == "spread":
-        return max(clocks) - min(clocks) <= bound
-    if way in ("always", "never"):
-        return way == "always"
-    if way == "only-the-slowest":
-        return own == min(clocks)
-    if way == "mean":
-        return own - sum(clocks) / len(clocks) <= bound
-    return own - min(clocks) <= bound
+def expect_bound(
+    seconds: Sequence[Sequence[float]], bound: int, way: str = "right"
+) -> dict[str, Any]:
+    """Return when a run under a bound ends, and how long each worker waits."""
+    bound += {"one-less": -1, "one-more": 1, "never-waited": 10**6}.get(way, 0)
+    workers, steps = range(len(seconds)), len(seconds[0])
+    ends = np.zeros((len(seconds), steps + 1))  # [worker, steps done]
+    waited = np.zeros(len(seconds))
+    for step in range(steps):
+        done = max(step - bound, 0)
+        for worker in workers:
+            gate = ends[:, min(done, step)].max()
+            gate = ends[worker - 1, done] if way == "neighbor" else gate
+            begins = max(ends[worker, step], gate)
+            waited[worker] += begins - ends[worker, step]
+            ends[worker, step + 1] = begins + seconds[worker][step]
+    last = ends[:, -1]
+    if way == "busy-as-waiting":
+        waited = waited + last.max() - last
+    return {"end": last.min() if way == "end-of-the-first" else last.max(), "waited": waited}
 
 
-CLOSURES = Judge(lab10.CLOSURES, expect_closures)
+TRAIN = Judge(lab10.TRAIN, expect_train)
 PARTITIONER = Judge(lab10.PARTITIONER, expect_partitioner)
 STALENESS = Judge(lab10.STALENESS, expect_staleness)
-START = Judge(lab10.START, expect_start)
+BOUND = Judge(lab10.BOUND, expect_bound)

@@ -29,11 +29,11 @@ ENOUGH, MIN_WAYS = 6, 7  # epochs to tell which of the ten forms occur; so many 
 MIN_SHIFTED, MANY = 0.6, 8  # of images, at random 0.8; epochs in which none stays as it was
 PAID, MAX_EPOCHS = 1.5, 40  # what is gained with all work ahead counted, after so many epochs
 _MISTAKES = {
-    "frozen-augmentation": "two epochs show exactly the same images: the cache comes before the "
-    "augmentation, not after it",
+    "frozen-augmentation": "two epochs show exactly the same images: either a cache stands after "
+    "the augmentation and not before it, or the random numbers have a fixed seed",
     "examples-lost": "examples are missing: every one comes once an epoch, the last batch too",
     "examples-doubled": "examples come more than once in an epoch: one pass over the data set is "
-    "one epoch, and repeat() does not belong in it",
+    "one epoch, without repeat() and without drawing examples anew, with replacement",
     "not-augmented": "the images are the originals: flip and shift them at random",
     "never-flipped": "no image is flipped: each one is mirrored with a chance of a half",
     "never-shifted": "no image is shifted: each one goes 0, 1 or 2 columns round to either side",
@@ -142,11 +142,11 @@ class _Account:
         times = [_time_epoch(naive)[1:] for _ in range(3)]
         self.each = np.median(times, axis=0)  # seconds of a naive epoch: clock, processor
         self.naive = self.fast = 0  # epochs since
-        self._begun = np.array([perf_counter(), process_time()])
+        self._begun = _read_clocks()
 
     def measure(self) -> float:
         """Return how many times as fast as the naive pipeline all epochs together were."""
-        spent = np.array([perf_counter(), process_time()]) - self._begun - self.naive * self.each
+        spent = _read_clocks() - self._begun - self.naive * self.each
         return float(np.max(self.fast * self.each / np.maximum(spent, 1e-9)))
 
 
@@ -189,9 +189,14 @@ def _read_dataset(made: Any) -> Any:
 
 def _time_epoch(dataset: Any) -> tuple[list[Any], float, float]:
     """Return the batches of an epoch, and its seconds by the clock and by processor time."""
-    begun, computed = perf_counter(), process_time()
+    begun = _read_clocks()
     kept = list(dataset.take(MAX_EXAMPLES))
-    return kept, perf_counter() - begun, process_time() - computed
+    by_clock, by_processor = _read_clocks() - begun
+    return kept, float(by_clock), float(by_processor)
+
+
+def _read_clocks() -> np.ndarray:
+    return np.array([perf_counter(), process_time()])
 
 
 def _look(dataset: Any) -> list[Any]:
@@ -367,6 +372,7 @@ RATE = Exercise(
     lab="lab11",
     name="rate",
     function="predict_rate",
+    seconds=20,
     examples=((_STAGES, 64, True), (_STAGES, 64, False)),
     mistakes={
         "overlap-swapped": "with prefetch the slowest stage decides; without, the stages add up",
@@ -380,6 +386,7 @@ CALLS = Exercise(
     lab="lab11",
     name="calls",
     function="count_calls",
+    seconds=20,
     examples=((1000, 5, "nothing"), (1000, 5, "parse"), (1000, 5, "augment")),
     mistakes={
         "cache-ignored": "what lies before a cache runs in the first epoch only",

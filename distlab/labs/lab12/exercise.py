@@ -1,4 +1,4 @@
-"""Lab 12, pipelines and shards: split layers in NumPy, schedules for the judge's simulator."""
+"""Lab 12, pipelines and shards: split layers, schedules for a simulator, weights in shards."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -70,6 +70,7 @@ COLUMNS = Exercise(
     lab="lab12",
     name="columns",
     function="column_layer",
+    seconds=20,
     examples=((1, 4, (5, 5)), (2, 3, (4, 1, 3))),
     mistakes={
         "not-summed": "x's gradient is only the first part's: every part has used all of x, so "
@@ -108,6 +109,7 @@ ROWS = Exercise(
     lab="lab12",
     name="rows",
     function="row_layer",
+    seconds=20,
     examples=((3, (5, 5), 4), (4, (4, 1, 3), 2)),
     mistakes={
         "bias-everywhere": "every part added the whole bias: the sum has it once for each part",
@@ -134,7 +136,7 @@ ROWS = Exercise(
 )
 
 
-# ---- exercises 3 and 4: schedules
+# ---- exercise 3: a schedule
 
 
 def try_schedule(make_1f1b: Callable[..., Any], stages: int, micro_batches: int) -> Any:
@@ -174,6 +176,8 @@ SCHEDULE = Exercise(
     lab="lab12",
     name="schedule",
     function="make_1f1b",
+    seconds=20,
+    evidence="result",
     examples=((4, 8), (3, 5), (5, 3)),
     mistakes={
         "all-forwards-first": "this is GPipe: all forwards, then all backwards, so that every "
@@ -191,21 +195,71 @@ SCHEDULE = Exercise(
     read=describe_schedule,
     by_hand=("utils.schedules", "utils.simulate"),
 )
-COUNT = Exercise(
+
+
+# ---- exercise 4: parameters in shards
+
+
+def draw_sharded(
+    seed: int, sizes: Any, batches: Any
+) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+    """Return each device's piece of the weights, its inputs [examples, weights] and its targets."""
+    rng = np.random.default_rng(seed)
+    pieces = [rng.normal(size=size) for size in sizes]
+    inputs = [rng.normal(size=(batch, sum(sizes))) for batch in batches]
+    return pieces, inputs, [rng.normal(size=batch) for batch in batches]
+
+
+def try_sharded(
+    sharded_step: Callable[..., Any], seed: int, sizes: Any, batches: Any, rate: float
+) -> dict[str, Any]:
+    """Return the pieces after a step, and the bytes that `sharded_step` counts."""
+    with own_frames():
+        found = sharded_step(*draw_sharded(seed, sizes, batches), rate)
+    if not isinstance(found, list | tuple) or len(found) != 2:
+        raise refuse(
+            "sharded_step returns two things: a list with each device's new piece, and a list "
+            "with the bytes that each device sends"
+        )
+    return {
+        "pieces": _read_parts(found[0], "sharded_step, as pieces,"),
+        "bytes": read_array(found[1], "sharded_step, as bytes,"),
+    }
+
+
+SHARDED = Exercise(
     lab="lab12",
-    name="count",
-    function="fewest_micro_batches",
-    examples=((4, 0.1), (8, 0.2), (2, 0.5), (5, 0.3), (6, 0.22), (4, 0.2)),
+    name="sharded",
+    function="sharded_step",
+    seconds=20,
+    examples=(
+        (5, (4, 3, 2), (6, 6, 6), 0.1),
+        (6, (2, 5), (3, 8), 0.05),
+        (7, (1, 2, 6, 3), (4, 2, 5, 3), 0.1),
+    ),
     mistakes={
-        "of-ideal-time": "that is the bubble as a share of the work: the fraction is of the whole "
-        "time, work and bubble",
-        "all-stages": "P - 1 stages wait, not P",
-        "one-bubble": "the bubble grows with the stages: P - 1 times, not once",
-        "one-more": "one fewer is enough: the limit itself is allowed",
-        "rounded-down": "one more is needed: with this many the bubble is still too large",
-        "not-whole": "return a whole number: there are no parts of a micro-batch",
+        "own-gradient": "each device took only its own examples' gradient for its piece: a "
+        "reduce-scatter adds up the gradients of all devices, piece by piece",
+        "own-mean": "the devices have different numbers of examples: divide by all examples "
+        "together, not by each device's own",
+        "summed": "this is a sum over the examples: divide by the number of all of them",
+        "two-forgotten": "the square's derivative is 2 (output - target)",
+        "uphill": "the pieces went up the gradient: subtract rate x gradient",
+        "all-reduced": "these are the bytes of an all-gather and an all-reduce: nobody needs the "
+        "other pieces' gradients, so a reduce-scatter is enough",
+        "gather-only": "only the all-gather of the weights is counted: the reduce-scatter of the "
+        "gradients sends as much again",
+        "equal-pieces": "the pieces differ in size: in a ring a device sends every piece but one, "
+        "and which one differs between the two collectives",
+        "own-piece-kept": "in the all-gather a device doesn't send the *next* device's piece (that "
+        "one has it already); its own piece it does send",
+        "eight-bytes": "the network carries float32: 4 bytes a number, not NumPy's 8",
+        "in-numbers": "bytes, please: 4 for each number",
     },
-    hint="work out the bubble fraction with the number that you return, and with one fewer",
-    tolerance=1e-9,
-    by_hand=("utils.schedules", "utils.simulate"),
+    hint="which of the two is right: the pieces, or the bytes? Follow one piece round the ring",
+    tolerance=1e-6,
+    shows_case=False,
+    by_hand=("utils.parallel", "utils.simulate", "utils.collectives"),
+    run=each(try_sharded),
+    plain=True,
 )

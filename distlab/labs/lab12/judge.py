@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from distlab.labs.lab12 import exercise as lab12
 from distlab.exercises.comparing import AnyOf, Anything
-from distlab.labs.lab12.exercise import describe_schedule, draw_layer
 from distlab.grading.judging import Judge, LabRules
+from distlab.labs.lab12 import exercise as lab12
+from distlab.labs.lab12.exercise import describe_schedule, draw_layer, draw_sharded
 
 RULES = LabRules(cell_seconds=10, submission_seconds=30)
 
@@ -96,21 +96,45 @@ def expect_schedule(stages: int, micro_batches: int, way: str = "right") -> dict
     return describe_schedule(orders, stages, micro_batches)
 
 
-def expect_count(stages: int, most_bubble: float, way: str = "right") -> Any:
-    """Return the fewest micro-batches with a bubble fraction of `most_bubble` at most."""
-    solved = (stages - 1) * (1 - most_bubble) / most_bubble
-    if way in ("rounded-down", "not-whole"):
-        exact = abs(solved - round(solved)) < 1e-9
-        return AnyOf((int(solved), round(solved))) if way == "rounded-down" or exact else solved
-    for micro_batches in range(1, 100_000):
-        idle = {"all-stages": stages, "one-bubble": 1}.get(way, stages - 1)
-        whole = micro_batches + (0 if way == "of-ideal-time" else idle)
-        if idle / whole <= most_bubble + 1e-12:
-            return micro_batches + (1 if way == "one-more" else 0)
-    raise ValueError("no number of micro-batches is enough")
+def expect_sharded(
+    seed: int, sizes: Any, batches: Any, rate: float, way: str = "right"
+) -> dict[str, Any]:
+    """Return each device's piece after a step of sharded training, and the bytes that it sends."""
+    pieces, inputs, targets = draw_sharded(seed, sizes, batches)
+    weights, edges = np.concatenate(pieces), np.cumsum(sizes)[:-1]
+    factor = 1 if way == "two-forgotten" else 2
+    parts = [factor * x.T @ (x @ weights - y) for x, y in zip(inputs, targets)]
+    own = [part / batch for part, batch in zip(parts, batches)]
+    gradient = np.mean(own, axis=0) if way == "own-mean" else sum(parts) / sum(batches)
+    gradient *= sum(batches) if way == "summed" else 1
+    rate = -rate if way == "uphill" else rate
+    new = np.split(weights - rate * gradient, edges)
+    if way == "own-gradient":
+        both = [[np.split(weights - rate * part / count, edges)[k] for k, part in enumerate(parts)]
+                for count in (sum(batches),)]  # fmt: skip
+        alone = [np.split(weights - rate * part, edges)[k] for k, part in enumerate(own)]
+        return {"pieces": AnyOf((*both, alone)), "bytes": Anything()}
+    sent = _count_sent(np.asarray(sizes), way)
+    if way == "equal-pieces" and len(set(sizes)) > 1:
+        return {"pieces": new, "bytes": AnyOf((sent, np.floor(sent)))}
+    return {"pieces": new, "bytes": sent}
+
+
+def _count_sent(sizes: np.ndarray, way: str) -> np.ndarray:
+    """Return the bytes that each device sends to the next one, in an all-gather and back."""
+    whole, devices = sizes.sum(), len(sizes)
+    gathered = whole - (sizes if way == "own-piece-kept" else np.roll(sizes, -1))
+    scattered = whole - sizes
+    if way == "all-reduced":
+        scattered = scattered + gathered
+    if way == "gather-only":
+        scattered = 0 * scattered
+    if way == "equal-pieces":
+        gathered = scattered = np.full(devices, whole * (devices - 1) / devices)
+    return {"eight-bytes": 8, "in-numbers": 1}.get(way, 4) * (gathered + scattered)
 
 
 COLUMNS = Judge(lab12.COLUMNS, expect_columns)
 ROWS = Judge(lab12.ROWS, expect_rows)
 SCHEDULE = Judge(lab12.SCHEDULE, expect_schedule)
-COUNT = Judge(lab12.COUNT, expect_count)
+SHARDED = Judge(lab12.SHARDED, expect_sharded)

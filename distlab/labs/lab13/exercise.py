@@ -1,7 +1,6 @@
 """Lab 13, precision and memory: where nan begins, scales, skipping together, bytes that fit."""
 
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,67 +8,106 @@ import numpy as np
 from distlab.exercises import softmax
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, call, each
-from distlab.labs.lab13.failing_networks import draw_network
-from distlab.labs.lab02.exercise import make_mirrored
 from distlab.exercises.model_maker import ModelMaker
-from distlab.exercises.refusing import own_frames, refuse
+from distlab.exercises.refusing import own_frames, read_array, refuse
+from distlab.labs.lab02.exercise import make_mirrored
+from distlab.labs.lab13.failing_networks import draw_network
+from distlab.labs.lab13.metered_blocks import BLOCKS, Block, Meter, draw_blocks
 
 FLOAT16_MAX = 65504.0
 
 # ---- exercise 1: where nan begins
 
 
-def try_overflow(find_overflow: Callable[..., Any], seed: int, where: str, layer: int) -> Any:
+def try_overflow(find_overflow: Callable[..., Any], *case: Any) -> Any:
     """Return where `find_overflow` finds the first number that is not finite."""
-    return find_overflow(*draw_network(seed, where, layer))
+    return find_overflow(*draw_network(*case))
 
 
 OVERFLOW = Exercise(
     lab="lab13",
     name="overflow",
     function="find_overflow",
-    examples=((1, "forward", 1), (2, "backward", 2), (3, "none", 0), (4, "backward", 0),
-              (5, "forward", 3), (6, "backward", 3), (7, "forward", 0)),
+    seconds=20,
+    examples=(
+        (1, "forward", 1, "after-relu"),
+        (2, "backward", 2, "relu-last"),
+        (3, "none", 0, "no-relu"),
+        (4, "backward", 0, "after-tape"),
+        (5, "forward", 3, ""),
+        (101, "backward", 3, "isinf"),
+        (7, "forward", 0, ""),
+        (8, "none", 0, "float16-loss"),
+        (9, "backward", 1, "output-gradients"),
+    ),
     mistakes={
-        "first-layer": "layer 0's gradient is the last that the backward pass reaches: it begins "
-        "at the last layer, and what overflowed there spoils every layer before it",
+        "first-layer": "layer 0's gradient is the last one that the backward pass reaches. The "
+        "pass begins at the last layer, and what overflows there spoils every layer below it",
         "gradients-only": "the outputs were infinite before any gradient was taken: then every "
         "gradient is nan, and no loss scale helps. Look at the forward pass first",
-        "loss-only": "a finite loss says nothing of the gradients: they are multiplied by the "
-        "scale, before the backward pass, and by every kernel on their way back",
-        "last-output": "every layer after the first that overflowed has outputs that are not "
-        "finite: name the first",
+        "loss-only": "you found nothing in the backward pass. A finite loss says nothing about the "
+        "gradients: take them of the loss times the scale, and look at every one of them",
+        "softmax-twice": "the cross-entropy got a softmax where it wants logits: these gradients "
+        "are far too small",
+        "last-output": "every layer after the first overflow has outputs that aren't finite: name "
+        "the first",
         "counted-from-one": "layers count from 0",
+        "no-relu": "there is a ReLU after every layer but the last: here it removes a large "
+        "negative number before the next layer",
+        "relu-last": "there is no ReLU after the last layer: its outputs are the logits, and with "
+        "a ReLU their gradients become zero",
+        "after-relu": "a ReLU turns -inf into 0: look at each output before the ReLU",
+        "float16-loss": "the loss overflowed in float16, and no gradient does: cast the logits to "
+        "float32 before the cross-entropy",
+        "after-tape": "the scale was multiplied onto the gradients after they were taken: it has "
+        "to travel through the backward pass, so multiply the loss by it inside the tape",
+        "output-gradients": "these are the gradients of the layers' outputs: a kernel's gradient "
+        "is a sum over the batch, times the layer's input, and overflows elsewhere",
+        "isinf": "inf - inf and 0 * inf are nan, which isn't inf: look for whatever isn't finite",
     },
     hint="compute in float16; check the output of each layer in order, then the gradients from the "
     "last layer back to the first",
     shows_case=False,
     run=each(try_overflow),
     plain=True,
-)  # fmt: skip
+)
 
 
 # ---- exercise 2: a static scale for real gradients
 
 
-def draw_gradients(seed: int, replicas: int) -> list[np.ndarray]:
-    """Return real gradients, [784, 10] and [10], of 64 images' share in a batch of all replicas."""
+def draw_gradients(seed: int, replicas: int, outlier: float = 0.0) -> list[np.ndarray]:
+    """Return real gradients, [784, 10] and [10], of 64 images' share in a batch of all replicas.
+
+    An `outlier` that isn't 0 takes the place of one of the last ten.
+    """
     rng = np.random.default_rng(seed)
     images, labels = softmax.read_examples(rng.integers(0, 10_000, size=64))
     slopes = softmax.slopes(images @ softmax.draw_weights(seed), labels) / (64 * replicas)
-    return [(images.T @ slopes).astype(np.float32), slopes.sum(axis=0).astype(np.float32)]
+    last = slopes.sum(axis=0).astype(np.float32)
+    if outlier:
+        last[seed % 10] = outlier
+    return [(images.T @ slopes).astype(np.float32), last]
 
 
-def try_scale(choose_scale: Callable[..., Any], seed: int, replicas: int, headroom: float) -> Any:
+def try_scale(
+    choose_scale: Callable[..., Any], seed: int, replicas: int, headroom: float, outlier: float
+) -> Any:
     """Return what `choose_scale` gives for real gradients."""
-    return choose_scale(draw_gradients(seed, replicas), headroom)
+    return choose_scale(draw_gradients(seed, replicas, outlier), headroom)
 
 
 SCALE = Exercise(
     lab="lab13",
     name="scale",
     function="choose_scale",
-    examples=((1, 512, 8.0), (2, 8192, 4.0), (3, 65536, 1.0)),
+    seconds=20,
+    examples=(
+        (1, 512, 8.0, 0.0),
+        (2, 8192, 4.0, -70.0),
+        (3, 65536, 1.0, 0.0),
+        (4, 4096, 2.0, 65520 / 2**9),
+    ),
     mistakes={
         "zeros-counted": "many entries are exactly zero, as their pixels are: they lose nothing. "
         "Count only those that are not zero in float32",
@@ -82,6 +120,11 @@ SCALE = Exercise(
         "rounded-up": "the power of two above: with it the largest gradient times the headroom is "
         "more than 65,504",
         "no-power-of-two": "the scale is a power of two, so that multiplying by it rounds nothing",
+        "65536": "the largest float16 is 65,504: with this scale the largest gradient times the "
+        "headroom is a little more",
+        "no-abs": "the largest gradient can be a negative one: compare absolute values",
+        "none-lost": "with an outlier among the gradients even the largest safe scale is small, "
+        "and some gradients are still lost: multiply, cast, and count again",
     },
     hint="the largest power of two first; then cast to float16 and count what became zero",
     shows_case=False,
@@ -118,24 +161,32 @@ def draw_steps(seed: int, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def try_program(train: Callable[..., Any], seed: int, scale: float, growth_steps: int) -> Any:
-    """Run a whole loop on two replicas; return the weights, their copies and the scales."""
+    """Run a whole loop on two replicas; return the weights on each, and the scales."""
     features, targets, kernel = draw_steps(seed, scale)
     strategy, make = make_mirrored(2), ModelMaker(kernel, "mixed_float16")
     with own_frames():
         found = train(strategy, lambda: make(), features, targets, scale, growth_steps)
     if not isinstance(found, tuple | list) or len(found) != 2:
-        raise refuse("train returns two things: the model, and a list with the scale of each step")
-    model, scales = found
-    copies = strategy.experimental_local_results(model.weights[0].value)
-    weights = [np.asarray(copy, dtype=float) for copy in copies]
+        raise refuse("train returns two things: each replica's weights, and a list of scales")
+    weights = read_array(found[0], "train, as each replica's weights,")
+    if weights.ndim != 3 or weights.shape[1:] != kernel.shape:
+        raise refuse(
+            "train returns each replica's copy of the weights, one after the other: an array "
+            f"[2, 6, 2], got {list(weights.shape)}"
+        )
+    return {"weights": weights, "scales": read_array(found[1], "train, as scales,", "a list")}
+
+
+def split_weights(found: Any, *case: Any) -> Any:
+    """Return what is compared of a loop: the weights of the tiny features apart from the others."""
+    weights, scales = np.asarray(found["weights"], dtype=float), found["scales"]
     return {
         "all weights finite": bool(np.isfinite(weights).all()),
-        "copies of each weight": len(weights),
+        "copies of the weights": len(weights),
+        "copies agree": bool(np.array_equal(weights, np.broadcast_to(weights[0], weights.shape))),
         "weights": weights[0][:4],
         "tiny features' weights, in 2^-24": weights[0][4:] / DIM,
-        "scales": [float(one) for one in scales],
-        "compiled": make.was_compiled(STEPS),  # of two replicas times twelve steps
-        "gradient taken": make.differentiated,
+        "scales": scales,
     }
 
 
@@ -143,10 +194,12 @@ PROGRAM = Exercise(
     lab="lab13",
     name="program",
     function="train",
+    evidence="result",
     examples=((21, 2.0**12, 3),),
     mistakes={
-        "not-agreed": "a replica's gradients overflowed and the step was taken all the same: add "
-        "up the gradients over the replicas, or their flags, before anybody decides",
+        "not-agreed": "a step was taken although some gradient wasn't finite. Look at every "
+        "gradient for inf and nan (a finite loss says nothing, and inf isn't nan), on both "
+        "replicas, before either of them decides",
         "others-applied": "the replica that overflowed was left out and the others' gradients were "
         "applied: a part of a batch is another update. Skip the step on all replicas",
         "others-applied, unseen": "the replica that overflowed was left out, and the scale heeds "
@@ -155,6 +208,8 @@ PROGRAM = Exercise(
         "skip the whole step",
         "zeros-instead, unseen": "infinite gradients were replaced by zeros, and the scale heeds "
         "replica 0 alone: skip the whole step, whichever replica overflowed, and halve the scale",
+        "nothing-trained": "no weight has moved: is the update applied, and are these the weights "
+        "after the last step?",
         "never-scaled": "the tiny features never learnt: their gradients are zero in float16. "
         "Multiply the loss by the scale before the gradient is taken",
         "not-unscaled": "the weights went as much too far as the scale is large: divide the "
@@ -168,16 +223,14 @@ PROGRAM = Exercise(
         "count begins at 0 again",
         "before-the-step": "these are the scales that the steps used: the list has the scale after "
         "each step",
-        "outside-scope": "one copy of each weight: call make_model in the strategy's scope",
-        "not-compiled": "all is right, and runs op by op: put @tf.function round the step",
-        "no-gradient": "the weights are right, and no gradient was ever taken through the model: "
-        "each replica takes its own, with a tf.GradientTape round model(x) and the loss",
+        "outside-scope": "one copy of the weights: call make_model in the strategy's scope",
     },
     hint="which of it is right: are the weights finite, did the tiny features learn, at which step "
     "do the scales differ?",
     tolerance=1e-5,
     shows_case=False,
     run=each(try_program),
+    read=split_weights,
     by_hand=("utils.training", "keras.src.optimizers.loss_scale_optimizer",
              "tf_keras.src.mixed_precision.loss_scale_optimizer"),
 )  # fmt: skip
@@ -199,13 +252,18 @@ PLAN = Exercise(
     lab="lab13",
     name="plan",
     function="choose_plan",
+    seconds=20,
     examples=(
         (272, ((50, 15, 0.17), (82, 8, 0.11), (83, 16, 0.05), (24, 13, 0.14)), 24, 5991, 3.0),
         (141, ((61, 17, 0.15), (91, 9, 0.33), (38, 10, 0.14), (38, 16, 0.32)), 24, 3541, 11.0),
         (252, ((54, 10, 0.13), (59, 10, 0.39), (75, 14, 0.02), (44, 17, 0.12)), 24, 6484, 10.0),
         (195, ((64, 14, 0.13), (34, 13, 0.16), (94, 4, 0.28), (78, 7, 0.05)), 24, 6005, 5.0),
         (100, ((40, 4, 0.2), (30, 5, 0.1)), 6, 2020, 3.0),
-        (100, ((40, 4, 0.2), (30, 5, 0.1)), 6, 1900, 3.0),
+        (100, ((40, 4, 0.2), (30, 5, 0.1)), 6, 1894, 3.0),
+        (375, ((36, 11, 0.14), (79, 16, 0.17), (52, 4, 0.08), (57, 4, 0.15)), 24, 9720, 11.0),
+        (312, ((38, 9, 0.26), (42, 10, 0.06), (43, 14, 0.07), (54, 13, 0.3)), 24, 8112, 11.0),
+        (200, ((60, 8, 0.2), (90, 5, 0.3), (75, 12, 0.1)), 24, 4190, 6.0),
+        (200, ((60, 8, 0.2), (90, 5, 0.3), (75, 12, 0.1)), 24, 4000, 6.0),
     ),
     mistakes={
         "block-comes-back": "a recomputed block is whole again while its backward pass runs: count "
@@ -217,10 +275,19 @@ PLAN = Exercise(
         "gradient",
         "all-recomputed": "not every block has to be recomputed: try each choice of blocks",
         "never-recomputed": "this plan only accumulates: recomputing a cheap block can cost less "
-        "than further micro-batches",
+        "than further micro-batches. (If you counted all recomputed blocks at once, recomputing "
+        "seemed to save nothing: they come back one at a time)",
         "never-accumulated": "this plan never cuts the batch: only one micro-batch's activations "
         "are held at a time, and cutting can cost less than running a costly block again",
         "most-room": "this plan holds the fewest bytes: return the fastest one that fits",
+        "largest-of-all": "count the largest of the *recomputed* blocks, and none if none is: the "
+        "others are kept and counted already",
+        "launch-forgotten": "every micro-batch costs `launch` milliseconds: with them, "
+        "recomputing a cheap block can be faster than one more micro-batch",
+        "sum-always": "a single micro-batch needs no running sum: 16 bytes a parameter, 20 only "
+        "with two or more",
+        "strict": "a plan that holds exactly the budget fits",
+        "empty": "where nothing fits, return None",
     },
     hint="bytes of every pair (micro-batches, blocks), those that fit, the fastest of them",
     run=call,
@@ -229,66 +296,6 @@ PLAN = Exercise(
 
 
 # ---- exercise 5: gradients within the plan
-
-WIDTH, HIDDEN, BLOCKS, EXAMPLES = 4, 64, 4, 48
-
-
-def draw_blocks(seed: int) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
-    """Return two kernels of each block, each block's c [4, 64], inputs and targets [48, 4]."""
-    rng = np.random.default_rng(seed)
-    shapes = [(WIDTH, HIDDEN), (HIDDEN, WIDTH)] * BLOCKS
-    kernels = [rng.normal(0.0, shape[0] ** -0.5, size=shape) for shape in shapes]
-    return kernels, rng.normal(size=(BLOCKS, HIDDEN)), *rng.normal(size=(2, EXAMPLES, WIDTH))
-
-
-class Meter:
-    """Counts the bytes of the tensors that blocks have made and that something still holds."""
-
-    def __init__(self) -> None:
-        self.held = self.peak = 0
-
-    def watch(self, tensor: Any) -> Any:
-        size = int(np.prod(tensor.shape)) * tensor.dtype.size
-        self.held += size
-        self.peak = max(self.peak, self.held)
-        weakref.finalize(tensor, self._release, size)
-        return tensor
-
-    def _release(self, size: int) -> None:
-        self.held -= size
-
-
-class Block:
-    """x + tanh(x A + c) B, whose tensors a meter watches; `variables` are A and B.
-
-    Nobody else has c [64]: gradients come from calls of the block, or are wrong.
-    """
-
-    def __init__(self, kernels: Sequence[np.ndarray], shift: np.ndarray, meter: Meter) -> None:
-        import tensorflow as tf
-
-        self.variables = [tf.Variable(kernel) for kernel in kernels]
-        self._shift, self._meter, self._examples, self._most = shift, meter, 0, 0
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise refuse("a block can't be copied: the meter counts the calls of this one")
-
-    def __call__(self, x: Any) -> Any:
-        """Return the block's output for x, [examples, 4] in float64."""
-        import tensorflow as tf
-
-        x = tf.convert_to_tensor(x)
-        if not hasattr(x, "numpy"):
-            raise refuse(
-                "a block was called inside a tf.function, where the meter sees no tensors: "
-                "write this one without"
-            )
-        self._examples += len(x)
-        self._most = max(self._most, len(x))
-        first, second = self.variables
-        hidden = self._meter.watch(tf.tanh(tf.matmul(x, first) + self._shift))  # [n, 64]
-        return self._meter.watch(x + tf.matmul(hidden, second))
-
 
 def try_gradients(
     find_gradients: Callable[..., Any], seed: int, micro_batches: int, recomputed: Any, budget: int

@@ -1,4 +1,4 @@
-"""Networks in float16 that fail at a known place, drawn for lab 13."""
+"""Networks in float16 that fail at a known place, drawn for lab 13, each with a trap."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,82 +8,190 @@ import numpy as np
 from distlab.exercises import softmax
 
 LARGE, SMALL = 2.0**14, 2.0**-8  # numbers between them are no trouble for float16
+OVERFLOWS = 2.0**18  # four times the largest float16
+LAYERS, WIDTH, EXAMPLES = 4, 8, 6
+MAX_SCALE = 2.0**21
+Network = tuple[list[np.ndarray], np.ndarray, np.ndarray, float]
 
 
-def draw_network(seed: int, where: str, layer: int) -> tuple[Any, ...]:
+def draw_network(seed: int, where: str, layer: int, trap: str = "") -> Network:
     """Return kernels, features, labels and loss scale of a network that fails at a known place.
 
-    Four layers of eight in float16, 6 examples. `where` is "forward" (layer's output
-    overflows), "backward" (the gradient for layer's output does) or "none". What overflows
-    does so by a factor of two or more, all before it stays twice below the limit or more. The
-    kernels' sizes, the features' and the scale say nothing of it by themselves.
+    Four layers of eight in float16, 6 examples. `where` is "forward" (layer's output overflows),
+    "backward" (the gradient of layer's kernel does) or "none". What overflows does so by a factor
+    of four, and all before it stays four times below the limit. `trap` names a mistake (a way of
+    `find_overflow`) that finds another place in this network.
     """
     rng = np.random.default_rng(seed)
     while True:
-        kernels, features = _draw_layers(rng)
-        if where == "backward" and layer < 3:  # so that few draws do not fit
-            kernels[layer], kernels[layer + 1] = kernels[layer] / 2**6, kernels[layer + 1] * 2**6
-        if where == "forward":
-            features *= 2.0**18 / np.abs(_run_layers(kernels, features)[layer]).max()
-        outputs = _run_layers(kernels, features)
-        sizes = np.array([np.abs(output).max() for output in outputs])
-        fine = sizes[:layer] if where == "forward" else sizes
-        if not (fine < LARGE).all() or not (min(sizes.min(), features.min()) > SMALL):
-            continue
-        labels = outputs[-1].argmin(axis=1)
-        scale = _choose_scale(rng, _measure_back(kernels, features, outputs, labels), where, layer)
-        if scale and features.max() < LARGE:
-            break
-    halves = [kernel.astype(np.float16) for kernel in kernels]
-    return halves, features.astype(np.float16), labels, scale
+        network = _draw(rng, where, layer, trap)
+        right = (where, None if where == "none" else layer)
+        if network and find_overflow(*network) == right:
+            if not trap or find_overflow(*network, way=trap) != right:
+                return network
 
 
-def _draw_layers(rng: np.random.Generator) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return four positive kernels [8, 8] and features [6, 8], all of sizes drawn at random."""
-    kernels = []
-    for gain in 2.0 ** rng.uniform(-6, 9, size=4):
-        kernel = np.abs(rng.normal(0.3, 0.1, size=(8, 8))) + np.eye(8)
-        kernels.append(kernel * gain / np.linalg.norm(kernel, 2))
-    return kernels, rng.uniform(0.4, 1.0, size=(6, 8)) * 2.0 ** rng.uniform(-6, 9)
-
-
-def _measure_back(
+def find_overflow(
     kernels: Sequence[np.ndarray],
     features: np.ndarray,
-    outputs: Sequence[np.ndarray],
     labels: np.ndarray,
-) -> np.ndarray:
-    """Return [layer, 2]: the largest gradient for each layer's output, and for its kernel."""
-    slopes = _run_back(kernels, outputs, labels)
-    inputs = [features, *(np.maximum(output, 0) for output in outputs[:-1])]
-    return np.array([[np.abs(s).max(), np.abs(x.T @ s).max()] for x, s in zip(inputs, slopes)])
-
-
-def _choose_scale(rng: np.random.Generator, back: np.ndarray, where: str, layer: int) -> float:
-    """Return a loss scale with which the gradients overflow where they should; 0 for none."""
-    if where == "forward":
-        return float(2.0 ** rng.integers(4, 22))
-    if where == "backward":
-        scale = 2.0 ** np.ceil(np.log2(2**18 / back[layer, 0]))
-        return float(scale if (back[layer + 1 :] * scale < LARGE).all() else 0)
-    scale = 2.0 ** (np.floor(np.log2(LARGE / back.max())) - rng.integers(3))
-    return float(scale if scale >= 8 else 0)
-
-
-def _run_layers(kernels: Sequence[np.ndarray], features: np.ndarray) -> list[np.ndarray]:
-    """Return every layer's output [examples, 8], with a ReLU after all but the last."""
-    outputs, x = [], features
-    for kernel in kernels:
-        outputs.append(x @ kernel)
-        x = np.maximum(outputs[-1], 0)
-    return outputs
+    scale: float,
+    way: str = "right",
+) -> tuple[str, int | None]:
+    """Return where a network in float16 fails, or where the mistake `way` says that it does."""
+    bad = np.isinf if way == "isinf" else lambda numbers: ~np.isfinite(numbers)
+    inputs, outputs = [features], []
+    with np.errstate(all="ignore"):
+        for k, kernel in enumerate(kernels):
+            outputs.append(_multiply(inputs[-1], kernel))
+            bent = way != "no-relu" and (k < LAYERS - 1 or way == "relu-last")
+            inputs.append(np.maximum(outputs[-1], np.float16(0)) if bent else outputs[-1])
+        seen = [*inputs[1:-1], outputs[-1]] if way == "after-relu" else outputs
+        failed = [k for k, output in enumerate(seen) if bad(output).any()]
+        if failed and way != "gradients-only":
+            return "forward", failed[-1 if way == "last-output" else 0]
+        gradients = _run_back(kernels, inputs, outputs, labels, scale, way)
+    failed = [k for k, gradient in enumerate(gradients) if bad(gradient).any()]
+    last = 0 if way == "first-layer" else -1
+    return ("backward", failed[last]) if failed else ("none", None)
 
 
 def _run_back(
-    kernels: Sequence[np.ndarray], outputs: Sequence[np.ndarray], labels: np.ndarray
+    kernels: Sequence[np.ndarray],
+    inputs: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
+    labels: np.ndarray,
+    scale: float,
+    way: str,
 ) -> list[np.ndarray]:
-    """Return the mean loss's gradient for every layer's output, [examples, 8] each."""
-    slopes = [softmax.slopes(outputs[-1], labels) / len(labels)]
-    for kernel, output in zip(kernels[:0:-1], outputs[-2::-1]):
-        slopes.insert(0, (slopes[0] @ kernel.T) * (output > 0))
-    return slopes
+    """Return the gradient of each kernel in float16, or what the mistake `way` looks at."""
+    times = {"after-tape": 1.0, "float16-loss": np.float16(scale)}.get(way, scale)
+    slopes = _find_slopes(inputs[-1].astype(np.float32), labels, way) / len(labels) * times
+    slopes = slopes.astype(np.float16)
+    if way == "relu-last":
+        slopes = slopes * (outputs[-1] > 0)
+    found: list[np.ndarray] = []
+    for k in reversed(range(LAYERS)):
+        gradient = slopes if way == "output-gradients" else _multiply(inputs[k].T, slopes)
+        found.insert(0, gradient * np.float16(scale) if way == "after-tape" else gradient)
+        slopes = _multiply(slopes, kernels[k].T)
+        if way != "no-relu":
+            slopes = slopes * (inputs[k] > 0)
+    return found
+
+
+def _find_slopes(logits: np.ndarray, labels: np.ndarray, way: str) -> np.ndarray:
+    """Return d loss / d logits of each example, of a softmax of them for "softmax-twice"."""
+    if way != "softmax-twice":
+        return softmax.slopes(logits, labels)
+    odds = softmax.probabilities(logits)
+    slopes = softmax.slopes(odds, labels)
+    return odds * (slopes - (slopes * odds).sum(axis=1, keepdims=True))
+
+
+def _multiply(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return (one.astype(np.float32) @ other.astype(np.float32)).astype(np.float16)
+
+
+def _draw(rng: np.random.Generator, where: str, layer: int, trap: str) -> Network | None:
+    """Return a network that may fail where it should, None if it surely does not."""
+    kernels = [
+        rng.normal(size=(WIDTH, WIDTH)) * gain for gain in 2.0 ** rng.uniform(-4, 4, size=LAYERS)
+    ]
+    features = rng.normal(size=(EXAMPLES, WIDTH)) * 2.0 ** rng.uniform(-4, 4)
+    if trap in ("no-relu", "after-relu"):
+        _add_negative_column(rng, kernels, features, layer if where == "forward" else 1, trap)
+    if trap == "relu-last":
+        kernels[-1] = -np.abs(kernels[-1])
+    if where == "forward" and trap != "after-relu":
+        features *= OVERFLOWS / _run(kernels, features)[layer][0].max()
+    if max(np.abs(array).max() for array in (features, *kernels)) > LARGE:
+        return None
+    outputs = _run(kernels, features)
+    if not _fit([terms for _, terms in outputs], where, layer):
+        return None
+    logits = outputs[-1][0]
+    labels = logits.argmax(axis=1)
+    if where == "backward":
+        labels = rng.permutation(labels)
+    halves = [kernel.astype(np.float16) for kernel in kernels]
+    scale = _choose_scale(rng, kernels, features, labels, where, layer, trap)
+    return (halves, features.astype(np.float16), labels, scale) if scale else None
+
+
+def _run(kernels: Sequence[np.ndarray], features: np.ndarray) -> list[tuple[Any, Any]]:
+    """Return every layer's output [examples, 8], and the sum of its terms' sizes."""
+    outputs, x = [], features
+    for kernel in kernels:
+        outputs.append((x @ kernel, np.abs(x) @ np.abs(kernel)))
+        x = np.maximum(outputs[-1][0], 0)
+    return outputs
+
+
+def _fit(terms: Sequence[np.ndarray], where: str, layer: int) -> bool:
+    fine = terms[:layer] if where == "forward" else terms
+    return all(SMALL < part.max() < LARGE for part in fine)
+
+
+def _add_negative_column(
+    rng: np.random.Generator, kernels: list[np.ndarray], features: np.ndarray, layer: int, trap: str
+) -> None:
+    """Make one output of `layer` (1 or later) negative for all examples: a ReLU makes it 0.
+
+    For "after-relu" it overflows. For "no-relu" the next layer would, if it got that number.
+    """
+    column = int(rng.integers(WIDTH))
+    kernels[layer][:, column] = -np.abs(kernels[layer][:, column])
+    lowest = -_run(kernels, features)[layer][0][:, column].min()
+    wanted = OVERFLOWS if trap == "after-relu" else LARGE / 4
+    kernels[layer][:, column] *= wanted / max(lowest, SMALL)
+    if trap == "no-relu":
+        row = kernels[layer + 1][column]
+        row *= 8 * OVERFLOWS / LARGE / np.abs(row).max()
+
+
+def _choose_scale(
+    rng: np.random.Generator,
+    kernels: Sequence[np.ndarray],
+    features: np.ndarray,
+    labels: np.ndarray,
+    where: str,
+    layer: int,
+    trap: str,
+) -> float:
+    """Return a loss scale with which the gradients overflow where they should; 0 for none."""
+    if where == "forward":
+        return float(2.0 ** rng.integers(4, 22))
+    slopes, terms = _measure_back(kernels, features, labels)
+    if where == "none":
+        fits = np.floor(np.log2(LARGE / max(slopes.max(), terms.max(), SMALL**4)))
+        scale = float(2.0 ** min(fits - rng.integers(3), np.log2(MAX_SCALE)))
+        return scale if scale >= (2.0**17 if trap == "float16-loss" else 8) else 0.0
+    by_kernel = trap == "output-gradients"
+    scale = float(
+        2.0 ** np.ceil(np.log2(OVERFLOWS / max((terms if by_kernel else slopes)[layer], SMALL**4)))
+    )
+    fine = [
+        *slopes[layer + 1 :],
+        *terms[layer + 1 :],
+        *(slopes[layer : layer + 1] if by_kernel else []),
+    ]
+    return scale if scale <= MAX_SCALE and all(part * scale < LARGE for part in fine) else 0.0
+
+
+def _measure_back(
+    kernels: Sequence[np.ndarray], features: np.ndarray, labels: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest gradient for each layer's output, and the largest for its kernel.
+
+    The second with all terms of its sums taken as positive.
+    """
+    outputs = [output for output, _ in _run(kernels, features)]
+    inputs = [features, *(np.maximum(output, 0) for output in outputs[:-1])]
+    slopes = softmax.slopes(outputs[-1], labels) / len(labels)
+    sizes, terms = [], []
+    for k in reversed(range(LAYERS)):
+        sizes.insert(0, np.abs(slopes).max())
+        terms.insert(0, (np.abs(inputs[k].T) @ np.abs(slopes)).max())
+        slopes = (slopes @ kernels[k].T) * (inputs[k] > 0)
+    return np.array(sizes), np.array(terms)

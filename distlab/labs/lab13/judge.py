@@ -6,51 +6,61 @@ from typing import Any
 
 import numpy as np
 
-from distlab.labs.lab13 import exercise as lab13
 from distlab.exercises.comparing import AnyOf, Anything
-from distlab.labs.lab13.exercise import BATCH, BLOCKS, DIM, EXAMPLES, FLOAT16_MAX, RATE
 from distlab.grading.judging import Judge, LabRules
+from distlab.labs.lab13 import exercise as lab13
+from distlab.labs.lab13.exercise import BATCH, DIM, FLOAT16_MAX, RATE
+from distlab.labs.lab13.failing_networks import draw_network, find_overflow
+from distlab.labs.lab13.metered_blocks import BLOCKS, EXAMPLES, draw_blocks
 
 RULES = LabRules(cell_seconds=60, submission_seconds=120, visible_checks=False, onednn=False)
 
 
-def expect_overflow(seed: int, where: str, layer: int, way: str = "right") -> Any:
+def expect_overflow(seed: int, where: str, layer: int, trap: str, way: str = "right") -> Any:
     """Return where the first number is that is not finite: networks are drawn to fail there."""
     found: tuple[str, int | None] = (where, None if where == "none" else layer)
-    if way == "first-layer" and where == "backward":
-        found = (where, 0)
-    if way == "gradients-only" and where == "forward":
-        found = ("backward", 3)
     if way == "loss-only" and where == "backward":
         found = ("none", None)
-    if way == "last-output" and where == "forward":
-        found = (where, 3)
     if way == "counted-from-one" and where != "none":
         found = (where, layer + 1)
+    if way in TRAPS:
+        told = find_overflow(*draw_network(seed, where, layer, trap), way=way)
+        if told != found:  # what is left after it depends on how 0 times inf is computed
+            return Anything() if way == "isinf" else list(told)
     return list(found)
 
 
-def expect_scale(seed: int, replicas: int, headroom: float, way: str = "right") -> dict[str, float]:
+TRAPS = (
+    "first-layer", "gradients-only", "last-output", "softmax-twice", "no-relu", "relu-last",
+    "after-relu", "float16-loss", "after-tape", "output-gradients", "isinf",
+)  # fmt: skip
+
+
+def expect_scale(
+    seed: int, replicas: int, headroom: float, outlier: float, way: str = "right"
+) -> dict[str, float]:
     """Return the scale, and the shares of gradients that float16 loses without it and with it."""
-    gradients = lab13.draw_gradients(seed, replicas)
-    values = np.abs(np.concatenate([np.ravel(g) for g in gradients]).astype(float))
-    largest = values.max()
-    power = np.log2(FLOAT16_MAX / largest / (1 if way == "no-headroom" else headroom))
+    gradients = lab13.draw_gradients(seed, replicas, outlier)
+    values = np.concatenate([np.ravel(g) for g in gradients]).astype(float)
+    largest = values.max() if way == "no-abs" else np.abs(values).max()
+    limit = 65536.0 if way == "65536" else FLOAT16_MAX
+    power = np.log2(limit / largest / (1 if way == "no-headroom" else headroom))
     power = np.ceil(power) if way == "rounded-up" else np.floor(power)
     scale = float(2.0**power)
     if way == "no-power-of-two":
         scale = FLOAT16_MAX / largest / headroom
-    values = values if way == "zeros-counted" else values[values > 0]
+    values = np.abs(values if way == "zeros-counted" else values[values != 0])
     floor = {"smallest-normal": 2.0**-14, "below-the-floor": 2.0**-24}.get(way)
 
     def lose(times: float) -> Any:
-        if way in ("no-power-of-two", "rounded-up", "no-headroom"):
+        if way in ("no-power-of-two", "rounded-up", "no-headroom", "65536", "no-abs"):
             return Anything()
         scaled = (values * times).astype(np.float16)
         lost = scaled == 0 if floor is None else values * times < floor
         return float(np.mean(lost))
 
-    return {"scale": scale, "lost without": lose(1.0), "lost with": lose(scale)}
+    after = 0.0 if way == "none-lost" else lose(scale)
+    return {"scale": scale, "lost without": lose(1.0), "lost with": after}
 
 
 # ---- exercise 3
@@ -106,18 +116,23 @@ def _take_steps(
 def expect_program(seed: int, scale: float, growth_steps: int, way: str = "right") -> Any:
     """Return what a whole loop leaves: its weights, their copies and the scales."""
     weights, before, after = _take_steps(seed, scale, growth_steps, way)
+    if way == "nothing-trained":
+        weights = np.asarray(lab13.draw_steps(seed, scale)[2])
     found: dict[str, Any] = {
         "all weights finite": True,
-        "copies of each weight": 1 if way == "outside-scope" else 2,
+        "copies of the weights": 1 if way == "outside-scope" else 2,
+        "copies agree": True,
         "weights": weights[:4],
         "tiny features' weights, in 2^-24": weights[4:] / DIM,
         "scales": before if way == "before-the-step" else after,
-        "compiled": way != "not-compiled",
-        "gradient taken": {"right": True, "no-gradient": False}.get(way, Anything()),
     }
     anything = dict.fromkeys(found, Anything())
     if way == "not-agreed":
         return anything | {"all weights finite": False}
+    if way == "nothing-trained":
+        return found | {"scales": Anything()}
+    if way == "outside-scope":
+        return anything | {"copies of the weights": 1}
     if way == "never-scaled":
         tiny = {"tiny features' weights, in 2^-24": np.zeros((2, 2))}
         return anything | tiny | {"all weights finite": True}
@@ -134,11 +149,12 @@ def _count_bytes(
 ) -> float:
     """Return the bytes of a plan: parameters' own, and one micro-batch's activations."""
     fixed = {"state-forgotten": 8}.get(way, 16) * parameters
-    fixed += 4 * parameters if pieces > 1 and way != "sum-forgotten" else 0
+    summed = way == "sum-always" or (pieces > 1 and way != "sum-forgotten")
+    fixed += 4 * parameters if summed else 0
     kept = sum(b[0] for k, b in enumerate(blocks) if k not in chosen)
     inputs = 0 if way == "input-forgotten" else sum(blocks[k][1] for k in chosen)
-    back = max((blocks[k][0] for k in chosen), default=0)
-    held = kept + inputs + (0 if way == "block-comes-back" else back)
+    again = [blocks[k][0] for k in (range(len(blocks)) if way == "largest-of-all" else chosen)]
+    held = kept + inputs + (0 if way == "block-comes-back" else max(again, default=0))
     return fixed + held * batch / pieces
 
 
@@ -162,12 +178,12 @@ def expect_plan(
     best: tuple[float, Any] = (np.inf, None)
     for pieces, chosen in _list_plans(len(blocks), batch, way):
         held = _count_bytes(parameters, blocks, batch, pieces, chosen, way)
-        seconds = pieces * launch + batch * sum(b[2] * (4 if k in chosen else 3)
-                                                for k, b in enumerate(blocks))  # fmt: skip
+        passes = sum(b[2] * (4 if k in chosen else 3) for k, b in enumerate(blocks))
+        seconds = batch * passes + (0 if way == "launch-forgotten" else pieces * launch)
         worth = held if way == "most-room" else seconds
-        if held <= budget and worth < best[0]:
+        if (held < budget if way == "strict" else held <= budget) and worth < best[0]:
             best = worth, {"micro_batches": pieces, "recomputed": list(chosen)}
-    return best[1]
+    return {} if way == "empty" and best[1] is None else best[1]
 
 
 # ---- exercise 5
@@ -195,7 +211,7 @@ def expect_gradients(
     seed: int, micro_batches: int, recomputed: Sequence[int], budget: int, way: str = "right"
 ) -> Any:
     """Return the whole batch's gradients, and what the blocks and the meter see."""
-    kernels, shifts, inputs, targets = lab13.draw_blocks(seed)
+    kernels, shifts, inputs, targets = draw_blocks(seed)
     own = EXAMPLES // micro_batches
     divisor = {"only-summed": own, "sum-of-examples": 1}.get(way, EXAMPLES)
     if way == "last-only":

@@ -1,28 +1,69 @@
-"""Lab 14, plan a run: bytes, step, limit, saves and bill of supplied profiles; a measured run."""
+"""Lab 14, plan a run: useful batch, step, limit, saves and bill; runs that others measured."""
 
-from distlab.exercises.exercise import Exercise
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distlab.exercises.exercise import Exercise, each
 
 LATENCY_SECONDS, BANDWIDTH = 1e-4, 11.3e9  # of every link in exercise 5
-TRAFFIC = Exercise(
+PARAMETERS, STEPS = 40, 25  # of the gradients that exercise 1 gets
+
+
+def draw_gradients(seed: int, replicas: int, batch: int) -> np.ndarray:
+    """Return the gradients [25, replicas, 40] of replicas that averaged over `batch` examples each.
+
+    The true gradient changes its size from step to step, and the noise doesn't.
+    """
+    rng = np.random.default_rng(seed)
+    sizes = rng.uniform(0.2, 2.0, size=(STEPS, 1, 1))
+    true = sizes * rng.normal(size=(STEPS, 1, PARAMETERS))
+    noise = rng.uniform(15, 25) * rng.normal(size=(STEPS, replicas, PARAMETERS))
+    return true + noise / np.sqrt(batch)
+
+
+def try_batch(
+    plan_batch: Callable[..., Any], seed: int, replicas: int, batch: int, steps: int, examples: int
+) -> Any:
+    """Return what `plan_batch` makes of gradients that were drawn for it."""
+    return plan_batch(draw_gradients(seed, replicas, batch), batch, steps, examples)
+
+
+BATCH = Exercise(
     lab="lab14",
-    name="traffic",
-    function="count_traffic",
-    examples=((25_600_000, 8), (1000, 4)),
+    name="batch",
+    function="plan_batch",
+    seconds=20,
+    examples=((1, 8, 16, 1000, 2_000_000), (2, 4, 64, 500, 800_000), (3, 2, 32, 2000, 3_000_000)),
     mistakes={
-        "in-bits": "bytes are asked for: a float32 has 32 bits, which are four bytes",
-        "two-bytes": "gradients are float32 here: four bytes for each parameter",
-        "one-way": "a ring goes round twice: reduce-scatter, then all-gather",
-        "whole-vectors": "a ring sends pieces of 1/P of the vector, not the whole of it each time",
-        "nothing-kept": "each round is P - 1 messages, since a device's own piece is already there",
+        "noise-left": "the mean over all replicas is noisy too, so its squared norm isn't |G|² "
+        "yet: it is |G|² + S / (replicas x batch). You have two equations for two unknowns",
+        "per-gradient": "the batch is missing: the gradients that you see are means over `batch` "
+        "examples, and S is the noise of a single one",
+        "replicas-as-batch": "a mean over all replicas is a mean over replicas x batch examples",
+        "mean-of-ratios": "average the squared norms over the steps first, and divide once: a mean "
+        "of the steps' own ratios is far off",
+        "steps-averaged": "each step has a gradient of its own: take the squared norms within each "
+        "step, and then their mean",
+        "upside-down": "the noise scale is S / |G|², not the other way round",
+        "noise-scale-as-batch": "the noise scale is where a larger batch begins to pay less; how "
+        "large the batch may get is what the examples allow: steps x batch",
+        "fewest-steps": "even the smallest possible number of steps grows with noise: "
+        "steps = min_steps (1 + noise scale / batch)",
     },
-    hint="count one device's messages in both rounds, then the bytes of one message",
-    by_hand=("utils.simulate", "utils.calibrate"),
+    hint="the mean of |gradient|² for one replica's batch, and for that of all replicas: both are "
+    "|G|² + S / B",
+    shows_case=False,
+    run=each(try_batch),
+    plain=True,
 )
 _STEP = (0.1, 0.2, 400e6, 8, 1e-5, 10e9)
 STEP = Exercise(
     lab="lab14",
     name="step",
     function="predict_step",
+    seconds=20,
     examples=((*_STEP, 1), (*_STEP, 8), (*_STEP[:-2], 1e-3, 1e9, 4)),
     mistakes={
         "never-hidden": "a bucket leaves as soon as its gradients are ready, during the backward "
@@ -41,6 +82,7 @@ LIMIT = Exercise(
     lab="lab14",
     name="limit",
     function="judge_step",
+    seconds=20,
     examples=((0.3, 0.05, 1.1, 0.36), (0.1, 0.25, 1.05, 0.2), (0.1, 0.02, 1.05, 0.4),
               (0.1, 0.02, 2.5, 0.0)),
     mistakes={
@@ -58,6 +100,7 @@ SAVES = Exercise(
     lab="lab14",
     name="saves",
     function="plan_saves",
+    seconds=20,
     examples=((1024, 20_000.0, 300.0, 600.0, 100.0, 2.0), (64, 500.0, 120.0, 60.0, 24.0, 3.0)),
     mistakes={
         "one-node": "with N nodes a failure comes N times as often: divide the hours by N",
@@ -74,13 +117,18 @@ MEASURED = Exercise(
     lab="lab14",
     name="measured",
     function="predict_speed_up",
+    seconds=20,
     examples=((219.0, 64, 25_600_000, 8), (2987.0, 512, 61_000_000, 8),
-              (1000.0, 32, 100_000_000, 16)),
+              (1000.0, 32, 100_000_000, 16), (4000.0, 64, 4_000_000, 64)),
     mistakes={
         "rate": "these are images a second of all GPUs: divide them by the rate of one",
-        "perfect": "the step of several devices also holds an all-reduce",
+        "perfect": "this is nearly the number of GPUs, and too much: after the backward pass all "
+        "of them wait for an all-reduce, of which nothing is hidden",
         "one-image": "a step is a whole batch of images, not one of them",
-        "whole-vectors": "a ring sends pieces of 1/P of the gradients in each message",
+        "one-for-all": "one batch was divided among the GPUs: each of them has its own, whole one",
+        "whole-vectors": "a ring sends pieces of 1/P of the gradients in each message, not all",
+        "no-latency": "each of the 2 (P - 1) messages takes 0.1 ms before its first byte: with 64 "
+        "GPUs and a small model that is most of the all-reduce",
     },
     hint="how long is a step of one GPU, how long one of all, and how many batches does each do?",
     tolerance=0.15,

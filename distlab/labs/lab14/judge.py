@@ -2,8 +2,10 @@
 
 import math
 
-from distlab.labs.lab14 import exercise as lab14
+import numpy as np
+
 from distlab.grading.judging import Judge, LabRules
+from distlab.labs.lab14 import exercise as lab14
 
 RULES = LabRules(cell_seconds=60, submission_seconds=120)
 PUBLISHED = {  # (rate of one GPU, parameters, GPUs): speed-up; TensorFlow's benchmarks, May 2017
@@ -15,12 +17,28 @@ PUBLISHED = {  # (rate of one GPU, parameters, GPUs): speed-up; TensorFlow's ben
 }  # fmt: skip
 
 
-def expect_traffic(parameters: int, devices: int, way: str = "right") -> list[float]:
-    """Return [bytes of the gradients, bytes that each device sends in a ring]."""
-    whole = parameters * {"two-bytes": 2, "in-bits": 32}.get(way, 4)
-    rounds = 1 if way == "one-way" else 2
-    messages = rounds * (devices if way == "nothing-kept" else devices - 1)
-    return [whole, messages * whole / (1 if way == "whole-vectors" else devices)]
+def expect_batch(
+    seed: int, replicas: int, batch: int, min_steps: int, examples: int, way: str = "right"
+) -> dict[str, float]:
+    """Return noise scale, largest batch and steps: McCandlish et al. 2018, appendix A."""
+    gradients = lab14.draw_gradients(seed, replicas, batch)
+    if way == "steps-averaged":
+        gradients = gradients.mean(axis=0, keepdims=True)
+    small = (gradients**2).sum(axis=-1).mean(axis=1)  # [step]: |G|^2 + S / batch
+    large = (gradients.mean(axis=1) ** 2).sum(axis=-1)  # [step]: |G|^2 + S / (replicas batch)
+    if way != "mean-of-ratios":
+        small, large = small.mean(), large.mean()
+    sizes = {"per-gradient": (1, replicas), "replicas-as-batch": (batch, replicas)}
+    one, all_of_them = sizes.get(way, (batch, replicas * batch))
+    noise = (small - large) / (1 / one - 1 / all_of_them)
+    signal = (
+        large if way == "noise-left" else (all_of_them * large - one * small) / (all_of_them - one)
+    )
+    scale = float(np.mean(signal / noise if way == "upside-down" else noise / signal))
+    largest = scale if way == "noise-scale-as-batch" else examples / min_steps - scale
+    largest = examples / min_steps if way == "fewest-steps" else largest
+    steps = min_steps * (1 if way == "fewest-steps" else 1 + scale / largest)
+    return {"noise scale": scale, "batch": largest, "steps": steps}
 
 
 def expect_step(
@@ -86,13 +104,15 @@ def expect_measured(
     step = (1 if way == "one-image" else batch) / rate
     pieces = 1 if way == "whole-vectors" else devices
     moved = 4 * parameters / pieces / lab14.BANDWIDTH
-    ring = 2 * (devices - 1) * (lab14.LATENCY_SECONDS + moved)
+    ring = 2 * (devices - 1) * ((0 if way == "no-latency" else lab14.LATENCY_SECONDS) + moved)
     if way == "rate":
         return devices * batch / (step + ring)
+    if way == "one-for-all":
+        return step / (step / devices + ring)
     return float(devices) if way == "perfect" else devices * step / (step + ring)
 
 
-TRAFFIC = Judge(lab14.TRAFFIC, expect_traffic)
+BATCH = Judge(lab14.BATCH, expect_batch)
 STEP = Judge(lab14.STEP, expect_step)
 LIMIT = Judge(lab14.LIMIT, expect_limit)
 SAVES = Judge(lab14.SAVES, expect_saves)

@@ -10,18 +10,21 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises.exercise import Exercise, each
-from distlab.labs.lab15.program_runs import ProgramRun, run_program
 from distlab.exercises.refusing import refuse, require_value
+from distlab.labs.lab15.program_runs import ProgramRun, run_program
 from distlab.labs.lab15.saved_models import ask_model, pack_model, read_weights, unpack_model
+from distlab.labs.lab15.shards import draw_shards, give_shards, write_shards
 from utils.data import load
 from utils.data.masks import count_pixels, score_masks
-from utils.data.scenes import draw_scene
+from utils.data.scenes import SceneSplit, draw_scene
 
-__all__ = ["make_scenes", "pack_model", "predict_masks"]
+__all__ = ["make_scenes", "pack_model", "predict_masks", "write_shards"]
 STEPS, SAVE_EVERY, GLOBAL_BATCH, CLASSES = 20, 10, 32, 11
 OUTLINES, GARMENTS = 0.93, 0.40  # what a trained model has to reach on fresh scenes
-MAX_DISTANCE = 0.02  # of the weights of two runs, by their length: rounding, not other data
+TRIED_SCENES, TRIED_SEED = 448, 77  # of the runs that are tried: 14 steps an epoch
+MAX_DISTANCE = 1e-4  # relative, of the weights of two runs: other data make it 1e-3 and more
 LEARNED_LOSS = 2.0  # after twenty steps; guessing all classes alike gives log(11) = 2.4
+KILLS = 3  # attempts at killing a worker before a quick program has ended
 PROBES = 32  # scenes that the model of a short run is asked for
 NOT_WRITTEN = b'raise NotImplementedError("this exercise is not written yet")'
 EMPTY_SHARE = 0.3  # of the gradients' bytes: less than that is talk, not gradients
@@ -44,6 +47,7 @@ PLAN = Exercise(
     lab="lab15",
     name="plan",
     function="predict_step",
+    seconds=20,
     examples=((62.5, 1, 8), (59.58, 8, 8), (100.0, 2, 16)),  # the last is invented
     mistakes={
         "no-network": "eight GPUs also have to add up 31 million gradients in every step",
@@ -51,7 +55,8 @@ PLAN = Exercise(
         "and a float32 is four bytes, which are 32 bits",
         "one-image": "a step of one GPU handles a whole batch, not one image",
         "batch-divided": "each GPU keeps its own batch here: eight times as many images a step",
-        "one-way": "a ring goes round twice: reduce-scatter, then all-gather",
+        "one-way": "half of the time on the network is missing: a ring goes round twice "
+        "(reduce-scatter, then all-gather), and a float32 takes four bytes",
         "one-batch": "images a second of all GPUs together: each of them does a batch in a step",
     },
     hint="the step of one GPU, then a ring all-reduce of float32 gradients",
@@ -65,10 +70,12 @@ IOU = Exercise(
     lab="lab15",
     name="iou",
     function="measure_iou",
+    seconds=20,
     examples=(
         ([[[0, 1, 1], [0, 1, 2]], [[3, 3, 0], [0, 0, 0]]],
          [[[0, 1, 2], [1, 1, 2]], [[0, 3, 3], [0, 0, 1]]]),
         ([[[0, 4], [4, 4]]], [[[0, 4], [0, 4]]]),
+        ([[[10, 10, 5], [0, 7, 0]]], [[[10, 0, 7], [9, 7, 0]]]),
     ),
     mistakes={
         "accuracy": "that is the share of pixels that are right: the many background pixels make "
@@ -76,6 +83,10 @@ IOU = Exercise(
         "background-counted": "the mean is over the garments: background, class 0, is not one",
         "per-scene": "count over all scenes together, then divide once",
         "absent-as-zero": "a class that is in neither mask says nothing: leave it out of the mean",
+        "classes-of-masks": "a class that only the prediction has counts too, with an IoU of 0: "
+        "the model has invented it",
+        "classes-of-both": "a class that only one of the two has counts too, with an IoU of 0",
+        "classes-to-nine": "the classes of garments are 1 to 10: the last one is missing",
         "classes-in-foreground": "for the foreground any garment is as good as any other: a shirt "
         "taken for a coat is found",
     },
@@ -90,7 +101,8 @@ IOU = Exercise(
 def try_program(program: str, kind: str, seed: int) -> dict[str, Any]:
     """Run a program of twenty steps as `kind` says: "alone", "together" or "killed".
 
-    Returns what was found, in words, numbers and truths.
+    "killed" begins on two workers, loses one and is finished by one. Returns what was found, in
+    words, numbers and truths.
     """
     path = Path(program).absolute()
     if path.is_dir():
@@ -118,21 +130,35 @@ class ProgramRuns:
         self._folder = tempfile.TemporaryDirectory(prefix="capstone-")
         self.program = Path(shutil.copy(program, self._folder.name))
         self._runs: dict[tuple[str, int], ProgramRun] = {}
+        split = SceneSplit(load("fashion_mnist").train, TRIED_SCENES, TRIED_SEED)
+        draw_shards(self._name("data"), split)
+
+    def _name(self, *parts: object) -> Path:
+        return Path(self._folder.name, "-".join(map(str, parts)))
 
     def get(self, kind: str, seed: int) -> ProgramRun:
         """Return the run of `kind` with `seed`."""
         if (kind, seed) not in self._runs:
-            workers = 1 if kind == "alone" else 2
-            kill_after = 0.7 * self.get("together", seed).traffic[0] if kind == "killed" else 0.0
-            out = Path(self._folder.name, f"{kind}-{seed}")
-            self._runs[kind, seed] = run_program(
-                self.program, workers, out, seed, STEPS, kill_after
-            )
+            self._runs[kind, seed] = self._run(kind, seed)
         return self._runs[kind, seed]
+
+    def _run(self, kind: str, seed: int) -> ProgramRun:
+        workers = 2 if kind in ("together", "killed") else 1
+        data = [give_shards(self._name("data"), worker, workers) for worker in range(workers)]
+        if kind == "killed":
+            step_bytes = self.get("together", seed).traffic / STEPS
+            for number in range(KILLS):
+                out = self._name(kind, seed, number)
+                run = run_program(self.program, data, out, seed, STEPS, step_bytes)
+                if run.killed:
+                    break
+            return run
+        out = self.get("killed", seed).folder if kind == "resumed" else self._name(kind, seed)
+        return run_program(self.program, data, out, seed, STEPS)
 
 
 def _look_alone(runs: ProgramRuns, seed: int) -> dict[str, Any]:
-    run = runs.get("alone", seed)
+    run, other = runs.get("alone", seed), runs.get("alone", seed + 1)
     weights = _read_weights(run)
     images, masks = make_scenes(seed, PROBES)
     logits = ask_model(run.folder / "saved_model", images)
@@ -140,35 +166,55 @@ def _look_alone(runs: ProgramRuns, seed: int) -> dict[str, Any]:
     said = run.report.get("loss", float("nan"))
     return {
         "steps in report.json": run.report.get("steps"),
-        "a checkpoint is kept": any(run.folder.glob("checkpoints/*")),
+        "checkpoints written": list(run.saved),
+        "model": _name_model(run.folder / "saved_model", logits),
         "checksum is of the weights": _is_sum(run.report.get("weights_checksum"), weights),
         "it has learned": bool(loss < LEARNED_LOSS and have_moved(weights)),
         "loss is the mean over pixels": bool(0.5 < said / loss < 2),
+        "another seed, other weights": not _are_equal(_read_weights(other), weights),
     }
+
+
+def _name_model(folder: Path, logits: np.ndarray) -> str:
+    """Return "gives logits", or what a model does that the lab forbids."""
+    if b"moving_mean" in (folder / "saved_model.pb").read_bytes():
+        return "normalizes over a batch"
+    odds = bool(logits.min() >= 0 and np.allclose(logits.sum(axis=-1), 1, atol=1e-2))
+    return "gives probabilities" if odds else "gives logits"
 
 
 def _look_together(runs: ProgramRuns, seed: int) -> dict[str, Any]:
     alone, both = runs.get("alone", seed), runs.get("together", seed)
     weights = _read_weights(alone)
     gradients = STEPS * sum(array.nbytes for array in weights)
-    losses = [run.report.get("loss", float("nan")) for run in (alone, both)]
     return {
         "steps in report.json": both.report.get("steps"),
-        "gradients crossed": bool(both.traffic[0] > 2 * EMPTY_SHARE * gradients),
+        "gradients crossed": bool(both.traffic > 2 * EMPTY_SHARE * gradients),
         "weights as with one worker": _are_equal(_read_weights(both), weights),
-        "loss as with one worker": bool(abs(losses[1] / losses[0] - 1) < 0.1),
+        "loss as with one worker": _have_one_loss(both, alone),
     }
 
 
 def _look_killed(runs: ProgramRuns, seed: int) -> dict[str, Any]:
     both, killed = runs.get("together", seed), runs.get("killed", seed)
-    if len(killed.traffic) < 2:
-        raise refuse("worker 1 was never killed: too few bytes crossed between the workers")
+    if not killed.killed:
+        raise refuse(
+            "worker 1 was never killed, since no checkpoint was there before the last step, or too "
+            "few bytes crossed between the workers after it"
+        )
+    resumed = runs.get("resumed", seed)
     return {
-        "steps in report.json": killed.report.get("steps"),
-        "went on from a checkpoint": bool(killed.traffic[1] < 0.8 * both.traffic[0]),
-        "weights as without a kill": _are_equal(_read_weights(killed), _read_weights(both)),
+        "steps in report.json": resumed.report.get("steps"),
+        "checkpoints written before the kill": list(killed.saved),
+        "checkpoints written after it": list(resumed.saved),
+        "weights as without a kill": _are_equal(_read_weights(resumed), _read_weights(both)),
+        "loss as without a kill": _have_one_loss(resumed, both),
     }
+
+
+def _have_one_loss(run: ProgramRun, other: ProgramRun) -> bool:
+    one, two = (each.report.get("loss", float("nan")) for each in (run, other))
+    return bool(abs(one / two - 1) < 1e-3)
 
 
 def _read_weights(run: ProgramRun) -> list[np.ndarray]:
@@ -210,7 +256,7 @@ def have_moved(weights: list[np.ndarray]) -> bool:
 
 
 def _measure_loss(logits: np.ndarray, masks: np.ndarray) -> float:
-    """Return the mean cross-entropy of a pixel, of logits or of probabilities."""
+    """Return the mean cross-entropy of a pixel, of logits or, if they add up to 1, of odds."""
     logits = logits.astype(np.float64)
     if logits.min() >= 0 and np.allclose(logits.sum(axis=-1), 1, atol=1e-2):
         logits = np.log(logits + 1e-9)
@@ -223,6 +269,7 @@ PROGRAM = Exercise(
     lab="lab15",
     name="program",
     function="capstone.py",
+    evidence="outside",
     examples=(("alone", 2029), ("together", 2029), ("killed", 2029)),
     mistakes={
         "nothing-learned": "after twenty steps it does no better than guessing: are the gradients "
@@ -231,18 +278,28 @@ PROGRAM = Exercise(
         "batch, is thousands of times larger",
         "other-checksum": "weights_checksum is the sum of the absolute values of all weights that "
         "are in the SavedModel, biases too",
-        "each-alone": "no gradients crossed between the two workers: each trained by itself. The "
+        "each-alone": "no gradients crossed between the two workers: each trained alone. The "
         "strategy is made from TF_CONFIG, before anything else",
-        "other-examples": "two workers end with other weights than one: each trains on its own "
-        "part of the same global batch of 32, and the seed decides everything else",
-        "own-mean": "the weights agree and the loss does not: divide by the global batch, 32, on "
-        "every replica, and add the parts up",
-        "began-anew": "after the kill it took all twenty steps again: save every ten steps, and "
-        "restore before the loop",
-        "position-lost": "it went on from a checkpoint and ended with other weights: the optimizer "
-        "and the place in the data belong to the state as well",
+        "other-examples": "two workers end with other weights than one. Every step takes 8 "
+        "scenes of each of the four shards, whoever holds them, and adds up the gradients of all "
+        "32; seed and step decide everything else",
+        "own-mean": "the loss isn't the same as with one worker: divide by the global batch, 32, "
+        "on every replica, and add the parts up",
+        "other-steps": "a checkpoint is written after every 10 steps, and at no other time, with "
+        "the number of steps in its name",
+        "batch-norm": "the model has BatchNormalization, which takes its means over each worker's "
+        "own part: two workers and one can't agree then",
+        "probabilities": "the model gives probabilities: export logits, without a softmax",
+        "seed-ignored": "another --seed gave the same weights: it decides the order of the "
+        "scenes, and the first weights",
+        "began-anew": "after the kill it took the first ten steps again: restore the newest "
+        "checkpoint before the loop, whoever wrote it and on however many workers",
+        "position-lost": "it resumed from a checkpoint and ended with other weights: the optimizer "
+        "and the place in the data belong to the state too",
         "counted-anew": "it took twenty more steps on top of the restored ones: --steps counts "
         "all attempts together",
+        "mean-of-steps": "the weights agree and the loss doesn't: report the loss of the last "
+        "step's batch, not a mean over the steps of one attempt",
     },
     hint="run it by hand as the lab shows, and look at what it wrote",
     run=each(try_program),
@@ -313,6 +370,7 @@ MODEL = Exercise(
     lab="lab15",
     name="model",
     function="trained_model",
+    evidence="result",
     examples=(("outlines", 2030, 150), ("classes", 2030, 150)),
     mistakes={
         "nothing-found": "it finds no garment at all: most pixels are background, and a model that "

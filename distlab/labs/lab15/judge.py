@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from distlab.labs.lab15 import exercise as lab15
 from distlab.exercises.comparing import AnyOf, Anything
 from distlab.grading.judging import Judge, LabRules
+from distlab.labs.lab15 import exercise as lab15
 
 RULES = LabRules(cell_seconds=240, submission_seconds=400, processes=True, visible_checks=False)
 
@@ -38,7 +38,12 @@ def expect_iou(masks: Any, predicted: Any, way: str = "right") -> list[float]:
     if way == "per-scene":
         each = [expect_iou(m, p) for m, p in zip(masks, predicted)]
         return np.mean(each, axis=0).tolist()
-    classes = range(0 if way == "background-counted" else 1, lab15.CLASSES)
+    classes = np.arange(0 if way == "background-counted" else 1, lab15.CLASSES)
+    if way in ("classes-of-masks", "classes-of-both"):
+        classes = np.intersect1d(classes, masks)
+    if way == "classes-of-both":
+        classes = np.intersect1d(classes, predicted)
+    classes = classes[classes < 10] if way == "classes-to-nine" else classes
     found = [_divide(masks == k, predicted == k) for k in classes]
     if way == "absent-as-zero":
         found = [0.0 if np.isnan(iou) else iou for iou in found]
@@ -58,36 +63,76 @@ def _divide(one: np.ndarray, other: np.ndarray) -> float:
 
 def expect_program(program_kind: str, seed: int, way: str = "right") -> dict[str, Any]:
     """Return what a right program, or one with a known mistake, is seen to do."""
-    steps = "steps in report.json"
+    steps, either = "steps in report.json", AnyOf((True, False))
     found: dict[str, dict[str, Any]] = {
-        "alone": {steps: lab15.STEPS, "a checkpoint is kept": True,
-                  "checksum is of the weights": True, "it has learned": True,
-                  "loss is the mean over pixels": True},
-        "together": {steps: lab15.STEPS, "gradients crossed": True,
-                     "weights as with one worker": True, "loss as with one worker": True},
-        "killed": {steps: lab15.STEPS, "went on from a checkpoint": True,
-                   "weights as without a kill": True},
-    }  # fmt: skip
-    either = AnyOf((True, False))
+        "alone": {
+            steps: lab15.STEPS,
+            "checkpoints written": [10, 20],
+            "model": "gives logits",
+            "checksum is of the weights": True,
+            "it has learned": True,
+            "loss is the mean over pixels": True,
+            "another seed, other weights": True,
+        },
+        "together": {
+            steps: lab15.STEPS,
+            "gradients crossed": True,
+            "weights as with one worker": True,
+            "loss as with one worker": True,
+        },
+        "killed": {
+            steps: lab15.STEPS,
+            "checkpoints written before the kill": [10],
+            "checkpoints written after it": [20],
+            "weights as without a kill": True,
+            "loss as without a kill": True,
+        },
+    }
     changes: dict[str, tuple[str, dict[str, Any]]] = {
-        "nothing-learned": ("alone", {"it has learned": False,
-                                      "loss is the mean over pixels": either}),
+        "nothing-learned": (
+            "alone",
+            {
+                "it has learned": False,
+                "loss is the mean over pixels": either,
+                "another seed, other weights": either,
+            },
+        ),
         "loss-of-pixels": ("alone", {"loss is the mean over pixels": False}),
         "other-checksum": ("alone", {"checksum is of the weights": False}),
-        "each-alone": ("together", {"gradients crossed": False,
-                                    "weights as with one worker": either,
-                                    "loss as with one worker": either}),
-        "other-examples": ("together", {"weights as with one worker": False,
-                                        "loss as with one worker": either}),
-        "own-mean": ("together", {"loss as with one worker": False}),
-        "began-anew": ("killed", {"went on from a checkpoint": False}),
-        "position-lost": ("killed", {"weights as without a kill": False}),
-        "counted-anew": ("killed", {steps: Anything(), "weights as without a kill": False,
-                                    "went on from a checkpoint": either}),
-    }  # fmt: skip
+        "other-steps": ("alone", {"checkpoints written": Anything()}),
+        "batch-norm": ("alone", _make_any(found["alone"]) | {"model": "normalizes over a batch"}),
+        "probabilities": ("alone", _make_any(found["alone"]) | {"model": "gives probabilities"}),
+        "seed-ignored": ("alone", {"another seed, other weights": False}),
+        "each-alone": ("together", _make_any(found["together"]) | {"gradients crossed": False}),
+        "own-mean": (
+            "together",
+            {"loss as with one worker": False, "weights as with one worker": either},
+        ),
+        "other-examples": (
+            "together",
+            {"weights as with one worker": False, "loss as with one worker": either},
+        ),
+        "began-anew": (
+            "killed",
+            _make_any(found["killed"]) | {"checkpoints written after it": [10, 20]},
+        ),
+        "counted-anew": (
+            "killed",
+            _make_any(found["killed"]) | {"checkpoints written after it": [20, 30]},
+        ),
+        "position-lost": (
+            "killed",
+            {"weights as without a kill": False, "loss as without a kill": either},
+        ),
+        "mean-of-steps": ("killed", {"loss as without a kill": False}),
+    }
     if way != "right" and changes[way][0] == program_kind:
         return found[program_kind] | changes[way][1]
     return found[program_kind]
+
+
+def _make_any(found: dict[str, Any]) -> dict[str, Any]:
+    return dict.fromkeys(found, Anything())
 
 
 def expect_model(kind: str, seed: int, count: int, way: str = "right") -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from distlab.labs.lab08.exercise import get_cluster
 from distlab.exercises.refusing import refuse
+from distlab.labs.lab08.exercise import get_cluster
 from distlab.submission import ATTACHED, MAX_ATTACHED_BYTES
 
 MODEL_FILE = ATTACHED["lab15"]["model"]

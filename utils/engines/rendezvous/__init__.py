@@ -14,7 +14,7 @@ done, as a program in there loses every other network: its data, name lookup, NC
 | module | what it holds |
 |---|---|
 | `settings` | where to meet; the warning beyond loopback |
-| `code`, `door`, `channel` | the code, who is let in, the frames between machines |
+| `code`, `channel` | the code; who is let in, and the frames between machines |
 | `compare`, `reach`, `trial` | what must be the same; who reaches whom, and why not |
 | `names` | names that people gave their machines, fit to be shown |
 | `member`, `lines`, `fetching` | a machine that has joined |
@@ -34,12 +34,11 @@ from ...processes.connection import split_address
 from ..programs import Print, Say, say_word, show_line
 from ..settings import RunReport, RunSettings, check_command, make_logs_folder
 from .code import ask_for_code, make_code, read_code
-from .door import open_address
 from .host import HostedRun
-from .member import Member, NoHost, Refused, check_host, connect_to_host
+from .member import Member, NoHost, RefusedByHost, check_host, connect_to_host
 from .settings import Gathering as Gathering
 from .settings import RendezvousSettings as RendezvousSettings
-from .settings import confirm_trust, is_own_host
+from .settings import confirm_trust, is_own_host, open_address
 
 
 def run_at_rendezvous(
@@ -84,7 +83,7 @@ def naming_a_taken_port(address: str) -> Iterator[None]:
     """Say what else a refusal may mean where `address` is this machine's own, and taken."""
     try:
         yield
-    except (InputError, Refused) as error:
+    except (InputError, RefusedByHost) as error:
         if isinstance(error, NoHost) or not is_own_host(split_address(address)[0]):
             raise
         hint = f"something listens at {address} on this machine already"

@@ -1,5 +1,6 @@
 """Where machines meet, and what a user must have agreed to before they do."""
 
+import errno
 import ipaddress
 import socket
 import sys
@@ -13,7 +14,7 @@ from ...processes.connection import split_address
 from ...tf_config import is_loopback
 from ..settings import MAX_TASKS
 
-JOIN_SECONDS = 300.0
+JOIN_SECONDS, BACKLOG = 300.0, 96
 WARNING = (
     "while the run lasts, TensorFlow's own servers listen on every interface of this machine, "
     "without a password: anyone who reaches their ports can read and write files here"
@@ -74,6 +75,31 @@ def is_own_host(host: str) -> bool:
     except (OSError, UnicodeError):
         return False
     return not ipaddress.ip_address(found[4][0].partition("%")[0]).is_unspecified
+
+
+def open_address(address: str) -> socket.socket | None:
+    """Return a socket that listens at `address` and nowhere else, None if that is not ours to do.
+
+    It is another machine's, or another launcher of this machine hosts there already. Raises
+    InputError for what is no address of one machine.
+    """
+    host, port = split_address(address)
+    if not port:
+        raise InputError(f"rendezvous {address}: name a port above 0, as all need the same")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise InputError(f"rendezvous {address}: {error.strerror or error}") from None
+    family, place = found[0], found[4]
+    if ipaddress.ip_address(place[0].partition("%")[0]).is_unspecified:
+        raise InputError(f"rendezvous {address}: name this machine's own address, not all of them")
+    try:
+        return socket.create_server(place, family=family, backlog=BACKLOG)
+    except OSError as error:
+        if error.errno in (errno.EADDRNOTAVAIL, errno.EADDRINUSE):
+            return None
+        reason = error.strerror or str(error)
+        raise InputError(f"rendezvous {address}: {reason}; name another port") from None
 
 
 def confirm_trust(address: str, agreed: bool, say: Callable[[str], None]) -> None:

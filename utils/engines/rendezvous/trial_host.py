@@ -7,8 +7,8 @@ from ...cluster.signals import Signals
 from ...errors import RunError
 from ...processes.handshake import ChannelLost
 from ..settings import RunReport
+from .channel import open_door
 from .compare import describe_machine
-from .door import Door
 from .lobby import Lobby, tell_test
 from .settings import RendezvousSettings
 from .trial import try_pairs
@@ -27,7 +27,7 @@ class HostedTrial:
         about = describe_machine([], None, rendezvous.gathering)
         self._about = about | {"address": rendezvous.advertise_address or listener.getsockname()[0]}
         self._lobby = Lobby(about["same"], say, only_tests=True)
-        self._door = Door(listener, code, self._lobby.welcome)
+        self._door = open_door(listener, code, self._lobby.welcome)
 
     def run(self) -> RunReport:
         """Return the report: its cause names the ways that are closed, None if there are none."""
