@@ -325,7 +325,9 @@ plan_explorer(resnet, examples=1_281_167, epochs=90, mfu=MFU)
 # %%
 plan = predict(resnet, Scenario((8, 64, 512, 4096), machine=ndr, node_mtbf_hours=5000, **job))
 for row in plan:
-    print(f"{row.devices:>5} devices: {row.hours:7.3f} h, {row.cost:6,.0f} to pay, {row.bottleneck}")
+    print(
+        f"{row.devices:>5} devices: {row.hours:7.3f} h, {row.cost:6,.0f} to pay, {row.bottleneck}"
+    )
 assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 
 # %% [markdown]

@@ -9,12 +9,11 @@ from utils.simulate.comparisons import (
     compare_foundry,
     compare_llama,
     find_bucket_error,
-    find_fitted_row,
-    fit_efficiency,
     fit_resnet_link,
     llama_mtbf_hours,
     transformer_flops,
 )
+from utils.simulate.llm_foundry import find_fitted_row, fit_efficiency
 from utils.simulate.machines import MACHINES
 from utils.simulate.published import FOLDER, read_source, read_table
 
