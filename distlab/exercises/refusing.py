@@ -74,8 +74,8 @@ EXPLANATIONS = {
     r"RemoteValue": "schedule returns a promise of a number, not the number: coordinator.fetch, "
     "after join, gives what the promises hold",
     r"merge_call. called while defining a new graph|merge_call called while": "an all-reduce "
-    "(or an optimizer's step) stands in a tf.function that a single replica runs: put "
-    "@tf.function round the call of strategy.run instead",
+    "(or an optimizer's step) stands in a branch (if, tf.cond) or in a tf.function that a single "
+    "replica runs: choose with tf.where, and put @tf.function round the call of strategy.run",
     r"AddN.*(same size and shape|!=)|operation AddN": "the replicas hold tensors of different "
     "lengths, which cannot be added element by element: make one number (or one sum) of each "
     "first, then reduce",
