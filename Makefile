@@ -5,9 +5,11 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 # WHEELS=FOLDER installs from the files in FOLDER alone, without a network.
 OFFLINE := $(if $(WHEELS),--no-index --find-links '$(WHEELS)')
+# GPU=1 also installs CUDA's libraries, for a machine with an NVIDIA GPU.
+READY := $(VENV)/.ready$(if $(GPU),-gpu)
 .DEFAULT_GOAL := help
 
-.PHONY: help lab test test-fast test-all bench chaos grade-demo build book doctor wheels constraints clean
+.PHONY: help lab test test-fast test-all bench gpu-check chaos grade-demo build book doctor wheels constraints clean run-gpu-check
 
 help:
 	@echo 'make lab     open the course in JupyterLab (make lab ARGS=--no-browser)'
@@ -16,6 +18,7 @@ help:
 	@echo 'make test-all  every test whole: all labs graded both ways, all pages, all notebooks in'
 	@echo '             JupyterLab, long lessons unshortened; then chaos'
 	@echo 'make bench   measure, side by side'
+	@echo 'make gpu-check  prove on a machine with GPUs what cannot be seen without, and write a report'
 	@echo 'make chaos   kill and freeze training runs at random: all must survive'
 	@echo 'make grade-demo  grade a small class and say where its pages are'
 	@echo 'make build   regenerate notebooks and labs whose source changed'
@@ -25,7 +28,7 @@ help:
 	@echo 'make clean   remove the environment'
 
 # The first Python from 3.11 to 3.13 that can make a virtual environment; PYTHON=... names another.
-$(VENV)/.ready: pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt
 	@python=$${PYTHON:-}; \
 	if [ -z "$$python" ]; then \
 	  for candidate in python3.12 python3.13 python3.11 python3 python; do \
@@ -39,17 +42,18 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	echo "Building the environment in $(VENV) with $$($$python --version) (a few minutes, about 3 GB, once)"; \
 	$$python -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(OFFLINE) -c constraints.txt -e '.[lab,test]'
+	@$(if $(GPU),$(BIN)/python -m pip install --quiet --disable-pip-version-check $(OFFLINE) -c constraints.txt -e '.[gpu]')
 	@touch $@
 
-lab: $(VENV)/.ready
+lab: $(READY)
 	@$(BIN)/distlab lab $(ARGS)
 
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --disable-warnings
 
-test: $(VENV)/.ready
+test: $(READY)
 	@$(PYTEST) --nbval --nbval-current-env $(ARGS)
 
-test-fast: $(VENV)/.ready
+test-fast: $(READY)
 	@$(PYTEST) -m fast tests $(ARGS)
 
 test-all: export DISTLAB_TEST_ALL := 1
@@ -57,30 +61,38 @@ test-all: export DISTLAB_REDUCED :=
 test-all: export PYTEST_TIMEOUT := 2400
 test-all: test chaos
 
-bench: $(VENV)/.ready
+bench: $(READY)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
+# Everything is installed first, unless there is no GPU: then one line says so.
+gpu-check:
+	@nvidia-smi -L >/dev/null 2>&1 || { echo 'gpu-check: nvidia-smi lists no GPU on this machine' >&2; exit 2; }
+	@$(MAKE) --no-print-directory GPU=1 run-gpu-check
+
+run-gpu-check: $(READY)
+	@$(BIN)/python -m benchmarks.gpu_check $(ARGS)
+
 # KILLS=N for another number than 100
-chaos: $(VENV)/.ready
+chaos: $(READY)
 	@$(BIN)/python -m benchmarks.chaos $(if $(KILLS),--runs $(KILLS))
 	@$(BIN)/python -m benchmarks.rendezvous_chaos $(if $(KILLS),--runs $(KILLS))
 
-grade-demo: $(VENV)/.ready
+grade-demo: $(READY)
 	@$(BIN)/python -m distlab.grading.demo $(ARGS)
 
-build: $(VENV)/.ready
+build: $(READY)
 	@$(BIN)/distlab build $(ARGS)
 
-book: $(VENV)/.ready
+book: $(READY)
 	@$(BIN)/python -c 'import furo, latex2mathml, myst_nb' 2>/dev/null || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check $(OFFLINE) -c constraints.txt -e '.[book]'
 	@$(BIN)/distlab book $(ARGS)
 
-doctor: $(VENV)/.ready
+doctor: $(READY)
 	@$(BIN)/distlab doctor $(ARGS)
 
 # What an install needs, for this kind of machine and this Python; setuptools builds the course itself.
-wheels: $(VENV)/.ready
+wheels: $(READY)
 	@$(BIN)/python -m pip download --quiet --disable-pip-version-check -d wheels -c constraints.txt '.[lab,test,book]' 'setuptools>=77'
 	@for source in $$(ls wheels/*.tar.gz 2>/dev/null); do \
 	  $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-index --no-deps --find-links wheels -w wheels $$source && rm $$source || exit 1; \
@@ -91,7 +103,11 @@ wheels: $(VENV)/.ready
 constraints:
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && python3 -m venv $$fresh/venv && \
 	$$fresh/venv/bin/python -m pip install --quiet '.[lab,test,ray,spark,manifests,book]' && \
-	{ head -n 2 constraints.txt; $$fresh/venv/bin/python -m pip freeze | grep -v -e '^distributed-training-lab' -e '^nvidia' -e ' @ '; } > $$fresh/pins && \
+	{ head -n 2 constraints.txt; $$fresh/venv/bin/python -m pip freeze | grep -v -e '^distributed-training-lab' -e ' @ '; \
+	  $$fresh/venv/bin/python -m pip install --quiet --upgrade pip; \
+	  $$fresh/venv/bin/python -m pip install --quiet --dry-run --report $$fresh/gpu.json '.[gpu]'; \
+	  $$fresh/venv/bin/python -c 'import json, sys; names = [p["metadata"] for p in json.load(open(sys.argv[1]))["install"]]; print(*(n["name"] + "==" + n["version"] for n in names if n["name"].startswith("nvidia")), sep="\n")' $$fresh/gpu.json; \
+	} > $$fresh/pins && \
 	cp $$fresh/pins constraints.txt
 
 clean:

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from distlab.explorables.amdahl import amdahl_explorer
 from distlab.explorables.catalog import EXAMPLES
+from distlab.explorables.choosing import choosing_explorer
+from distlab.explorables.explorer import Explorer
 from distlab.explorables.screenshots import write_page
-from distlab.widgets.amdahl import amdahl_explorer
-from distlab.widgets.choosing import choosing_explorer
-from distlab.widgets.explorer import Explorer
 
 
 def _freeze(explorer: Explorer) -> Explorer:

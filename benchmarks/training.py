@@ -20,9 +20,10 @@ with quiet_tensorflow():
 
 from utils.data import load
 from utils.data.batches import BatchPlan
-from utils.devices import use_logical_devices
+from utils.devices import count_gpus, use_logical_devices
 from utils.measure import Stopwatch
 from utils.models import build_cnn
+from utils.placement import describe_strategy
 from utils.strategies import make_strategy
 from utils.training import TrainConfig
 from utils.training.input_feed import ImageFeed
@@ -35,14 +36,20 @@ LOOPS = ("tutorial", "custom", "fit")
 
 
 def run(rounds: int) -> None:
-    """Measure `rounds` epochs of each loop for 1 and 2 replicas and print images per second."""
-    use_logical_devices(2)
+    """Measure `rounds` epochs of each loop and print images per second.
+
+    On 1 GPU and on all of them, or on 1 and 2 logical CPU devices where there are none.
+    """
+    gpus = count_gpus()
+    if not gpus:
+        use_logical_devices(2)
     data = load("fashion_mnist")
     print("\nTraining, images per second (CNN, Fashion-MNIST sample, 10,000 images an epoch,")
     print(f"global batch {GLOBAL_BATCH_SIZE}); {describe_versions()}; {rounds} rounds")
     print("                         images per second     to the tutorial's loop")
     print("replicas  loop             median      best      clock  processor time")
-    for replicas in (1, 2):
+    for replicas in sorted({1, gpus or 2}):
+        print(describe_strategy(make_strategy("mirrored", replicas)))
         clock, processor = measure(replicas, data, rounds)
         for name in LOOPS:
             rates = [len(data.train) / seconds for seconds in clock[name]]

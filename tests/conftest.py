@@ -5,6 +5,7 @@ uses TensorFlow cannot miss the split, and one that does not never waits for it.
 """
 
 import gc
+import os
 import re
 import signal
 import sys
@@ -19,6 +20,7 @@ from warm_start import make_warm_start
 from utils.environment import quiet_tensorflow
 
 DEVICES = 4
+GIVEN_GPUS = "DISTLAB_TEST_GPUS"  # CUDA_VISIBLE_DEVICES as it was before the tests
 WARM_START = make_warm_start()
 pytest_plugins = ("run_record",)
 NUMBERED = re.compile(r"(?<![a-z0-9])(lab)?(\d\d)[-_][a-z]")  # 05-loss-scaling, lab05_loss_scaling
@@ -66,6 +68,8 @@ def split(tensorflow: ModuleType) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Heed interrupts: a job in a shell's background ignores them, and so would its children."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.setdefault(GIVEN_GPUS, os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # all but tests marked gpu see the same machine
     if WARM_START:
         WARM_START.install()
     if "tensorflow" in sys.modules:
@@ -108,6 +112,28 @@ def find_seconds(item: pytest.Item) -> float:
     """Return about how long the whole file of `item` takes, by its mark `slow(seconds)`."""
     mark = item.get_closest_marker("slow")
     return mark.args[0] if mark else 0.0
+
+
+@pytest.fixture
+def real_gpus(monkeypatch):
+    """The GPUs of this machine, which the test's own processes may use; skips if there are none."""
+    from needs import skip_without
+
+    from utils.gpus import list_gpus
+
+    given = os.environ[GIVEN_GPUS]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    if given == "all":
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    return list_gpus() or skip_without("a GPU", "nvidia-smi lists none")
+
+
+@pytest.fixture
+def fake_gpus(monkeypatch, tmp_path):
+    """Call it with kinds of GPU: the driver then lists them, in this process and its children."""
+    from gpu_fakes import FakeMachine
+
+    return FakeMachine(monkeypatch, tmp_path)
 
 
 @pytest.fixture(scope="session")

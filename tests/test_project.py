@@ -16,14 +16,16 @@ from distlab.doctor.software import normalize_package
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("utils", "distlab")
 NO_TENSORFLOW = """
-utils: environment measure events errors files checks strategies data training schedules collectives
-    simulate simulate.collective simulate.pipeline simulate.memory simulate.parameter_server
+utils: environment measure events errors files checks gpus strategies data training schedules
+    collectives simulate simulate.collective simulate.pipeline simulate.memory
+    simulate.parameter_server
     simulate.failures simulate.input calibrate parallel.pipeline tf_config cluster engines
     processes.fork_server processes.connection collectives.processes processes.registry
     training.parameter_server.loop training.recovery training.tpu_ready input_pipeline
-distlab: cli doctor figures widgets explorables exercises labs.lab01.exercise lessons.chaos
+distlab: cli doctor figures explorables exercises labs.lab01.exercise lessons.chaos
     lessons.update_records lessons.stale_updates lessons.dtensor_mlp cli.processes classroom
-    cli.run cli.plan cli.user_function cli.release cli.grade grading.release grading.session
+    cli.run cli.modernize modernize.reading modernize.sources cli.plan cli.user_function
+    cli.release cli.grade grading.release grading.session
     grading.report.pages
 """
 ROWS = """
@@ -34,11 +36,13 @@ utils: events
 utils: schedules
 utils: collectives
 utils: simulate tf_config
-utils: devices
+utils: gpus
+utils: devices placement
 utils: cluster
 utils: engines
 utils: data
 utils: models
+utils: multi_worker
 utils: strategies
 utils: input_pipeline
 utils: keras_multi_worker
@@ -47,13 +51,13 @@ utils: parallel
 utils: calibrate
 distlab: errors
 distlab: lessons figures progress submission
-distlab: widgets explorables
+distlab: explorables
 distlab: exercises authoring
 distlab: turns
 distlab: grading
 distlab: labs
 distlab: kernel classroom
-distlab: home
+distlab: home modernize
 distlab: book
 distlab: doctor cli lab_config __main__
 """
@@ -80,9 +84,18 @@ def read_requirements() -> list[str]:
 def test_constraints_pin_every_requirement_as_pyproject_says():
     pins = read_pins()
     for requirement in read_requirements():
-        name, _, version = requirement.partition("==")
+        name, _, version = requirement.replace("[and-cuda]", "").partition("==")
         assert normalize_package(name) in pins, f"{name} is not pinned in constraints.txt"
         assert not version or pins[normalize_package(name)] == version
+
+
+def test_constraints_pin_what_tensorflow_wants_for_gpus():
+    from importlib import metadata
+
+    wanted = [r for r in metadata.requires("tensorflow") if "and-cuda" in r]
+    names = {re.match(r"[\w.-]+", requirement)[0] for requirement in wanted}
+    pinned = {name for name in read_pins() if name.startswith("nvidia")}
+    assert pinned == {normalize_package(name) for name in names} and "nvidia-nccl-cu12" in names
 
 
 def test_constraints_are_names_and_versions_only():
@@ -98,6 +111,8 @@ def test_conda_environment_installs_the_same_versions():
                        "-e .[lab,test]"]  # fmt: skip
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     assert wanted == ">=3.11,<3.14"
+    assert "\n      # - -e .[gpu]  #" in text
+    assert "-c constraints.txt -e '.[gpu]'" in (ROOT / "Makefile").read_text()
     assert "-c constraints.txt -e '.[lab,test]'" in (ROOT / "Makefile").read_text()
 
 
@@ -106,10 +121,10 @@ def test_installed_versions_are_the_pinned_ones():
     from importlib import metadata
 
     pins, project = read_pins(), tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    asked_for = {r for extra in ("ray", "spark", "manifests", "book")
+    asked_for = {r for extra in ("ray", "spark", "manifests", "book", "gpu")
                  for r in project["optional-dependencies"][extra]}  # fmt: skip
     for requirement in read_requirements():
-        name = requirement.partition("==")[0]
+        name = requirement.partition("==")[0].partition("[")[0]
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.environment import quiet_tensorflow
-from utils.processes.connection import Connection, Message, PeerGone, PeerSilent
+from utils.processes.connection import Connection, PeerGone, PeerSilent, WireMessage
 from utils.processes.forked_program import (
     KERNEL,
     enter,
@@ -239,7 +239,7 @@ class Programs:
             os.close(one)
 
 
-def serve(connection: Connection, programs: Programs | None = None) -> Message:
+def serve(connection: Connection, programs: Programs | None = None) -> WireMessage:
     """Fork for each request until the client is gone. Returns in the forks alone."""
     while True:
         try:

@@ -5,8 +5,9 @@ since the epoch). `training` writes these kinds:
 
 | event | fields |
 |---|---|
-| restore | step, path, skipped_checkpoints: damaged checkpoints that are newer, and why |
-| start | strategy, replicas (of each worker), workers, global_batch_size, steps_per_epoch, epochs |
+| restore | step, path, devices, skipped_checkpoints: damaged checkpoints that are newer, and why |
+| start | strategy, replicas (of each worker), workers, global_batch_size, steps_per_epoch, \
+epochs, devices, device_kinds, all_reduce, unused_gpus, device_note (as in `training.report`) |
 | patched | what: a piece of Keras that was patched for several workers |
 | step | step, epoch, loss, images_per_second |
 | epoch | step, epoch, loss, accuracy (of a classification), images_per_second |

@@ -10,19 +10,32 @@ that the machine can run.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+from .checks import check_choice
+from .devices import (
+    DEVICES,
+    choose_all_reduce,
+    connect_tpu,
+    find_devices,
+    limit_gpus,
+    name_gpu_kinds,
+    take_devices,
+    why_no_nccl,
+)
 from .errors import InputError
+from .multi_worker import choose_worker_devices, get_multi_worker, make_communication_options
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-COMMUNICATIONS = ("AUTO", "RING", "NCCL")  # of multi-worker collectives
 MAX_REPLICAS = 16  # on logical devices, tracing more takes minutes
+KEYS_APART = 1000  # group keys of TensorFlow's collectives that a strategy leaves for others
 LOOPS = ("fit", "custom")
 KERAS = ("keras 3", "tf_keras")
 
@@ -48,21 +61,24 @@ class Support:
 class StrategyRecord:
     """What there is to know of one strategy.
 
-    `make(replicas, **options)` returns it; `type_name` is its class in `tf.distribute`.
+    `make(plan, **options)` returns it; `type_name` is its class in `tf.distribute`.
     `place` is "machine", "cluster" (TF_CONFIG says what this process is in it) or "TPU".
-    `usual_replicas` None means all devices that there are. `max_replicas` 1 takes no other
-    number, and `single_replica_reason` says why; 0 takes none at all. `in_lockstep`: several
-    workers take every step together. `is_coordinated`: one process, the coordinator, sends
-    steps to workers, and servers hold the variables. `options` are what `make` takes
-    besides. `exceptions` holds what differs from "works" in the table, (loop, keras) -> row.
+    `usual_replicas` is its number on logical CPUs; on GPUs, a strategy whose `max_replicas`
+    allows it takes all. `max_replicas` 1 takes no other number, and `single_replica_reason` says
+    why; 0 takes none at all. `all_reduces` are the ways to add up gradients that it offers; the
+    last works on every device. `in_lockstep`: several workers take every step together.
+    `is_coordinated`: one process, the coordinator, sends steps to workers, and servers hold the
+    variables. `options` are what `make` takes besides. `exceptions`
+    holds what differs from "works" in the table, (loop, keras) -> row.
     """
 
     name: str
-    make: Callable[..., tf.distribute.Strategy]
+    make: Callable[..., tf.distribute.Strategy]  # its first argument is a Plan
     type_name: str
     place: str = "machine"
-    usual_replicas: int | None = 1
+    usual_replicas: int = 1
     max_replicas: int = 1
+    all_reduces: tuple[str, ...] = ()
     single_replica_reason: str = "it trains on one device"
     in_lockstep: bool = False
     is_coordinated: bool = False
@@ -82,6 +98,27 @@ class StrategyRecord:
         return not self.is_coordinated
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What a strategy is asked for: the fields of `make_strategy`, checked."""
+
+    record: StrategyRecord
+    replicas: int | None
+    devices: str
+    all_reduce: str
+
+    def take_devices(self) -> list[str]:
+        """Return the devices of this process for it, such as "GPU:0"."""
+        record = self.record
+        return take_devices(self.devices, self.replicas, record.usual_replicas, record.max_replicas)
+
+    def choose_all_reduce(self, kind: str) -> str | None:
+        """Return the way to add up gradients on devices of `kind`."""
+        offered = self.record.all_reduces
+        reason = why_no_nccl(name_gpu_kinds()) if kind == "GPU" and "nccl" in offered else ""
+        return choose_all_reduce(self.all_reduce, offered, self.record.name, kind, reason)
+
+
 def find_strategy(name: str) -> StrategyRecord:
     """Return the record of strategy `name`; raises InputError for a name that does not exist."""
     if name not in STRATEGIES:
@@ -90,17 +127,15 @@ def find_strategy(name: str) -> StrategyRecord:
 
 
 def check_strategy(name: str, replicas: int | None = None) -> int | None:
-    """Return the number of replicas that strategy `name` gets, after checking both.
+    """Return `replicas` after checking it for strategy `name`; None stays: the usual number.
 
-    None means the usual number: 2 for the strategies of one machine that have
-    several, else 1. For "multi-worker", replicas count per worker, and None stays
-    None: all devices of the worker; so it does for "tpu": all cores of the TPU.
-    Raises InputError for a name that does not exist, and for a number of replicas
-    that the strategy cannot have.
+    That is all GPUs that the process may use for a strategy that has several replicas, else two
+    logical CPUs. For "multi-worker", replicas count per worker. Raises InputError for a name that
+    does not exist, and for a number of replicas that the strategy cannot have.
     """
     record = find_strategy(name)
     if replicas is None:
-        return record.usual_replicas
+        return None
     most = record.max_replicas
     if most == 0:
         raise InputError(f"{replicas} replicas: strategy {name!r} {record.single_replica_reason}")
@@ -110,171 +145,124 @@ def check_strategy(name: str, replicas: int | None = None) -> int | None:
     return int(replicas)
 
 
-def make_strategy(name: str, replicas: int | None = None, **options: Any) -> tf.distribute.Strategy:
+def make_strategy(
+    name: str, replicas: int | None = None, *, devices: str = "auto", all_reduce: str = "auto",
+    **options: Any,
+) -> tf.distribute.Strategy:  # fmt: skip
     """Return the strategy `name` with `replicas` replicas (per worker, in a cluster).
 
-    Replicas are GPUs where there are enough, else logical CPU devices. On CPU
-    devices MirroredStrategy reduces with `ReductionToOneDevice`: with its default
-    collectives, a second strategy with another number of replicas fails in the
-    same process.
+    Replicas run on GPUs if this process may use any: on all of them for `replicas` None. Without
+    GPUs, or with `devices="cpu"`, they run on logical CPU devices. `placement.describe_strategy`
+    says what it got. `all_reduce` is how they add up gradients, one of `devices.ALL_REDUCES`:
+    NCCL on GPUs unless another is named. On CPU devices MirroredStrategy reduces to one device.
 
     The strategies of a cluster are made in a process that TF_CONFIG makes one of
     its tasks, before TensorFlow's first operation. "multi-worker" has `replicas`
-    devices of this worker, all of them for None; every worker must have as many. Asked
+    devices of this worker, and every worker must have as many. Asked
     for again in the same task, it is the same object: a second one would start this
     task's collectives anew, in the middle of what the other workers do.
-    "multi-worker" takes the option `communication`, one of COMMUNICATIONS: what its
-    collectives are made of (`tf.distribute.experimental.CommunicationOptions`).
     "parameter-server" takes the option `partitioner`, which cuts variables into pieces
     (`tf.distribute.experimental.partitioners.Partitioner`).
 
     "tpu" connects to the TPU that `devices.connect_tpu` finds and initializes it.
 
-    Raises InputError as `check_strategy` does, where TF_CONFIG is missing, where no
-    TPU is, and when TensorFlow started before the process was split into enough devices.
+    Raises InputError as `check_strategy` does; for more replicas than GPUs; for an all-reduce that
+    the strategy or the devices don't have; if TF_CONFIG is missing or no TPU is there; and if
+    TensorFlow started before the process was split into enough devices.
     """
     replicas, record = check_strategy(name, replicas), find_strategy(name)
+    check_choice("devices", devices, DEVICES if record.place != "TPU" else ("auto",))
     for option in options:
         if option not in record.options:
             raise InputError(f"strategy {name!r} has no option {option!r}")
+    choose_all_reduce(all_reduce, record.all_reduces, name, "GPU")  # can it ever?
     if record.place == "cluster" and not os.environ.get("TF_CONFIG"):
         raise InputError(
             f"strategy {name!r} trains in a cluster, and TF_CONFIG, which says what this process "
             "is in it, is not set: use utils.cluster.LocalCluster, or distlab train --workers 2"
         )
-    return record.make(replicas, **options)
+    return record.make(Plan(record, replicas, devices, all_reduce), **options)
 
 
-def _make_default(replicas: int | None) -> tf.distribute.Strategy:
+def _make_default(plan: Plan) -> tf.distribute.Strategy:
     import tensorflow as tf
 
+    kind, _ = find_devices(plan.devices, plan.replicas)
+    if kind == "CPU" and not limit_gpus(0):
+        raise InputError(
+            "devices 'cpu': TensorFlow has started with GPUs in this process. Start a new one "
+            "(restart the kernel), or take strategy 'one-device'"
+        )
     return tf.distribute.get_strategy()
 
 
-def _make_one_device(replicas: int | None) -> tf.distribute.Strategy:
+def _make_one_device(plan: Plan) -> tf.distribute.Strategy:
     import tensorflow as tf
 
-    from .devices import training_devices
-
-    return tf.distribute.OneDeviceStrategy(training_devices(1)[0])
+    return tf.distribute.OneDeviceStrategy(plan.take_devices()[0])
 
 
-def _make_mirrored(replicas: int | None) -> tf.distribute.Strategy:
+def _make_mirrored(plan: Plan) -> tf.distribute.Strategy:
     import tensorflow as tf
 
-    from .devices import training_devices
-
-    devices = training_devices(replicas)
-    on_cpu = devices[0].startswith("CPU")
-    reduce_how = tf.distribute.ReductionToOneDevice() if on_cpu else None
+    devices = plan.take_devices()
+    kind = devices[0].partition(":")[0]
+    reduce_how = _make_cross_device_ops(plan.choose_all_reduce(kind), devices)
     return tf.distribute.MirroredStrategy(devices, cross_device_ops=reduce_how)
 
 
-def _make_central_storage(replicas: int | None) -> tf.distribute.Strategy:
+def _make_cross_device_ops(all_reduce: str, devices: list[str]) -> tf.distribute.CrossDeviceOps:
+    """Return what adds up the gradients of `devices`.
+
+    For "nccl" and "ring" it is what MirroredStrategy makes for itself, with group keys of its own:
+    with TensorFlow's, a second strategy with another number of replicas fails in one process.
+    """
+    import tensorflow as tf
+    from tensorflow.python.distribute import cross_device_ops, cross_device_utils
+
+    if all_reduce == "one-device":
+        return tf.distribute.ReductionToOneDevice()
+    if all_reduce == "hierarchical" and len(devices) % 2:
+        raise InputError(
+            "all reduce 'hierarchical' needs an even number of replicas, got "
+            f"{len(devices)}: TensorFlow leaves the last one's gradient out of the sum"
+        )
+    if all_reduce == "hierarchical":
+        return tf.distribute.HierarchicalCopyAllReduce()
+    keys = cross_device_utils.CollectiveKeys(group_key_start=next(_group_keys))
+    return cross_device_ops.CollectiveAllReduce(
+        devices, len(devices), make_communication_options(all_reduce), keys
+    )
+
+
+_group_keys = itertools.count(100 * KEYS_APART, KEYS_APART)
+
+
+def _make_central_storage(plan: Plan) -> tf.distribute.Strategy:
     import tensorflow as tf
 
-    from .devices import training_devices
-
-    devices = training_devices(replicas)
+    devices = plan.take_devices()
     return tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device="CPU:0")
 
 
-def _make_tpu(replicas: int | None) -> tf.distribute.Strategy:
+def _make_tpu(plan: Plan) -> tf.distribute.Strategy:
     import tensorflow as tf
-
-    from .devices import connect_tpu
 
     return tf.distribute.TPUStrategy(connect_tpu().resolver)
 
 
-def _make_parameter_server(replicas: int | None, partitioner: Any = None) -> tf.distribute.Strategy:
+def _make_parameter_server(plan: Plan, partitioner: Any = None) -> tf.distribute.Strategy:
+    """Return the coordinator's strategy; its workers hold the GPUs, and it takes none itself."""
     import tensorflow as tf
 
+    limit_gpus(0)
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     return tf.distribute.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
 
 
-def _make_multi_worker(replicas: int | None, communication: str = "AUTO") -> tf.distribute.Strategy:
-    """Return this task's strategy of `replicas` devices, made where there is none yet."""
-    if communication not in COMMUNICATIONS:
-        allowed = ", ".join(COMMUNICATIONS)
-        raise InputError(f"communication {communication!r}: choose from {allowed}")
-    wanted = (os.environ["TF_CONFIG"], *_choose_worker_devices(replicas), communication)
-    if wanted not in _multi_worker:
-        try:
-            _multi_worker[wanted] = _start_multi_worker(*wanted[1:])
-        except RuntimeError as error:
-            if "at program startup" not in str(error):
-                raise
-            raise InputError(
-                "strategy 'multi-worker' must be made before TensorFlow's first operation: make "
-                "data and models in functions, which are called afterwards"
-            ) from None
-    return _multi_worker[wanted]
-
-
-_multi_worker: dict[tuple[str, str, int, str], tf.distribute.Strategy] = {}  # of this process
-
-
-def _start_multi_worker(kind: str, count: int, communication: str) -> tf.distribute.Strategy:
-    """Return a new MultiWorkerMirroredStrategy on `count` devices of this worker.
-
-    TensorFlow 2.21 takes all GPUs of a worker, and of one without GPUs the first
-    CPU device only (`CollectiveAllReduceExtended._initialize_local_devices`).
-    Where that is not what was asked for, that one method is overridden, so that
-    logical CPU devices are replicas too.
-    """
-    import tensorflow as tf
-    from tensorflow.python.distribute import collective_all_reduce_strategy as source
-
-    from .devices import leave_device_buffers_untuned
-
-    leave_device_buffers_untuned()
-    kinds = tf.distribute.experimental.CommunicationImplementation
-    options = tf.distribute.experimental.CommunicationOptions(implementation=kinds[communication])
-    if (kind, count) in {("CPU", 1), ("GPU", len(tf.config.list_physical_devices("GPU")))}:
-        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
-
-    class OnSeveralDevices(source.CollectiveAllReduceExtended):
-        def _initialize_local_devices(self, cluster_resolver, worker_device):
-            return tuple(f"{worker_device}/device:{kind}:{i}" for i in range(count)), kind
-
-    class MultiWorkerMirrored(source.CollectiveAllReduceStrategy):
-        def __init__(self) -> None:
-            extended = OnSeveralDevices(self, None, options)
-            tf.distribute.Strategy.__init__(self, extended)
-
-    return MultiWorkerMirrored()
-
-
-def _choose_worker_devices(replicas: int | None) -> tuple[str, int]:
-    """Return "GPU" or "CPU" and how many devices of it; splits the CPU where it must.
-
-    Starts no TensorFlow: the strategy must come first. Raises InputError for
-    fewer devices than `replicas`.
-    """
-    import tensorflow as tf
-
-    from .devices import configured_cpu_devices, split_cpu
-
-    gpus = len(tf.config.list_physical_devices("GPU"))
-    if gpus and (replicas is None or replicas <= gpus):
-        return "GPU", replicas or gpus
-    split = configured_cpu_devices()
-    if replicas is None:
-        return "CPU", split or 1
-    if split == 0 and replicas > 1:
-        try:
-            split_cpu(replicas)
-            split = replicas
-        except RuntimeError:
-            pass
-    if replicas > max(split, 1):
-        raise InputError(
-            f"{replicas} replicas: this worker has {max(split, 1)} CPU devices, and the split must "
-            "come before TensorFlow's first operation; start the worker again"
-        )
-    return "CPU", replicas
+def _make_multi_worker(plan: Plan) -> tf.distribute.Strategy:
+    kind, count = choose_worker_devices(plan.devices, plan.replicas, MAX_REPLICAS)
+    return get_multi_worker(kind, count, plan.choose_all_reduce(kind))
 
 
 STRATEGIES: dict[str, StrategyRecord] = {
@@ -288,6 +276,7 @@ STRATEGIES: dict[str, StrategyRecord] = {
             "MirroredStrategy",
             usual_replicas=2,
             max_replicas=MAX_REPLICAS,
+            all_reduces=("nccl", "ring", "hierarchical", "one-device"),
         ),
         StrategyRecord(
             "central-storage",
@@ -295,16 +284,16 @@ STRATEGIES: dict[str, StrategyRecord] = {
             "experimental.CentralStorageStrategy",
             usual_replicas=2,
             max_replicas=MAX_REPLICAS,
+            all_reduces=("one-device",),
         ),
         StrategyRecord(
             "multi-worker",
             _make_multi_worker,
             "MultiWorkerMirroredStrategy",
             place="cluster",
-            usual_replicas=None,
             max_replicas=MAX_REPLICAS,
+            all_reduces=("nccl", "ring"),
             in_lockstep=True,
-            options=("communication",),
             exceptions=(
                 Support(
                     "multi-worker",
@@ -350,7 +339,6 @@ STRATEGIES: dict[str, StrategyRecord] = {
             _make_tpu,
             "TPUStrategy",
             place="TPU",
-            usual_replicas=None,
             max_replicas=0,
             single_replica_reason="has one on each core of its TPU; leave them out",
             exceptions=tuple(

@@ -3,7 +3,7 @@
 import signal
 
 from distlab.classroom.joining import begin_at_enter
-from distlab.classroom.meeting import COMMAND, Place, Say, say
+from distlab.classroom.meeting import COMMAND, ClassPlace, Say, say
 from distlab.classroom.roll import Ending, Roll
 from distlab.classroom.settings import ClassSettings
 from distlab.errors import CourseError
@@ -28,7 +28,7 @@ class Classroom:
     """
 
     def __init__(
-        self, settings: ClassSettings, place: Place, workers: int = WORKERS,
+        self, settings: ClassSettings, place: ClassPlace, workers: int = WORKERS,
         restarts: int = RESTARTS, tell: Say = say,
     ) -> None:  # fmt: skip
         check_count("workers", workers, 1, MAX_WORKERS)

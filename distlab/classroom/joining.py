@@ -7,7 +7,7 @@ import threading
 from dataclasses import replace
 
 from distlab.classroom.events import read_event
-from distlab.classroom.meeting import COMMAND, Place, Say, say
+from distlab.classroom.meeting import COMMAND, ClassPlace, Say, say
 from utils.checks import check_count
 from utils.engines import RunReport
 from utils.engines.rendezvous import join_rendezvous
@@ -30,10 +30,10 @@ def join(
         from distlab.classroom import join
         join("192.168.1.10", name="Ada")          # asks for the code that the teacher shows
 
-    `place` are the other fields of `Place`, such as `trust_network=True`. Interrupt it to
+    `place` are the other fields of `ClassPlace`, such as `trust_network=True`. Interrupt it to
     leave. Raises InputError for a wrong code, RunError where the teacher's machine is lost.
     """
-    here = Place(address, name, **place)
+    here = ClassPlace(address, name, **place)
     rendezvous = here.to_rendezvous()
     confirm_trust(rendezvous.address, here.trust_network, tell)
     given = code or _ask(rendezvous.address)
@@ -50,7 +50,7 @@ def try_connections(
     On the machine that owns `address` this hosts the test until `machines` are there; anywhere
     else it takes part, in such a test or in a class that has not ended.
     """
-    here = Place(address, name, **place)
+    here = ClassPlace(address, name, **place)
     rendezvous = here.to_rendezvous(only_tests=True)
     listener = open_address(rendezvous.address)
     if listener is None:

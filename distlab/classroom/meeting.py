@@ -24,7 +24,7 @@ ELSEWHERE = "10.255.255.255"  # nothing is sent there: only our own address towa
 
 
 @dataclass(frozen=True)
-class Place:
+class ClassPlace:
     """This laptop in a class: where to meet, what it is called, and where its files go.
 
     `address` is the teacher's, "host" or "host:port". `advertise_address` is where the others reach

@@ -4,7 +4,7 @@ import threading
 from typing import Any
 
 from distlab.classroom.hosting import WORKERS, Classroom
-from distlab.classroom.meeting import PORT, Place, Say, find_own_address, say
+from distlab.classroom.meeting import PORT, ClassPlace, Say, find_own_address, say
 from distlab.classroom.settings import ClassSettings
 from distlab.classroom.watching import ClassCockpit
 from utils.engines import RunReport
@@ -64,12 +64,12 @@ def start(
         room = start(workers=8, epochs=20, trust_network=True)
         room                                      # later: room.begin(), room.wait(), room.stop()
 
-    `settings` are those of `ClassSettings`, and of `Place` besides the address. Raises
+    `settings` are those of `ClassSettings`, and of `ClassPlace` besides the address. Raises
     CourseError as `Classroom` does.
     """
-    at = {n: settings.pop(n) for n in list(settings) if n in Place.__dataclass_fields__}
+    at = {n: settings.pop(n) for n in list(settings) if n in ClassPlace.__dataclass_fields__}
     host = address or find_own_address()
-    where = Place(join_address(host, port), **at)
+    where = ClassPlace(join_address(host, port), **at)
     room = Classroom(ClassSettings(**settings), where, workers, tell=tell)
     room.announce()
     return RunningClass(room)

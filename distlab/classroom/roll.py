@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, ClassVar, Protocol
 
 from distlab.classroom.events import read_event
-from utils.cluster.group import Group
+from utils.cluster.group import TaskGroup
 from utils.engines.rendezvous.channel import LOST_SECONDS
 from utils.engines.rendezvous.host import Presence
 from utils.engines.rendezvous.names import clean_line
@@ -28,7 +28,7 @@ WAITS = "waits for the next start"
 class Hosted(Protocol):
     """What a roll wants of `HostedRun`."""
 
-    group: Group | None
+    group: TaskGroup | None
     starts: int
 
     def look(self) -> list[Presence]: ...
@@ -91,7 +91,7 @@ class Roll:
         self._lock = threading.RLock()
         self._pupils: dict[str, Pupil] = {}
         self._seats: dict[str, str] = {}  # task -> name, of the running start
-        self._group: Group | None = None
+        self._group: TaskGroup | None = None
         nothing = {"event": "nothing", "time": 0.0, "task": name, "attempt": 1}
         self._events, self._lines = Kept(nothing), Kept((name, ""))
         self.weights: dict[str, tuple[int, str]] = {}  # name -> last step, checksum
@@ -147,7 +147,7 @@ class Roll:
             if self.has_begun and self._unseated:
                 self._note_unseated()
 
-    def _begin(self, group: Group) -> None:
+    def _begin(self, group: TaskGroup) -> None:
         before, self._group = self._group, group
         if before is not None and before.first_failed is not None:
             failed = before.first_failed

@@ -10,8 +10,8 @@ from itertools import islice
 from typing import TextIO
 
 from distlab.classroom.roll import Roll
-from distlab.widgets.cockpit_book import JobBook, LaneBook
-from distlab.widgets.cockpit_lanes import SYMBOLS, name_states
+from distlab.explorables.cockpit_book import JobBook, LaneBook
+from distlab.explorables.cockpit_lanes import SYMBOLS, name_states
 
 UPDATE_SECONDS, QUIET_SECONDS = 0.5, 20.0  # at a terminal; in a log, where nothing has changed
 MAX_STEPS, NAME_WIDTH = 20, 18

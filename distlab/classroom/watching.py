@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from distlab.classroom.roll import Roll
 from distlab.classroom.table import IN_LOBBY, NOTHING, list_rows
+from distlab.explorables.cockpit_panel import Cockpit, show_lane
 from distlab.figures.lanes import LaneRecord
-from distlab.widgets.cockpit_panel import Cockpit, show_lane
 
 if TYPE_CHECKING:
     from distlab.classroom.hosting import Classroom

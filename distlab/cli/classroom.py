@@ -84,14 +84,14 @@ def _add_place(parser: OneLineParser, with_address: bool) -> None:
 def run_start(arguments: argparse.Namespace) -> int:
     """Host a class to its end; return 0, or the status of what stopped it."""
     from distlab.classroom.hosting import Classroom
-    from distlab.classroom.meeting import Place, find_own_address, say
+    from distlab.classroom.meeting import ClassPlace, find_own_address, say
     from distlab.classroom.settings import ClassSettings
     from distlab.classroom.table import Table
     from utils.engines.rendezvous.names import clean_line
     from utils.tf_config import join_address
 
     host = arguments.advertise_address or find_own_address()
-    place = Place(
+    place = ClassPlace(
         join_address(host, arguments.port), **_take(arguments, PLACE[:2] + PLACE[3:]),
         checkpoint_dir=arguments.checkpoint_dir,
     )  # fmt: skip

@@ -25,6 +25,7 @@ from distlab.cli.train_task import train_as_task
 from distlab.errors import CourseError
 from utils import events
 from utils.checks import check_count
+from utils.devices import ALL_REDUCES, DEVICES
 from utils.errors import InputError, RunError
 from utils.events import Event, EventWriter
 from utils.strategies import CLUSTER, NAMES, STRATEGIES, find_strategy
@@ -37,15 +38,15 @@ from utils.training.config import (
     OPTIMIZERS,
     TrainConfig,
 )
-from utils.training.report import TrainingStopped, TrainReport, describe_resumption
+from utils.training.report import TrainingStopped, TrainReport, describe_resumption, read_devices
 
 MAX_TASKS = 32
 COORDINATED = tuple(name for name, record in STRATEGIES.items() if record.is_coordinated)
 USUAL = "(%(default)s)"
 SETTINGS = (
-    "strategy", "replicas", "dataset", "loop", "auto_shard", "model", "epochs", "global_batch_size",
-    "optimizer", "learning_rate", "dtype", "seed", "max_examples", "full_data", "data_folder",
-    "checkpoint_dir", "checkpoint_every", "export",
+    "strategy", "replicas", "devices", "all_reduce", "dataset", "loop", "auto_shard", "model",
+    "epochs", "global_batch_size", "optimizer", "learning_rate", "dtype", "seed", "max_examples",
+    "full_data", "data_folder", "checkpoint_dir", "checkpoint_every", "export",
 )  # fmt: skip
 
 
@@ -60,7 +61,12 @@ def add_parser(subparsers: Commands) -> None:
     add = parser.add_argument
     add("--strategy", default=usual.strategy, **_one_of(NAMES))
     add("--replicas", "--replicas-per-worker", type=int, metavar="N",
-        help="replicas per worker (2 on one machine where there are several, else 1)")  # fmt: skip
+        help="replicas per worker (all GPUs; without GPUs 2 for strategies that have several)"
+        )  # fmt: skip
+    add("--device", "--devices", default=usual.devices, dest="devices",
+        **_one_of(DEVICES, "train on GPUs or logical CPUs: "))  # fmt: skip
+    add("--all-reduce", default=usual.all_reduce,
+        **_one_of(ALL_REDUCES, "add up gradients with "))  # fmt: skip
     add("--workers", metavar="N",
         help="worker processes of multi-worker and parameter-server (2); with --rendezvous also a "
         "range, MIN:MAX")  # fmt: skip
@@ -213,6 +219,9 @@ class _Listeners:
         elif event["event"] == "start":
             total = event["epochs"] * event["steps_per_epoch"]
             first = min(total, event["first_step"])
+            if not self._quiet:
+                where = f"{event['strategy']}, {read_devices(event)}"
+                print(f"distlab train: {where}", file=sys.stderr, flush=True)
             self._progress = Progress("distlab train", total, "step", first, self._quiet)
         elif event["event"] == "step" and self._progress is not None:
             note = f"epoch {event['epoch']}, loss {event['loss']:.4f}"
@@ -250,7 +259,9 @@ def train_on_cluster(
     with contextlib.ExitStack() as stack:
         if launcher is not None:
             stack.callback(launcher.close)
-        cluster = LocalCluster(workers, ps, config.replicas or 1, launcher=launcher)
+        cluster = LocalCluster(
+            workers, ps, config.replicas, devices=config.devices, launcher=launcher
+        )
         stack.enter_context(cluster)
         job = cluster.start(run_task, config, restarts=starting.restarts)
         try:

@@ -33,7 +33,7 @@ def train_as_task(
     if task.job == "evaluator":
         raise CourseError("TF_CONFIG: task type evaluator trains nothing; start it as a worker")
     if find_strategy(config.strategy).is_coordinated and task.job != "chief":
-        return _serve()
+        return _serve(task.job, config.devices)
     from utils.training import train
 
     with _Insistence() as insistence, contextlib.ExitStack() as waiting:
@@ -62,14 +62,19 @@ def list_peers(task: TaskConfig) -> dict[str, str]:
     }
 
 
-def _serve() -> None:
+def _serve(job: str, devices: str) -> None:
+    """Serve until killed: a worker on one device, as its coordinator expects, a server on none."""
     from utils.cluster.task import serve
+    from utils.devices import count_gpus, limit_gpus
     from utils.environment import quiet_tensorflow
 
     with quiet_tensorflow():
         import tensorflow as tf
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # a server that waits runs no Python
+    wanted = int(job == "worker" and devices != "cpu")
+    if count_gpus() > wanted:
+        limit_gpus(wanted)
     serve(tf)
 
 

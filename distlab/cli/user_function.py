@@ -18,6 +18,7 @@ import utils
 from distlab.cli import user_child
 from distlab.cli.parser import Commands, add_command
 from utils.errors import InputError, RunError
+from utils.gpus import VISIBLE
 
 TUNE = (
     "Measure a tf.data pipeline and find settings for its stages. FUNCTION takes no arguments and "
@@ -115,7 +116,7 @@ def _ask(order: dict[str, Any]) -> tuple[str, int]:
         try:
             child = subprocess.Popen(
                 [sys.executable, "-P", user_child.__file__], stdin=subprocess.PIPE, text=True,
-                pass_fds=[writing], start_new_session=True,
+                pass_fds=[writing], start_new_session=True, env={**os.environ, VISIBLE: ""},
             )  # fmt: skip
         finally:
             os.close(writing)

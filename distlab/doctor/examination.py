@@ -2,7 +2,7 @@
 
 from distlab.doctor import machine, processes, software, tools
 from distlab.doctor.findings import Finding, Probe, run_probes
-from distlab.doctor.tensorflow_trial import LIMIT_SECONDS, judge_gpus, try_tensorflow
+from distlab.doctor.tensorflow_trial import LIMIT_SECONDS, examine_gpus, try_tensorflow
 
 
 def examine(quick: bool = False) -> list[Finding]:
@@ -39,9 +39,9 @@ def list_probes(quick: bool = False) -> list[Probe]:
     ]
 
 
-def look_for_gpus() -> Finding:
-    """Return the GPUs that the driver names, without TensorFlow."""
-    return judge_gpus(tools.list_nvidia_gpus(), None)
+def look_for_gpus() -> list[Finding]:
+    """Return the GPUs that the driver names, without TensorFlow, and who would use them."""
+    return examine_gpus(None)
 
 
 def _make_trial() -> Probe:

@@ -9,7 +9,11 @@ from typing import Any
 
 from distlab.doctor.commands import Outcome, describe_signal, run_command
 from distlab.doctor.findings import Finding
-from distlab.doctor.tools import list_nvidia_gpus
+from utils.devices import choose_devices
+from utils.errors import InputError
+from utils.gpus import VISIBLE, explain_complaint, read_driver, select_gpus, share_gpus
+from utils.measure import count
+from utils.strategies import STRATEGIES, StrategyRecord
 
 CHILD = Path(__file__).with_name("tensorflow_child.py")
 LIMIT_SECONDS = 60.0
@@ -43,7 +47,7 @@ def try_tensorflow(
     if "split" in stages:
         value = f"the CPU splits into {stages['split']['devices']}"
         found.append(Finding("logical devices", "ok", value))
-    found.append(judge_gpus(list_nvidia_gpus(), stages.get("gpus")))
+    found += examine_gpus(stages.get("gpus"), outcome.errors)
     if "compute" in stages:
         found.append(_describe_computation(stages["compute"]))
     return found
@@ -94,12 +98,26 @@ def _advise_signal(number: int) -> str:
     return "`make clean`, then `make lab`, builds the environment again"
 
 
-def judge_gpus(driver: list[str], seen: dict[str, Any] | None) -> Finding:
-    """Return the finding on GPUs: those that the driver names, those that TensorFlow sees.
+def examine_gpus(seen: dict[str, Any] | None, errors: str = "") -> list[Finding]:
+    """Return what GPUs are here, and on what each strategy would train.
 
     `seen` is the child's report {"names": […], "built_with": whether this
-    TensorFlow has CUDA in it}, None where there is no report (`--quick`, or a crash).
+    TensorFlow has CUDA in it}, None where there is no report (`--quick`, or a crash). `errors` is
+    what it printed.
     """
+    driver = read_driver()
+    try:
+        named = select_gpus(os.environ.get(VISIBLE), driver)
+    except InputError as error:
+        return [Finding("GPU", "warning", "none that TensorFlow sees", str(error))]
+    kinds = [gpu.kind for gpu in driver]
+    visible = [str(number) for number in range(len(seen["names"]))] if seen else named
+    uses = describe_uses(visible)
+    return [judge_gpus(kinds, seen, errors), Finding("training devices", "ok", uses)]
+
+
+def judge_gpus(driver: list[str], seen: dict[str, Any] | None, errors: str = "") -> Finding:
+    """Return the finding on GPUs: those that the driver names, those that TensorFlow sees."""
     names = driver if seen is None else seen["names"]
     if names:
         kinds = [f"{names.count(kind)} x {kind}" for kind in dict.fromkeys(names)]
@@ -107,15 +125,43 @@ def judge_gpus(driver: list[str], seen: dict[str, Any] | None) -> Finding:
         return Finding("GPU", "ok", ", ".join(kinds) + untried)
     if not driver:
         return Finding("GPU", "missing", "none", LEARNERS_NOTE)
-    if os.environ.get("CUDA_VISIBLE_DEVICES") is not None:
-        advice = f"CUDA_VISIBLE_DEVICES hides them; {LEARNERS_NOTE}"
+    if os.environ.get(VISIBLE) is not None:
+        advice = f"{VISIBLE} hides them; {LEARNERS_NOTE}"
     elif seen["built_with"]:
-        advice = "CUDA's libraries are missing: `pip install 'tensorflow[and-cuda]'` in the pinned "
-        advice += f"version; without it {LEARNERS_NOTE}"
+        advice = f"{explain_complaint(errors)}; without them {LEARNERS_NOTE}"
     else:
         advice = f"this TensorFlow was built without CUDA; {LEARNERS_NOTE}"
     value = f"{len(driver)} x {driver[0]}, which TensorFlow does not see"
     return Finding("GPU", "warning", value, advice)
+
+
+def describe_uses(gpus: Sequence[str]) -> str:
+    """Return on what each strategy trains here when no option names devices, in a sentence."""
+    uses: dict[str, list[str]] = {}
+    for record in STRATEGIES.values():
+        if record.place != "TPU":
+            find = describe_workers if record.place == "cluster" else describe_replicas
+            uses.setdefault(find(record, gpus), []).append(record.name)
+    return "; ".join(f"{', '.join(names)}: {use}" for use, names in uses.items())
+
+
+def describe_replicas(record: StrategyRecord, gpus: Sequence[str]) -> str:
+    usual, most = record.usual_replicas, record.max_replicas
+    kind, number = choose_devices("auto", None, len(gpus), usual, most)
+    return f"{kind}:0" if number == 1 else f"{kind}:0 to {kind}:{number - 1}"
+
+
+def describe_workers(record: StrategyRecord, gpus: Sequence[str], workers: int = 2) -> str:
+    try:
+        shares = share_gpus(gpus, workers, int(record.is_coordinated))
+    except InputError:
+        return f"--workers {len(gpus)}, or {workers} workers with --device cpu"
+    parts = (
+        [shares[f"worker {index}"][VISIBLE].split(",") for index in range(workers)]
+        if shares
+        else []
+    )
+    return f"{count(len(parts[0]), 'GPU')} for each of {workers} workers" if parts else "CPU:0"
 
 
 def _describe_computation(told: dict[str, Any]) -> Finding:

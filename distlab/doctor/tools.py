@@ -97,16 +97,6 @@ def examine_java() -> Finding:
     return Finding("Java", "ok", str(version))
 
 
-def list_nvidia_gpus() -> list[str]:
-    """Return the names of the GPUs that NVIDIA's driver reports, [] where there is none."""
-    path = shutil.which("nvidia-smi")
-    if path is None:
-        return []
-    outcome = run_command([path, "-L"], LIMIT_SECONDS)
-    names = re.findall(r"^GPU \d+: (.+?) \(UUID", outcome.output, re.MULTILINE)
-    return names if outcome.status == 0 else []
-
-
 def examine_bundled_data(root: Path = bundled.FOLDER) -> list[Finding]:
     """Is the bundled sample of each data set complete, by its checksum?"""
     return [_examine_sample(name, title, root) for name, title in _titles().items()]

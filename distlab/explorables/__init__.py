@@ -1,8 +1,17 @@
-"""Living pictures: pieces that the browser draws, glides and answers by itself. See README.md."""
+"""Interactive pieces: explorables that the browser draws, explorers with sliders, the cockpit.
+
+Each shows a still picture where widgets can't run. README.md says how to write one.
+"""
 
 from distlab.explorables.arrow import update_arrow as update_arrow
+from distlab.explorables.cockpit_panel import Cockpit as Cockpit
+from distlab.explorables.cockpit_panel import cockpit as cockpit
+from distlab.explorables.controls import Choice as Choice
+from distlab.explorables.controls import Slider as Slider
 from distlab.explorables.conveyor import conveyor as conveyor
 from distlab.explorables.explorable import Explorable as Explorable
+from distlab.explorables.explorer import Explorer as Explorer
+from distlab.explorables.explorer import explore as explore
 from distlab.explorables.guess import guess_number as guess_number
 from distlab.explorables.guess import guess_word as guess_word
 from distlab.explorables.memory import memory_machine as memory_machine

@@ -138,6 +138,7 @@ def _environment(course: str) -> dict[str, str]:
         "TMPDIR": "/tmp", "LANG": "C.UTF-8", "USER": "learner", "MPLBACKEND": "Agg",
         "MPLCONFIGDIR": "/tmp/mpl", "KERAS_HOME": "/tmp/keras", "IPYTHONDIR": "/tmp/ipython",
         "OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1",
+        "CUDA_VISIBLE_DEVICES": "",  # answers are judged on the CPU, on every machine
     }  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def time_both(
     multiples of 4. The two take turns, each call behind a barrier. The sums of both are
     compared first, which also traces TensorFlow's. Raises CourseError where they differ.
     """
-    strategy = make_strategy("multi-worker", communication="RING")
+    strategy = make_strategy("multi-worker", all_reduce="ring")
     rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
     ours: Seconds = {size: [] for size in sizes}
     theirs: Seconds = {size: [] for size in sizes}
@@ -87,7 +87,7 @@ def reduce_both(
     addresses: Sequence[str], vectors: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Run in each worker: the sum of the workers' `vectors` by our ring, and by TensorFlow's."""
-    strategy = make_strategy("multi-worker", communication="RING")
+    strategy = make_strategy("multi-worker", all_reduce="ring")
     rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
     mine = vectors[rank]
     with ProcessRing(addresses, rank, LIMIT_SECONDS) as ring:

@@ -40,8 +40,8 @@ from distlab import doctor, figures
 from distlab.exercises.predict import show_guess
 from distlab.explorables import guess_number, guess_word
 from distlab.lessons.live_loss import LiveLoss
-from distlab.widgets.watched_replicas import watch_replicas
-from distlab.widgets import Slider, explore
+from distlab.explorables.watched_replicas import watch_replicas
+from distlab.explorables import Slider, explore
 from utils.data import load
 from utils.errors import DistributedError
 from utils.measure import Stopwatch, array_bytes, format_bytes, peak_memory_bytes, time_calls

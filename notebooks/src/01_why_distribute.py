@@ -31,9 +31,9 @@ import numpy as np
 from distlab import figures
 from distlab.exercises.predict import show_guess
 from distlab.explorables import guess_number
-from distlab.widgets.amdahl import amdahl_explorer, amdahl_speed_up
-from distlab.widgets.batches import batch_explorer
-from distlab.widgets.sharing import (
+from distlab.explorables.amdahl import amdahl_explorer, amdahl_speed_up
+from distlab.explorables.batches import batch_explorer
+from distlab.explorables.sharing import (
     draw_cluster,
     draw_two_ways,
     gain_explorer,

@@ -38,7 +38,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from distlab import figures
 from distlab.exercises.predict import show_guess
 from distlab.explorables import guess_number, guess_word
-from distlab.widgets.last_batch import last_batch_explorer
+from distlab.explorables.last_batch import last_batch_explorer
 from utils.data import load, make_tfds_folder
 from utils.data.batches import epoch_order
 from utils.measure import Stopwatch, array_bytes, format_bytes

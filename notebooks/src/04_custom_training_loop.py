@@ -36,7 +36,7 @@ from distlab import figures
 from distlab.exercises.predict import show_guess
 from distlab.explorables import guess_number
 from distlab.lessons.training_step import draw_training_step
-from distlab.widgets.predictions import prediction_explorer
+from distlab.explorables.predictions import prediction_explorer
 from utils.data import load
 from utils.data.batches import epoch_order
 from utils.measure import Stopwatch, array_bytes, format_bytes, images_per_second, time_calls

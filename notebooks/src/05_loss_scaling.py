@@ -36,7 +36,7 @@ from distlab.explorables import guess_number, update_arrow
 from distlab.exercises.predict import show_guess
 from distlab.lessons.update_table import judge, update_table
 from distlab.lessons.scaled_updates import Shares, draw_updates, inner_products, update_ratio
-from distlab.widgets.update_scaling import update_explorer
+from distlab.explorables.update_scaling import update_explorer
 from utils.data import load
 from utils.data.batches import epoch_order
 from utils.measure import array_bytes
@@ -609,4 +609,4 @@ assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 #
 # ## The lab
 #
-# You practice this in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb): four losses to fix, plain, weighted, penalized and uneven, graded by the same ratio, and bugs to name from a ratio and a residual.
+# You practice this in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb): three losses and a clipping rule to fix, graded by the same ratio, and bugs to name from a ratio and a residual.

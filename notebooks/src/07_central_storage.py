@@ -37,7 +37,7 @@ from distlab.explorables import guess_number
 from utils.measure import Stopwatch, array_bytes, format_bytes
 from utils.models import build_model
 from utils.training import train
-from distlab.widgets.storage import held_bytes, sent_bytes, storage_explorer
+from distlab.explorables.storage import held_bytes, sent_bytes, storage_explorer
 
 # %% [markdown]
 # ## One store, several readers

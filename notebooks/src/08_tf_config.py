@@ -42,7 +42,7 @@ from distlab.lessons.cluster_pictures import draw_jobs
 from distlab.lessons.failing_starts import diagnose_job
 from distlab.lessons.typed_cluster import run_tasks
 from distlab.lessons.watched_training import train_slowly
-from distlab.widgets import cockpit
+from distlab.explorables import cockpit
 from utils.cluster import LocalCluster
 from utils.processes.registry import find_clusters
 from utils.measure import Stopwatch, format_bytes
@@ -459,4 +459,4 @@ assert psutil.Process().children(recursive=True) == []  # nothing is left
 #
 # ## The lab
 #
-# In [lab 07, cluster doctor](../labs/lab07-cluster-doctor.ipynb), you write and fix TF_CONFIGs and diagnose eight failing clusters from their logs. Lesson 09 trains on such a cluster, and lesson 10 makes its runs survive a crash.
+# In [lab 07, cluster doctor](../labs/lab07-cluster-doctor.ipynb), you write and fix TF_CONFIGs, and find in the logs of three workers which machine broke a cluster, and how. Lesson 09 trains on such a cluster, and lesson 10 makes its runs survive a crash.

@@ -39,7 +39,7 @@ from distlab.explorables import guess_number
 from distlab.lessons.cluster_pictures import draw_two_workers
 from distlab.lessons.typed_cluster import run_tasks
 from distlab.lessons.watched_training import train_slowly
-from distlab.widgets import cockpit
+from distlab.explorables import cockpit
 from utils.cluster import ClusterError, LocalCluster
 from utils.data import load
 from utils.data.batches import epoch_order

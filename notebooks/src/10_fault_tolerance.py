@@ -59,8 +59,8 @@ from utils.simulate.failures import (
 from utils.training.checkpoints import latest_intact_checkpoint
 from utils.training.recovery import METHODS, RecoverySettings, train_with_recovery
 from utils.training.recovery.trainer import Trainer
-from distlab.widgets import cockpit
-from distlab.widgets.checkpoint_interval import interval_explorer, say_seconds
+from distlab.explorables import cockpit
+from distlab.explorables.checkpoint_interval import interval_explorer, say_seconds
 
 # %% [markdown]
 # ## What a failure costs

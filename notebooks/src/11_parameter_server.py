@@ -41,7 +41,7 @@ from distlab.lessons.synchronous_rounds import SynchronousRounds
 from distlab.lessons.update_records import Update, make_spans, mean_staleness
 from distlab.lessons.update_records import mean_staleness_by_worker
 from distlab.lessons.watched_servers import train_and_tell
-from distlab.widgets import cockpit
+from distlab.explorables import cockpit
 from utils.cluster import ClusterError, LocalCluster, make_launcher
 from utils.data import load
 from utils.events import report

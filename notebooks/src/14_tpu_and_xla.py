@@ -38,7 +38,7 @@ from utils.errors import DistributedError
 from distlab.exercises.predict import show_guess
 from distlab.explorables import guess_number, guess_word
 from distlab.lessons.tpu_mesh import draw_mesh
-from distlab.widgets.host_loop import host_loop_explorer
+from distlab.explorables.host_loop import host_loop_explorer
 from utils.measure import Stopwatch, array_bytes, time_calls
 from utils.models import build_mlp
 from utils.strategies import make_strategy

@@ -35,7 +35,7 @@ from utils.data import load
 from utils.data.batches import epoch_order
 from distlab.exercises.predict import show_guess
 from distlab.explorables import guess_number, guess_word
-from distlab.widgets.rates import rates_explorer
+from distlab.explorables.rates import rates_explorer
 from utils.measure import Stopwatch, array_bytes, format_bytes
 from utils.models import build_mlp
 from utils.simulate.published import read_table

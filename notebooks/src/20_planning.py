@@ -33,7 +33,7 @@ from distlab import figures
 from distlab.exercises.predict import show_guess
 from distlab.explorables import guess_number, step_time_line
 from distlab.lessons.published_runs import show_published
-from distlab.widgets.plan_explorer import plan_explorer
+from distlab.explorables.plan_explorer import plan_explorer
 from utils.calibrate import Choice, Profile, calibrate, check_locally, find_machine, predict
 from utils.cluster import make_launcher
 from utils.data import load

@@ -30,7 +30,7 @@ from distlab import figures
 from distlab.exercises.predict import show_guess
 from distlab.explorables import guess_number
 from distlab.lessons.what_works import try_all
-from distlab.widgets.choosing import PLACES, advise, choosing_explorer
+from distlab.explorables.choosing import PLACES, advise, choosing_explorer
 from utils.measure import format_bytes
 from utils.models import build_mlp
 from utils.simulate.collective import Link, simulate_all_reduce
@@ -271,7 +271,7 @@ assert advice.strategy == "not TensorFlow"
 # # several steady machines                                tf.distribute.MultiWorkerMirroredStrategy()
 # # many machines that come and go, huge sparse tables     tf.distribute.ParameterServerStrategy(r)
 # # a model larger than a device                           PyTorch FSDP, Megatron-LM, JAX; DTensor
-# from distlab.widgets.choosing import advise, describe
+# from distlab.explorables.choosing import advise, describe
 #
 # advice = advise(1e9, 1e9, 64, "several machines, steady", "files on disk", 200)
 # print(advice.strategy, advice.reasons, advice.row.hours)

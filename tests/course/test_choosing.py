@@ -2,8 +2,8 @@
 
 import pytest
 
+from distlab.explorables.choosing import DATA, PLACES, advise, choosing_explorer
 from distlab.lessons.what_works import try_all
-from distlab.widgets.choosing import DATA, PLACES, advise, choosing_explorer
 
 STEADY = (PLACES[1], "files on disk", 200)
 

@@ -18,7 +18,8 @@ from utils.events import read_events
 
 COMMAND = [sys.executable, "-m", "distlab", "train"]
 SMALL = ["--max-examples", "500", "--model", "mlp"]
-KEYS = ["strategy", "replicas", "workers", "dataset", "source", "examples", "loop",
+KEYS = ["strategy", "replicas", "workers", "devices", "device_kinds", "all_reduce",
+        "unused_gpus", "device_note", "dataset", "source", "examples", "loop",
         "global_batch_size", "epochs", "resumed_from", "skipped_checkpoints", "loss", "accuracy",
         "test_loss", "test_accuracy", "images_per_second", "seconds",
         "weights_checksum"]  # fmt: skip
@@ -49,7 +50,9 @@ def test_report_for_people_with_export_and_mixed_precision(tmp_path):
         *"--strategy central-storage --dataset mnist --loop fit --dtype mixed_bfloat16".split(),
         "--export", str(tmp_path), *SMALL,
     )  # fmt: skip
-    assert done.returncode == 0 and done.stderr == ""
+    where = "2 replicas: CPU:0, CPU:1 (logical CPU), all-reduce one-device\n"
+    assert (done.returncode, done.stderr) == (0, f"distlab train: central-storage, {where}")
+    assert where in done.stdout
     assert "mnist, 500 training examples" in done.stdout and "test:" in done.stdout
     assert (tmp_path / "model.keras").is_file() and (tmp_path / "saved_model").is_dir()
 
@@ -75,7 +78,9 @@ def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path, number)
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 128 + number
-    assert said.count("\n") == 1 and "stopped in epoch" in said and "to go on" in said
+    where, said = said.splitlines()
+    assert where.startswith("distlab train: ")
+    assert "stopped in epoch" in said and "to go on" in said
     reached = [e for e in read_events(tmp_path / "e") if e["event"] == "step"][-1]
     epochs = str(reached["epoch"] + 1)
     done = distlab_train(*arguments[:2], "--epochs", epochs, *arguments[4:], "--json")

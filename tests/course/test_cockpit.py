@@ -10,11 +10,11 @@ import time
 import pytest
 from process_watch import wait_for
 
+from distlab.explorables import cockpit, cockpit_chaos
+from distlab.explorables.cockpit_lanes import name_states
+from distlab.explorables.cockpit_story import Group, LaneStory, list_flags, list_lost, list_spans
 from distlab.figures import draw_stage
 from distlab.figures.lanes import MAX_POINTS, Flag, LaneRecord, Mark, Span, StageRecord, find_runs
-from distlab.widgets import cockpit, cockpit_chaos
-from distlab.widgets.cockpit_lanes import name_states
-from distlab.widgets.cockpit_story import Group, LaneStory, list_flags, list_lost, list_spans
 from utils.cluster import ClusterError, LocalCluster
 from utils.cluster.group import Task
 from utils.cluster.launcher import TaskOrder

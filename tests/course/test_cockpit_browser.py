@@ -7,7 +7,7 @@ from needs import need_browser
 
 NOTEBOOK = "notebooks/01-cockpit.ipynb"
 START = """from utils.cluster import LocalCluster
-from distlab.widgets import cockpit
+from distlab.explorables import cockpit
 
 def count(steps):
     import time

@@ -215,7 +215,10 @@ def test_gpus_that_tensorflow_does_not_see_are_a_warning(monkeypatch):
     driver, blind = ["Some GPU"] * 2, {"names": [], "built_with": True}
     unseen = judge_gpus(driver, blind)
     assert unseen.status == "warning" and "2 x Some GPU" in unseen.value
-    assert "and-cuda" in unseen.advice
+    assert "pip install -e '.[gpu]'" in unseen.advice
+    log = "W0000 00:00 gpu_device.cc:2366] Cannot dlopen some GPU libraries. Please"
+    said = judge_gpus(driver, blind, log).advice
+    assert '"Cannot dlopen some GPU libraries. Please"' in said and ".[gpu]" in said
     assert "without CUDA" in judge_gpus(driver, {**blind, "built_with": False}).advice
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     assert "CUDA_VISIBLE_DEVICES hides them" in judge_gpus(driver, blind).advice

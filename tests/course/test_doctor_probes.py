@@ -9,6 +9,7 @@ import pytest
 from process_watch import group_members
 
 from distlab.doctor import machine, tools
+from distlab.doctor.examination import look_for_gpus
 from distlab.doctor.findings import Finding
 from utils.data import bundled
 from utils.data.catalog import DATA_SETS
@@ -92,12 +93,18 @@ def test_a_browser_is_found_or_the_way_without_one_is_told(programs, tmp_path):
     assert tools.examine_browser(tmp_path) == Finding("browser", "ok", str(path))
 
 
-def test_gpus_are_those_that_the_driver_lists(programs):
-    assert tools.list_nvidia_gpus() == []
+def test_gpus_are_those_that_the_driver_lists(programs, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert [found.status for found in look_for_gpus()] == ["missing", "ok"]
     programs("nvidia-smi", "echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'")
-    assert tools.list_nvidia_gpus() == ["NVIDIA H200"]
+    gpu, uses = look_for_gpus()
+    assert gpu.value == "1 x NVIDIA H200, TensorFlow not asked"
+    assert "mirrored, central-storage" in uses.value and "GPU:0" in uses.value
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    (wrong,) = look_for_gpus()
+    assert wrong.status == "warning" and "names 3, which isn't on this machine" in wrong.advice
     programs("nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
-    assert tools.list_nvidia_gpus() == []
+    assert look_for_gpus()[0].status == "missing"
 
 
 def test_damaged_bundled_data_are_a_problem_that_names_the_file(tmp_path):

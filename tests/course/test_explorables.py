@@ -13,7 +13,9 @@ from distlab.errors import CourseError
 from distlab.exercises.predict import show_guess
 from distlab.explorables import (
     Explorable,
+    Slider,
     conveyor,
+    explore,
     guess_number,
     guess_word,
     memory_machine,
@@ -24,23 +26,22 @@ from distlab.explorables import (
     staleness_race,
     step_time_line,
 )
+from distlab.explorables.amdahl import amdahl_explorer
 from distlab.explorables.arrow import list_gradients, make_problem
+from distlab.explorables.batches import batch_explorer
 from distlab.explorables.bundle import BROWSER, join_script, join_style
 from distlab.explorables.catalog import EXAMPLES
+from distlab.explorables.choosing import choosing_explorer
 from distlab.explorables.conveyor import run_belt
 from distlab.explorables.explorable import MIME, write_fragment
 from distlab.explorables.memory import find_held
 from distlab.explorables.screenshots import write_page
+from distlab.explorables.sharing import pace_explorer
+from distlab.explorables.storage import storage_explorer
+from distlab.explorables.update_scaling import update_explorer
 from distlab.figures import bars, images, split_evenly
 from distlab.figures.palette import BLACK, IDEAS, REPLICAS
 from distlab.lessons.scaled_updates import DIVISORS, Shares, update_ratio
-from distlab.widgets import Slider, explore
-from distlab.widgets.amdahl import amdahl_explorer
-from distlab.widgets.batches import batch_explorer
-from distlab.widgets.choosing import choosing_explorer
-from distlab.widgets.sharing import pace_explorer
-from distlab.widgets.storage import storage_explorer
-from distlab.widgets.update_scaling import update_explorer
 from utils.collectives import ALGORITHMS, all_reduce, combine_values
 from utils.collectives.replica_values import WAYS
 from utils.errors import DistributedError

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from distlab import figures
+from distlab.explorables.amdahl import amdahl_speed_up, draw_amdahl
+from distlab.explorables.predictions import draw_prediction
 from distlab.figures.canvas import COLORS
 from distlab.lessons.split_matrix import split_matrix
-from distlab.widgets.amdahl import amdahl_speed_up, draw_amdahl
-from distlab.widgets.predictions import draw_prediction
 from utils.errors import DistributedError
 
 SVG = "{http://www.w3.org/2000/svg}"

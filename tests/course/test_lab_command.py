@@ -19,7 +19,7 @@ from distlab.cli import lab, make_parser
 from utils.errors import DistributedError
 
 ROOT = Path(__file__).parents[2]
-EXPLORER = "from distlab.widgets.batches import batch_explorer\n\nbatch_explorer()"
+EXPLORER = "from distlab.explorables.batches import batch_explorer\n\nbatch_explorer()"
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from distlab.errors import CourseError
+from distlab.explorables import last_batch
 from distlab.lessons.cluster_pictures import draw_two_workers
 from distlab.lessons.typed_cluster import run_tasks
-from distlab.widgets import last_batch
 from utils.tf_config import pick_free_ports
 
 ROOT = Path(__file__).resolve().parents[2]

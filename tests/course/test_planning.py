@@ -2,8 +2,8 @@
 
 import pytest
 
+from distlab.explorables.plan_explorer import LARGEST, NETWORKS, plan_explorer
 from distlab.lessons.published_runs import UNITS, describe_errors, draw_bars, draw_scatter
-from distlab.widgets.plan_explorer import LARGEST, NETWORKS, plan_explorer
 from utils.calibrate import Profile
 from utils.simulate.comparisons import COMPARISONS, Compared
 

@@ -28,7 +28,7 @@ def test_copies_are_equal_with_the_all_reduce_and_drift_apart_without(tf, data):
 
 
 def test_it_trains_only_while_it_is_seen_and_follows_the_hand(tf, data, monkeypatch):
-    from distlab.widgets import watched_replicas
+    from distlab.explorables import watched_replicas
 
     monkeypatch.setattr(watched_replicas, "SLOW_SECONDS", 0.05)
     monkeypatch.setattr(watched_replicas, "FAST_SECONDS", 0.01)
@@ -54,7 +54,7 @@ def test_it_trains_only_while_it_is_seen_and_follows_the_hand(tf, data, monkeypa
 
 
 def test_the_recording_in_the_tree_says_what_it_shows_and_moves_without_a_script():
-    from distlab.widgets.watched_replicas import RECORDING
+    from distlab.explorables.watched_replicas import RECORDING
 
     text = RECORDING.read_text(encoding="utf-8")
     assert len(ElementTree.fromstring(text).get("aria-label")) > 100 and len(text) < 300_000

@@ -20,8 +20,6 @@ from distlab.cli import diagnose, starting
 from distlab.cli.run import tell_end
 from utils.cluster.failures import find_traceback
 from utils.engines import ENGINES, RunReport, RunSettings, TaskReport, run_program
-from utils.engines.accelerators import divide_gpus, list_gpus
-from utils.errors import InputError
 from utils.processes.registry import MARK_VARIABLE, find_clusters
 
 FIRST_LINES = """
@@ -343,7 +341,7 @@ BAD_LINES = [
     (["--grace-period", "-1", "x.py"], "grace-period -1"),
     (["--grace-period", "nan", "x.py"], "grace-period nan: must be a finite number"),
     (["--gpus", "9" * 5000, "x.py"], "choose auto, none, or a number"),
-    (["--gpus", "2", "x.py"], "2 workers need 4, and this machine has 0"),
+    (["--gpus", "2", "x.py"], "2 workers with 2 GPUs each need 4 GPUs, and this machine has 0"),
     (["--worker", "2", "x.py"], "did you mean"),
     ([""], "PROGRAM is empty: name a Python file"),
     (["--checkpoint-dir", "", "x.py"], "argument --checkpoint-dir: is empty: give a value"),
@@ -398,18 +396,6 @@ def test_bad_input_is_one_line_and_status_2(program, tmp_path, monkeypatch):
         assert len(warnings) == ("10.0.0.1:2950" in words), (words, errors)
 
 
-def test_gpus_are_divided_and_never_shared(monkeypatch):
-    assert divide_gpus(["0", "1", "2", "3"], 2) == [["0", "1"], ["2", "3"]]
-    assert divide_gpus(["0", "1", "2"], 2) == [["0"], ["1"]]
-    assert divide_gpus([], 3) == [[], [], []]
-    with pytest.raises(InputError, match="4 workers, 2 GPUs: start at most 2"):
-        divide_gpus(["0", "1"], 4)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1a, 3")
-    assert list_gpus() == ["GPU-1a", "3"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert list_gpus() == []
-
-
 def test_workers_see_their_own_gpus_only(program, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     name = program("""
@@ -420,7 +406,8 @@ def test_workers_see_their_own_gpus_only(program, monkeypatch):
     assert "[worker 0] worker '4,5'\n" in output and "[worker 1] worker '6,7'\n" in output
     assert "[ps 0] ps ''\n" in output and "[chief 0] chief ''\n" in output
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert "2 workers, 1 GPUs: start at most 1" in run(name, status=2)[1]
+    said = run(name, status=2)[1]
+    assert "2 workers need 2 GPUs, and this machine has 1. Start at most 1" in said
     output = run("--gpus", "none", name)[0]
     assert output.count("worker ''\n") == 2
 

@@ -17,7 +17,7 @@ from machines import CODE, Launcher
 from process_watch import lives, wait_for
 
 from utils.engines import RendezvousSettings, RunSettings, run_at_rendezvous
-from utils.engines.rendezvous.channel import Channel, Frame, introduce
+from utils.engines.rendezvous.channel import MeetingChannel, MeetingFrame, introduce
 from utils.engines.rendezvous.code import ask_for_code, stretch_code
 from utils.engines.rendezvous.compare import describe_machine, hash_file
 from utils.engines.rendezvous.copies import CheckpointCopy, read_copy
@@ -515,7 +515,7 @@ def channels():
     def be_host():
         connection = make_connection(ends[0])
         admit(connection, key, salt)
-        made["host"] = Channel(connection)
+        made["host"] = MeetingChannel(connection)
 
     helper = threading.Thread(target=be_host)
     helper.start()
@@ -533,7 +533,7 @@ def test_frames_arrive_in_order_with_what_belongs_to_them(channels):
     assert (frame := host.receive()).kind == "first" and frame.body == b"\n{}" * 5
     assert frame.get("number", int) == 1 and host.receive().data == {"text": "é"}
     with pytest.raises(ChannelLost, match="number 'x'"):
-        Frame("odd", {"number": "x"}).get("number", int)
+        MeetingFrame("odd", {"number": "x"}).get("number", int)
 
 
 @pytest.mark.parametrize("change", ["flip", "repeat", "reflect", "announce"])
@@ -544,7 +544,7 @@ def test_a_frame_that_was_tampered_with_ends_the_connection(change):
     for end, keys in ((left[0], (b"a" * 32, b"b" * 32)), (right[0], (b"b" * 32, b"a" * 32))):
         connection = Connection(end, "the other")
         connection.seal(*keys)
-        made.append(Channel(connection))
+        made.append(MeetingChannel(connection))
     sender, receiver = made
     sender.send("start", task="worker 0")
     told = left[1].recv(1000)

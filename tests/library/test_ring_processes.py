@@ -92,7 +92,7 @@ def test_shape_and_dtype_stay_and_the_input_is_left_alone(dtype):
 def reduce_in_worker(addresses, lengths):
     """What each worker does; the sums are held against TensorFlow's collective."""
     rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
-    strategy, differences = make_strategy("multi-worker", communication="RING"), []
+    strategy, differences = make_strategy("multi-worker", all_reduce="ring"), []
     with ProcessRing(addresses, rank, limit_seconds=90) as ring:
         for length in lengths:
             mine = np.linspace(-1, 1, length, dtype="float32") * (rank + 1)
@@ -117,10 +117,10 @@ def test_both_are_timed_on_every_worker_for_every_size(cluster):
         assert all(len(rounds) == 2 and min(rounds) > 0 for rounds in seconds.values())
 
 
-def test_an_unknown_communication_is_one_line(monkeypatch):
+def test_an_unknown_all_reduce_is_one_line(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", "{}")
-    with pytest.raises(DistributedError, match="communication 'MPI': choose from AUTO, RING, NCCL"):
-        make_strategy("multi-worker", communication="MPI")
+    with pytest.raises(DistributedError, match="all reduce 'mpi': choose from auto, nccl, ring"):
+        make_strategy("multi-worker", all_reduce="mpi")
 
 
 def reduce_until_told(addresses, limit_seconds):

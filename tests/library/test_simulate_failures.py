@@ -72,7 +72,7 @@ def test_a_run_that_cannot_end_is_infinite_and_wrong_numbers_are_refused():
 
 
 def test_the_explorer_shows_young_and_daly_and_says_when_a_run_makes_no_progress():
-    from distlab.widgets.checkpoint_interval import interval_explorer, show_intervals
+    from distlab.explorables.checkpoint_interval import interval_explorer, show_intervals
 
     picture = show_intervals(30, 1000, 365)
     mtbf = 365 * 86400 / 1000

@@ -226,7 +226,7 @@ def test_settings_change_a_config():
 
     base = TrainConfig(strategy="mirrored", replicas=4, optimizer="sgd", learning_rate=0.5)
     assert make_config(base, {"epochs": 7}).replicas == 4
-    assert make_config(base, {"strategy": "default"}).replicas == 1
+    assert make_config(base, {"strategy": "default"}).replicas is None
     assert make_config(base, {"optimizer": "adam"}).learning_rate == 0.001
 
 

@@ -38,7 +38,8 @@ class Task:
     """One task of a cluster with its own TF_CONFIG. `state` is one of
     starting, running, paused, frozen (for too long), done, failed, killed.
 
-    The attempt has succeeded once all tasks that are `awaited` are done. `lines` are its last
+    The attempt has succeeded once all tasks that are `awaited` are done. One that starts again
+    `alone` does so after a failure, and the others go on. `lines` are its last
     ones, long ones cut: make a list of them, as more may come at any moment. `log` is where all of
     them are kept, if they are kept.
     """
@@ -47,6 +48,7 @@ class Task:
     job: str
     index: int
     awaited: bool = True
+    alone: bool = False
     log: str = ""
     state: str = "starting"
     process: int | None = None  # None where it runs on another machine
@@ -91,7 +93,7 @@ class Task:
         return describe_status(self.status)
 
 
-class Group:
+class TaskGroup:
     """The tasks of one attempt: keeps their states by what a launcher tells of them.
 
     It is the launcher's listener, and adds what readers may see to `record`, whose lock guards

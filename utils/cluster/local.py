@@ -11,12 +11,15 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..checks import check_count
+from ..checks import check_choice, check_count
+from ..devices import DEVICES
 from ..errors import InputError
+from ..gpus import list_gpus, share_gpus
 from ..tf_config import TaskConfig, deal_addresses
 from .group import Task
 from .job import Job
 from .launcher import Launcher, TaskOrder
+from .local_launcher import LocalLauncher
 from .supervisor import Supervisor
 from .task import pack_call
 from .warm_launcher import make_launcher
@@ -31,8 +34,15 @@ class LocalCluster:
     With `ps=0` it is a synchronous group: the function runs on every worker, and
     worker 0 is the chief. With `ps` of one or more it is a parameter-server
     cluster: the function runs on the coordinator (task "chief 0"), workers and
-    servers wait to be used. `replicas_per_worker` splits each worker's CPU into
-    that many logical devices. Its launcher, with a warm process where that is safe, is
+    servers wait to be used.
+
+    On a machine with GPUs, the workers divide those that this process may use; servers and the
+    coordinator get none, and TensorFlow takes memory as it needs it. More workers than GPUs raise
+    InputError; `devices="cpu"` keeps all tasks on the CPU. `replicas_per_worker` is how many GPUs
+    a worker gets (all of its share, and one in a parameter-server cluster), or how many logical
+    devices its CPU is split into (one). An engine gives its tasks their GPUs itself.
+
+    Its launcher, with a warm process where that is safe, is
     closed with the cluster; a `launcher` that is given serves several clusters and
     stays the caller's to close. With `engine` ("ray", "spark" or "slurm") that starts the tasks, on
     its cluster at `engine_address` or on one of two nodes that is set up here. `restarts` is what
@@ -48,18 +58,21 @@ class LocalCluster:
         self,
         workers: int = 2,
         ps: int = 0,
-        replicas_per_worker: int = 1,
+        replicas_per_worker: int | None = None,
         *,
+        devices: str = "auto",
         launcher: Launcher | None = None,
         engine: str | None = None,
         engine_address: str | None = None,
         restarts: int = 0,
         environment: Mapping[str, str] | None = None,
     ) -> None:
+        replicas = 1 if replicas_per_worker is None else replicas_per_worker
         for name, value, least in (
-            ("workers", workers, 1), ("ps", ps, 0), ("replicas_per_worker", replicas_per_worker, 1),
+            ("workers", workers, 1), ("ps", ps, 0), ("replicas_per_worker", replicas, 1),
         ):  # fmt: skip
             check_count(name, value, least, MAX_TASKS)
+        self.devices = check_choice("devices", devices, DEVICES)
         if engine is not None and launcher is not None or engine_address and engine is None:
             raise InputError("engine, engine_address, launcher: give an engine or a launcher")
         self.restarts = check_count("restarts", restarts, 0)
@@ -109,6 +122,7 @@ class LocalCluster:
             raise InputError(
                 f"{name} cannot be sent to another process ({error}); make what it needs inside it"
             ) from None
+        self._gpu_variables = self._share_gpus()
         self._jobs = [job for job in self._jobs if not job.finished]
         again = self.restarts if restarts is None else restarts
         job = Job(self._make_tasks, body, self.launcher, again, stall_seconds)
@@ -161,13 +175,24 @@ class LocalCluster:
         spec = deal_addresses(addresses, chief, self.workers)
         return [self._make_task(TaskConfig(spec, job, index)) for job, index in spec.tasks]
 
+    def _share_gpus(self) -> dict[str, dict[str, str]]:
+        """Return what each task's environment says of GPUs; an engine gives them itself."""
+        if self.devices != "cpu" and not isinstance(self.launcher, LocalLauncher):
+            return {}
+        gpus = [] if self.devices == "cpu" else list_gpus()
+        return share_gpus(gpus, self.workers, self.ps, self.replicas_per_worker, self.devices)
+
     def _make_task(self, config: TaskConfig) -> Task:
-        calls = config.job == "chief" or not self.ps
+        name, calls = f"{config.job} {config.index}", config.job == "chief" or not self.ps
         order = TaskOrder(
-            name=f"{config.job} {config.index}",
+            name=name,
             role="call" if calls else "serve",
-            replicas=self.replicas_per_worker,
-            environment={**self._environment, "TF_CONFIG": config.to_json()},
+            replicas=self.replicas_per_worker or 1,
+            environment={
+                **self._gpu_variables.get(name, {}),
+                **self._environment,
+                "TF_CONFIG": config.to_json(),
+            },
             address=config.address,
         )
         return Task(order, config.job, config.index, awaited=calls)

@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import RunError
 from ..processes.keeper import keep_marked
 from ..processes.module_command import make_module_command
-from ..processes.registry import MARK_VARIABLE, Mark
+from ..processes.registry import MARK_VARIABLE, ClusterMark
 from ..tf_config import pick_free_ports
 from .launcher import Stop, TaskListener, TaskOrder
 from .local_tasks import ACTIONS, LocalTasks, OnEnd, Process
@@ -34,7 +34,7 @@ class LocalLauncher:
     description = ""
     actions = ACTIONS
 
-    def __init__(self, mark: Mark) -> None:
+    def __init__(self, mark: ClusterMark) -> None:
         self.mark, self.streams = mark, Streams()
         self._started: list[LocalTasks] = []
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import psutil
 
 from ..errors import RunError
-from ..processes.connection import Connection, Message
+from ..processes.connection import Connection, WireMessage
 from .launcher import TaskListener, TaskOrder
 from .streams import MAX_LINE_BYTES, LineReader, Streams
 from .task import TaskEnds
@@ -64,7 +64,7 @@ class _Result:
     def read(self) -> bool | None:
         return self._connection.read(self._take_message)
 
-    def _take_message(self, message: Message) -> None:
+    def _take_message(self, message: WireMessage) -> None:
         self.arrived = True
         self._take(bytes(message.body))
 

@@ -7,7 +7,7 @@ from ..errors import InputError
 from .record import JobRecord
 
 if TYPE_CHECKING:
-    from .group import Group
+    from .group import TaskGroup
     from .supervisor import Supervisor
 
 MAX_SECONDS = 1.0  # a heartbeat that stays away for longer may end the group
@@ -42,7 +42,7 @@ class Slowing:
             if event["event"] == "step" and self._seconds.get(name):
                 self._freeze(self._supervisor.group, name)
 
-    def _freeze(self, group: "Group", name: str) -> None:
+    def _freeze(self, group: "TaskGroup", name: str) -> None:
         task = group.find(name)
         if task.state != "running":
             return

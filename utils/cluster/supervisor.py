@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from .failures import ACCIDENT_RETRIES, explain_failure, has_left
-from .group import Group, Task
+from .group import Task, TaskGroup
 from .launcher import Launcher, Stop, Stopped
 from .record import JobRecord
 from .waiting import FreezeWatch, PortWatch
@@ -18,7 +18,7 @@ GRACE_SECONDS = 1.0  # for the peers of a failed task to say what they saw
 LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too
 SERVERS_SECONDS = 0.2  # for the servers of a coordinator that has succeeded
 SETTLE_SECONDS = 0.05  # what is told first need not have happened first
-LOOK_SECONDS = 0.1
+LOOK_SECONDS = 0.2
 
 
 class Supervisor:
@@ -42,7 +42,7 @@ class Supervisor:
         self._stall_seconds, self._grace_seconds = stall_seconds, grace_seconds
         self.stopped_by, self.restarts, self.restarts_left = stopped_by, 0, restarts
         self.attempt, self._accidents_left = 0, ACCIDENT_RETRIES
-        self.group: Group | None = None
+        self.group: TaskGroup | None = None
         self.error: Exception | None = None
         self.slow_seconds: dict[str, float] = {}
 
@@ -52,7 +52,7 @@ class Supervisor:
         Raises RunError if one cannot be started, Stopped if that was asked for meanwhile.
         """
         self._freezes, self._ports = FreezeWatch(), PortWatch(self._record.say)
-        group = Group(self._make_tasks(self), self.attempt + 1, self._record)
+        group = TaskGroup(self._make_tasks(self), self.attempt + 1, self._record)
         group.start(self._launcher, self._function)
         with self._changed:
             self.group, self.attempt = group, self.attempt + 1
@@ -117,9 +117,7 @@ class Supervisor:
             task.status = 0
 
     def _can_be_replaced(self, task: Task) -> bool:
-        """Whether only this one is to start again: a coordinator does without a worker."""
-        spare = task.is_program and task.job == "worker" and not task.awaited
-        return spare and self.restarts_left > 0
+        return task.alone and self.restarts_left > 0
 
     def _replace(self, task: Task) -> None:
         self._count_restart()
@@ -168,5 +166,5 @@ class Supervisor:
         return True
 
 
-def _end_of(group: Group) -> str:
+def _end_of(group: TaskGroup) -> str:
     return group.first_failed.describe_end() if group.first_failed else "was frozen for too long"

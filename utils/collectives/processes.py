@@ -18,9 +18,9 @@ import numpy as np
 from ..errors import DistributedError, InputError, RunError
 from ..processes.connection import (
     Connection,
-    Message,
     PeerGone,
     PeerSilent,
+    WireMessage,
     accept,
     connect,
     listen,
@@ -136,13 +136,13 @@ class ProcessRing:
         except PeerGone:
             self._fail(self.next_rank, "has hung up: its process ended, or closed the ring")
 
-    def _pull(self, before: Connection, into: np.ndarray) -> Message | None:
+    def _pull(self, before: Connection, into: np.ndarray) -> WireMessage | None:
         try:
             return before.pull(into.view(np.uint8).data)
         except PeerGone:
             self._fail(self.previous_rank, "has hung up: its process ended, or closed the ring")
 
-    def _check(self, arrived: Message, chunk: int, into: np.ndarray) -> None:
+    def _check(self, arrived: WireMessage, chunk: int, into: np.ndarray) -> None:
         """Fail unless the message is what this rank waits for."""
         if "gone" in arrived.content:
             rank = arrived.content["gone"]

@@ -16,7 +16,6 @@ first error is named with its likely cause. Nothing is left behind, however this
 | `hub`, `agent` | where agents call; an engine's part of a task |
 | `driver`, `ray_driver`, `spark_driver`, `slurm_driver` | the process that asks an engine |
 | `slurm_local` | a Slurm cluster of two nodes on this machine |
-| `accelerators` | dividing this machine's GPUs among its workers |
 | `manifests` | job files for Kubernetes and clouds |
 
 Restarts, grace, causes and signals are those of `cluster.supervisor`. Importing this package

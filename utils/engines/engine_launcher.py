@@ -17,7 +17,7 @@ from ..processes.connection import answers
 from .catalog import check_gpus, find_engine, find_own_host
 from .driver import Driver
 from .hub import AgentLine, Hub
-from .programs import Print, Run, Say, refuse_range, say_word, show_line
+from .programs import Print, ProgramRun, Say, refuse_range, say_word, show_line
 from .settings import RunReport, RunSettings
 
 START_SECONDS = 600.0  # a queue may be long; who waits is told every few seconds
@@ -44,7 +44,7 @@ def run_on_engine(
     if gpus and settings.ps:
         raise InputError(f"gpus {gpus}: an engine gives them to servers, too; leave --gpus out")
     with contextlib.closing(make_launcher(engine, address, say, gpus=gpus)) as launcher:
-        return Run(command, settings, launcher, show, say).run()
+        return ProgramRun(command, settings, launcher, show, say).run()
 
 
 def make_launcher(

@@ -1,6 +1,6 @@
 """`run_program`: any program as the tasks of a cluster, supervised, with logs and a report.
 
-A `Run` is the same on every launcher: this machine's (`ProgramLauncher`), an engine's
+A `ProgramRun` is the same on every launcher: this machine's (`ProgramLauncher`), an engine's
 (`engine_launcher`), or that of several machines (`rendezvous`).
 """
 
@@ -21,8 +21,8 @@ from ..cluster.record import JobRecord
 from ..cluster.signals import Signals
 from ..cluster.supervisor import Supervisor
 from ..errors import InputError, first_line
+from ..gpus import gpu_variables
 from ..tf_config import TaskConfig, deal_addresses
-from .accelerators import VISIBLE
 from .settings import (
     CODE_VARIABLE,
     RunReport,
@@ -59,7 +59,7 @@ def run_program(
     """
     refuse_range(settings)
     with contextlib.closing(ProgramLauncher(settings)) as launcher:
-        return Run(command, settings, launcher, show, say).run()
+        return ProgramRun(command, settings, launcher, show, say).run()
 
 
 def refuse_range(settings: RunSettings) -> None:
@@ -93,7 +93,7 @@ class ProgramLauncher(ColdLauncher):
 
 
 def _give_gpus(order: TaskOrder, gpus: Sequence[str]) -> TaskOrder:
-    return replace(order, environment={**order.environment, VISIBLE: ",".join(gpus)})
+    return replace(order, environment={**order.environment, **gpu_variables(gpus)})
 
 
 class RunRecord(JobRecord):
@@ -158,7 +158,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-class Run:
+class ProgramRun:
     """One run of a program: the supervisor that keeps it going, and what became of it."""
 
     def __init__(
@@ -194,7 +194,8 @@ class Run:
     def _make_task(self, config: TaskConfig, restart: int) -> Task:
         order = self.settings.make_order(config, self.command, restart)
         awaited = config.job == "chief" or not self.settings.ps
-        task = Task(order, config.job, config.index, awaited)
+        alone = config.job == "worker" and not awaited  # a coordinator does without it meanwhile
+        task = Task(order, config.job, config.index, awaited, alone)
         task.log = self._open_log(task)
         return task
 

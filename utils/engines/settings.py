@@ -10,8 +10,8 @@ from ..checks import check_count, check_number
 from ..cluster.launcher import TaskOrder
 from ..environment import memory_variables
 from ..errors import InputError
+from ..gpus import VISIBLE, divide_gpus, list_gpus
 from ..tf_config import TaskConfig
-from .accelerators import VISIBLE, divide_gpus, list_gpus
 
 MAX_TASKS = 256
 MAX_RESTARTS = 1000

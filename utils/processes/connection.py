@@ -66,7 +66,7 @@ class Seal:
 
 
 @dataclass
-class Message:
+class WireMessage:
     """What arrived: `content` is plain data, `body` the `body_bytes` bytes after it."""
 
     content: Any
@@ -130,7 +130,7 @@ class Connection:
 
     def receive(
         self, limit_seconds: float | None = None, all_seconds: float = float("inf")
-    ) -> Message:
+    ) -> WireMessage:
         """Return the next message; raises PeerSilent and PeerGone as `send` does.
 
         A limit of infinity waits for the message for ever. It must be complete within
@@ -171,10 +171,10 @@ class Connection:
                 self._unsent[0] = self._unsent[0][sent:]
         return True
 
-    def pull(self, into: memoryview | None = None) -> Message | None:
+    def pull(self, into: memoryview | None = None) -> WireMessage | None:
         """Receive what is there now; return a message once it is whole, else None.
 
-        A body that has the size of `into` arrives there, and `Message.body` is empty.
+        A body that has the size of `into` arrives there, and `WireMessage.body` is empty.
         """
         self._into = into
         try:
@@ -182,7 +182,7 @@ class Connection:
         except StopIteration:  # it has failed before
             raise self._say_gone() from None
 
-    def read(self, take: Callable[[Message], None]) -> bool | None:
+    def read(self, take: Callable[[WireMessage], None]) -> bool | None:
         """Do as a source of `cluster.streams` does: give `take` the next message.
 
         Returns whether there was one, None where no more will come.
@@ -223,7 +223,7 @@ class Connection:
             except OSError as error:
                 raise self._say_gone() from error
 
-    def _read_messages(self) -> Iterator[Message | None]:
+    def _read_messages(self) -> Iterator[WireMessage | None]:
         """Yield each message when it is whole, and None wherever nothing more is there now."""
         while True:
             prefix, self._descriptors = bytearray(_LENGTH.size), []
@@ -245,7 +245,7 @@ class Connection:
             if size and self._peer_seal:
                 yield from self._fill(memoryview(seal))
                 self._check_seal(seal, body if into is None else into)
-            yield Message(content, body, size, self._descriptors)
+            yield WireMessage(content, body, size, self._descriptors)
 
     def _check_size(self, size: int, most: float) -> int:
         """Return `size`; raises PeerGone for more than may come."""

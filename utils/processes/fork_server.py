@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import IO, Any, NoReturn
 
 from ..errors import RunError
-from .connection import Connection, Message, PeerGone, PeerSilent
+from .connection import Connection, PeerGone, PeerSilent, WireMessage
 from .lifetime import count_threads, die_with_parent, ending_with_parent, signal_group
 
 CLOSE_SECONDS = 5.0
@@ -206,7 +206,7 @@ class ForkLoop:
         elif asked["id"] in self.children:  # not reaped yet, so the number is still its own
             self.send_signal(self.children[asked["id"]], asked["number"])
 
-    def _fork(self, number: int, message: Message) -> None:
+    def _fork(self, number: int, message: WireMessage) -> None:
         try:
             process = os.fork()
         except OSError as error:  # no memory, too many processes
@@ -221,7 +221,7 @@ class ForkLoop:
         self.children[number] = Child(process, message.content["request"])
         self.connection.send({"told": "forked", "id": number, "process": process})
 
-    def _be_child(self, message: Message) -> NoReturn:
+    def _be_child(self, message: WireMessage) -> NoReturn:
         """Leave the server behind, run, and never return."""
         status = 1
         try:

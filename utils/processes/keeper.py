@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 
 from .module_command import make_module_command
-from .registry import Mark, end_cluster, make_mark, remove_folder, remove_orphaned_folders
+from .registry import ClusterMark, end_cluster, make_mark, remove_folder, remove_orphaned_folders
 
 DONE = b"done\n"
 DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -48,7 +48,7 @@ class Keeper:
 
 
 @contextlib.contextmanager
-def keep_marked() -> Iterator[Mark]:
+def keep_marked() -> Iterator[ClusterMark]:
     """Give a mark for the tasks of a run: when the block ends, or this process, none is left."""
     mark = make_mark()
     keeper = Keeper(mark.identity)

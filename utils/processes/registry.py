@@ -27,7 +27,7 @@ CLOCK_SECONDS = 2.0  # how far two readings of one process's start may differ
 
 
 @dataclass(frozen=True)
-class Mark:
+class ClusterMark:
     """A cluster's identity: `owner` is the process that made it, `folder` its temporary folder.
 
     `namespace` is the one in which the owner's number holds, as a container has its own.
@@ -58,22 +58,22 @@ class Mark:
             return False
 
 
-def parse_mark(value: str) -> Mark | None:
+def parse_mark(value: str) -> ClusterMark | None:
     """Return the mark that `value` spells, None where it is none."""
     try:
         identity, owner, started, namespace, folder = value.split(":", 4)
-        mark = Mark(identity, int(owner), float(started), namespace, folder)
+        mark = ClusterMark(identity, int(owner), float(started), namespace, folder)
     except ValueError:
         return None
     right = identity.isalnum() and Path(folder).name.startswith(PREFIX)
     return mark if right and os.path.isabs(folder) else None
 
 
-def make_mark() -> Mark:
+def make_mark() -> ClusterMark:
     """Return the mark of a new cluster of this process, and make its folder."""
     folder = os.path.abspath(tempfile.mkdtemp(prefix=PREFIX))
     started = psutil.Process().create_time()
-    mark = Mark(secrets.token_hex(4), os.getpid(), started, _name_namespace(), folder)
+    mark = ClusterMark(secrets.token_hex(4), os.getpid(), started, _name_namespace(), folder)
     Path(folder, MARK_FILE).write_text(mark.value)
     return mark
 
@@ -90,7 +90,7 @@ def _name_namespace() -> str:
 class FoundCluster:
     """A cluster that was found: its mark and its live processes."""
 
-    mark: Mark
+    mark: ClusterMark
     processes: list[psutil.Process] = field(default_factory=list)
 
     def to_record(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def find_clusters(identity: str | None = None) -> list[FoundCluster]:
     return sorted(chosen, key=lambda c: (_folder_time(c.mark.folder), c.mark.identity))
 
 
-def _find_marked_processes() -> Iterator[tuple[psutil.Process, Mark]]:
+def _find_marked_processes() -> Iterator[tuple[psutil.Process, ClusterMark]]:
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     for process in psutil.process_iter():
         try:
@@ -144,7 +144,7 @@ def _find_marked_processes() -> Iterator[tuple[psutil.Process, Mark]]:
             continue
 
 
-def _find_mark(process: psutil.Process) -> Mark | None:
+def _find_mark(process: psutil.Process) -> ClusterMark | None:
     """Return a process's mark: from its environment or, where it has wiped that, its folder.
 
     Slurm's step daemons write their titles over it; they stay in their cluster's folder.
@@ -156,14 +156,14 @@ def _find_mark(process: psutil.Process) -> Mark | None:
     return _read_folder(folder) if Path(folder).name.startswith(PREFIX) else None
 
 
-def _find_marked_folders() -> Iterator[Mark]:
+def _find_marked_folders() -> Iterator[ClusterMark]:
     for folder in Path(tempfile.gettempdir()).glob(PREFIX + "*"):
         mark = _read_folder(os.path.abspath(folder))
         if mark is not None:
             yield mark
 
 
-def _read_folder(folder: str) -> Mark | None:
+def _read_folder(folder: str) -> ClusterMark | None:
     """Return the mark in `folder` if it is a folder of ours and the mark names it."""
     try:
         about = os.lstat(folder)

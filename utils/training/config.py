@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checks import check_choice, check_count, check_number
+from ..devices import ALL_REDUCES, DEVICES
 from ..errors import InputError
 from ..strategies import LOOPS, STRATEGIES, check_strategy, find_strategy
 
@@ -56,6 +57,9 @@ class TrainConfig:
     - `dtype`: a Keras dtype policy for the models that have a name. Where any layer of a
       model computes in float16, the loss is scaled (`training.loss_scale`).
 
+    `devices` "auto" trains on all GPUs that this process may use, and on logical CPUs without any;
+    "gpu" needs one, "cpu" leaves them alone. `replicas` is how many of them, per worker.
+    `all_reduce` is how replicas add up their gradients (`strategies.make_strategy`).
     `auto_shard` is how the workers of "multi-worker" share the bundled data: by "data" they
     train as one process does, by "file" and "off" they do not (`training.input_feed`).
     `max_examples` None takes all training examples (of scenes also as many test examples at
@@ -66,6 +70,8 @@ class TrainConfig:
 
     strategy: str = "default"
     replicas: int | None = None
+    devices: str = "auto"
+    all_reduce: str = "auto"
     dataset: str = "fashion-mnist"
     loop: str = "custom"
     auto_shard: str = "data"
@@ -90,7 +96,10 @@ class TrainConfig:
     def __post_init__(self) -> None:
         _set(self, "replicas", check_strategy(self.strategy, self.replicas))
         check_choice("dataset", str(self.dataset).replace("_", "-"), DATASETS)
-        for name, allowed in (("loop", LOOPS), ("dtype", DTYPES), ("auto_shard", AUTO_SHARD)):
+        for name, allowed in (
+            ("loop", LOOPS), ("dtype", DTYPES), ("auto_shard", AUTO_SHARD), ("devices", DEVICES),
+            ("all_reduce", ALL_REDUCES),
+        ):  # fmt: skip
             check_choice(name.replace("_", " "), getattr(self, name), allowed)
         self._check_cluster()
         self._check_model()

@@ -20,9 +20,10 @@ from ..environment import quiet_tensorflow, versions
 from ..errors import InputError
 from ..events import Listener
 from ..files import make_folder
+from ..placement import Devices, describe_strategy
 from ..strategies import find_strategy, make_strategy
 from .config import TrainConfig, make_config
-from .report import OWN, TrainReport, weights_checksum
+from .report import DEVICE_FIELDS, OWN, TrainReport, weights_checksum
 
 if TYPE_CHECKING:
     from .input_feed import InputFeed, ReadLog
@@ -77,7 +78,10 @@ def train(
 
     from .worker_group import WorkerGroup
 
-    group = WorkerGroup(make_strategy(config.strategy, config.replicas))
+    strategy = make_strategy(
+        config.strategy, config.replicas, devices=config.devices, all_reduce=config.all_reduce
+    )
+    group = WorkerGroup(strategy)
     group.compare({**config.facts(), **_versions(), **_image_facts(images)})
     if config.export is not None and group.is_chief:
         make_folder("export", Path(config.export))
@@ -98,6 +102,7 @@ class TrainingRun:
         from .state import make_state, set_own_seed
 
         self.config, self.group, self.images = config, group, images
+        self.devices = gather_devices(group)
         self.score: MaskScore | None = None
         if config.has_own_data:  # shuffles without a seed have the same order on every worker
             set_own_seed(config)
@@ -111,6 +116,7 @@ class TrainingRun:
             watch.on_event,
             watch.should_stop,
             group=group,
+            devices=str(self.devices),
         )
 
     def _make_feed(self, name: str, read_log: "ReadLog | None" = None) -> "InputFeed | None":
@@ -154,6 +160,7 @@ class TrainingRun:
             strategy=config.strategy,
             replicas=self.group.replicas_per_worker,
             workers=self.group.workers,
+            **self._describe_devices(),
             global_batch_size=config.global_batch_size,
             steps_per_epoch=run.steps_per_epoch,
             epochs=config.epochs,
@@ -187,6 +194,7 @@ class TrainingRun:
             strategy=config.strategy,
             replicas=self.group.replicas_per_worker,
             workers=self.group.workers,
+            **self._describe_devices(),
             dataset=OWN if self.images is None else config.dataset,
             source="caller" if self.images is None else self.images.source,
             examples=len(self.images.train) if self.images else position.epoch_examples,
@@ -207,6 +215,11 @@ class TrainingRun:
             weights=weights,
         )
 
+    def _describe_devices(self) -> dict[str, Any]:
+        found = self.devices
+        values = list(found.names), list(found.kinds), found.all_reduce, found.unused_gpus
+        return dict(zip(DEVICE_FIELDS, (*values, found.note), strict=True))
+
     def _describe_loss_scale(self) -> dict[str, Any]:
         from .loss_scale import read_loss_scale
 
@@ -223,6 +236,19 @@ class TrainingRun:
         self.feed.close()
         if self.test_feed is not None:
             self.test_feed.close()
+
+
+def gather_devices(group: "WorkerGroup") -> Devices:
+    """Return the devices of all replicas of the run, on every worker."""
+    own = describe_strategy(group.strategy)
+    if not group.in_lockstep:
+        return own
+    everyone = [Devices(*one) for one in group.gather(list(vars(own).values()))]
+    names = [f"{who} {name}" for who, one in zip(group.names, everyone) for name in one.names]
+    kinds = [kind for one in everyone for kind in one.kinds]
+    notes = dict.fromkeys(one.note for one in everyone if one.note)
+    unused = sum(one.unused_gpus for one in everyone)
+    return Devices(tuple(names), tuple(kinds), own.all_reduce, unused, "; ".join(notes))
 
 
 def describe_score(score: MaskScore | None) -> dict[str, float]:

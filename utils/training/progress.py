@@ -25,13 +25,15 @@ class Position(tf.train.experimental.PythonState):
 
     `examples` are those of the current epoch so far, `epoch_examples` of the last whole one.
     `accuracy` stays empty where the loss is no classification.
+    `devices` says on what this run trains; a checkpoint keeps it as a note.
     """
 
     SAVED = ("fingerprint", "epoch", "step", "examples", "epoch_examples", "loss_sum",
              "accuracy_sum", "loss", "accuracy")  # fmt: skip
 
-    def __init__(self, fingerprint: dict[str, Any]) -> None:
+    def __init__(self, fingerprint: dict[str, Any], devices: str = "") -> None:
         self.fingerprint = fingerprint
+        self.devices, self.devices_before = devices, ""
         self.epoch = 0
         self.step = 0
         self.examples = 0
@@ -58,10 +60,12 @@ class Position(tf.train.experimental.PythonState):
         self.loss_sum = self.accuracy_sum = 0.0
 
     def serialize(self) -> str:
-        return json.dumps({name: getattr(self, name) for name in self.SAVED})
+        saved = {name: getattr(self, name) for name in self.SAVED}
+        return json.dumps({**saved, "devices": self.devices})
 
     def deserialize(self, text: str) -> None:
         saved = json.loads(text)
+        self.devices_before = saved.get("devices", "")  # missing in older checkpoints
         for name in self.SAVED:
             setattr(self, name, saved[name])
 
@@ -84,13 +88,14 @@ class Run:
         should_stop: Callable[[], bool] | None = None,
         steps_per_call: int = 32,
         group: WorkerGroup | None = None,
+        devices: str = "",
     ) -> None:
         self.config, self.steps_per_epoch = config, steps_per_epoch
         self.record = find_strategy(config.strategy)
         self.group = group or WorkerGroup(tf.distribute.get_strategy())
         self.listener, self.should_stop = listener, should_stop
         self.steps_per_call = steps_per_call
-        self.position = Position(config.fingerprint(examples))
+        self.position = Position(config.fingerprint(examples), devices)
         self.restored = Restored()
         self.store: CheckpointFolder | None = None
         self.epoch_seconds: list[float] = []
@@ -184,6 +189,7 @@ class Run:
                 step=self.restored.step,
                 path=self.restored.path,
                 skipped_checkpoints=list(self.restored.skipped_checkpoints),
+                devices=self.position.devices_before,
             )
 
     def close(self) -> None:

@@ -1,14 +1,16 @@
 """What a training run hands back. Imports no TensorFlow."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..errors import RunError
 from ..events import to_json_line
 from ..measure import count
+from ..placement import Devices
 
 OWN = "own data"
 
@@ -16,6 +18,7 @@ OWN = "own data"
 # what is left out of the JSON where there is none
 ABSENT = ("accuracy", "test_loss", "test_accuracy", "test_foreground_iou", "test_garments_iou",
           "loss_scale", "skipped_steps")  # fmt: skip
+DEVICE_FIELDS = ("devices", "device_kinds", "all_reduce", "unused_gpus", "device_note")
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,21 @@ class TrainReport:
     ran. `seconds` is the whole job's.
     `loss_scale` is float16's at the end, and `skipped_steps` those whose gradients overflowed;
     None without float16, and `skipped_steps` where workers do not wait for each other.
-    `replicas` are those of each worker. `resumed_from` is the checkpoint that the run went
-    on from, None for a run from the start; `skipped_checkpoints` are the damaged ones before it.
+    `replicas` are those of each worker. `devices` names the device of each replica, of all workers,
+    and `device_kinds` what it is; `all_reduce` is how they added up gradients, None for one
+    replica. `unused_gpus` are GPUs of these processes that no replica used.
+    `resumed_from` is the checkpoint that the run went on from, None for a run from the start;
+    `skipped_checkpoints` are the damaged ones before it.
     """
 
     strategy: str
     replicas: int
     workers: int
+    devices: list[str]
+    device_kinds: list[str]
+    all_reduce: str | None
+    unused_gpus: int
+    device_note: str
     dataset: str
     source: str
     examples: int
@@ -79,6 +90,7 @@ class TrainReport:
             f"{self.dataset}, {self.examples:,} training examples from the {self.source}",
             f"{self.strategy}, {self._count_replicas()}, {self.loop} loop, "
             f"global batch {self.global_batch_size}",
+            str(read_devices(vars(self))),
         ]
         lines += describe_resumption(self.resumed_from, self.skipped_checkpoints)
         accuracies = self.accuracy or [None] * len(self.loss)
@@ -96,6 +108,11 @@ class TrainReport:
             lines.append(f"loss scale {self.loss_scale:g}{skipped}")
         lines.append(f"{speed}, {self.seconds:.1f} s in all")
         return "\n".join(lines)
+
+
+def read_devices(record: Mapping[str, Any]) -> Devices:
+    """Return the devices that a report or a "start" event names."""
+    return Devices(*(record[name] for name in DEVICE_FIELDS))
 
 
 def describe_resumption(path: str | None, skipped_checkpoints: Iterable[str]) -> list[str]:

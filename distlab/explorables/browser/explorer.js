@@ -66,7 +66,7 @@ function findNearest(grid, value) {
   return gaps.indexOf(Math.min(...gaps));
 }
 
-// The frame of that number, as distlab/widgets/frames.py wrote it.
+// The frame of that number, as distlab/explorables/frames.py wrote it.
 function thaw({ shapes, texts, frames }, number) {
   const [place, ...own] = frames[number], { shape, leaves } = shapes[place];
   let leaf = 0, next = 0;

@@ -24,7 +24,7 @@ def get_cluster() -> Any:
     """Return the LocalCluster of two workers and three servers that the exercises share."""
     from utils.cluster import LocalCluster
 
-    return LocalCluster(workers=WORKERS, ps=SERVERS)
+    return LocalCluster(workers=WORKERS, ps=SERVERS, devices="cpu")
 
 
 def run_on_coordinator(function: Callable[..., Any], *arguments: Any) -> Any:

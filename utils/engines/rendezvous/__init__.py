@@ -35,7 +35,7 @@ from ..programs import Print, Say, say_word, show_line
 from ..settings import RunReport, RunSettings, check_command, make_logs_folder
 from .code import ask_for_code, make_code, read_code
 from .host import HostedRun
-from .member import Member, NoHost, Refused, check_host, connect_to_host
+from .member import Member, NoHost, RefusedByHost, check_host, connect_to_host
 from .settings import Gathering as Gathering
 from .settings import RendezvousSettings as RendezvousSettings
 from .settings import confirm_trust, is_own_host, open_address
@@ -83,7 +83,7 @@ def naming_a_taken_port(address: str) -> Iterator[None]:
     """Say what else a refusal may mean where `address` is this machine's own, and taken."""
     try:
         yield
-    except (InputError, Refused) as error:
+    except (InputError, RefusedByHost) as error:
         if isinstance(error, NoHost) or not is_own_host(split_address(address)[0]):
             raise
         hint = f"something listens at {address} on this machine already"

@@ -27,7 +27,7 @@ BEAT = "beat"
 
 
 @dataclass
-class Frame:
+class MeetingFrame:
     """What arrived: `kind`, plain data, and the bytes after it."""
 
     kind: str
@@ -42,7 +42,7 @@ class Frame:
         return value
 
 
-class Channel:
+class MeetingChannel:
     """One side of a connection after the handshake. `send` may be called from any thread.
 
     A beat goes out every second; who has heard nothing for `LOST_SECONDS` raises ChannelLost
@@ -69,7 +69,7 @@ class Channel:
             except (PeerGone, PeerSilent) as error:
                 raise ChannelLost(describe(error, self._connection)) from None
 
-    def receive(self) -> Frame:
+    def receive(self) -> MeetingFrame:
         """Return the next frame that is no beat; raises ChannelLost."""
         while True:
             try:
@@ -85,7 +85,7 @@ class Channel:
                 raise ChannelLost("has sent what is no message") from None
             if kind != BEAT:
                 data = data if isinstance(data, dict) else {}
-                return Frame(str(kind), data, bytes(message.body))
+                return MeetingFrame(str(kind), data, bytes(message.body))
 
     def _beat(self) -> None:
         while not self._closed.wait(BEAT_SECONDS):
@@ -98,18 +98,20 @@ class Channel:
         self._connection.close()
 
 
-def open_door(listener: socket.socket, code: str, welcome: Callable[[Channel], None]) -> Door:
+def open_door(
+    listener: socket.socket, code: str, welcome: Callable[[MeetingChannel], None]
+) -> Door:
     """Let in who knows the code; `welcome(channel)` is called for each of them."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)  # inherited
     salt = secrets.token_bytes(handshake.SALT_BYTES)
-    return Door(listener, stretch_code(code, salt), lambda one: welcome(Channel(one)), salt)
+    return Door(listener, stretch_code(code, salt), lambda one: welcome(MeetingChannel(one)), salt)
 
 
-def introduce(end: socket.socket, peer: str, stretch: Callable[[bytes], bytes]) -> Channel:
+def introduce(end: socket.socket, peer: str, stretch: Callable[[bytes], bytes]) -> MeetingChannel:
     """Return the channel to the host; raises as `handshake.introduce` does."""
     connection = open_connection(end, peer)
     handshake.introduce(connection, stretch)
-    return Channel(connection)
+    return MeetingChannel(connection)
 
 
 def open_connection(end: socket.socket, peer: str) -> Connection:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import DistributedError, RunError, first_line
 from ...processes.handshake import ChannelLost
-from .channel import LOST_SECONDS, Frame
+from .channel import LOST_SECONDS, MeetingFrame
 from .copies import CheckpointCopy, read_copy
 
 PIECE_SECONDS = 6 * LOST_SECONDS  # for one piece on the slowest network
@@ -17,9 +17,9 @@ class PieceAsker:
     """Asks the other side for pieces of files, one after the other. `take` gets its answers."""
 
     def __init__(self, send: Callable[..., None], kind: str) -> None:
-        self._send, self._kind, self._pieces = send, kind, queue.Queue[Frame]()
+        self._send, self._kind, self._pieces = send, kind, queue.Queue[MeetingFrame]()
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: MeetingFrame) -> None:
         self._pieces.put(frame)
 
     def ask(self, path: str, offset: int) -> bytes | None:
@@ -44,13 +44,13 @@ class Fetcher:
     def offer(self, data: dict[str, Any]) -> None:
         self._offers.put(data)
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: MeetingFrame) -> None:
         """Take the host's answer to a question for a piece; an empty one when all is over."""
         self._asker.take(frame)
 
     def close(self) -> None:
         self._offers.put(None)
-        self._asker.take(Frame("piece", {"gone": True}))
+        self._asker.take(MeetingFrame("piece", {"gone": True}))
 
     def _work(self) -> None:
         while (data := self._offers.get()) is not None:

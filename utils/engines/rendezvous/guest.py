@@ -11,7 +11,7 @@ from typing import Any
 from ...cluster.launcher import TaskListener
 from ...errors import RunError
 from ...processes.handshake import ChannelLost
-from .channel import Channel, Frame
+from .channel import MeetingChannel, MeetingFrame
 from .copies import Copy, read_copy
 from .fetching import PieceAsker
 from .names import clean_name
@@ -22,7 +22,7 @@ MAX_SEATS, MAX_TEXT = 64, 4096
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Opened:
     """What a member has opened for the next attempt, and the checkpoint that is there."""
 
     ports: list[int]
@@ -37,7 +37,9 @@ class Guest:
     another thread, when that changes.
     """
 
-    def __init__(self, channel: Channel, join: Frame, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, channel: MeetingChannel, join: MeetingFrame, on_change: Callable[[], None]
+    ) -> None:
         """`join` is what it said first; raises ChannelLost where that makes no sense."""
         self.channel, self._on_change = channel, on_change
         self.host = clean_name(join.get("host", str))
@@ -51,7 +53,7 @@ class Guest:
         self.tasks: dict[str, RemoteTask] = {}
         self.read_piece: Callable[[str, int], bytes | None] = lambda path, offset: None
         self.pieces = PieceAsker(self.send, "give")
-        self._answers = queue.Queue[Frame]()
+        self._answers = queue.Queue[MeetingFrame]()
         self._lock = threading.Lock()
 
     @property
@@ -70,7 +72,7 @@ class Guest:
             self.lose(str(lost))
             raise
 
-    def wait_prepared(self, seats: int) -> Prepared:
+    def wait_prepared(self, seats: int) -> Opened:
         """Return its answer to "prepare". Raises RunError if it cannot, ChannelLost if lost."""
         frame = self._wait_for("ready")
         if "error" in frame.data:
@@ -80,7 +82,7 @@ class Guest:
         if not right or not all(type(port) is int and 0 < port < 2**16 for port in ports):
             raise self._lose_odd(frame)
         copy = frame.data.get("copy")
-        return Prepared(ports, token, Copy() if copy is None else read_copy(copy))
+        return Opened(ports, token, Copy() if copy is None else read_copy(copy))
 
     def wait_reached(self, count: int) -> list[str | None]:
         """Return why each of `count` addresses cannot be reached from there, None if it can."""
@@ -90,11 +92,11 @@ class Guest:
             raise self._lose_odd(frame)
         return [None if why is None else str(why)[:MAX_TEXT] for why in answers]
 
-    def _lose_odd(self, frame: Frame) -> ChannelLost:
+    def _lose_odd(self, frame: MeetingFrame) -> ChannelLost:
         self.lose(f"has answered {frame.kind!r} in a way that makes no sense")
         return ChannelLost(self.lost)
 
-    def _wait_for(self, kind: str) -> Frame:
+    def _wait_for(self, kind: str) -> MeetingFrame:
         """Return its answer of `kind`; raises ChannelLost if none comes."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while self.lost is None and time.monotonic() < deadline:
@@ -114,7 +116,7 @@ class Guest:
                 return
             self.lost = why
         self.channel.close()
-        self.pieces.take(Frame("piece", {"gone": True}))
+        self.pieces.take(MeetingFrame("piece", {"gone": True}))
         for task in list(self.tasks.values()):
             task.finish(LOST_STATUS, why)
         self._on_change()
@@ -128,7 +130,7 @@ class Guest:
         except (TypeError, ValueError, AttributeError, KeyError):
             self.lose("has sent what makes no sense")
 
-    def _handle(self, frame: Frame) -> None:
+    def _handle(self, frame: MeetingFrame) -> None:
         if frame.kind == "lines":
             if task := self.tasks.get(frame.get("task", str)):
                 task.take_lines(frame.get("lines", list))
@@ -148,15 +150,15 @@ class Guest:
         else:
             self._answers.put(frame)
 
-    def _end_task(self, frame: Frame) -> None:
+    def _end_task(self, frame: MeetingFrame) -> None:
         if task := self.tasks.get(frame.get("task", str)):
             task.finish(frame.get("status", int))
 
-    def _give(self, frame: Frame) -> None:
+    def _give(self, frame: MeetingFrame) -> None:
         piece = self.read_piece(frame.get("path", str), frame.get("offset", int))
         self.send("piece", piece or b"", gone=piece is None)
 
-    def _note_copy(self, frame: Frame) -> None:
+    def _note_copy(self, frame: MeetingFrame) -> None:
         self.copy_error = frame.get("error", str, "")[:MAX_TEXT]
         self.copied = frame.get("number", int)
         self._on_change()

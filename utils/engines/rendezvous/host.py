@@ -13,17 +13,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ...cluster.group import Group, Task
+from ...cluster.group import Task, TaskGroup
 from ...cluster.launcher import Stop, Stopped, TaskListener, TaskOrder
 from ...cluster.local_tasks import ACTIONS, LocalTasks
 from ...errors import first_line
 from ...processes.handshake import ChannelLost
 from ...tf_config import join_address
-from ..programs import Print, ProgramLauncher, Run, Say, find_log
+from ..programs import Print, ProgramLauncher, ProgramRun, Say, find_log
 from ..settings import RESTART_VARIABLE, RunReport, RunSettings
 from .channel import open_door
 from .compare import describe_machine
-from .guest import Guest, Prepared, RemoteTask
+from .guest import Guest, Opened, RemoteTask
 from .lobby import ELASTIC_SECONDS, Lobby
 from .reach import OpenPorts
 from .settings import RendezvousSettings
@@ -144,7 +144,7 @@ class MeetingLauncher:
         self._release_ports()
         return found
 
-    def _list_addresses(self, guests: list[Guest], ready: list[Prepared]) -> list[str]:
+    def _list_addresses(self, guests: list[Guest], ready: list[Opened]) -> list[str]:
         """Return the coordinator here, the first workers here, the others in turn, servers here."""
         own = [join_address(self.address, port) for port in self._ports.ports]
         workers, rest, self.places = own[: self._own_seats], own[self._own_seats :], {}
@@ -235,7 +235,7 @@ class MeetingTasks:
             task.join(max(0.0, deadline - time.monotonic()))
 
 
-class HostedRun(Run):
+class HostedRun(ProgramRun):
     """A run at a rendezvous, of which this machine is the host."""
 
     def __init__(
@@ -268,7 +268,7 @@ class HostedRun(Run):
         return str(find_log(Path(self.launcher.places[task.name].logs), task.name))
 
     @property
-    def group(self) -> Group | None:
+    def group(self) -> TaskGroup | None:
         """The tasks of the last start, None before the first."""
         return self.supervisor.group
 

@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import RunError
 from ...processes.handshake import ChannelLost
 from ..settings import RunReport
-from .channel import Channel
+from .channel import MeetingChannel
 from .compare import find_difference
 from .guest import Guest
 from .names import find_free_name
@@ -44,7 +44,7 @@ class Lobby:
         with self._changed:
             return [guest for guest in self._guests if guest.lost is None]
 
-    def welcome(self, channel: Channel) -> None:
+    def welcome(self, channel: MeetingChannel) -> None:
         """Take a caller who knows the code into the run, or tell why not."""
         try:
             frame = channel.receive()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...cluster.group import Group, Task
+from ...cluster.group import Task, TaskGroup
 from ...cluster.local_tasks import ACTIONS
 from ...cluster.signals import Signals
 from ...errors import DistributedError, InputError, RunError, first_line
@@ -21,7 +21,7 @@ from ...processes.handshake import ChannelLost, Garbled, WrongCode, hear_host
 from ...tf_config import parse_tf_config
 from ..programs import Print, ProgramLauncher, RunRecord, Say, find_log
 from ..settings import RunReport, RunSettings, TaskReport
-from .channel import Channel, Frame, introduce, open_connection
+from .channel import MeetingChannel, MeetingFrame, introduce, open_connection
 from .code import stretch_code
 from .compare import describe_machine
 from .copies import CheckpointCopy
@@ -36,7 +36,7 @@ LOOK_SECONDS = 2.0  # between two looks for ports that tasks have opened
 MAX_HANDOUT, NOT_STARTED = 4096, 127
 
 
-class Refused(RunError):
+class RefusedByHost(RunError):
     """The host does not let this machine take part."""
 
 
@@ -63,7 +63,7 @@ def check_host(address: str) -> None:
 
 def connect_to_host(
     rendezvous: RendezvousSettings, code: str, say: Callable[[str], None], stop: Signals
-) -> Channel | None:
+) -> MeetingChannel | None:
     """Return the channel to the host, who may appear later; None once `stop` has a signal.
 
     Raises InputError where the host refuses the code, NoHost where another program answers,
@@ -96,7 +96,7 @@ def connect_to_host(
 
 def _try_host(
     rendezvous: RendezvousSettings, stretch: Callable[[bytes], bytes], seconds: float
-) -> Channel:
+) -> MeetingChannel:
     source = (rendezvous.advertise_address, 0) if rendezvous.advertise_address else None
     end = socket.create_connection(split_address(rendezvous.address), seconds, source)
     try:
@@ -136,11 +136,11 @@ class MemberTasks:
             MemberRecord(show, lambda text: None),
             ProgramLauncher(settings),
         )
-        self.group: Group | None = None
+        self.group: TaskGroup | None = None
         self._ended, self._listening = set[str](), set[str]()  # of which the host knows
         self._next_look = 0.0
 
-    def start(self, frame: Frame) -> None:
+    def start(self, frame: MeetingFrame) -> None:
         """Start tasks in place of those that were there."""
         self.end(0.0)
         self._ended, self._listening = set(), set()
@@ -154,7 +154,7 @@ class MemberTasks:
             order = settings.make_order(config, self._command, frame.get("restart", int))
             tasks.append(Task(order, config.job, config.index))
             self.record.open_log(order.name, str(find_log(self._logs, order.name)))
-        self.group = Group(tasks, 1, self.record)
+        self.group = TaskGroup(tasks, 1, self.record)
         try:
             self.group.start(self._launcher, b"")
         except DistributedError as error:
@@ -162,18 +162,18 @@ class MemberTasks:
                 self.group.take_line(task.name, first_line(error))
                 self.group.take_end(task.name, NOT_STARTED)
 
-    def find(self, frame: Frame) -> Task | None:
+    def find(self, frame: MeetingFrame) -> Task | None:
         """Return the task that a frame names, None where it is not here."""
         name = frame.get("task", str)
         found = self.group.tasks if self.group is not None else []
         return next((task for task in found if task.name == name), None)
 
-    def act(self, frame: Frame) -> None:
+    def act(self, frame: MeetingFrame) -> None:
         task, action = self.find(frame), frame.get("action", str)
         if task is not None and task.launched is not None and action in ACTIONS:
             task.launched.act(task.name, action)
 
-    def start_again(self, frame: Frame) -> None:
+    def start_again(self, frame: MeetingFrame) -> None:
         if task := self.find(frame):
             self._ended.discard(task.name)
             self._listening.discard(task.name)
@@ -216,13 +216,13 @@ class Member:
     """This machine in a run that another one hosts. `run` returns the run's report."""
 
     def __init__(
-        self, channel: Channel, command: Sequence[str], settings: RunSettings,
+        self, channel: MeetingChannel, command: Sequence[str], settings: RunSettings,
         rendezvous: RendezvousSettings, logs: Path, show: Print, say: Say,
     ) -> None:  # fmt: skip
         self._channel, self._command, self._settings = channel, list(command), settings
         self._rendezvous, self._logs, self._say = rendezvous, logs, say
         self.address = rendezvous.advertise_address or channel.own_address
-        self._inbox, self._ports = queue.Queue[Frame](), None
+        self._inbox, self._ports = queue.Queue[MeetingFrame](), None
         folder = settings.checkpoint_dir
         self._copy = CheckpointCopy(folder, is_origin=False) if folder else None
         self._fetcher = Fetcher(self._copy, channel.send) if self._copy else None
@@ -258,7 +258,7 @@ class Member:
                 else:
                     self._inbox.put(frame)
         except ChannelLost as lost:
-            self._inbox.put(Frame("lost", {"why": str(lost)}))
+            self._inbox.put(MeetingFrame("lost", {"why": str(lost)}))
 
     def _take_next(self) -> RunReport | None:
         """Handle what comes next, if anything does within a moment."""
@@ -269,13 +269,13 @@ class Member:
         self._tasks.tell()
         return None if got is None else self._handle(got)
 
-    def _handle(self, frame: Frame) -> RunReport | None:
+    def _handle(self, frame: MeetingFrame) -> RunReport | None:
         if frame.kind == "finish":
             return _read_report(frame)
         if frame.kind == "lost":
             raise ChannelLost(frame.get("why", str))
         if frame.kind == "refuse":
-            raise Refused(f"the host does not take this machine: {frame.get('why', str)}")
+            raise RefusedByHost(f"the host does not take this machine: {frame.get('why', str)}")
         if frame.kind == "say":
             self._say(frame.get("text", str))
             return None
@@ -289,7 +289,7 @@ class Member:
         handlers[frame.kind](frame)
         return None
 
-    def _on_prepare(self, frame: Frame) -> None:
+    def _on_prepare(self, frame: MeetingFrame) -> None:
         """Open the ports of the next attempt; tell them, and which checkpoint is here."""
         self._release_ports()
         try:
@@ -300,22 +300,22 @@ class Member:
             return self._send("ready", error=first_line(error))
         self._send("ready", ports=self._ports.ports, token=self._ports.token, copy=copy)
 
-    def _on_probe(self, frame: Frame) -> None:
+    def _on_probe(self, frame: MeetingFrame) -> None:
         targets = [(str(h), int(p), str(t)) for h, p, t in frame.get("targets", list)]
         self._send("reached", answers=try_all(targets))
 
-    def _on_start(self, frame: Frame) -> None:
+    def _on_start(self, frame: MeetingFrame) -> None:
         opened = self._ports.ports if self._ports is not None else []
         if len(frame.get("tf_configs", list)) > len(opened):
             raise ChannelLost("wants to start more tasks than there are ports for")
         self._release_ports()
         self._tasks.start(frame)
 
-    def _on_offer(self, frame: Frame) -> None:
+    def _on_offer(self, frame: MeetingFrame) -> None:
         if self._fetcher:
             self._fetcher.offer(frame.data)
 
-    def _on_give(self, frame: Frame) -> None:
+    def _on_give(self, frame: MeetingFrame) -> None:
         path, offset = frame.get("path", str), frame.get("offset", int)
         piece = self._copy.read_piece(path, offset) if self._copy else None
         self._send("piece", piece or b"", gone=piece is None)
@@ -356,7 +356,7 @@ class Member:
         return words + f"; the run goes on from the newest copy of {self._settings.checkpoint_dir}"
 
 
-def _read_report(frame: Frame) -> RunReport:
+def _read_report(frame: MeetingFrame) -> RunReport:
     """Return the report that the host sends at the end; raises RunError where it has none."""
     if "error" in frame.data:
         raise RunError(f"the host ended the run: {frame.get('error', str)}")

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import RunError
-from .guest import Guest, Prepared
+from .guest import Guest, Opened
 from .reach import OpenPorts, explain_unreachable, try_all
 
 Ways = dict[tuple[int, int], str]  # caller and called, by number (0 is the host) -> why not
 
 
 def check_pairs(
-    own: Mapping[str, Any], ports: OpenPorts, guests: Sequence[Guest], ready: Sequence[Prepared],
+    own: Mapping[str, Any], ports: OpenPorts, guests: Sequence[Guest], ready: Sequence[Opened],
     say: Callable[[str], None],
 ) -> None:  # fmt: skip
     """Have every machine try the ports of every other one; `own` is what this one says of itself.
@@ -44,7 +44,10 @@ def try_pairs(own: Mapping[str, Any], guests: Sequence[Guest]) -> list[str]:
 
 
 def find_closed(
-    own: Mapping[str, Any], ports: OpenPorts, guests: Sequence[Guest], ready: Sequence[Prepared]
+    own: Mapping[str, Any],
+    ports: OpenPorts,
+    guests: Sequence[Guest],
+    ready: Sequence[Opened],
 ) -> Ways:
     """Return the ways between machines that are closed, and why."""
     machines = [own, *(guest.about for guest in guests)]

@@ -1,0 +1,124 @@
+"""Amdahl's law as a picture and an explorer: what does not spread over devices limits the rest."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from distlab.errors import CourseError
+from distlab.explorables.controls import Slider
+from distlab.explorables.explorer import Explorer, explore
+from distlab.figures import Picture, lines
+from distlab.figures.canvas import say_number
+
+
+def amdahl_explorer(
+    parallel_fraction: float = 0.9,
+    measured: Mapping[float, float] | None = None,
+    most_devices: int = 64,
+) -> Explorer:
+    """Show Amdahl's curve for a chosen parallel fraction and number of devices.
+
+    `measured` maps a number of devices to a measured speed-up over one device;
+    its points stay in the picture.
+    """
+
+    def show_curve(parallel_percent: float, most_devices: int) -> Picture:
+        return show_speed_up(parallel_percent / 100, most_devices, measured)
+
+    return explore(
+        show_curve,
+        parallel_percent=Slider(
+            "Work that spreads", 0, 100, round(parallel_fraction * 100, 1), 0.5, "%"
+        ),
+        most_devices=Slider("Devices", 2, 256, most_devices),
+    )
+
+
+def show_speed_up(
+    parallel_fraction: float, devices: int, measured: Mapping[float, float] | None = None
+) -> Picture:
+    """Return Amdahl's picture with what it means for `devices` devices as its caption."""
+    speed_up = amdahl_speed_up(parallel_fraction, devices)
+    words = (
+        f"{devices} devices give a speed-up of {say_number(speed_up)}: each of them is used for "
+        f"{say_number(100 * speed_up / devices)} % of the time. "
+    )
+    if parallel_fraction < 1:
+        alone = say_number(100 * (1 - parallel_fraction))
+        words += (
+            f"The {alone} % that does not spread takes as long on any number of devices, so no "
+            f"number gives more than {say_number(1 / (1 - parallel_fraction))}."
+        )
+    return replace(draw_amdahl(parallel_fraction, devices, measured), caption=words)
+
+
+def amdahl_speed_up(parallel_fraction: float, devices: float) -> float:
+    """Return the speed-up over one device when `parallel_fraction` of the work spreads evenly.
+
+    1 / ((1 - p) + p / n), after G. M. Amdahl, "Validity of the single processor
+    approach to achieving large scale computing capabilities", AFIPS 1967.
+    """
+    return 1.0 / ((1.0 - parallel_fraction) + parallel_fraction / devices)
+
+
+def draw_amdahl(
+    parallel_fraction: float,
+    most_devices: int = 64,
+    measured: Mapping[float, float] | None = None,
+) -> Picture:
+    """Draw speed-up against devices: Amdahl's curve, the ideal line, the limit, what was measured.
+
+    `parallel_fraction` is the part of one device's time that spreads over
+    devices, 0 to 1; `measured` maps a number of devices to a speed-up over one.
+    Raises CourseError for a fraction outside 0 to 1 or fewer than 2 devices.
+    """
+    if not 0 <= parallel_fraction <= 1:
+        raise CourseError(f"parallel_fraction={parallel_fraction}: choose a number from 0 to 1")
+    if most_devices < 2:
+        raise CourseError(f"most_devices={most_devices}: choose 2 or more")
+    points = {float(n): float(s) for n, s in (measured or {}).items()}
+    picture = lines(
+        _list_curves(parallel_fraction, most_devices, points), x_label="devices",
+        y_label="speed-up", title="Speed-up against the number of devices",
+        marks={f"measured {say_number(s)} on {say_number(n)}": (n, s)
+               for n, s in points.items() if n <= most_devices},
+        alt=_describe_curve(parallel_fraction, most_devices, points),
+    )  # fmt: skip
+    return replace(picture, chart={**picture.chart, "low": 0}).with_ideas({"ideal": "wait"})
+
+
+def _list_curves(
+    fraction: float, most: int, points: Mapping[float, float]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    devices, top = np.geomspace(1, most, 25), _ceiling(fraction, most, points)
+    ideal = np.array([1.0, min(most, top)])
+    drawn = {
+        f"{say_number(fraction * 100)} % parallel": (devices, amdahl_speed_up(fraction, devices)),
+        "ideal": (ideal, ideal),
+    }
+    if fraction < 1 and 1 / (1 - fraction) <= top:
+        limit = np.full(2, 1 / (1 - fraction))
+        drawn[f"limit: {say_number(limit[0])}"] = (np.array([1.0, most]), limit)
+    return drawn
+
+
+def _ceiling(fraction: float, most: int, points: Mapping[float, float]) -> float:
+    """Return the top of the speed-up axis: room for the curve, the points and some ideal line."""
+    top = max(amdahl_speed_up(fraction, most) * 1.35, 2.5, *points.values(), 0)
+    limit = 1 / (1 - fraction) if fraction < 1 else np.inf
+    return float(min(max(top, min(limit * 1.18, most)), most * 1.05))
+
+
+def _describe_curve(fraction: float, most: int, points: Mapping[float, float]) -> str:
+    limit = (
+        f"the limit is {say_number(1 / (1 - fraction))}" if fraction < 1 else "there is no limit"
+    )
+    says = (
+        f"With {say_number(fraction * 100)} % of the work spread over devices, {most} devices give "
+        f"a speed-up of {say_number(amdahl_speed_up(fraction, most))} instead of {most}; {limit}."
+    )
+    if points:
+        seen = ", ".join(f"{say_number(s)} on {say_number(n)}" for n, s in points.items())
+        says += f" Measured: {seen}."
+    return says

@@ -1,0 +1,51 @@
+"""The batch explorer: one global batch, cut for workers and replicas."""
+
+from dataclasses import replace
+
+from distlab.explorables.controls import Slider
+from distlab.explorables.explorer import Explorer, explore
+from distlab.figures import Picture, batch_split, split_evenly
+
+
+def batch_explorer(
+    global_batch_size: int = 1024, workers: int = 4, replicas_per_worker: int = 4
+) -> Explorer:
+    """Show how a global batch is cut for the chosen workers and replicas, in a picture and words.
+
+    Starts with 1,024 examples over 4 workers of 4 replicas: 256 and 64.
+    """
+    return explore(
+        show_split,
+        workers=Slider("Workers", 1, 16, workers),
+        replicas_per_worker=Slider("Replicas per worker", 1, 8, replicas_per_worker),
+        global_batch_size=Slider(
+            "Global batch size", 1, max(2048, global_batch_size), global_batch_size
+        ),
+    )
+
+
+def show_split(workers: int, replicas_per_worker: int, global_batch_size: int) -> Picture:
+    """Return the picture of one cut, with the arithmetic as its caption."""
+    picture = batch_split(global_batch_size, workers, replicas_per_worker)
+    return replace(picture, caption=explain_split(workers, replicas_per_worker, global_batch_size))
+
+
+def explain_split(workers: int, replicas_per_worker: int, global_batch_size: int) -> str:
+    """Return the arithmetic of a cut in words, with what its remainder means."""
+    replicas = workers * replicas_per_worker
+    sizes = split_evenly(global_batch_size, replicas)
+    per_worker = sizes[0] * replicas_per_worker
+    if len(set(sizes)) == 1:
+        return (
+            f"{global_batch_size:,} / {workers} = {per_worker:,} examples for each worker, and "
+            f"{per_worker:,} / {replicas_per_worker} = {sizes[0]:,} for each replica."
+        )
+    says = (
+        f"{global_batch_size:,} examples do not divide by {replicas} replicas: "
+        f"a replica gets {max(sizes):,} or {min(sizes):,}. "
+    )
+    if min(sizes) == 0:
+        return (
+            says + f"{sizes.count(0)} of the {replicas} replicas have nothing to do in this step."
+        )
+    return says + "Dividing each replica's loss by its own count would weigh examples unequally."

@@ -1,0 +1,90 @@
+"""The checkpoint-interval explorer: what each interval costs, and which one costs least."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from distlab.explorables.controls import Slider
+from distlab.explorables.explorer import Explorer, explore
+from distlab.figures import Picture, lines
+from distlab.figures.canvas import say_number
+from utils.simulate.failures import (
+    best_interval_seconds,
+    daly_interval_seconds,
+    group_mtbf_seconds,
+    overhead_fraction,
+    young_interval_seconds,
+)
+
+DAY_SECONDS = 86_400.0
+MAX_PERCENT = 1000.0  # intervals with more overhead are left out of the picture
+
+
+def interval_explorer(
+    save_seconds: float = 30.0, workers: int = 1000, mtbf_days: float = 365.0
+) -> Explorer:
+    """Show what is lost to saving and to failures, for every interval between checkpoints.
+
+    Starts from a checkpoint that takes `save_seconds`, on `workers` workers of which
+    each fails once in `mtbf_days`; a failure of one stops all. A restart takes a minute.
+    """
+    start = min(300.0, max(0.1, round(save_seconds, 1)))
+    return explore(
+        show_intervals,
+        save_seconds=Slider("One checkpoint takes", 0.1, 300, start, step=0.1, unit="s"),
+        workers=Slider("Workers", 1, 20000, workers),
+        mtbf_days=Slider("Each fails once in", 1, 3000, mtbf_days, unit="days"),
+    )
+
+
+def show_intervals(
+    save_seconds: float, workers: int, mtbf_days: float, restart_seconds: float = 60.0
+) -> Picture | str:
+    """Return the expected overhead (%) over the interval (minutes), with Young's and Daly's.
+
+    If even the best interval adds ten times the work's own time, it returns a sentence instead.
+    """
+    mtbf = group_mtbf_seconds(mtbf_days * DAY_SECONDS, workers)
+    title = f"One failure in {say_seconds(mtbf)}, {say_seconds(save_seconds)} to save"
+    places = {
+        "Young": young_interval_seconds(save_seconds, mtbf),
+        "Daly": daly_interval_seconds(save_seconds, mtbf),
+        "Least possible": best_interval_seconds(save_seconds, mtbf),
+    }
+
+    def percent(interval: float) -> float:
+        return 100 * overhead_fraction(interval, save_seconds, mtbf, restart_seconds)
+
+    costs = {name: percent(interval) for name, interval in places.items()}
+    if costs["Least possible"] > MAX_PERCENT:
+        return (
+            f"<p>{title}: this run makes almost no progress. Even with the best interval, it "
+            "takes more than ten times as long as the work alone.</p>"
+        )
+    says = "; ".join(
+        f"{name}: every {say_seconds(places[name])}, {say_number(cost)} % overhead"
+        for name, cost in costs.items()
+    )
+    intervals = places["Least possible"] * np.geomspace(1 / 30, 30, 41)  # [41]
+    curve = np.array([percent(interval) for interval in intervals])
+    shown = curve <= MAX_PERCENT
+    picture = lines(
+        {"overhead": (intervals[shown] / 60, curve[shown])},
+        x_label="minutes of work between two checkpoints",
+        y_label="extra time, % of the work alone",
+        title=title,
+        log_x=True,
+        log_y=True,
+        marks={"Young": (places["Young"] / 60, costs["Young"]), "Daly": places["Daly"] / 60},
+        alt=f"{title}. The overhead falls and then rises with the interval between checkpoints. "
+        f"{says}.",
+    )
+    return replace(picture, caption=f"{says}.")
+
+
+def say_seconds(seconds: float) -> str:
+    """Return a time in the unit that suits it: "45 s", "12 min", "3.1 h", "6.5 days"."""
+    for unit, size, up_to in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 2 * DAY_SECONDS)):
+        if seconds < up_to:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / DAY_SECONDS:,.3g} days"

@@ -1,0 +1,286 @@
+"""What replicas share, as pictures and explorers: a cluster, its pace, its memory, its gain.
+
+Used by the lesson on why one distributes; everything is computed from what the caller gives.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from distlab.errors import CourseError
+from distlab.explorables.controls import Choice, Slider
+from distlab.explorables.explorer import Explorer, explore
+from distlab.figures import (
+    Arrow,
+    Box,
+    Picture,
+    diagram,
+    grouped_bars,
+    lines,
+    split_evenly,
+    timeline,
+)
+from distlab.figures.canvas import WIDTH_PX, say_number
+from utils.measure import count
+
+MEBIBYTE = 2**20
+GAP_PX = 14.0
+WAY_PX = 256.0
+
+# Nominal speeds of links in one direction, in bytes a second.
+LINKS: Mapping[str, float] = {
+    "Ethernet, 1 Gb/s": 0.125e9,
+    "Ethernet, 10 Gb/s": 1.25e9,
+    "Ethernet, 100 Gb/s": 12.5e9,
+    "NVLink, 450 GB/s": 450e9,
+}
+DEVICE_COUNTS = (1, 2, 4, 8, 16, 32, 64)
+ROUND_SECONDS = 50e-6
+
+Row = tuple[str, float, float, str, str]
+
+
+def draw_cluster(workers: int = 2, replicas_per_worker: int = 2) -> Picture:
+    """Draw workers as frames, the replicas on their devices inside, and the all-reduce below.
+
+    Takes 1 to 4 workers of 1 to 4 replicas, 4 replicas in all at most (more do
+    not fit the page). Raises CourseError otherwise.
+    """
+    replicas = workers * replicas_per_worker
+    if min(workers, replicas_per_worker) < 1 or replicas > 4:
+        raise CourseError(
+            f"{workers} workers of {replicas_per_worker} replicas: draw 1 to 4 replicas in all"
+        )
+    text = "all-reduce: every replica gets the sum of all gradients"
+    boxes = {"sum": Box(text, 0, 212, WIDTH_PX, 40, "reduce")}
+    arrows = []
+    wide = (WIDTH_PX - GAP_PX * (workers - 1)) / workers
+    inside = (wide - GAP_PX) / replicas_per_worker - GAP_PX
+    for worker in range(workers):
+        left = worker * (wide + GAP_PX)
+        title = f"worker {worker}: one process"
+        boxes[f"worker {worker}"] = Box(title, left, 34, wide, 126)
+        for device in range(replicas_per_worker):
+            name = f"replica {worker * replicas_per_worker + device}"
+            x = left + GAP_PX + device * (inside + GAP_PX)
+            boxes[name] = Box(f"{name}\non GPU:{device}", x, 68, inside, 80, "compute")
+            arrows.append(Arrow(name, "sum", "gradients", both=True, label_at=0.6))
+    alt = (
+        f"{count(workers, 'worker')}, each one process with {count(replicas_per_worker, 'device')} "
+        "and a replica on each. All replicas hand their gradients to one all-reduce, which gives "
+        "every replica the sum."
+    )
+    title = f"{count(workers, 'worker')} of {count(replicas_per_worker, 'replica')} each"
+    return diagram(boxes, arrows, title=title, alt=alt, height_px=258)
+
+
+def draw_two_ways(examples: int = 64, inputs: int = 784, units: int = 128) -> Picture:
+    """Draw one layer split over four devices by batch, and by weights: who holds and sends what.
+
+    `inputs` x `units` is the shape of the layer's weights. Raises CourseError
+    unless examples and units divide by four.
+    """
+    if examples % 4 or units % 4 or min(examples, inputs, units) < 1:
+        raise CourseError(f"{examples} examples and {units} units: both must divide by 4")
+    ways = {
+        "Data parallel: cut the batch": (
+            f"{examples // 4} images", f"{inputs} × {units}", f"{examples // 4} × {units}",
+            f"all-reduce: the gradients of {inputs} × {units} weights, once a step",
+        ),
+        "Model parallel: cut the weights": (
+            f"all {examples} images", f"{inputs} × {units // 4}", f"{examples} × {units // 4}",
+            f"all-gather: outputs of {examples} × {units}, before the next layer can begin",
+        ),
+    }  # fmt: skip
+    boxes, arrows = {}, []
+    for row, (name, words) in enumerate(ways.items()):
+        top = 32 + WAY_PX * row
+        boxes[name] = Box(name, 0, top, WIDTH_PX, 24, "text")
+        for device in range(4):
+            key = f"{name} {device}"
+            boxes |= _draw_device(key, device, top + 28, *words[:3])
+            arrows.append(Arrow(key, f"{name} sends", both=True))
+        boxes[f"{name} sends"] = Box(words[3], 0, top + 206, WIDTH_PX, 34, "reduce")
+    alt = (
+        f"One layer of {inputs} × {units} weights on four devices. Data parallel: each device has "
+        f"{examples // 4} of {examples} images and all weights, and an all-reduce adds up the "
+        f"gradients once a step. Model parallel: each device has all {examples} images and "
+        f"{inputs} × {units // 4} of the weights, and an all-gather puts the outputs together."
+    )
+    title = "One layer on four devices, and what travels between them"
+    return diagram(boxes, arrows, title=title, alt=alt, height_px=32 + 2 * WAY_PX - 6)
+
+
+def _draw_device(
+    key: str, device: int, top: float, images: str, weights: str, outputs: str
+) -> dict[str, Box]:
+    """Return the boxes of one of four devices: its frame, its images, weights and outputs."""
+    wide = (WIDTH_PX - 3 * GAP_PX) / 4
+    x = device * (wide + GAP_PX)
+    inside = {"x": x + 14, "width": wide - 28, "height": 32}
+    return {
+        key: Box(f"CPU:{device}", x, top, wide, 146),
+        f"{key} data": Box(images, y=top + 30, kind="data", **inside),
+        f"{key} weights": Box(f"{weights} weights", y=top + 68, kind="variables", **inside),
+        f"{key} outputs": Box(f"{outputs} outputs", y=top + 106, kind="compute", **inside),
+    }
+
+
+def pace_rows(synchronous: bool, step_seconds: Sequence[float], until_seconds: float) -> list[Row]:
+    """Return when each worker computes and waits, as rows for `figures.timeline`.
+
+    `step_seconds` has one number a worker. Synchronous workers all begin a step
+    when the slowest has ended the one before; asynchronous ones never wait.
+    Only gradients that are ready by `until_seconds` are listed.
+    """
+    rows: list[Row] = []
+    for worker, own in enumerate(step_seconds):
+        lane = f"{'sync' if synchronous else 'async'}, worker {worker}"
+        period = max(step_seconds) if synchronous else own
+        for step in range(int(until_seconds / period + 1e-9)):
+            begin = step * period
+            rows.append((lane, begin, begin + own, str(step + 1), "computes"))
+            if period > own:
+                rows.append((lane, begin + own, begin + period, "", "waits"))
+    return rows
+
+
+def pace_explorer(slow_seconds: float = 2.0) -> Explorer:
+    """Show three workers and a slower one for twelve seconds, synchronous and asynchronous."""
+    return explore(
+        show_pace,
+        slow_seconds=Slider("Step of the slow worker", 1, 4, slow_seconds, 0.5, " s"),
+    )
+
+
+def show_pace(slow_seconds: float) -> Picture:
+    """Return the timeline of four workers of which the last needs `slow_seconds` a step."""
+    steps, until = (1.0, 1.0, 1.0, slow_seconds), 12.0
+    rows = {kind: pace_rows(kind == "synchronous", steps, until) for kind in _KINDS}
+    done = {kind: sum(row[4] == "computes" for row in rows[kind]) for kind in _KINDS}
+    words = (
+        f"Gradients ready after {say_number(until)} s: {done['synchronous']} with an all-reduce, "
+        f"where all wait for the slowest, {done['asynchronous']} where nobody waits."
+    )
+    title = f"Four workers, one of which needs {say_number(slow_seconds)} s instead of 1 s"
+    both = [*rows["synchronous"], *rows["asynchronous"]]
+    picture = timeline(both, title=title).with_ideas({"computes": "forward", "waits": "wait"})
+    return replace(picture, caption=words)
+
+
+_KINDS = ("synchronous", "asynchronous")
+KEPT_IDEAS = ("variables", "backward", "optimizer")  # of weights, gradients, optimizer state
+
+
+def memory_explorer(
+    kept_bytes: Mapping[str, int],
+    activation_bytes_per_image: int,
+    replicas: int = 4,
+    global_batch_size: int = 64,
+) -> Explorer:
+    """Show the memory of one device: what every replica keeps, and its share of the activations.
+
+    `kept_bytes` is {name: bytes} of what does not depend on the batch: weights, gradients,
+    optimizer state, in this order.
+    """
+
+    def show(replicas: int, global_batch_size: int) -> Picture:
+        return show_memory(kept_bytes, activation_bytes_per_image, replicas, global_batch_size)
+
+    return explore(
+        show,
+        replicas=Slider("Replicas", 1, 16, replicas),
+        global_batch_size=Slider("Global batch size", 16, 512, global_batch_size, 16),
+    )
+
+
+def show_memory(
+    kept_bytes: Mapping[str, int],
+    activation_bytes_per_image: int,
+    replicas: int,
+    global_batch_size: int,
+) -> Picture:
+    """Return bars in MiB for the device with the largest share of the batch.
+
+    Mirrored, and with what is kept sharded over the replicas, as ZeRO's third stage
+    and FSDP do: each device keeps 1 / replicas of it.
+    """
+    images = max(split_evenly(global_batch_size, replicas))
+    activations = images * activation_bytes_per_image
+    kept = sum(kept_bytes.values())
+    kept_share = 100 * kept / (kept + activations)
+    words = (
+        f"{count(images, 'image')} of {global_batch_size} on this device: "
+        f"{say_number((kept + activations) / MEBIBYTE)} MiB mirrored. {say_number(kept_share)} % "
+        "of it is kept on every device, however many replicas there are. Sharded: "
+        f"{say_number((kept / replicas + activations) / MEBIBYTE)} MiB."
+    )
+    groups = {
+        name: {
+            part: size / MEBIBYTE
+            for part, size in {
+                **{key: value / shards for key, value in kept_bytes.items()},
+                "activations": activations,
+            }.items()
+        }
+        for name, shards in {"mirrored": 1, "sharded (ZeRO-3, FSDP)": replicas}.items()
+    }
+    title = f"Memory of one device of {count(replicas, 'replica')}"
+    ideas = {**dict(zip(kept_bytes, KEPT_IDEAS)), "activations": "forward"}
+    picture = grouped_bars(groups, unit="MiB", title=title).with_ideas(ideas)
+    return replace(picture, caption=words)
+
+
+def estimate_step_seconds(
+    devices: int,
+    one_device_seconds: float,
+    gradient_bytes: float,
+    bytes_per_second: float,
+    round_seconds: float = ROUND_SECONDS,
+) -> float:
+    """Return the seconds of a step whose global batch is shared by `devices` devices.
+
+    Compute is divided by the devices; a ring all-reduce of `gradient_bytes`
+    follows it: 2 (n - 1) rounds, 2 (n - 1) / n of the bytes over each link. After
+    P. Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for
+    clusters of workstations", 2009. Compute and communication do not overlap here.
+    """
+    sent_bytes = 2 * (devices - 1) / devices * gradient_bytes
+    rounds = 2 * (devices - 1)
+    return one_device_seconds / devices + sent_bytes / bytes_per_second + rounds * round_seconds
+
+
+def gain_explorer(gradient_bytes: float, one_device_seconds: float) -> Explorer:
+    """Show the estimated speed-up against devices for a link, a model and a step."""
+    megabytes = min(max(round(gradient_bytes / 5e5) / 2, 0.5), 1000.0)
+    milliseconds = min(max(round(1000 * one_device_seconds), 1), 1000)
+    return explore(
+        show_gain,
+        link=Choice("Link", list(LINKS), "Ethernet, 10 Gb/s"),
+        gradient_megabytes=Slider("Gradients", 0.5, 1000, megabytes, 0.5, " MB"),
+        step_milliseconds=Slider("Step on one device", 1, 1000, milliseconds, 1, " ms"),
+    )
+
+
+def show_gain(link: str, gradient_megabytes: float, step_milliseconds: float) -> Picture:
+    """Return estimated speed-ups for 1 to 64 devices, and in words where they are largest."""
+    one_device = step_milliseconds / 1000
+    gains = [
+        one_device / estimate_step_seconds(n, one_device, gradient_megabytes * 1e6, LINKS[link])
+        for n in DEVICE_COUNTS
+    ]
+    best = DEVICE_COUNTS[gains.index(max(gains))]
+    fastest = say_number(max(gains))
+    words = f"Of these counts, {count(best, 'device')} are fastest: {fastest} times one device."
+    if best == 1:
+        words = "One device is fastest: the all-reduce takes longer than sharing the step saves."
+    picture = lines(
+        {
+            "estimated": (DEVICE_COUNTS, gains),
+            "one device": (DEVICE_COUNTS, [1.0] * len(DEVICE_COUNTS)),
+        },
+        x_label="devices",
+        y_label="speed-up over one device",
+        title=f"A step of {step_milliseconds:g} ms, {gradient_megabytes:g} MB of gradients, {link}",
+        log_x=True,
+    ).with_ideas({"one device": "wait"})
+    return replace(picture, caption=words)

@@ -1,0 +1,88 @@
+"""The pictures and explorers of the lesson on why one distributes."""
+
+import pytest
+
+from distlab.explorables import sharing
+from utils.errors import DistributedError
+
+
+def test_cluster_names_every_worker_and_replica():
+    picture = sharing.draw_cluster(2, 2)
+    for words in ("worker 0", "worker 1", "replica 0", "replica 3", "GPU:1", "all-reduce"):
+        assert words in picture.svg
+    assert picture.alt.startswith("2 workers, each one process with 2 devices")
+
+
+@pytest.mark.parametrize("shape", [(0, 1), (1, 0), (3, 2)])
+def test_cluster_refuses_what_it_cannot_draw(shape):
+    with pytest.raises(DistributedError, match="1 to 4 replicas"):
+        sharing.draw_cluster(*shape)
+
+
+def test_two_ways_cut_images_or_weights():
+    picture = sharing.draw_two_ways(64, 784, 128)
+    assert picture.svg.count("16 images") >= 4 and picture.svg.count("784 × 32") >= 4
+    assert picture.svg.count("all 64 images") >= 4 and picture.svg.count("784 × 128 weights") >= 4
+    assert picture.svg.count("16 × 128 outputs") >= 4 and picture.svg.count("64 × 32 outputs") >= 4
+    assert "all-reduce: the gradients of 784 × 128" in picture.svg
+    assert "all-gather: outputs of 64 × 128" in picture.svg
+    with pytest.raises(DistributedError, match="divide by 4"):
+        sharing.draw_two_ways(66, 784, 128)
+
+
+def test_synchronous_workers_wait_for_the_slowest():
+    rows = sharing.pace_rows(True, (1.0, 2.0), 6.0)
+    assert [row[1:3] for row in rows if row[4] == "waits"] == [(1.0, 2.0), (3.0, 4.0), (5.0, 6.0)]
+    assert sum(row[4] == "computes" for row in rows) == 6
+
+
+def test_asynchronous_workers_never_wait():
+    rows = sharing.pace_rows(False, (1.0, 2.0), 6.0)
+    assert {row[4] for row in rows} == {"computes"} and len(rows) == 6 + 3
+
+
+def test_pace_counts_gradients_in_words():
+    assert "24 with an all-reduce" in sharing.show_pace(2.0).caption
+    assert "42 where nobody waits" in sharing.show_pace(2.0).caption
+    assert "48 with an all-reduce" in sharing.show_pace(1.0).caption
+
+
+def test_memory_shares_activations_only():
+    kept = {"weights": 2**20, "gradients": 2**20}
+    alone = sharing.show_memory(kept, 2**20, 1, 64)
+    shared = sharing.show_memory(kept, 2**20, 4, 64)
+    assert "66 MiB" in alone.caption and "18 MiB" in shared.caption
+    assert "11.1 %" in shared.caption  # 2 of 18 MiB
+
+
+def test_sharding_divides_what_mirroring_keeps():
+    picture = sharing.show_memory({"weights": 2**20, "gradients": 3 * 2**20}, 2**20, 4, 64)
+    assert "20 MiB mirrored" in picture.caption and "Sharded: 17 MiB" in picture.caption
+    assert "mirrored: weights 1 MiB, gradients 3 MiB, activations 16 MiB" in picture.alt
+    assert "weights 0.25 MiB, gradients 0.75 MiB, activations 16 MiB" in picture.alt
+
+
+def test_memory_explorer_follows_its_sliders():
+    explorer = sharing.memory_explorer({"weights": 2**20}, 2**20, replicas=4, global_batch_size=64)
+    before = explorer.result
+    explorer.move(replicas=8)
+    assert explorer.result != before and "9 MiB" in explorer.result
+
+
+def test_step_estimate_is_compute_and_ring():
+    one = sharing.estimate_step_seconds(1, 0.1, 1e9, 1e9)
+    assert one == 0.1  # one device sends nothing
+    four = sharing.estimate_step_seconds(4, 0.1, 1e6, 1e9, round_seconds=1e-3)
+    assert four == pytest.approx(0.025 + 1.5e-3 + 6e-3, rel=1e-12)
+
+
+def test_gain_ends_where_communication_eats_it():
+    assert sharing.show_gain("Ethernet, 1 Gb/s", 500, 10).caption.startswith("One device is fast")
+    assert "64 devices are fastest" in sharing.show_gain("NVLink, 450 GB/s", 10, 1000).caption
+
+
+def test_gain_explorer_starts_from_what_was_measured():
+    explorer = sharing.gain_explorer(gradient_bytes=487_720, one_device_seconds=0.0123)
+    assert explorer.values["gradient_megabytes"] == 0.5
+    assert explorer.values["step_milliseconds"] == 12
+    assert sharing.gain_explorer(0, 99).values["step_milliseconds"] == 1000
