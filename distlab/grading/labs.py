@@ -101,9 +101,9 @@ class LabSpec:
 
     @cached_property
     def prelude(self) -> str:
-        """What the lab's own cells import and define: an answer's process begins with it."""
+        """What the lab's own cells do but try answers out: an answer's process begins with it."""
         texts = [cell.text for cell in self.given if cell.kind == "given"]
-        kept = [s for text in texts for s in _parse(text) if not isinstance(s, ast.Expr | ast.Try)]
+        kept = [s for text in texts for s in _parse(text) if not isinstance(s, ast.Try)]
         return "\n".join(ast.unparse(statement) for statement in kept)
 
     @property
