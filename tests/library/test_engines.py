@@ -401,7 +401,7 @@ def test_workers_see_their_own_gpus_only(program, monkeypatch):
     name = program("""
         print(task["type"], repr(os.environ["CUDA_VISIBLE_DEVICES"]), flush=True)
         open(f"said-{task['type']}-{index}", "w").close()
-        while len([n for n in os.listdir() if n.startswith("said")]) < sum(map(len, cluster.values())):
+        while sum(n.startswith("said") for n in os.listdir()) < sum(map(len, cluster.values())):
             time.sleep(0.05)  # or the coordinator ends them before their first line
     """)
     output = run("--ps", 1, name)[0]
