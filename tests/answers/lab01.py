@@ -294,3 +294,12 @@ WRONG = {
         "one-per-step (rounded down)": scale(steps="images // (n * images_per_replica)"),
     },
 }
+REFUSED = {
+    "batches": {
+        "calls utils.data.shares": """
+from utils.data import split_batch
+def replica_batch_sizes(batch_size, workers, replicas_per_worker):
+    return split_batch(batch_size, workers * replicas_per_worker)
+"""
+    },
+}
