@@ -408,7 +408,7 @@ FUNCTIONS = {
     "epoch": "plan_epoch",
     "batches": "replica_batch_sizes",
     "parallelism": "choose_parallelism",
-    "scaling": "measure_scaling",
+    "scaling": "choose_replicas",
 }
 
 

@@ -24,7 +24,8 @@ utils: environment measure events errors files checks gpus strategies data train
     training.parameter_server.loop training.recovery training.tpu_ready input_pipeline
 distlab: cli doctor figures explorables exercises labs.lab01.exercise lessons.chaos
     lessons.update_records lessons.stale_updates lessons.dtensor_mlp cli.processes classroom
-    cli.run cli.plan cli.user_function cli.release cli.grade grading.release grading.session
+    cli.run cli.modernize modernize.reading modernize.sources cli.plan cli.user_function
+    cli.release cli.grade grading.release grading.session
     grading.report.pages
 """
 ROWS = """
@@ -56,7 +57,7 @@ distlab: turns
 distlab: grading
 distlab: labs
 distlab: kernel classroom
-distlab: home
+distlab: home modernize
 distlab: book
 distlab: doctor cli lab_config __main__
 """

@@ -14,6 +14,7 @@ from typing import Any
 from distlab.exercises.exercise import Exercise
 from distlab.exercises.refusing import EXPLANATIONS
 from distlab.labs.lab07.failing_logs import LOGS, fill_in
+from distlab.modernize.table import read_table
 from utils.tf_config import diagnose, lint
 from utils.tf_config.old_programs import OLD_PROGRAMS
 from utils.tf_config.symptoms import COLLATERAL, CONFIGURATION, PROGRAM, Symptom
@@ -68,6 +69,10 @@ def write_errors(course: Path) -> str:
             patterns.append(
                 {"text": to_javascript(symptom.pattern.pattern), "needs": symptom.needs}
             )
+    blocks.append("## Programs of 2017 to 2024\n\n[All of them](../docs/migrating.md).\n")
+    for entry in [entry for entry in read_table() if entry.error and entry.old]:
+        blocks.append(_write_entry([entry.error], entry.why, f"`{entry.new.splitlines()[0]}`"))
+        patterns.append({"text": _escape(entry.error), "needs": ""})
     blocks += ["## No error, and still wrong\n", *_write_silent()]
     blocks += ["## What `distlab tf-config lint` finds\n", *_write_lint()]
     blocks.append("## What a lab's check says of TensorFlow's errors\n")
@@ -183,6 +188,11 @@ def _say_part(kind: str, value: Any) -> str:
     if kind == "BRANCH":
         return _say(value[1][0])
     return "" if kind.startswith(("AT", "ASSERT")) else "…"
+
+
+def _escape(text: str) -> str:
+    """Return a pattern that means the text itself, in Python and in JavaScript."""
+    return re.sub(r"([.*+?^${}()|\[\]\\])", r"\\\1", text)
 
 
 def to_javascript(pattern: str) -> str:

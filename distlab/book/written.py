@@ -10,7 +10,8 @@ from distlab.home.page import PARTS
 from distlab.home.pictures import read_picture
 
 LOOK_UP = (
-    "reference/glossary", "reference/errors", "reference/cards", "examples/index", "api/index",
+    "reference/glossary", "reference/errors", "docs/migrating", "reference/cards",
+    "examples/index", "api/index",
 )  # fmt: skip
 MORE = "More labs"
 HOME = Path(__file__).with_name("home.md")

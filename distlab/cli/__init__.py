@@ -21,9 +21,9 @@ from utils.environment import skip_uri_grammar, versions
 from utils.errors import DistributedError
 
 MODULES = (
-    "lab", "doctor", "data", "train", "run", "classroom", "manifest", "diagnose", "tf_config",
-    "processes", "simulate", "plan", "user_function", "lab_work", "grade", "release", "build",
-    "book", "help",
+    "lab", "doctor", "data", "train", "run", "classroom", "manifest", "diagnose", "modernize",
+    "tf_config", "processes", "simulate", "plan", "user_function", "lab_work", "grade", "release",
+    "build", "book", "help",
 )  # fmt: skip
 
 

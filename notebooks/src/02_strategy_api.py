@@ -447,23 +447,25 @@ assert sum(array_bytes(part) for part in parts) == 4 * array_bytes(variables)
 # %% [markdown]
 # ## Old names, and today's
 #
-# Much of the code you find online was written for an older TensorFlow. *Gone* means an AttributeError, *an alias* still works. The cell below looks them up, and runs today's forms.
+# Much of the code you find online was written for an older TensorFlow. *Stops* comes with the error's own words, and *old style* still works. `distlab modernize train.py` finds all of these and more than a hundred others in your own program; [docs/migrating.md](../docs/migrating.md) lists them. The cell below looks them up, and runs today's forms.
 #
 # | old | in TensorFlow 2.21, Keras 3 | today |
 # |---|---|---|
-# | `strategy.experimental_run_v2(f, args)` | gone | `strategy.run(f, args)` |
-# | `experimental_distribute_datasets_from_function` | an alias | `distribute_datasets_from_function` |
-# | `experimental_make_numpy_dataset` | gone | `tf.data.Dataset.from_tensor_slices` |
-# | `experimental.MultiWorkerMirroredStrategy`, `experimental.ParameterServerStrategy`, `experimental.TPUStrategy` | work, deprecated | the same names in `tf.distribute` |
-# | `experimental.CentralStorageStrategy` | this is still its name | |
-# | `experimental.CollectiveCommunication`, `CollectiveHints` | an alias | `CommunicationImplementation`, in `CommunicationOptions` |
-# | `losses.Reduction.NONE`, `.SUM` | the texts `"none"`, `"sum"` | `reduction="none"`; better, leave it out in `fit` (lesson 05) |
-# | `losses.Reduction.AUTO` | ValueError in the loss | leave it out |
-# | `metric.reset_states()` | gone | `metric.reset_state()` |
-# | `keras.optimizers.legacy.SGD` | ImportError when called | `keras.optimizers.SGD` |
-# | `tf.estimator`, `train_and_evaluate` | gone | `fit`, or a loop of your own (lessons 03 and 04) |
-# | `tf.keras.callbacks.experimental.BackupAndRestore` | gone | `keras.callbacks.BackupAndRestore` |
-# | `model.save("folder")`, no extension | ValueError | `model.save("model.keras")`, or `model.export("folder")` |
+# | `strategy.experimental_run_v2(lambda a: a, args=(1,))` | stops: has no attribute 'experimental_run_v2' | `strategy.run(lambda a: a, args=(1,))` |
+# | `strategy.experimental_distribute_datasets_from_function(lambda context: dataset.batch(2))` | old style | `strategy.distribute_datasets_from_function(lambda context: dataset.batch(2))` |
+# | `strategy.experimental_make_numpy_dataset(x)` | stops: has no attribute 'experimental_make_numpy_dataset' | `tf.data.Dataset.from_tensor_slices(x)` |
+# | `strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(tf.constant, args=(1.0,)))` | stops: missing 1 required positional argument: 'axis' | `strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(tf.constant, args=(1.0,)), axis=None)` |
+# | `tf.distribute.experimental.MultiWorkerMirroredStrategy` | old style | `tf.distribute.MultiWorkerMirroredStrategy` |
+# | `tf.distribute.experimental.ParameterServerStrategy` | old style | `tf.distribute.ParameterServerStrategy` |
+# | `tf.distribute.experimental.TPUStrategy` | old style | `tf.distribute.TPUStrategy` |
+# | `tf.distribute.experimental.CollectiveCommunication.RING` | old style | `tf.distribute.experimental.CommunicationImplementation.RING` |
+# | `metric.reset_states()` | stops: object has no attribute 'reset_states' | `metric.reset_state()` |
+# | `keras.losses.MeanSquaredError(reduction=keras.losses.Reduction.NONE)` | old style | `keras.losses.MeanSquaredError(reduction="none")` |
+# | `keras.losses.MeanSquaredError(reduction=keras.losses.Reduction.AUTO)` | stops: Invalid value for argument `reduction` | `keras.losses.MeanSquaredError()` |
+# | `keras.optimizers.legacy.SGD(0.1)` | stops: `keras.optimizers.legacy` is not supported in Keras 3 | `keras.optimizers.SGD(0.1)` |
+# | `tf.estimator.RunConfig()` | stops: module 'tensorflow' has no attribute 'estimator' | `model.fit(x, y, verbose=0)` |
+# | `keras.callbacks.experimental.BackupAndRestore("backup")` | stops: has no attribute 'experimental' | `keras.callbacks.BackupAndRestore("backup")` |
+# | `model.save("folder")` | stops: Invalid filepath extension for saving | `model.save("model.keras")` |
 
 
 # %%
@@ -563,4 +565,4 @@ print(textwrap.fill(", ".join(left_open), 96))
 #
 # ## The lab
 #
-# You practice this in [lab 02, the strategy API](../labs/lab02-strategy-api.ipynb): place a variable, run and reduce, gather, values from a function.
+# You practice this in [lab 02, the strategy API](../labs/lab02-strategy-api.ipynb): a variable on every replica, the spread of unequal shares, predictions in order, a meter.

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from distlab.grading.tripwire import Tripwire
-from distlab.labs.lab05 import exercise as lab05
+from distlab.labs.lab05 import step as lab05
 
 NUMBERS = tf.data.Dataset.range(2)
 REPLACED = {  # as an answer could with `def patch(thing): thing.NAME = …` and `patch(THING)`

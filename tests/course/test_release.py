@@ -86,9 +86,8 @@ def list_secrets(name: str) -> dict[str, list[str]]:
 def test_nothing_of_the_teachers_is_there(students: Path) -> None:
     names = [path.relative_to(students).as_posix() for path in students.rglob("*")]
     assert set(os.listdir(students)) == {
-        "notebooks", "labs", "utils", "distlab", "examples", "README.md", "Makefile", "LICENSE",
-        "pyproject.toml",
-        "constraints.txt", "environment.yml", ".gitignore",
+        "notebooks", "labs", "utils", "distlab", "examples", "docs", "README.md", "Makefile",
+        "LICENSE", "pyproject.toml", "constraints.txt", "environment.yml", ".gitignore",
     }  # fmt: skip
     forbidden = re.compile(
         r"grading|judge|solution|answers|/src|__pycache__|\.git/|ipynb_checkpoints|\.pyc|labs/kept|"

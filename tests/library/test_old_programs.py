@@ -15,33 +15,68 @@ from utils.tf_config import diagnose
 from utils.tf_config.old_programs import PACKAGES
 
 SAID = [
-    ("AttributeError: module 'tensorflow' has no attribute 'Session'", "tensorflow-1",
-     "tf.Session is gone"),
-    ("AttributeError: module 'tensorflow' has no attribute 'logging'", "tensorflow-1",
-     "tf.logging is gone"),
-    ("ModuleNotFoundError: No module named 'tensorflow.examples'", "tensorflow-1",
-     "tensorflow.examples is gone"),
-    ("ModuleNotFoundError: No module named 'tensorflow.contrib'", "tensorflow-1",
-     "tensorflow.contrib is gone"),
-    ("RuntimeError: tf.placeholder() is not compatible with eager execution.", "tensorflow-1",
-     "in a session"),
-    ("AttributeError: 'MirroredStrategy' object has no attribute 'experimental_run_v2'",
-     "old-tensorflow", "experimental_run_v2"),
-    ("AttributeError: module 'tensorflow._api.v2.train' has no attribute 'Server'",
-     "old-tensorflow", "'Server'"),
-    ("AttributeError: 'Mean' object has no attribute 'reset_states'", "keras-3", "reset_states"),
-    ("AttributeError: module 'keras.utils' has no attribute 'experimental'", "keras-3",
-     "experimental"),
-    ("ValueError: Argument(s) not recognized: {'lr': 0.1}", "keras-3", "'lr'"),
-    ("BlockingIOError: [Errno 11] Unable to synchronously create file (unable to lock file, "
-     "errno = 11)", "shared-file", "the same file at once"),
+    (
+        "AttributeError: module 'tensorflow' has no attribute 'Session'",
+        "tensorflow-1",
+        "tf.Session is gone",
+    ),
+    (
+        "AttributeError: module 'tensorflow' has no attribute 'logging'",
+        "tensorflow-1",
+        "tf.logging is gone",
+    ),
+    (
+        "ModuleNotFoundError: No module named 'tensorflow.examples'",
+        "tensorflow-1",
+        "tensorflow.examples is gone",
+    ),
+    (
+        "ModuleNotFoundError: No module named 'tensorflow.contrib'",
+        "tensorflow-1",
+        "tensorflow.contrib is gone",
+    ),
+    (
+        "RuntimeError: tf.placeholder() is not compatible with eager execution.",
+        "tensorflow-1",
+        "in a session",
+    ),
+    (
+        "AttributeError: 'MirroredStrategy' object has no attribute 'experimental_run_v2'",
+        "old-tensorflow",
+        "another TensorFlow",
+    ),
+    (
+        "AttributeError: module 'tensorflow._api.v2.train' has no attribute 'Server'",
+        "old-tensorflow",
+        "another TensorFlow",
+    ),
+    (
+        "AttributeError: 'Mean' object has no attribute 'reset_states'",
+        "keras-3",
+        "written for Keras 2",
+    ),
+    (
+        "AttributeError: module 'keras.utils' has no attribute 'experimental'",
+        "keras-3",
+        "written for Keras 2",
+    ),
+    ("ValueError: Argument(s) not recognized: {'lr': 0.1}", "keras-3", "written for Keras 2"),
+    (
+        "BlockingIOError: [Errno 11] Unable to synchronously create file (unable to lock file, "
+        "errno = 11)",
+        "shared-file",
+        "the same file at once",
+    ),
     ("KeyError: 'PMI_RANK'", "other-launcher", "PMI_RANK"),
     ("KeyError: 'OMPI_COMM_WORLD_RANK'", "other-launcher", "OMPI_COMM_WORLD_RANK"),
     ("KeyError: 'SLURM_PROCID'", "other-launcher", "SLURM_PROCID"),
-    ("ValueError: Enabled NCCL communication but no GPUs detected/specified.", "nccl-gpu",
-     "no GPU"),
+    (
+        "ValueError: Enabled NCCL communication but no GPUs detected/specified.",
+        "nccl-gpu",
+        "no GPU",
+    ),
     ("ModuleNotFoundError: No module named 'cv2'", "missing-module", "imports cv2"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("said, name, cause", SAID)
@@ -91,9 +126,12 @@ print(json.dumps({"keras": tf.keras.Model.__module__.split(".")[0], "weights": w
 def start(folder, keras, workers):
     words = ["run", "--keras", keras, "--workers", str(workers), "--logs", f"{keras}-{workers}"]
     return subprocess.Popen(
-        [sys.executable, "-m", "distlab", *words, "program.py"], cwd=folder, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [sys.executable, "-m", "distlab", *words, "program.py"],
+        cwd=folder,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 @pytest.mark.cold_start  # a start-up hook is what is tested
@@ -101,8 +139,10 @@ def test_fit_across_workers_trains_with_keras_2_and_with_keras_3_patched(tmp_pat
     (tmp_path / "program.py").write_text(PROGRAM)
     wanted = [("installed", 1), ("legacy", 2), ("patched", 2), ("installed", 2)]
     running = {each: start(tmp_path, *each) for each in wanted}
-    ended = {each: (*process.communicate(timeout=250), process.returncode)
-             for each, process in running.items()}  # fmt: skip
+    ended = {
+        each: (*process.communicate(timeout=250), process.returncode)
+        for each, process in running.items()
+    }
     output, errors, status = ended.pop(("installed", 2))
     assert status == 1 and "Attempt to convert a value (PerReplica" in errors
     hint = "try it: distlab run --keras legacy --workers 2 --logs installed-2 program.py"
@@ -142,6 +182,10 @@ def test_the_start_up_hook_leaves_other_programs_alone(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.hidden = 7")
     variables = make_keras_variables("patched", str(tmp_path))
     code = "import sys; print(hidden, {'keras', 'tensorflow'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **variables},
-                          capture_output=True, text=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+    )
     assert (done.stdout, done.stderr) == ("7 set()\n", "")

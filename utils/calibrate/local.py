@@ -42,7 +42,7 @@ Builder = Callable[[], Any]
 
 
 @dataclass(frozen=True)
-class Check:
+class LocalCheck:
     """A step of so many local workers: predicted seconds with their range, and measured ones."""
 
     workers: int
@@ -125,8 +125,9 @@ def make_profile(name: str, batch: int, first: dict[str, Any], second: dict[str,
     return Profile(
         forward, backward, gradient_bytes, name, batch, first["parameters"],
         min(step * first["fixed_share"], forward + backward), first["input_seconds"],
-        first["checkpoint_seconds"], 0.0, first["operations"], first["activation_bytes"],
-        spread=spread, latency_us=latency * 1e6, bandwidth_gbps=bandwidth / 1e9, local=local,
+        first["checkpoint_seconds"], 0.0, first["flops"], first["activation_bytes"],
+        first["operations"], first["compiled_operations"], first["call_seconds"],
+        spread=spread, latency_seconds=latency, bandwidth_bytes_per_second=bandwidth, local=local,
         measured=f"{datetime.date.today()}, {platform.machine()}, {count_cores()} cores",
     )  # fmt: skip
 
@@ -144,7 +145,7 @@ def check_locally(
     workers: Iterable[int] = (2, 4),
     *,
     launcher: Launcher | None = None,
-) -> Iterator[Check]:
+) -> Iterator[LocalCheck]:
     """Run `workers` workers of this machine for each number; yield predictions beside them."""
     from ..cluster import LocalCluster
 
@@ -157,7 +158,7 @@ def check_locally(
             )  # fmt: skip
         measured = max(seconds for seconds, _ in times)
         low, high = predicted * (1 - MAX_SPREAD), predicted * (1 + MAX_SPREAD)
-        yield Check(number, predicted, low, high, measured)
+        yield LocalCheck(number, predicted, low, high, measured)
 
 
 def count_cores() -> int:

@@ -18,7 +18,7 @@ GRACE_SECONDS = 1.0  # for the peers of a failed task to say what they saw
 LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too
 SERVERS_SECONDS = 0.2  # for the servers of a coordinator that has succeeded
 SETTLE_SECONDS = 0.05  # what is told first need not have happened first
-LOOK_SECONDS = 0.1
+LOOK_SECONDS = 0.2
 
 
 class Supervisor:

@@ -15,7 +15,10 @@ KERAS_3 = (  # the error's own words in Keras 3, where Keras 2 would have gone o
     r"Argument\(s\) not recognized: \{'(?:lr|decay|\w+)'",
     r"Invalid value for argument `reduction`",
     r"has no attribute '(?:fit_generator|evaluate_generator|predict_generator|predict_classes)'",
-    r"object has no attribute 'lr'",
+    r"'(?:SGD|RMSprop|Ada\w+|\w*Optimizer)' object has no attribute '\w+'",
+    r"You must feed a value for placeholder",
+    r"`save_format` argument is deprecated in Keras 3",
+    r"\b(?:TensorBoard|ModelCheckpoint|L[12])\.__init__\(\) got an unexpected keyword argument",
     r"module 'keras[\w.]*' has no attribute '\w+'",
     r"filename must end in `\.weights\.h5`",
     r"No module named '(?:tensorflow\.)?keras\.\w[\w.]*'",
@@ -32,64 +35,25 @@ TENSORFLOW_1 = (
     "summary\\.FileWriter|trainable_variables|to_float|log|Print|py_func|python_io|estimator"
 )
 MODERNIZE = "`distlab modernize PROGRAM` lists each such line and what to write today"
-PACKAGES = {
-    name: package
-    for line in (
-        "attr attrs",
-        "bs4 beautifulsoup4",
-        "Bio biopython",
-        "cv2 opencv-python-headless",
-        "Crypto pycryptodome",
-        "dateutil python-dateutil",
-        "dotenv python-dotenv",
-        "faiss faiss-cpu",
-        "fitz pymupdf",
-        "git gitpython",
-        "google.cloud google-cloud-storage",
-        "gym gymnasium",
-        "IPython ipython",
-        "jwt pyjwt",
-        "keras_cv keras-cv",
-        "keras_hub keras-hub",
-        "keras_nlp keras-nlp",
-        "keras_tuner keras-tuner",
-        "kerastuner keras-tuner",
-        "Levenshtein levenshtein",
-        "magic python-magic",
-        "mpi4py mpi4py",
-        "MySQLdb mysqlclient",
-        "OpenGL pyopengl",
-        "OpenSSL pyopenssl",
-        "osgeo gdal",
-        "PIL pillow",
-        "psycopg2 psycopg2-binary",
-        "pycocotools pycocotools",
-        "pydot pydot",
-        "serial pyserial",
-        "skimage scikit-image",
-        "sklearn scikit-learn",
-        "slugify python-slugify",
-        "tensorflow_addons tensorflow-addons",
-        "tensorflow_datasets tensorflow-datasets",
-        "tensorflow_hub tensorflow-hub",
-        "tensorflow_io tensorflow-io",
-        "tensorflow_model_optimization tensorflow-model-optimization",
-        "tensorflow_probability tensorflow-probability",
-        "tensorflow_text tensorflow-text",
-        "tf_agents tf-agents",
-        "tf_keras tf-keras",
-        "tf_slim tf-slim",
-        "official tf-models-official",
-        "umap umap-learn",
-        "usb pyusb",
-        "wx wxpython",
-        "yaml pyyaml",
-        "zmq pyzmq",
-        "tfds tensorflow-datasets",
-        "tensorboardX tensorboardx",
-    )
-    for name, package in [line.split()]
-}
+PACKAGES = dict(
+    pair.split("=")
+    for pair in """
+    Bio=biopython Crypto=pycryptodome IPython=ipython Levenshtein=levenshtein
+    MySQLdb=mysqlclient OpenGL=pyopengl OpenSSL=pyopenssl PIL=pillow attr=attrs
+    bs4=beautifulsoup4 cv2=opencv-python-headless dateutil=python-dateutil dotenv=python-dotenv
+    faiss=faiss-cpu fitz=pymupdf git=gitpython google.cloud=google-cloud-storage gym=gymnasium
+    jwt=pyjwt keras_cv=keras-cv keras_hub=keras-hub keras_nlp=keras-nlp keras_tuner=keras-tuner
+    kerastuner=keras-tuner magic=python-magic mpi4py=mpi4py official=tf-models-official
+    osgeo=gdal psycopg2=psycopg2-binary pycocotools=pycocotools pydot=pydot serial=pyserial
+    skimage=scikit-image sklearn=scikit-learn slugify=python-slugify tensorboardX=tensorboardx
+    tensorflow_addons=tensorflow-addons tensorflow_datasets=tensorflow-datasets
+    tensorflow_hub=tensorflow-hub tensorflow_io=tensorflow-io
+    tensorflow_model_optimization=tensorflow-model-optimization
+    tensorflow_probability=tensorflow-probability tensorflow_text=tensorflow-text
+    tf_agents=tf-agents tf_keras=tf-keras tf_slim=tf-slim
+    tfds=tensorflow-datasets umap=umap-learn usb=pyusb wx=wxpython yaml=pyyaml zmq=pyzmq
+    """.split()
+)
 
 OLD_PROGRAMS = (
     make_symptom(
@@ -114,15 +78,15 @@ OLD_PROGRAMS = (
     ),
     make_symptom(
         "old-tensorflow",
-        r"(?P<words>(?:module )?'(?:tensorflow[\w.]*|\w*Strategy\w*)'(?: object)? has no attribute "
-        r"'\w+'|No module named 'tensorflow\.[\w.]+')",
-        "the program was written for another TensorFlow: {words}",
+        r"module 'tensorflow[\w.]*' has no attribute '\w+'|"
+        r"'\w*Strategy\w*' object has no attribute '\w+'|No module named 'tensorflow\.[\w.]+'",
+        "the program was written for another TensorFlow: this one has no such name",
         MODERNIZE,
     ),
     make_symptom(
         "keras-3",
-        rf"(?P<words>{'|'.join(KERAS_3)})",
-        "the program was written for Keras 2, and this is Keras 3 ({words})",
+        "|".join(KERAS_3),
+        "the program was written for Keras 2, and this is Keras 3",
         LEGACY,
     ),
     make_symptom(

@@ -48,7 +48,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _copy_library(root: Path, folder: Path) -> None:
-    """Copy utils, examples, and distlab without what only teachers and authors need."""
+    """Copy utils, examples, docs, and distlab without what only teachers and authors need."""
     left_out = {root / "distlab" / name for name in ("grading", "book")}
     left_out |= {root / "distlab" / "cli" / f"{name}.py" for name in TEACHERS_COMMANDS}
     authoring = root / "distlab" / "authoring"
@@ -58,7 +58,7 @@ def _copy_library(root: Path, folder: Path) -> None:
     def choose(place: str, names: list[str]) -> list[str]:
         return [n for n in names if JUNK.fullmatch(n) or Path(place, n) in left_out]
 
-    for package in ("utils", "distlab", "examples"):
+    for package in ("utils", "distlab", "examples", "docs"):
         shutil.copytree(root / package, folder / package, ignore=choose)
 
 

@@ -28,6 +28,7 @@ BATCHES = Exercise(
     lab="lab01",
     name="batches",
     function="replica_batch_sizes",
+    by_hand=("utils.data.shares",),
     examples=((1024, 4, 4), (34, 2, 2), (2, 1, 4), (9, 2, 2)),
     mistakes={
         "one-worker": "the batch is global: divide it by the replicas of all workers, not of one",

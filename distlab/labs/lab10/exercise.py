@@ -181,6 +181,11 @@ def _count_pieces(partitioner: Any, rows: int) -> int:
 
     if partitioner is None:
         return 1
+    if not callable(partitioner) or isinstance(partitioner, type):
+        raise refuse(
+            "make_partitioner returns something that is called with a shape and a dtype: a "
+            f"partitioner made for that many servers, not {show(partitioner)}"
+        )
     cuts = partitioner(shape=tf.TensorShape([rows, 4]), dtype=tf.float32)
     if not isinstance(cuts, list | tuple) or len(cuts) != 2:
         raise refuse(
