@@ -91,13 +91,16 @@ def calibrate(
 ) -> Profile:
     """Measure a model with two processes of this machine and return its profile.
 
+    They compute on its cores, also on a machine with GPUs: what is found is how processes share
+    cores.
+
     `model` is a name of `utils.models` or a function that returns a built `keras.Model`; it
     must be importable in another process. Raises InputError for what cannot be built.
     """
     check_count("batch", batch)
     from ..cluster import LocalCluster
 
-    with LocalCluster(2, launcher=launcher) as cluster:
+    with LocalCluster(2, devices="cpu", launcher=launcher) as cluster:
         first, second = cluster.run(
             _measure, "measure_costs", model, batch, echo=False, timeout=RUN_SECONDS
         )
@@ -151,7 +154,7 @@ def check_locally(
 
     for number in workers:
         predicted = predict_local(profile.local, number)
-        with LocalCluster(number, launcher=launcher) as cluster:
+        with LocalCluster(number, devices="cpu", launcher=launcher) as cluster:
             times = cluster.run(
                 _measure, "measure_training", model, profile.batch, echo=False,
                 timeout=RUN_SECONDS,
