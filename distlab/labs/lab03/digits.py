@@ -58,7 +58,7 @@ def draw_run(seed: int) -> dict[str, Any]:
     images, labels = draw_digits(seed, TRAINING + VALIDATION)
     rng = np.random.default_rng(seed)
     rates = [*rng.uniform(0.1, 0.3, 2), rng.uniform(0.65, 0.9), rng.uniform(0.05, 0.3)]
-    rates += [rng.uniform(0.4, 0.9), 3.0]
+    rates += [rng.uniform(0.4, 0.9), 2.0]
     labels = labels.copy()
     wrong = rng.random(TRAINING) < 0.25
     labels[:TRAINING][wrong] = (labels[:TRAINING][wrong] + rng.integers(1, 10, wrong.sum())) % 10
