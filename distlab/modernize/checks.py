@@ -215,6 +215,14 @@ def _has_no_mean(names: Names, made: ast.Call) -> bool:
     return (get_dotted(reduction) or "").endswith((".NONE", ".SUM")) if reduction else False
 
 
+def steps_per_execution(names: Names) -> Places:
+    for call in find_methods(names, "model", "compile"):
+        steps = get_argument(call, 8, "steps_per_execution")
+        if isinstance(steps, ast.Constant) and steps.value != 1 and names.strategies:
+            if not names.trains_under(PARAMETER_SERVER):
+                yield (call,)
+
+
 # ---- losses in what replicas run
 
 
@@ -272,14 +280,15 @@ def _find_replica_losses(names: Names) -> Iterator[ast.expr]:
 def unbuilt_optimizer(names: Names) -> Places:
     methods = [call for call in names.of_type(ast.Call) if isinstance(call.func, ast.Attribute)]
     built = {get_dotted(call.func.value) for call in methods if call.func.attr == "build"}
-    on_servers = names.trains_under(PARAMETER_SERVER)  # one replica on each worker
-    for function in () if on_servers else _find_replica_functions(names):
+    alone = names.trains_under(PARAMETER_SERVER) or names.trains_under(MULTI_WORKER)
+    for function in () if alone else _find_replica_functions(names):  # one replica on each worker
         for call in ast.walk(function):
             if call in methods and call.func.attr == "apply_gradients":
                 name = get_dotted(call.func.value)
                 made = None if name in built else names.constants.get(name or "")
                 forms = names.forms(made.func) if isinstance(made, ast.Call) else ()
-                if any(SLOTTED.fullmatch(form) for form in forms):
+                momentum = any(word.arg == "momentum" for word in made.keywords) if forms else False
+                if momentum or any(SLOTTED.fullmatch(form) for form in forms):
                     yield (made,)
 
 
