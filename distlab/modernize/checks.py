@@ -14,6 +14,7 @@ from distlab.modernize.names import MULTI_WORKER, PARAMETER_SERVER, Names, get_d
 Places = Iterator[tuple[ast.AST, ...]]
 OF_REPLICA = re.compile(r"per_?(replica|worker|gpu|device|core)|local_batch|replica_batch", re.I)
 OF_CHIEF = re.compile(r"chief|task_(id|type|index)|rank\b|is_main|is_master|worker_index", re.I)
+ONE_REPLICA = re.compile(r"ParameterServer|MultiWorker|CollectiveAllReduce|OneDevice")
 SLOTTED = re.compile(r"keras\.optimizers\.(?:legacy\.)?(?:Ada\w+|Nadam|RMSprop|Lion)")
 MEANS = ("tf.reduce_mean", "tf.math.reduce_mean", "keras.backend.mean", "keras.ops.mean")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -280,7 +281,7 @@ def _find_replica_losses(names: Names) -> Iterator[ast.expr]:
 def unbuilt_optimizer(names: Names) -> Places:
     methods = [call for call in names.of_type(ast.Call) if isinstance(call.func, ast.Attribute)]
     built = {get_dotted(call.func.value) for call in methods if call.func.attr == "build"}
-    alone = names.trains_under(PARAMETER_SERVER) or names.trains_under(MULTI_WORKER)
+    alone = names.trains_under(ONE_REPLICA)
     for function in () if alone else _find_replica_functions(names):  # one replica on each worker
         for call in ast.walk(function):
             if call in methods and call.func.attr == "apply_gradients":
